@@ -9,7 +9,7 @@
 //! * [`fs`] serves a catalog of log files through FUSE.
 //! * [`cli`] has one module for each subcommand.
 //!
-//! Other programs can build on the crates `h5logfs-core` (views of logs), `h5logfs-catalog` (from paths
+//! Other programs can build on the crates `h5logfs-log` and `h5logfs-view` (logs, and views of them), `h5logfs-catalog` (from paths
 //! to views), `h5logfs-scan` (libhdf5) and `h5logfs-writer` (MPI).
 
 pub mod cli;

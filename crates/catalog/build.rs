@@ -7,7 +7,14 @@ use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 /// What a scan and an index are made by, with the versions of the crates that it uses.
-const SOURCES: [&str; 4] = ["src", "../core/src", "../scan/src", "../../Cargo.lock"];
+const SOURCES: [&str; 6] = [
+    "src",
+    "../common/src",
+    "../log/src",
+    "../view/src",
+    "../scan/src",
+    "../../Cargo.lock",
+];
 
 fn main() {
     let mut hasher = DefaultHasher::new();

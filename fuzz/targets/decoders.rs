@@ -1,13 +1,13 @@
 //! The record tables of each layout. The data that they point to do not exist.
 
-use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::classic::Anchor;
-use h5logfs_core::log::logvol::LogDataset;
-use h5logfs_core::log::netcdf::{Log, Variable, channels};
-use h5logfs_core::log::numbers::NumberType;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::log::{Logged, Tables, classic as classic_log, logvol as logvol_log, netcdf};
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::classic::Anchor;
+use h5logfs_log::logvol::LogDataset;
+use h5logfs_log::netcdf::{Log, Variable, channels};
+use h5logfs_log::numbers::NumberType;
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::{Logged, Tables, classic as classic_log, logvol as logvol_log, netcdf};
 
 use super::Seeds;
 use super::input::{Input, Output};

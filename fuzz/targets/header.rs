@@ -1,6 +1,6 @@
 //! The header of a netCDF classic file, and its presentation.
 
-use h5logfs_core::log::netcdf::header::Header;
+use h5logfs_log::netcdf::header::Header;
 
 use super::Seeds;
 use super::reading::read;

@@ -1,7 +1,7 @@
 //! The journal of a log that is not closed. Its data are good.
 
-use h5logfs_core::journal::Recorded;
-use h5logfs_core::journal::shadow::Shadow;
+use h5logfs_log::journal::Recorded;
+use h5logfs_log::journal::shadow::Shadow;
 
 use super::Seeds;
 use super::reading::read;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use h5logfs_core::task::Task;
+use h5logfs_common::task::Task;
 
 use super::Target;
 use super::samples::SAMPLES;

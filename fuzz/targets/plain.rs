@@ -1,6 +1,6 @@
 //! An HDF5 file that may be no log.
 
-use h5logfs_core::log::{find_signature, plain};
+use h5logfs_log::{find_signature, plain};
 
 use super::Seeds;
 use super::test_dir::TestDir;

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use h5logfs_core::view::View;
+use h5logfs_view::View;
 
 /// The longest view that is read as a whole.
 const WHOLE: u64 = 256 << 10;

@@ -2,10 +2,10 @@
 
 use std::sync::LazyLock;
 
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::logvol::LogDataset;
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_log::Tables;
+use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::logvol::LogDataset;
+use h5logfs_log::snapshot::Snapshot;
 
 use super::test_dir::TestDir;
 use super::unclosed;

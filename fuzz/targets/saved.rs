@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
-use h5logfs_core::index::DatasetIndex;
-use h5logfs_core::index::saved::IndexInputs;
-use h5logfs_core::index::store::StoreEntry;
-use h5logfs_core::log::Logged;
-use h5logfs_core::log::model::Selections;
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::memory::Reserved;
-use h5logfs_core::snapshot::Dataset;
+use h5logfs_common::memory::Reserved;
+use h5logfs_log::Logged;
+use h5logfs_log::model::Selections;
+use h5logfs_log::snapshot::Dataset;
+use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_view::index::DatasetIndex;
+use h5logfs_view::index::saved::IndexInputs;
+use h5logfs_view::index::store::StoreEntry;
 
 use super::Seeds;
 use super::damaged::Edit;

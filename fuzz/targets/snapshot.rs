@@ -1,7 +1,7 @@
 //! Snapshots from another process or from the disk.
 
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourcePath;
 
 use super::Seeds;
 use super::input::Output;

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use h5logfs_core::boxes::Bounds;
-use h5logfs_core::index::DatasetIndex;
-use h5logfs_core::index::saved::IndexInputs;
-use h5logfs_core::index::store::{FileState, Store, StoreEntry, StoreKey};
-use h5logfs_core::log::model::{Block, Record, Selections, StoredBytes};
-use h5logfs_core::log::records::RecordList;
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::log::{Logged, Tables};
+use h5logfs_log::boxes::Bounds;
+use h5logfs_log::model::{Block, Record, Selections, StoredBytes};
+use h5logfs_log::records::RecordList;
+use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::{Logged, Tables};
+use h5logfs_view::index::DatasetIndex;
+use h5logfs_view::index::saved::IndexInputs;
+use h5logfs_view::index::store::{FileState, Store, StoreEntry, StoreKey};
 
 use super::memory;
 use super::test_dir::{MEMORY, TestDir};

@@ -5,14 +5,14 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use h5logfs_core::error::Result;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_common::error::Result;
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_scan::scan;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 use super::memory;

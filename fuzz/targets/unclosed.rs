@@ -1,7 +1,7 @@
 //! A log that is not closed, made byte by byte (`docs/formats/journal.md`).
 
 use flate2::Crc;
-use h5logfs_core::journal::shadow::image_lines;
+use h5logfs_log::journal::shadow::image_lines;
 
 const FRONT: usize = 8192;
 const MARK: &[u8] = b"h5logfs-file-id\n0123456789abcdef";

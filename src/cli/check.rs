@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::output::Output;
 use super::unclosed::Unclosed;
 use super::{IsView, LogScanner, ViewArgs};
-use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::view::View;
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_view::View;
 
 /// Faults reported for one dataset. A single damaged entry can spoil any number of chunks.
 const MOST_FAULTS: usize = 1000;

@@ -12,14 +12,14 @@ use clap::Args;
 use super::output::Output;
 use super::target::{FromTo, Unordered};
 use super::{Scanned, ViewArgs, progress};
+use h5logfs_common::parallel;
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::sequence::Compacted;
 use h5logfs_convert::compact::threads;
 use h5logfs_convert::compact::verify::verify;
 use h5logfs_convert::compact::{Source, left_out::LeftOut};
-use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
-use h5logfs_core::parallel;
-use h5logfs_core::scan::Choice;
+use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
+use h5logfs_log::scan::Choice;
 
 /// Make an ordinary, small HDF5 file of a log: only what was written, in compressed chunks
 #[derive(Debug, Clone, Args)]

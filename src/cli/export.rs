@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::target::{FromTo, Output};
 use super::{ViewArgs, progress};
-use h5logfs_core::view::View;
+use h5logfs_view::View;
 
 /// Bytes written at once.
 const STEP: u64 = 4 << 20;

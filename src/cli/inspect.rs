@@ -20,8 +20,8 @@ use serde::Serialize;
 use super::ViewArgs;
 use super::output::{Output, fail_with_last};
 use super::unclosed::Unclosed;
-use h5logfs_core::snapshot::Dataset;
-use h5logfs_core::view::{StoredBlock, View};
+use h5logfs_log::snapshot::Dataset;
+use h5logfs_view::{StoredBlock, View};
 use incomplete::Incomplete;
 use report::Report;
 

@@ -19,14 +19,14 @@ use super::unclosed::Unclosed;
 use crate::fs::shown::ShownFile;
 use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
-use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::error::Error;
-use h5logfs_core::journal::JobState;
-use h5logfs_core::log::descriptors;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::parallel;
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::view::View;
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::error::Error;
+use h5logfs_common::parallel;
+use h5logfs_log::descriptors;
+use h5logfs_log::journal::JobState;
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_view::View;
 
 /// List logs: layout, state, datasets, size as HDF5, and how much of them is written
 #[derive(Debug, Clone, Args)]
@@ -300,7 +300,7 @@ impl State {
 }
 
 impl Row {
-    fn of(path: &Path, view: &View) -> h5logfs_core::error::Result<Self> {
+    fn of(path: &Path, view: &View) -> h5logfs_common::error::Result<Self> {
         let unclosed = Unclosed::of(path, view);
         let snapshot = view.snapshot();
         let mut known = snapshot.diagnostics.iter();

@@ -32,15 +32,15 @@ use clap::Args;
 use crate::fs::shown::ShownFile;
 use h5logfs_catalog::options::{parse_chunking, parse_size};
 use h5logfs_catalog::workers::{self, WorkerPool};
-use h5logfs_core::error::Error;
-use h5logfs_core::log::descriptors;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{
+use h5logfs_common::error::Error;
+use h5logfs_log::descriptors;
+use h5logfs_log::scan::{
     self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Settings,
 };
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 
 /// This very program, even if its file has been replaced since it was started.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";

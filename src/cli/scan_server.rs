@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use h5logfs_catalog::workers::{Limits, WorkerPool};
-use h5logfs_core::error::Error;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_common::error::Error;
 use h5logfs_scan::closing::{How, recover};
 use h5logfs_scan::worker::{self, Confinement};
+use h5logfs_view::cache::MemoryLimits;
 
 use super::THIS_PROGRAM;
 

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::output::{Output, fail_with_last};
 use super::{ViewArgs, progress, with_log_file};
+use h5logfs_common::parallel::cores;
 use h5logfs_convert::settle::{self, Held, How, Intent, Plan, Ready};
-use h5logfs_core::parallel::cores;
-use h5logfs_core::view::View;
+use h5logfs_view::View;
 
 /// Make a log an ordinary HDF5 file where it is, without moving chunks that the log has as they are needed
 #[derive(Debug, Clone, Args)]

@@ -14,11 +14,11 @@ use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
 use crate::fs::shown::ShownFile;
-use h5logfs_core::error::Error;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::Identity;
-use h5logfs_core::scan::Settings;
-use h5logfs_core::scan::overwrite::{Originals, check_target};
+use h5logfs_common::error::Error;
+use h5logfs_log::scan::Settings;
+use h5logfs_log::scan::overwrite::{Originals, check_target};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::Identity;
 
 /// The name of standard output.
 const STDOUT: &str = "-";

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use h5logfs_core::error::Result;
-use h5logfs_core::journal::{self, Job, JobState};
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::view::View;
+use h5logfs_common::error::Result;
+use h5logfs_log::journal::{self, Job, JobState};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_view::View;
 
 /// What is known of the job of a log. Its text is a note for a person.
 #[derive(Debug, Serialize)]

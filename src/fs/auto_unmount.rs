@@ -9,7 +9,7 @@ use std::process::{ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use h5logfs_core::error::{Error, Result};
+use h5logfs_common::error::{Error, Result};
 
 use super::mounting::{command, unmount_if_dead};
 use super::mounts::MountId;

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use rustix::io::Errno as Os;
 
 use h5logfs_catalog::{Lookup, Wait};
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::messages::{self, Subject};
-use h5logfs_core::task::{Stop, StopFlag};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::messages::{self, Subject};
+use h5logfs_common::task::{Stop, StopFlag};
 
 /// Runs the work of one request. A failure becomes the errno of the answer. So does a panic: one bad file must not
 /// end a thread that serves all users.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fuser::{Errno, Request};
 use parking_lot::{Condvar, Mutex};
 
-use h5logfs_core::task::StopFlag;
+use h5logfs_common::task::StopFlag;
 
 use super::service::Service;
 use super::watch::Watch;

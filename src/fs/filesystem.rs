@@ -19,7 +19,7 @@ use fuser::{
 };
 
 use h5logfs_catalog::{Lookup, Wait};
-use h5logfs_core::task::StopFlag;
+use h5logfs_common::task::StopFlag;
 
 use super::access::Caller;
 use super::errno::{guarded, guarded_until};

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::descriptors;
-use h5logfs_core::memory::Hold;
-use h5logfs_core::messages;
-use h5logfs_core::task::Task;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::Generation;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Hold;
+use h5logfs_common::messages;
+use h5logfs_common::task::Task;
+use h5logfs_log::descriptors;
+use h5logfs_view::View;
+use h5logfs_view::cache::Generation;
 
 use super::directory::Directory;
 use super::virtual_files::Permit;
@@ -281,9 +281,9 @@ mod tests {
     use std::path::Path;
 
     use h5logfs_catalog::Catalog;
-    use h5logfs_core::log::source_dir::SourceDir;
-    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_log::source_dir::SourceDir;
     use h5logfs_scan::InProcess;
+    use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
     use crate::fs::virtual_files::OpenFiles;

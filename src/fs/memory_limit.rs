@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_view::cache::MemoryLimits;
 
 /// What the daemon may take besides its caches, in bytes.
 const BESIDES: u64 = 192 << 20;

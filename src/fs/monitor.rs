@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use h5logfs_catalog::Catalog;
-use h5logfs_core::log::descriptors;
-use h5logfs_core::stats::{Report, Share, Stats, Usage};
+use h5logfs_common::stats::{Report, Share, Stats, Usage};
+use h5logfs_log::descriptors;
 
 #[derive(Debug)]
 pub struct Monitor {

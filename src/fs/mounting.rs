@@ -19,7 +19,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use h5logfs_core::error::{Error, Result};
+use h5logfs_common::error::{Error, Result};
 
 use super::mount_users;
 use super::mounts::{MOUNT_TYPE, MountId, Mounts, Table};

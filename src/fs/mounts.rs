@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use h5logfs_core::error::{Error, Result};
+use h5logfs_common::error::{Error, Result};
 
 /// The type under which our mounts are listed (`findmnt -t fuse.h5logfs`).
 pub const MOUNT_TYPE: &str = "fuse.h5logfs";

@@ -19,10 +19,10 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::view::View;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::source_dir::{SourceDir, SourcePath, stat_in};
+use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_view::View;
 
 use super::access::{Caller, Permissions, Right, may_read};
 
@@ -220,8 +220,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use h5logfs_catalog::Catalog;
-    use h5logfs_core::view::cache::MemoryLimits;
     use h5logfs_scan::InProcess;
+    use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
 

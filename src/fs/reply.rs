@@ -11,7 +11,7 @@ use fuser::{
 use parking_lot::Mutex;
 
 use h5logfs_catalog::{Lookup, Wait};
-use h5logfs_core::error::Result;
+use h5logfs_common::error::Result;
 
 use super::attributes::Attributes;
 use super::service::{Added, NameCache, Service};

@@ -15,8 +15,8 @@ use fuser::Errno;
 use parking_lot::Mutex;
 
 use h5logfs_catalog::{Lookup, Wait};
-use h5logfs_core::error::Result;
-use h5logfs_core::task::StopFlag;
+use h5logfs_common::error::Result;
+use h5logfs_common::task::StopFlag;
 
 use super::errno::{guarded, guarded_until, guarded_waiting, known};
 use super::extra_threads::{ExtraThreads, Job, Limits, Sender};
@@ -248,9 +248,9 @@ mod tests {
 
     use crate::fs::source_tree::{PathFilter, SourceTree};
     use h5logfs_catalog::Catalog;
-    use h5logfs_core::log::source_dir::SourceDir;
-    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_log::source_dir::SourceDir;
     use h5logfs_scan::InProcess;
+    use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
 

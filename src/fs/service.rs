@@ -13,10 +13,10 @@ use rustix::fs::StatVfs;
 use rustix::io::Errno as Os;
 
 use h5logfs_catalog::{Lookup, Wait};
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::messages;
-use h5logfs_core::parallel;
-use h5logfs_core::task::{StopFlag, Task};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::messages;
+use h5logfs_common::parallel;
+use h5logfs_common::task::{StopFlag, Task};
 
 use super::access::{Caller, is_administrator};
 use super::attributes::Attributes;
@@ -632,9 +632,9 @@ mod tests {
 
     use crate::fs::source_tree::PathFilter;
     use h5logfs_catalog::Catalog;
-    use h5logfs_core::log::source_dir::SourceDir;
-    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_log::source_dir::SourceDir;
     use h5logfs_scan::InProcess;
+    use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
 

@@ -15,9 +15,9 @@ use signal_hook::iterator::Signals;
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::options::ReadOptions;
 use h5logfs_catalog::workers::WorkerPool;
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::descriptors;
-use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::descriptors;
+use h5logfs_log::source_dir::SourceDir;
 
 use super::allocator;
 use super::auto_unmount::Watcher;

@@ -15,11 +15,11 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
 use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source_dir::stat_in;
-use h5logfs_core::log::source_file::Identity;
-use h5logfs_core::task::Task;
-use h5logfs_core::view::View;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::task::Task;
+use h5logfs_log::source_dir::stat_in;
+use h5logfs_log::source_file::Identity;
+use h5logfs_view::View;
 
 use super::access::Caller;
 use super::attributes::Attributes;

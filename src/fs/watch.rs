@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use h5logfs_core::task::{Stop, StopFlag};
+use h5logfs_common::task::{Stop, StopFlag};
 
 use super::errno::errno_of;
 use super::extra_threads::ExtraThreads;

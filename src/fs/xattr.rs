@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use h5logfs_core::error::Result;
-use h5logfs_core::task::Task;
-use h5logfs_core::view::View;
+use h5logfs_common::error::Result;
+use h5logfs_common::task::Task;
+use h5logfs_view::View;
 
 use super::access::ACCESS_LIST;
 

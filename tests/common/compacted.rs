@@ -9,13 +9,13 @@ use h5logfs_convert::compact::left_out::LeftOut;
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::threads;
 use h5logfs_convert::compact::verify::verify;
-use h5logfs_core::filters::Filter;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{Choice, ScanRequest, Settings};
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_log::filters::Filter;
+use h5logfs_log::scan::{Choice, ScanRequest, Settings};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 
 use super::encoder::BUDGET;
 

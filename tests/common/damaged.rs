@@ -33,18 +33,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use h5logfs_core::boxes::Bounds;
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::logvol::LogDataset;
-use h5logfs_core::log::model::{Block, Encoding, Record, StoredBytes};
-use h5logfs_core::log::netcdf::header::Header;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_log::Tables;
+use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::boxes::Bounds;
+use h5logfs_log::logvol::LogDataset;
+use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
+use h5logfs_log::netcdf::header::Header;
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_scan::scan;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -297,7 +297,7 @@ fn own(owners: &mut Owners, all: &Bounds, record: &Record<'_>, block: &Block<'_>
     }
 }
 
-fn open(log: &Log, dir: &Path) -> h5logfs_core::error::Result<Arc<View>> {
+fn open(log: &Log, dir: &Path) -> h5logfs_common::error::Result<Arc<View>> {
     let dir = SourceDir::open(dir)?;
     let settings = Settings {
         without_logs: true,

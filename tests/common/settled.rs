@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use h5logfs_common::error::Result;
 use h5logfs_convert::settle::{Held, How, Intent, Ready, Settled, undo};
-use h5logfs_core::error::Result;
-use h5logfs_core::scan::Settings;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_log::scan::Settings;
 use h5logfs_scan::InProcess;
+use h5logfs_view::cache::MemoryLimits;
 
 use super::PROGRAM;
 use super::encoder::BUDGET;

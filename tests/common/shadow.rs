@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
-use h5logfs_core::journal::{Append, Commit, Header, Journal, Line, path_of};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::{FRONT, unclosed_front};
-use h5logfs_core::log::logvol::extent::{self, ExtentHeader};
-use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::{FRONT, unclosed_front};
+use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::{Append, Commit, Header, Journal, Line, path_of};
+use h5logfs_log::logvol::extent::{self, ExtentHeader};
+use h5logfs_log::logvol::names::{subfile, subfile_dir};
 use serde_json::Value;
 
 use super::readers::{Python, said};

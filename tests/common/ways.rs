@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use h5logfs_core::index::saved::IndexInputs;
-use h5logfs_core::index::store::{FileState, Store, StoreEntry, StoreKey};
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::{Chunking, ScanRequest, Settings};
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::task::Task;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
-use h5logfs_core::view::{StoredBlock, View};
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::{Chunking, ScanRequest, Settings};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_scan::scan;
+use h5logfs_view::cache::{Budget, MemoryLimits};
+use h5logfs_view::index::saved::IndexInputs;
+use h5logfs_view::index::store::{FileState, Store, StoreEntry, StoreKey};
+use h5logfs_view::{StoredBlock, View};
 
 use super::encoder::BUDGET;
 
@@ -92,7 +92,7 @@ impl Ways {
             let task = &Task::unlimited();
             index.save(task, &log, about);
             let again =
-                h5logfs_core::index::DatasetIndex::load(task, &log, about, &Default::default());
+                h5logfs_view::index::DatasetIndex::load(task, &log, about, &Default::default());
             if again.is_none() {
                 return Err(format!("the index of dataset {number} is not taken back"));
             }

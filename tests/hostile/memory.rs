@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use h5logfs_core::log::logvol::flags::{DEFL, ENC, HEADER, MUL};
+use h5logfs_log::logvol::flags::{DEFL, ENC, HEADER, MUL};
 
 use crate::arena::{Arena, Attack};
 use crate::common::encoder::filter::{self, Filter};

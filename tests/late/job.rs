@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use h5logfs_core::journal::datatype::Datatype;
-use h5logfs_core::journal::definition::{DatasetLayout, Definition};
-use h5logfs_core::journal::{Line, Recorded};
-use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_log::journal::datatype::Datatype;
+use h5logfs_log::journal::definition::{DatasetLayout, Definition};
+use h5logfs_log::journal::{Line, Recorded};
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::entries::{DatasetInfo, Section};
 use h5logfs_output::files::{Files, Written};
 use h5logfs_output::{Base, Blocks, GlobalOutcome, LocalOutcome, Options, Ranks, Result};

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Instant;
 
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
 use rustix::process::Signal;
 
 use super::*;

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::encoder::*;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 const CHUNK: usize = 4096;
@@ -72,7 +72,7 @@ impl Fixture {
     }
 
     /// Reads a chunk from the canonical file, in two pieces as a kernel might.
-    fn read(&self, view: &View, chunk: usize) -> h5logfs_core::error::Result<()> {
+    fn read(&self, view: &View, chunk: usize) -> h5logfs_common::error::Result<()> {
         let (offset, stored) = view.chunk_place(0, chunk as u64).unwrap();
         assert_eq!(stored, CHUNK as u64);
         let mut bytes = vec![0; CHUNK];

@@ -17,13 +17,13 @@ use crate::common::encoder::{
 use crate::common::guard::Guard;
 use crate::common::{Mounted, User, can_mount, is_root, messages};
 use h5logfs_catalog::{BUILD, Catalog, Lookup, Presented, Wait};
-use h5logfs_core::index::store::{FileState, Store, StoreKey};
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::Settings;
-use h5logfs_core::task::Task;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::Settings;
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::InProcess;
+use h5logfs_view::View;
+use h5logfs_view::cache::MemoryLimits;
+use h5logfs_view::index::store::{FileState, Store, StoreKey};
 use tempfile::TempDir;
 
 const LOGS: [&str; 4] = [

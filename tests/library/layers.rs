@@ -10,13 +10,12 @@ const LAYOUTS: [&str; 6] = ["logvol", "log vol", "log_vol", "netcdf", "burst", "
 
 /// What stands above the layouts. The other parts read a layout, or belong to the writer, which makes logs of
 /// one.
-const ABOVE: [&str; 6] = [
+const ABOVE: [&str; 5] = [
     "src/cli",
     "src/fs",
     "crates/catalog/src",
-    "crates/core/src/view",
-    "crates/core/src/index",
-    "crates/core/src/boxes",
+    "crates/view/src",
+    "crates/log/src/boxes",
 ];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -30,7 +29,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A layout is one module of `h5logfs_core::log` and one of `h5logfs_scan`: what stands above them works with any.
+/// A layout is one module of `h5logfs_log` and one of `h5logfs_scan`: what stands above them works with any.
 #[test]
 fn nothing_above_the_log_and_the_scan_names_a_layout() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -52,49 +51,59 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
     assert!(named.is_empty(), "{}", named.join("\n"));
 }
 
-/// Modules of the core, each above those that follow. All other modules may be used by these.
-const MODULES: [&str; 7] = [
-    "view", "index", "scan", "snapshot", "journal", "filters", "log",
-];
+/// Modules of the crate `h5logfs-log`, each above those that follow. The layouts and all other modules are below them.
+const MODULES: [&str; 4] = ["scan", "snapshot", "journal", "filters"];
 
 #[test]
-fn modules_of_the_core_use_only_what_is_below_them() {
-    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/core/src");
+fn modules_of_the_log_use_only_what_is_below_them() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/log/src");
+    let mut files = Vec::new();
+    sources(&log, &mut files);
     let mut upwards = Vec::new();
-    for (number, module) in MODULES.iter().enumerate() {
-        let mut files = vec![core.join(module).with_extension("rs")];
-        if core.join(module).is_dir() {
-            files.clear();
-            sources(&core.join(module), &mut files);
-        }
-        for path in files {
-            let text = fs::read_to_string(&path).unwrap();
-            // A comment may point upwards.
-            let code = |line: &&str| !line.trim_start().starts_with("//");
-            let lines: Vec<_> = text.lines().filter(code).collect();
-            let uses = |name: String| lines.iter().any(|line| line.contains(&name));
-            let is_used = |above: &&&str| uses(format!("crate::{above}"));
-            let used = MODULES[..number].iter().filter(is_used);
-            upwards.extend(used.map(|above| format!("{} uses {above}", path.display())));
-        }
+    for path in &files {
+        let inside = path.strip_prefix(&log).unwrap().with_extension("");
+        let module = inside.components().next().unwrap().as_os_str();
+        let level = MODULES.iter().position(|name| *name == module);
+        let above = &MODULES[..level.unwrap_or(MODULES.len())];
+        let text = fs::read_to_string(path).unwrap();
+        // A comment may point upwards.
+        let code = |line: &&str| !line.trim_start().starts_with("//");
+        let lines: Vec<_> = text.lines().filter(code).collect();
+        let uses = |name: String| lines.iter().any(|line| line.contains(&name));
+        let used = above.iter().filter(|above| uses(format!("crate::{above}")));
+        upwards.extend(used.map(|above| format!("{} uses {above}", path.display())));
     }
+    assert!(files.len() > 50, "only {} files looked at", files.len());
     assert!(upwards.is_empty(), "{}", upwards.join("\n"));
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 15] = [
-    ("h5logfs-core", &[]),
-    ("h5logfs-catalog", &["h5logfs-core"]),
-    ("h5logfs-scan", &["h5logfs-core"]),
+const CRATES: [(&str, &[&str]); 17] = [
+    ("h5logfs-common", &[]),
+    ("h5logfs-log", &["h5logfs-common"]),
+    ("h5logfs-view", &["h5logfs-common", "h5logfs-log"]),
+    (
+        "h5logfs-catalog",
+        &["h5logfs-common", "h5logfs-log", "h5logfs-view"],
+    ),
+    ("h5logfs-scan", &["h5logfs-common", "h5logfs-log"]),
     ("h5logfs-host", &[]),
     (
         "h5logfs-driver",
-        &["h5logfs-core", "h5logfs-catalog", "h5logfs-host"],
+        &[
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
+            "h5logfs-catalog",
+            "h5logfs-host",
+        ],
     ),
     (
         "h5logfs-connector",
         &[
-            "h5logfs-core",
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-output",
             "h5logfs-driver",
@@ -104,7 +113,9 @@ const CRATES: [(&str, &[&str]); 15] = [
     (
         "h5logfs-plugin-driver",
         &[
-            "h5logfs-core",
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-driver",
             "h5logfs-host",
@@ -113,7 +124,9 @@ const CRATES: [(&str, &[&str]); 15] = [
     (
         "h5logfs-plugin-connector",
         &[
-            "h5logfs-core",
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-output",
             "h5logfs-driver",
@@ -124,7 +137,9 @@ const CRATES: [(&str, &[&str]); 15] = [
     (
         "h5logfs-plugin-connector-mpi",
         &[
-            "h5logfs-core",
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-output",
             "h5logfs-mpi",
@@ -133,24 +148,55 @@ const CRATES: [(&str, &[&str]); 15] = [
             "h5logfs-connector",
         ],
     ),
-    ("h5logfs-convert", &["h5logfs-core", "h5logfs-output"]),
-    ("h5logfs-output", &["h5logfs-core"]),
-    ("h5logfs-mpi", &["h5logfs-core", "h5logfs-output"]),
+    (
+        "h5logfs-convert",
+        &[
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
+            "h5logfs-output",
+        ],
+    ),
+    (
+        "h5logfs-output",
+        &["h5logfs-common", "h5logfs-log", "h5logfs-view"],
+    ),
+    (
+        "h5logfs-mpi",
+        &[
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
+            "h5logfs-output",
+        ],
+    ),
     (
         "h5logfs-writer",
         &[
-            "h5logfs-core",
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
             "h5logfs-convert",
             "h5logfs-mpi",
             "h5logfs-output",
             "h5logfs-scan",
         ],
     ),
-    ("h5logfs-python", &["h5logfs-core", "h5logfs-catalog"]),
+    (
+        "h5logfs-python",
+        &[
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
+            "h5logfs-catalog",
+        ],
+    ),
     (
         "h5logfs",
         &[
-            "h5logfs-core",
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-scan",
             "h5logfs-convert",
@@ -166,7 +212,7 @@ const CRATES: [(&str, &[&str]); 15] = [
     ),
 ];
 
-/// What the core, the catalog and the plug-ins do without: C libraries, FUSE, MPI, the command line, the confinement of processes.
+/// What logs, views, the catalog and the plug-ins do without: C libraries, FUSE, MPI, the command line, the confinement of processes.
 const FOREIGN: [&str; 8] = [
     "hdf5-metno",
     "hdf5-metno-sys",
@@ -208,9 +254,11 @@ fn crates_use_only_what_is_below_them() {
 }
 
 #[test]
-fn the_core_the_catalog_and_the_plug_ins_need_no_c_library_and_no_program() {
+fn logs_views_and_plug_ins_need_no_c_library_and_no_program() {
     for name in [
-        "h5logfs-core",
+        "h5logfs-common",
+        "h5logfs-log",
+        "h5logfs-view",
         "h5logfs-catalog",
         "h5logfs-convert",
         "h5logfs-plugin-driver",

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::log::{find_signature, plain};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::{find_signature, plain};
 
 use crate::common::PROGRAM;
 use crate::common::mpirun::{cases, first_seed};

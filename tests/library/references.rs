@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
-use h5logfs_core::view::{Form, View};
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::cache::{Budget, MemoryLimits};
+use h5logfs_view::{Form, View};
 
 use crate::common::encoder::filter;
 use crate::common::encoder::*;

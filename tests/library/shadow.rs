@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use h5logfs_catalog::direct::{self, Close, Opened, Options};
-use h5logfs_core::error::Error;
-use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
-use h5logfs_core::journal::{Line, path_of};
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::logvol::extent;
-use h5logfs_core::log::logvol::names::subfile;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_common::error::Error;
+use h5logfs_log::Tables;
+use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::{Line, path_of};
+use h5logfs_log::logvol::extent;
+use h5logfs_log::logvol::names::subfile;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use hdf5_metno_sys::h5p::*;
 use hdf5_metno_sys::h5t::H5T_STD_U8LE;
 

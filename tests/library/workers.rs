@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use h5logfs_catalog::workers::{Limits, WorkerPool};
-use h5logfs_core::error::Error;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{ListingScans, ScanRequest, Scanner, Settings};
-use h5logfs_core::task::Task;
+use h5logfs_common::error::Error;
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::{ListingScans, ScanRequest, Scanner, Settings};
+use h5logfs_log::source_dir::SourceDir;
 use tempfile::TempDir;
 
 use crate::common::tested_program;

@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use h5logfs_catalog::Catalog;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::InProcess;
+use h5logfs_view::View;
+use h5logfs_view::cache::MemoryLimits;
 
 use crate::bench::Bench;
 use crate::generate::{Blocks, Dataset, Element, Entry, Plan, Section};

@@ -1,6 +1,6 @@
 //! Lists the datasets of a log, or prints one, chunk by chunk: `read_dataset run.log.h5 [/path/of/dataset]`
 //!
-//! Only `h5logfs-core` and `h5logfs-catalog` are linked: no libhdf5, FUSE or MPI. Scans run in processes of
+//! Only `h5logfs-catalog` and what is below it are linked: no libhdf5, FUSE or MPI. Scans run in processes of
 //! the program `h5logfs`, which is found through `H5LOGFS_PROGRAM` or `PATH`.
 
 use std::error::Error;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::workers::{Limits, WorkerPool};
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::view::cache::MemoryLimits;
-use h5logfs_core::view::{View, ViewReader};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_view::cache::MemoryLimits;
+use h5logfs_view::{View, ViewReader};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1);

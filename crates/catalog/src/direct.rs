@@ -14,13 +14,13 @@ mod shared;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::Listings;
-use h5logfs_core::scan::companions;
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::view::View;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::scan::Listings;
+use h5logfs_log::scan::companions;
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_view::View;
 
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Presented;
-use h5logfs_core::diagnostic::Severity;
-use h5logfs_core::error::Error;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::Identity;
-use h5logfs_core::scan::Listings;
-use h5logfs_core::scan::companions::{self, Companions};
-use h5logfs_core::snapshot::{Snapshot, Source};
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::Generation;
+use h5logfs_common::diagnostic::Severity;
+use h5logfs_common::error::Error;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::scan::Listings;
+use h5logfs_log::scan::companions::{self, Companions};
+use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::Identity;
+use h5logfs_view::View;
+use h5logfs_view::cache::Generation;
 
 /// How long a failure is remembered. Many readers of a broken file cause one scan in this time. A file whose
 /// cause is mended elsewhere, such as by a subfile that arrives late, is tried again after it.

@@ -5,8 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::index::store::Store;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_view::index::store::Store;
 
 use crate::directories;
 

@@ -9,8 +9,8 @@
 //!
 //! use h5logfs_catalog::workers::{Limits, WorkerPool};
 //! use h5logfs_catalog::{Catalog, Presented};
-//! use h5logfs_core::log::source_dir::SourceDir;
-//! use h5logfs_core::view::cache::MemoryLimits;
+//! use h5logfs_log::source_dir::SourceDir;
+//! use h5logfs_view::cache::MemoryLimits;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let scanner = WorkerPool::start(Limits::default())?;
@@ -57,19 +57,19 @@ use quick_cache::sync::Cache;
 use quick_cache::{OptionsBuilder, Weighter};
 use rustix::fs::OFlags;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::index::store::Store;
-use h5logfs_core::journal;
-use h5logfs_core::log::log_files::may_hide;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath, stat_in};
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::messages;
-use h5logfs_core::scan::companions::{self, Look};
-use h5logfs_core::scan::{ListingScans, Listings, Scanner, Settings};
-use h5logfs_core::single_flight::SingleFlight;
-use h5logfs_core::snapshot::Source;
-use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
-use h5logfs_core::view::{Compared, View};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::messages;
+use h5logfs_common::single_flight::SingleFlight;
+use h5logfs_log::journal;
+use h5logfs_log::log_files::may_hide;
+use h5logfs_log::scan::companions::{self, Look};
+use h5logfs_log::scan::{ListingScans, Listings, Scanner, Settings};
+use h5logfs_log::snapshot::Source;
+use h5logfs_log::source_dir::{SourceDir, SourcePath, stat_in};
+use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_view::cache::{Budget, Generation, MemoryLimits};
+use h5logfs_view::index::store::Store;
+use h5logfs_view::{Compared, View};
 
 use entry::{CatalogEntry, CompanionStates};
 use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states, source_without_log};

@@ -4,18 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use h5logfs_core::error::Result;
-use h5logfs_core::index::store::{Store, StoreEntry};
-use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::memory::Reserved;
-use h5logfs_core::scan::companions::Look;
-use h5logfs_core::scan::{ScanRequest, Scanner, Settings};
-use h5logfs_core::snapshot::{Snapshot, Source};
-use h5logfs_core::task::Task;
-use h5logfs_core::view::cache::{Budget, Generation};
-use h5logfs_core::view::{Compared, View};
+use h5logfs_common::error::Result;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::scan::companions::Look;
+use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
+use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_view::cache::{Budget, Generation};
+use h5logfs_view::index::store::{Store, StoreEntry};
+use h5logfs_view::{Compared, View};
 
 use crate::stored_scan::{ScanInputs, StoredScan};
 
@@ -92,7 +92,7 @@ impl Opener {
     ///
     /// Of several processes with the same store one scans.
     ///
-    /// [`Error::NotALog`]: h5logfs_core::error::Error::NotALog
+    /// [`Error::NotALog`]: h5logfs_common::error::Error::NotALog
     pub fn open(&self, candidate: Candidate<'_>) -> Result<Opened> {
         let Some(store) = &self.store else {
             return self.scan(candidate, None);

@@ -7,8 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_log::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
+use h5logfs_view::cache::MemoryLimits;
 
 use crate::index_dir::IndexDir;
 use crate::workers;

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use log::Level;
 use quick_cache::sync::Cache;
 
-use h5logfs_core::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
 
 use crate::opening::Opened;
 

@@ -12,16 +12,16 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use h5logfs_core::error::Result;
-use h5logfs_core::index::store::{FileState, FileTime, Flight, Store, StoreEntry, StoreKey};
-use h5logfs_core::journal;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::memory::Reserved;
-use h5logfs_core::scan::Settings;
-use h5logfs_core::snapshot::{Snapshot, Source};
-use h5logfs_core::task::Task;
+use h5logfs_common::error::Result;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::journal;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::scan::Settings;
+use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_view::index::store::{FileState, FileTime, Flight, Store, StoreEntry, StoreKey};
 
 use crate::BUILD;
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::Generation;
+use h5logfs_view::View;
+use h5logfs_view::cache::Generation;
 
 /// An open follows its look-up at once, unless the machine is very busy.
 const LIFETIME: Duration = Duration::from_secs(10);

@@ -3,8 +3,8 @@
 //! The view has a tree over all chunks of a grid ([`Tree`]). An ordinary file has chunks where something was written, so
 //! its tree is one over their ranks in ascending order.
 
-use h5logfs_core::btree::{Key, Tree};
-use h5logfs_core::view::Grid;
+use h5logfs_log::btree::{Key, Tree};
+use h5logfs_view::Grid;
 
 /// A chunk that a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

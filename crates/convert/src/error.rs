@@ -7,7 +7,7 @@ use std::io;
 pub enum Error {
     /// The log cannot be read.
     #[error(transparent)]
-    Log(#[from] h5logfs_core::error::Error),
+    Log(#[from] h5logfs_common::error::Error),
 
     /// The new file cannot be written, or read back.
     #[error(transparent)]

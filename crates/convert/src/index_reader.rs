@@ -1,7 +1,7 @@
 //! Reads the chunk index of a dataset: a version 1 B-tree (HDF5 File Format Specification, III.A.1).
 
-use h5logfs_core::image::HeaderBytes;
-use h5logfs_core::view::Grid;
+use h5logfs_log::image::HeaderBytes;
+use h5logfs_view::Grid;
 
 use crate::chunk_index::StoredChunk;
 

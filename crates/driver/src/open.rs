@@ -8,8 +8,8 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use h5logfs_catalog::direct::{self, Opened, Options};
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::overwrite::{Originals, check_target};
+use h5logfs_log::scan::overwrite::{Originals, check_target};
+use h5logfs_log::source_dir::SourceDir;
 
 use h5logfs_host::types::{Address, Id, access};
 

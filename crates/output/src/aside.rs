@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::existing::{is_numbered, list};
-use h5logfs_core::log::file_id::FileId;
+use h5logfs_log::file_id::FileId;
 
 /// Stands in the name of what is aside, between the name of the log and a number.
 const MARK: &str = ".h5logfs-old-";
@@ -109,8 +109,8 @@ fn aside_name(log: &Path, part: &Path, id: &FileId) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::journal::path_of;
-    use h5logfs_core::log::logvol::names::{subfile, subfile_dir};
+    use h5logfs_log::journal::path_of;
+    use h5logfs_log::logvol::names::{subfile, subfile_dir};
     use std::fs;
 
     const ID: FileId = FileId([0xab; 16]);

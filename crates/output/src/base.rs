@@ -1,14 +1,14 @@
 //! What a log holds that is opened again (`docs/formats/journal.md`, section 2.6).
 
-use h5logfs_core::journal::{Line, Recorded};
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::logvol::SUBFILED;
-use h5logfs_core::log::logvol::extent::last_flush;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_log::Tables;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::{Line, Recorded};
+use h5logfs_log::logvol::SUBFILED;
+use h5logfs_log::logvol::extent::last_flush;
+use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 
 /// The state of a log at the begin of an append.
 #[derive(Debug, Clone)]

@@ -16,11 +16,11 @@ use crate::error::{Error, Result};
 use crate::existing::Existing;
 use crate::options::{Fsync, Options};
 use crate::ranks::{GlobalOutcome, LocalOutcome, Ranks};
-use h5logfs_core::journal::parent;
-use h5logfs_core::journal::{self, Header, HeldFile, Journal};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::unclosed_front;
-use h5logfs_core::log::logvol::names::subfile_dir;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::unclosed_front;
+use h5logfs_log::journal::parent;
+use h5logfs_log::journal::{self, Header, HeldFile, Journal};
+use h5logfs_log::logvol::names::subfile_dir;
 
 type StringResult<T = ()> = std::result::Result<T, String>;
 
@@ -93,7 +93,7 @@ impl Creation {
         let replace = self.aside.has(&path);
         let journal = Journal::create(&path, header, replace);
         let journal = journal.map_err(|e| match e {
-            h5logfs_core::error::Error::Io { path, cause } => failed(&path, cause),
+            h5logfs_common::error::Error::Io { path, cause } => failed(&path, cause),
             e => e.to_string(),
         })?;
         self.journal = Some(journal);
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::files::Files;
     use crate::options::Subfiles;
-    use h5logfs_core::log::logvol::names::subfile;
+    use h5logfs_log::logvol::names::subfile;
     use std::fs;
     use std::sync::Barrier;
     use std::thread;

@@ -10,11 +10,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::logvol::extent::entries_by_rank;
-use h5logfs_core::log::logvol::table_head;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::log::window::Piece;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::logvol::extent::entries_by_rank;
+use h5logfs_log::logvol::table_head;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::window::Piece;
 
 use crate::flushed::Flushed;
 use crate::late::patiently;

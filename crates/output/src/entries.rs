@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::flushed::Flushed;
 use crate::selection::Blocks;
 use crate::sharing::{Known, Selections};
-use h5logfs_core::filters::Filter;
-use h5logfs_core::log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
+use h5logfs_log::filters::Filter;
+use h5logfs_log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
 
 /// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
 /// 8 bytes of a reference save.

@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::options::Options;
-use h5logfs_core::error::Error;
-use h5logfs_core::journal::fresh::refresh;
-use h5logfs_core::journal::parent;
-use h5logfs_core::journal::{self, HeldFile, JobState, Recorded};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::is_unclosed;
-use h5logfs_core::log::logvol::names::subfile_dir;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_common::error::Error;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::is_unclosed;
+use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::parent;
+use h5logfs_log::journal::{self, HeldFile, JobState, Recorded};
+use h5logfs_log::logvol::names::subfile_dir;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 
 type StringResult<T = ()> = Result<T, String>;
 
@@ -472,9 +472,9 @@ fn open(path: &Path) -> Result<SourceFile, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::journal::{Commit, Header, Job, Journal, Line};
-    use h5logfs_core::log::front::{FRONT, unclosed_front};
-    use h5logfs_core::log::logvol::names::subfile;
+    use h5logfs_log::front::{FRONT, unclosed_front};
+    use h5logfs_log::journal::{Commit, Header, Job, Journal, Line};
+    use h5logfs_log::logvol::names::subfile;
     use std::fs::File;
     use std::os::unix::fs::symlink;
 

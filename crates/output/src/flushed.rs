@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use flate2::Crc;
 
-use h5logfs_core::journal::fresh::refresh;
-use h5logfs_core::log::logvol::extent::ExtentHeader;
+use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::logvol::extent::ExtentHeader;
 
 /// Bytes that are read at once. Small in tests, so that they meet the limits of a piece.
 const STEP: usize = if cfg!(debug_assertions) {
@@ -167,7 +167,7 @@ fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::log::logvol::extent::crc32;
+    use h5logfs_log::logvol::extent::crc32;
     use std::io::Write;
 
     /// A file of extents with these entries, and where they are.

@@ -254,7 +254,7 @@ fn range_of(dims: &[u64], start: &[u64], count: &[u64]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::log::logvol::flags::{ENC, MUL, REC, REF};
+    use h5logfs_log::logvol::flags::{ENC, MUL, REC, REF};
     use proptest::prelude::*;
 
     /// An entry: bytes, flags, data offset and size.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use h5logfs_core::journal::fresh::refresh;
+use h5logfs_log::journal::fresh::refresh;
 
 /// How long a node may remember bytes that another one has changed.
 const PATIENCE: Duration = Duration::from_secs(5);

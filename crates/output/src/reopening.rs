@@ -17,16 +17,16 @@ use crate::existing::Existing;
 use crate::files::config_of;
 use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
-use h5logfs_core::error::Error;
-use h5logfs_core::journal::fresh::refresh;
-use h5logfs_core::journal::{self, Append, Commit, Header, HeldFile, Job, Journal};
-use h5logfs_core::journal::{Line, Recorded, sync};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::{FRONT, is_unclosed, unclosed_front};
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::logvol::names::subfile;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::{Identity, SourceFile};
+use h5logfs_common::error::Error;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::{FRONT, is_unclosed, unclosed_front};
+use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::{self, Append, Commit, Header, HeldFile, Job, Journal};
+use h5logfs_log::journal::{Line, Recorded, sync};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::names::subfile;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::{Identity, SourceFile};
 
 type StringResult<T = ()> = Result<T, String>;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use h5logfs_core::journal::words::dimensions;
+use h5logfs_log::journal::words::dimensions;
 
 /// The elements that a write covers. Coordinates count elements, with one value for each dimension. As
 /// in HDF5, the data are in row-major order of the selected elements. Several blocks are written one

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use h5logfs_core::log::logvol::extent::{ExtentHeader, crc32};
+use h5logfs_log::logvol::extent::{ExtentHeader, crc32};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::entries::shift_offsets;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::selection::Blocks;
-use h5logfs_core::filters::{self, Filter};
+use h5logfs_log::filters::{self, Filter};
 
 /// Size limit of a record. The tools of the layout count its bytes in 32 bits.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
@@ -255,7 +255,7 @@ fn gather(inner: Block<'_>, outer: Block<'_>, elements: Elements<'_>, out: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::filters::DEFLATE;
+    use h5logfs_log::filters::DEFLATE;
 
     fn form<'a>(chunk: &'a [u64], filters: &'a [Filter]) -> Form<'a> {
         Form {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
-use h5logfs_core::error::Error;
+use h5logfs_common::error::Error;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

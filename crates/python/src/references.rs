@@ -1,7 +1,7 @@
 //! Where the chunks of an open log lie in its files, as plain data. `_zarr.py` makes references of it.
 
 use h5logfs_catalog::direct::OpenLog;
-use h5logfs_core::view::Form;
+use h5logfs_view::Form;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

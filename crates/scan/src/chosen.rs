@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::tree::Original;
 use crate::hdf5_sys::{self as h5, Id, Kind, Target};
-use h5logfs_core::scan::Choice;
+use h5logfs_log::scan::Choice;
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -2,8 +2,8 @@
 //! Specification, III.A.1 and VII.D). libhdf5 1.10 looks at all chunks before the wanted one for each query, which
 //! takes minutes for some hundred thousand chunks.
 
-use h5logfs_core::image::{HeaderBytes, Image};
-use h5logfs_core::log::source_file::SourceFile;
+use h5logfs_log::image::{HeaderBytes, Image};
+use h5logfs_log::source_file::SourceFile;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -410,7 +410,7 @@ mod tests {
     fn read_tree(bytes: &[u8], root: u64, len: u64) -> Result<Vec<(u64, u64)>> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), bytes).unwrap();
-        let held = h5logfs_core::log::source_dir::SourceDir::open(dir.path()).unwrap();
+        let held = h5logfs_log::source_dir::SourceDir::open(dir.path()).unwrap();
         let source = SourceFile::open(&held, "file".as_ref()).unwrap();
         let file = Hdf5 {
             source: &source,

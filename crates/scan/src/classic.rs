@@ -9,14 +9,12 @@ use super::chunks::{self, Hdf5};
 use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
-use h5logfs_core::image::MAX_RANK;
-use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::classic::{
-    self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics,
-};
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::ScanRequest;
+use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::classic::{self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics};
+use h5logfs_log::image::MAX_RANK;
+use h5logfs_log::scan::ScanRequest;
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -108,7 +106,7 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
         sealed: Vec::new(),
         seals: Vec::new(),
         sources,
-        tables: h5logfs_core::log::Tables::Classic(Tables {
+        tables: h5logfs_log::Tables::Classic(Tables {
             metadata: 1,
             data: 2,
             anchors: anchors.values().filter_map(|all| common(all)).collect(),

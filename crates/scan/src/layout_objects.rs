@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::ffi::CString;
 
 use crate::hdf5_sys::{self as h5, Id};
-use h5logfs_core::filters::Filter;
-use h5logfs_core::image::DatasetHeader;
+use h5logfs_log::filters::Filter;
+use h5logfs_log::image::DatasetHeader;
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -7,20 +7,20 @@ use std::ffi::CString;
 use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
-use h5logfs_core::filters::{Filter, OPTIONAL};
-use h5logfs_core::image::{DatasetHeader, HeaderSpace, MAX_RANK};
-use h5logfs_core::journal::closed::{CloseSeal, check_seal};
-use h5logfs_core::journal::sealed::SealedFile;
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::logvol::names::{
+use h5logfs_log::filters::{Filter, OPTIONAL};
+use h5logfs_log::front::FRONT;
+use h5logfs_log::image::{DatasetHeader, HeaderSpace, MAX_RANK};
+use h5logfs_log::journal::closed::{CloseSeal, check_seal};
+use h5logfs_log::journal::sealed::SealedFile;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::names::{
     ANCHOR, CHUNK, DIMS, FILTERS, ID, LOG_GROUP, MAX_DIMS, WRITER, find_subfiles,
 };
-use h5logfs_core::log::logvol::{LogDataset, MARK, SUBFILED, Tables};
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::log::window::Piece;
-use h5logfs_core::scan::{ScanRequest, Settings};
+use h5logfs_log::logvol::{LogDataset, MARK, SUBFILED, Tables};
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::window::Piece;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -248,7 +248,7 @@ pub fn find_log(
         sources,
         sealed,
         seals,
-        tables: h5logfs_core::log::Tables::LogVol(tables),
+        tables: h5logfs_log::Tables::LogVol(tables),
         layout: Box::new(LogVolObjects),
     })
 }

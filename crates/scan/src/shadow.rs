@@ -8,7 +8,7 @@ use std::ffi::CString;
 use super::layout_objects::{Anchor, LayoutObjects, Owner};
 use super::logvol::can_be_skipped;
 use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
-use h5logfs_core::journal::shadow::Shadow;
+use h5logfs_log::journal::shadow::Shadow;
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -9,12 +9,12 @@ use super::layout_objects::{Anchor, Owner};
 use super::tree::{self, Copier, Datasets, MadeAtOnce, Object, Original};
 use super::window::Window;
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::filters::Filter;
-use h5logfs_core::image::{HeaderBytesMut, Image, ObjectTimes};
-use h5logfs_core::scan::Choice;
-use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::snapshot::{Content, Dataset, Storage};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_log::filters::Filter;
+use h5logfs_log::image::{HeaderBytesMut, Image, ObjectTimes};
+use h5logfs_log::scan::Choice;
+use h5logfs_log::scan::shape::Chooser;
+use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -29,7 +29,7 @@ const MOST_MODELS: usize = 1024;
 /// The objects of a log, as a view shows them.
 #[derive(Debug, Default)]
 pub struct ShownObjects {
-    /// As [`Snapshot::image`](h5logfs_core::snapshot::Snapshot::image).
+    /// As [`Snapshot::image`](h5logfs_log::snapshot::Snapshot::image).
     pub image: Vec<u8>,
     pub datasets: Vec<Dataset>,
     /// Addresses of the objects in the file and in the image, sorted by the former.
@@ -38,7 +38,7 @@ pub struct ShownObjects {
 }
 
 /// Makes the image of an open file. `is_source`: the file is the first source of the snapshot, from which the view can
-/// read. `at`: see [`Snapshot::image_at`](h5logfs_core::snapshot::Snapshot::image_at).
+/// read. `at`: see [`Snapshot::image_at`](h5logfs_log::snapshot::Snapshot::image_at).
 pub fn image(
     original: Original<'_>,
     chooser: &Chooser<'_>,

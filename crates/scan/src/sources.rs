@@ -1,9 +1,9 @@
 //! The files of a log while it is scanned.
 
-use h5logfs_core::error::Result;
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::snapshot::Source;
+use h5logfs_common::error::Result;
+use h5logfs_log::snapshot::Source;
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
 
 /// Open files and where they lie. The position of a file is its source number.
 #[derive(Debug, Default)]

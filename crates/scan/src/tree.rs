@@ -8,9 +8,9 @@ use super::dataset::{NewLink, Template, copy_elements};
 use super::layout_objects::{LayoutObjects, Owner};
 use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::image::{HeaderBytes, ObjectTimes};
-use h5logfs_core::scan::Choice;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_log::image::{HeaderBytes, ObjectTimes};
+use h5logfs_log::scan::Choice;
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -10,22 +10,22 @@ use super::sources::Sources;
 use super::{Original, shown};
 use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
-use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::sealed::{Sealed, SealedFile};
-use h5logfs_core::journal::visible::{Unseen, Visible, is_sealed, known_flush, visible};
-use h5logfs_core::journal::{Cause, Recorded, Torn};
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::logvol::extent::sections;
-use h5logfs_core::log::logvol::{self, LogDataset};
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::scan::incomplete::{self, INCOMPLETE};
-use h5logfs_core::scan::{ScanRequest, damage, shape::Chooser};
-use h5logfs_core::snapshot::{Snapshot, Source};
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::Tables;
+use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::sealed::{Sealed, SealedFile};
+use h5logfs_log::journal::visible::{Unseen, Visible, is_sealed, known_flush, visible};
+use h5logfs_log::journal::{Cause, Recorded, Torn};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::extent::sections;
+use h5logfs_log::logvol::{self, LogDataset};
+use h5logfs_log::scan::incomplete::{self, INCOMPLETE};
+use h5logfs_log::scan::{ScanRequest, damage, shape::Chooser};
+use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::{Identity, SourceFile};
 
 /// Scans the log up to its last complete flush of which all can be seen.
 pub fn scan(

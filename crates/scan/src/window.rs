@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use h5logfs_core::image::HeaderBytes;
+use h5logfs_log::image::HeaderBytes;
 
 /// Bytes of a block.
 const BLOCK: u64 = 8 << 10;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition};
+use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
 use h5logfs_output::Ranks;
 
 /// Rows of one dataset, one behind the other.
@@ -183,7 +183,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::journal::datatype::Datatype;
+    use h5logfs_log::journal::datatype::Datatype;
 
     fn layout(dims: &[u64], max_dims: &[Option<u64>]) -> DatasetLayout {
         DatasetLayout {

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use h5logfs_core::error::Result as CoreResult;
-use h5logfs_core::journal::definition::{Defined, Definition};
-use h5logfs_core::journal::sync;
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::window::Piece;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_common::error::Result as CoreResult;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::definition::{Defined, Definition};
+use h5logfs_log::journal::sync;
+use h5logfs_log::window::Piece;
 use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::flushed::Flushed;
 use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, Ranks, Result, check_outcome};
 use h5logfs_scan::InProcess;
 use h5logfs_scan::closing::{Role, write_front, write_objects};
+use h5logfs_view::cache::MemoryLimits;
 
 /// The objects of a log.
 #[derive(Clone, Copy)]

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
-use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition};
-use h5logfs_core::journal::value::Value;
-use h5logfs_core::journal::words::{Shortened, largest_extent, shortened};
+use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
+use h5logfs_log::journal::value::Value;
+use h5logfs_log::journal::words::{Shortened, largest_extent, shortened};
 
 /// What a rank defines otherwise than the first rank, since the last flush.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -304,7 +304,7 @@ fn filter(filter: &Filter) -> String {
 mod tests {
     use super::*;
     use crate::Datatype;
-    use h5logfs_core::journal::scales::Scales;
+    use h5logfs_log::journal::scales::Scales;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 

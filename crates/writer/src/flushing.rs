@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use h5logfs_core::journal::Line;
-use h5logfs_core::journal::definition::{Defined, Definition};
+use h5logfs_log::journal::Line;
+use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_output::entries::Section;
 use h5logfs_output::files::Written;
 use h5logfs_output::stored;

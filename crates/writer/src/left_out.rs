@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::differences::{Compared, Differences, DifferentAttribute};
-use h5logfs_core::journal::definition::{Defined, Definition, Outline};
+use h5logfs_log::journal::definition::{Defined, Definition, Outline};
 use h5logfs_output::{GlobalOutcome, Ranks};
 
 /// Attributes that all ranks leave out, because they are not the same on all of them.

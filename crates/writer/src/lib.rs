@@ -54,15 +54,15 @@ use ::mpi::traits::Communicator;
 use hdf5::H5Type;
 
 pub use batch::Batch;
-pub use h5logfs_core::journal::datatype::{Datatype, Member};
-pub use h5logfs_core::journal::value::Value;
+pub use h5logfs_log::journal::datatype::{Datatype, Member};
+pub use h5logfs_log::journal::value::Value;
 pub use h5logfs_output::{Error, Fsync, Options, Result, Selection, Subfiles};
 pub use memory::MemorySpace;
 pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
 
 use appends::{Appends, Rows, number_of_rows};
 use closing::Objects;
-use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition, Outline};
+use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outline};
 use h5logfs_mpi::{MpiRanks, library};
 use h5logfs_output::entries::DatasetInfo;
 use h5logfs_output::files::Files;

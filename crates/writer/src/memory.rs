@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::spec::MemoryType;
-use h5logfs_core::journal::words::dimensions;
+use h5logfs_log::journal::words::dimensions;
 use h5logfs_output::{Blocks, Selection};
 
 /// A selected part of an array in memory, as the inner cells of a grid with ghost cells. As in HDF5, the first

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use h5logfs_core::journal::Line;
-use h5logfs_core::journal::Recorded;
-use h5logfs_core::journal::definition::Definition;
-use h5logfs_core::log::source_dir::SourceDir;
+use h5logfs_log::journal::Line;
+use h5logfs_log::journal::Recorded;
+use h5logfs_log::journal::definition::Definition;
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::base::Base;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Error, LocalOutcome, Options, Ranks, Result, Subfiles, check_outcome};
@@ -73,10 +73,10 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> StringResult<(Base, Vec<De
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::journal::shadow::image_lines;
-    use h5logfs_core::journal::{Commit, Header, Journal};
-    use h5logfs_core::log::file_id::FileId;
-    use h5logfs_core::log::source_file::SourceFile;
+    use h5logfs_log::file_id::FileId;
+    use h5logfs_log::journal::shadow::image_lines;
+    use h5logfs_log::journal::{Commit, Header, Journal};
+    use h5logfs_log::source_file::SourceFile;
 
     /// Definitions do not say all that such a program may have made.
     #[test]

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use hdf5::H5Type;
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 
-use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
-use h5logfs_core::journal::datatype::Datatype;
-use h5logfs_core::journal::definition::DatasetLayout;
-use h5logfs_core::journal::value::Value;
-use h5logfs_core::journal::words::dimensions;
+use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
+use h5logfs_log::journal::datatype::Datatype;
+use h5logfs_log::journal::definition::DatasetLayout;
+use h5logfs_log::journal::value::Value;
+use h5logfs_log::journal::words::dimensions;
 
 /// The datatype of a Rust type in memory.
 pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {
@@ -331,7 +331,7 @@ impl DatasetSpec {
             if dims.is_empty() {
                 return Err("a scalar has no chunks, and so no filters".into());
             }
-            self.layout.chunk = Some(h5logfs_core::scan::shape::choose(
+            self.layout.chunk = Some(h5logfs_log::scan::shape::choose(
                 dims,
                 max,
                 u64::from(element),

@@ -23,7 +23,7 @@ use crate::cli::{LogScanner, Scanned};
 use h5logfs_convert::compact::Source;
 use h5logfs_convert::compact::ranks;
 use h5logfs_convert::compact::sequence::Compacted;
-use h5logfs_core::scan::Choice;
+use h5logfs_log::scan::Choice;
 use h5logfs_output::ranks::{JobError, Ranks};
 
 /// The name of the program.

@@ -249,7 +249,7 @@ mod tests {
     use std::ffi::OsStr;
 
     use super::*;
-    use h5logfs_core::scan::LAYOUT_OPTIONS;
+    use h5logfs_log::scan::LAYOUT_OPTIONS;
 
     /// The name of an option that may be repeated.
     fn adding_up() -> &'static str {

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::report::texts;
 use crate::cli::output::{Output, percent};
-use h5logfs_core::snapshot::Dataset;
-use h5logfs_core::view::View;
+use h5logfs_log::snapshot::Dataset;
+use h5logfs_view::View;
 
 /// Gaps that are told of one dataset. A damaged log can claim any number.
 const MOST_GAPS: usize = 1000;

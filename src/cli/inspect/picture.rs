@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use super::super::output::{Output, percent};
-use h5logfs_core::error::Result;
-use h5logfs_core::log::origins::Origins;
-use h5logfs_core::view::View;
-use h5logfs_core::view::coverage::{Axis, Cell, CoverageMap, Wanted};
+use h5logfs_common::error::Result;
+use h5logfs_log::origins::Origins;
+use h5logfs_view::View;
+use h5logfs_view::coverage::{Axis, Cell, CoverageMap, Wanted};
 
 /// Fits beside the frame into 80 columns, and into half a page.
 const ROWS: usize = 16;

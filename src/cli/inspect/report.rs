@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::cli::output::{Output, percent};
 use crate::cli::unclosed::Unclosed;
-use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::log::base::Base;
-use h5logfs_core::log::model::{Encoding, Record};
-use h5logfs_core::snapshot::{Content, Storage};
-use h5logfs_core::view::View;
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_log::base::Base;
+use h5logfs_log::model::{Encoding, Record};
+use h5logfs_log::snapshot::{Content, Storage};
+use h5logfs_view::View;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {

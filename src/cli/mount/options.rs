@@ -327,8 +327,8 @@ fn number(option: &str, value: &[u8], most: usize) -> anyhow::Result<usize> {
 #[cfg(test)]
 mod tests {
     use h5logfs_catalog::index_dir::IndexDir;
-    use h5logfs_core::scan::{Chunking, LAYOUT_OPTIONS};
-    use h5logfs_core::view::cache::MemoryLimits;
+    use h5logfs_log::scan::{Chunking, LAYOUT_OPTIONS};
+    use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use crate::cli::mount::options::{self, MountOption, Value};
-use h5logfs_core::scan::LAYOUT_OPTIONS;
+use h5logfs_log::scan::LAYOUT_OPTIONS;
 
 /// The commands that take the options of layouts and no others.
 const READING: [&str; 4] = ["inspect", "export", "compact", "check"];

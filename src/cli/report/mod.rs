@@ -16,13 +16,13 @@ use super::ls::{State, last_write};
 use super::target::{Target, Wish, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs};
-use h5logfs_core::diagnostic::{Diagnostic, Severity};
-use h5logfs_core::log::origins::Timeline;
-use h5logfs_core::scan::Settings;
-use h5logfs_core::scan::overwrite::Originals;
-use h5logfs_core::snapshot::{Content, Dataset, Storage};
-use h5logfs_core::view::View;
-use h5logfs_core::view::coverage::{CoverageMap, Pictures, Wanted};
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_log::origins::Timeline;
+use h5logfs_log::scan::Settings;
+use h5logfs_log::scan::overwrite::Originals;
+use h5logfs_log::snapshot::{Content, Dataset, Storage};
+use h5logfs_view::View;
+use h5logfs_view::coverage::{CoverageMap, Pictures, Wanted};
 
 /// Cells of the largest picture.
 const MOST_ROWS: usize = 100;

@@ -10,8 +10,8 @@ use super::words::{
     range, shape, size_class,
 };
 use super::{DatasetContent, DatasetReport, FileReport, LogReport};
-use h5logfs_core::log::origins::Timeline;
-use h5logfs_core::view::coverage::{Axis, CoverageMap};
+use h5logfs_log::origins::Timeline;
+use h5logfs_view::coverage::{Axis, CoverageMap};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use h5logfs_core::log::origins::Timeline;
-use h5logfs_core::view::coverage::{Cell, CoverageMap};
+use h5logfs_log::origins::Timeline;
+use h5logfs_view::coverage::{Cell, CoverageMap};
 
 /// Steps of the colour ramp.
 pub const STEPS: usize = 10;

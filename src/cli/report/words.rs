@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 
 use super::super::output::{percent, plain};
 use super::{DatasetReport, LogReport};
-use h5logfs_core::log::origins::Timeline;
-use h5logfs_core::view::coverage::CoverageMap;
+use h5logfs_log::origins::Timeline;
+use h5logfs_view::coverage::CoverageMap;
 
 /// Text from files, for HTML.
 pub struct Text<'a>(pub &'a str);

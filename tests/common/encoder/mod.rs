@@ -11,13 +11,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::snapshot::{Content, Snapshot};
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
-use h5logfs_core::view::{Form, View};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::snapshot::{Content, Snapshot};
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::cache::{Budget, MemoryLimits};
+use h5logfs_view::{Form, View};
 
 use hdf5_metno_sys::h5p::*;
 use hdf5_metno_sys::h5t::*;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::encoder::raw::{self, Id, call};
 use crate::common::encoder::*;
-use h5logfs_core::view::View;
+use h5logfs_view::View;
 use hdf5_metno_sys::h5d::*;
 
 /// Chunks looked up in each view. Some versions of libhdf5 walk the whole index for each.

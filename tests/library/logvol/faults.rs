@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::common::encoder::raw;
 use crate::common::encoder::*;
-use h5logfs_core::error::Error;
-use h5logfs_core::snapshot::{Content, Snapshot};
-use h5logfs_core::task::Task;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_common::error::Error;
+use h5logfs_common::task::Task;
+use h5logfs_log::snapshot::{Content, Snapshot};
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 /// Damaged copies of each small log file, of each kind of damage.
@@ -434,7 +434,7 @@ fn a_log_that_changed_after_it_was_opened() {
         Err(Error::Changed { path: named }) => assert_eq!(named, path.canonicalize().unwrap()),
         other => panic!("{other:?}"),
     }
-    let (dir, _) = h5logfs_core::log::source_dir::SourceDir::of_file(&path).unwrap();
+    let (dir, _) = h5logfs_log::source_dir::SourceDir::of_file(&path).unwrap();
     let budget = std::sync::Arc::new(Budget::new(MemoryLimits::each(BUDGET)));
     let opened = View::open(&dir, scanned, budget, None);
     assert!(matches!(opened, Err(Error::Changed { .. })));

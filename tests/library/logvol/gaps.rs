@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::faults::place;
 use crate::common::encoder::*;
-use h5logfs_core::view::{Gap, View};
+use h5logfs_view::{Gap, View};
 
 fn gaps(view: &View, dimension: usize) -> Vec<Gap> {
     let mut gaps = Vec::new();

@@ -1,7 +1,7 @@
 //! A log with so many entries that several threads decode them, and that an index of them takes a while.
 
 use crate::common::encoder::*;
-use h5logfs_core::task::Task;
+use h5logfs_common::task::Task;
 
 /// Of each of two sections.
 const ENTRIES: u64 = 40_000;

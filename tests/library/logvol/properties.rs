@@ -10,8 +10,8 @@ use crate::common::encoder::raw;
 use crate::common::encoder::*;
 use crate::common::settled::{settle, unsettle};
 use crate::common::ways::{Ways, numbers};
-use h5logfs_core::error::Error;
-use h5logfs_core::view::View;
+use h5logfs_common::error::Error;
+use h5logfs_view::View;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -583,7 +583,7 @@ fn check_compacted(recipe: &Recipe) -> Result<(), TestCaseError> {
     }
     let chosen = recipe.datasets.iter().find_map(|d| d.filters.clone());
     let chosen = chosen.unwrap_or_else(|| vec![filter::DEFLATE]);
-    let filter = |id: &i32| h5logfs_core::filters::Filter {
+    let filter = |id: &i32| h5logfs_log::filters::Filter {
         id: *id,
         flags: u32::from(*id != filter::FLETCHER32),
         values: if *id == filter::DEFLATE {

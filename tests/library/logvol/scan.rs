@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::common::clock::next_second;
 use crate::common::encoder::raw::{self, Id, call};
 use crate::common::encoder::*;
-use h5logfs_core::view::View;
+use h5logfs_view::View;
 use hdf5_metno_sys::h5d::*;
 use hdf5_metno_sys::h5g::*;
 use hdf5_metno_sys::h5l::*;

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::encoder::*;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::shape::choose as choose_chunk;
-use h5logfs_core::scan::{Chunking, ScanRequest};
-use h5logfs_core::snapshot::Storage;
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_log::scan::shape::choose as choose_chunk;
+use h5logfs_log::scan::{Chunking, ScanRequest};
+use h5logfs_log::snapshot::Storage;
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 

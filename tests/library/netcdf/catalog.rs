@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use crate::common::clock::{settle, settle_listing};
 use crate::common::readers::project;
 use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
-use h5logfs_core::index::store::Store;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::Settings;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_log::scan::Settings;
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::InProcess;
+use h5logfs_view::cache::MemoryLimits;
+use h5logfs_view::index::store::Store;
 use tempfile::TempDir;
 
 const FILE: &str = "file.nc";

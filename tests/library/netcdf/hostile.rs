@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::common::readers::project;
 use crate::fuzz_regressions::{measured, targets::memory};
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
 /// A file whose log has entries of 64 bytes, each for one value of 4 bytes of one record variable.

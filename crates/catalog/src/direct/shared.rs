@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::snapshot::{Snapshot, Source};
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, Generation, MemoryLimits};
+use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, Generation, MemoryLimits};
 
 use crate::options::ReadOptions;
 

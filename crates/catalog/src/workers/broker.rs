@@ -10,16 +10,16 @@ use std::time::Instant;
 
 use rustix::fs::OFlags;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::memory::Reserved;
-use h5logfs_core::scan::protocol::{
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::scan::protocol::{
     Channel, Direction, PathBytes, Request, Response, ScanTask, Wait, poll,
 };
-use h5logfs_core::scan::{ScanRequest, companions};
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::task::Task;
+use h5logfs_log::scan::{ScanRequest, companions};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourcePath;
 
 /// The most bytes of a message apart from metadata.
 const MAX_OVERHEAD: u64 = 1 << 20;
@@ -244,8 +244,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use h5logfs_core::log::source_dir::SourceDir;
-    use h5logfs_core::scan::Settings;
+    use h5logfs_log::scan::Settings;
+    use h5logfs_log::source_dir::SourceDir;
 
     #[test]
     fn a_worker_gets_files_of_its_log_only() {

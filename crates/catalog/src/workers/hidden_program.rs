@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketType;
 
-use h5logfs_core::scan::protocol;
+use h5logfs_log::scan::protocol;
 
 use super::hidden_child::{HiddenChild, Program};
 

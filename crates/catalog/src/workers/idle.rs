@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use h5logfs_core::scan::ScanRequest;
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_log::scan::ScanRequest;
+use h5logfs_log::snapshot::Snapshot;
 
 use super::zygote::Worker;
 

@@ -5,8 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use h5logfs_core::parallel;
-use h5logfs_core::view::cache::MemoryLimits;
+use h5logfs_common::parallel;
+use h5logfs_view::cache::MemoryLimits;
 
 /// The limits of a scan, and the program and the user that run it.
 #[derive(Debug, Clone, PartialEq, Eq)]

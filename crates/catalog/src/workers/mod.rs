@@ -35,11 +35,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::memory::Reserved;
-use h5logfs_core::scan::{ScanRequest, Scanner};
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::task::Task;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::{ScanRequest, Scanner};
+use h5logfs_log::snapshot::Snapshot;
 use parking_lot::Mutex;
 use rustix::fs::Stat;
 use rustix::process::Signal;

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::scan::protocol::{Channel, Forever, Request};
-use h5logfs_core::task::Task;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::protocol::{Channel, Forever, Request};
 
 use super::limits::PROGRAM_VARIABLE;
 use super::{EXIT_TIMEOUT, hidden_program};

@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::memory::Reserved;
-use h5logfs_core::scan::{ScanRequest, Scanner};
-use h5logfs_core::snapshot::Snapshot;
-use h5logfs_core::task::Task;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::{ScanRequest, Scanner};
+use h5logfs_log::snapshot::Snapshot;
 
 use super::broker::Broker;
 use super::hidden_child::HiddenChild;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::idle::Idle;
 use super::limits::{Limits, ScanUser};
-use h5logfs_core::scan::protocol::{self, Direction, READY, poll};
+use h5logfs_log::scan::protocol::{self, Direction, READY, poll};
 
 /// The hidden subcommand of the program `h5logfs` that runs the zygote.
 const SUBCOMMAND: &str = "scan-zygote";

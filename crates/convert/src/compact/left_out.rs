@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use h5logfs_core::error::Error;
+use h5logfs_common::error::Error;
 use serde::{Deserialize, Serialize};
 
 /// Chunks that follow each other and cannot be read for the same reason.

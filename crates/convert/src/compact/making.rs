@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use h5logfs_core::error::Error as LogError;
-use h5logfs_core::filters::{DEFLATE, Filter, OPTIONAL, compress, mask};
-use h5logfs_core::task::Task;
+use h5logfs_common::error::Error as LogError;
+use h5logfs_common::task::Task;
+use h5logfs_log::filters::{DEFLATE, Filter, OPTIONAL, compress, mask};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -245,7 +245,7 @@ fn filter(raw: Vec<u8>, pipeline: &[Filter]) -> io::Result<Filtered> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::filters::{FLETCHER32, SHUFFLE, decode};
+    use h5logfs_log::filters::{FLETCHER32, SHUFFLE, decode};
 
     fn pipeline() -> Vec<Filter> {
         let filter = |id, flags, value| Filter {

@@ -1,8 +1,8 @@
 //! The metadata of the file: an image that libhdf5 has made, in which the addresses of the elements are to be set.
 
-use h5logfs_core::image::Image;
-use h5logfs_core::snapshot::{Dataset, Snapshot};
-use h5logfs_core::view::View;
+use h5logfs_log::image::Image;
+use h5logfs_log::snapshot::{Dataset, Snapshot};
+use h5logfs_view::View;
 
 use crate::error::Result;
 

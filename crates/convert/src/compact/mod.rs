@@ -29,8 +29,8 @@ pub mod verify;
 
 use std::sync::Arc;
 
-use h5logfs_core::snapshot::{Content, Dataset, Storage};
-use h5logfs_core::view::View;
+use h5logfs_log::snapshot::{Content, Dataset, Storage};
+use h5logfs_view::View;
 
 use metadata::Metadata;
 

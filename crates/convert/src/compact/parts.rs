@@ -1,7 +1,7 @@
 //! All there is to store, in the order in which it lies in the file, cut into parts that are made one by one.
 
-use h5logfs_core::error::Error;
-use h5logfs_core::snapshot::Content;
+use h5logfs_common::error::Error;
+use h5logfs_log::snapshot::Content;
 
 use super::left_out::LeftOut;
 use super::{Layout, Source};

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use h5logfs_core::image::Image;
+use h5logfs_log::image::Image;
 
 use super::making::Outline;
 use super::{Layout, Source};

@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use h5logfs_core::parallel;
+use h5logfs_common::parallel;
 use h5logfs_output::ranks::{JobError, Ranks};
 use serde::{Deserialize, Serialize};
 

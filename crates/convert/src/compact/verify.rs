@@ -9,8 +9,8 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use h5logfs_core::filters::{Filter, decode};
-use h5logfs_core::image::{HeaderBytes, Image};
+use h5logfs_log::filters::{Filter, decode};
+use h5logfs_log::image::{HeaderBytes, Image};
 
 use super::left_out::LeftOut;
 use super::parts::{Part, Parts, What};

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use super::held::Held;
 use super::record::Checksum;
-use h5logfs_core::error::Result;
+use h5logfs_common::error::Result;
 
 /// Bytes that one system call writes.
 const STEP: usize = 1 << 20;

@@ -9,14 +9,14 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use super::record::{Mark, Superblock};
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::image::{Image, SUPERBLOCK};
-use h5logfs_core::journal::{self, JobState};
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::log::{find_signature, netcdf};
-use h5logfs_core::scan::companions::log_of;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::image::{Image, SUPERBLOCK};
+use h5logfs_log::journal::{self, JobState};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::scan::companions::log_of;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::{find_signature, netcdf};
 
 /// What is to be done with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

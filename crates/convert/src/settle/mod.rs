@@ -16,12 +16,12 @@ mod undo;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use h5logfs_core::diagnostic::Severity;
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::image::{Added, Image, SUPERBLOCK};
-use h5logfs_core::parallel;
-use h5logfs_core::snapshot::{Content, Snapshot, Storage};
-use h5logfs_core::view::View;
+use h5logfs_common::diagnostic::Severity;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::parallel;
+use h5logfs_log::image::{Added, Image, SUPERBLOCK};
+use h5logfs_log::snapshot::{Content, Snapshot, Storage};
+use h5logfs_view::View;
 
 use crate::chunk_index::{ChunkIndex, StoredChunk};
 use append::Appender;

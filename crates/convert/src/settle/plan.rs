@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::filters;
-use h5logfs_core::image::SUPERBLOCK;
-use h5logfs_core::memory::Reservation;
-use h5logfs_core::snapshot::{Content, Storage};
-use h5logfs_core::view::{ChunkReference, Form, View};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reservation;
+use h5logfs_log::filters;
+use h5logfs_log::image::SUPERBLOCK;
+use h5logfs_log::snapshot::{Content, Storage};
+use h5logfs_view::{ChunkReference, Form, View};
 
 use crate::chunk_index::{ChunkIndex, StoredChunk};
 

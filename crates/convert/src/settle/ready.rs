@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::held::{Held, Intent};
 use super::{Log, Plan, Settled, is_settled};
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::image::Added;
-use h5logfs_core::scan::{Scanner, Settings, scan_file};
-use h5logfs_core::view::View;
-use h5logfs_core::view::cache::{Budget, MemoryLimits};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::image::Added;
+use h5logfs_log::scan::{Scanner, Settings, scan_file};
+use h5logfs_view::View;
+use h5logfs_view::cache::{Budget, MemoryLimits};
 
 /// How a log is read that is to be settled.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What a settled file has besides an ordinary one (`docs/formats/settled.md`): a mark in front of what was appended, by
 //! which an interrupted attempt is known, and a record at the end, with which the log can be brought back.
 
-use h5logfs_core::image::SUPERBLOCK;
+use h5logfs_log::image::SUPERBLOCK;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// The bytes that change last.

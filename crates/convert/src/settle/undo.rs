@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use super::held::Held;
 use super::record::{Checksum, Record};
 use super::replace_superblock;
-use h5logfs_core::error::Result;
+use h5logfs_common::error::Result;
 
 /// Brings the log back, byte for byte but for what was written into chunks that lie in it. Fails where anything else was
 /// written to the file since it was settled.

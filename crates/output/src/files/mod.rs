@@ -17,11 +17,11 @@ use crate::error::Result;
 use crate::options::{Fsync, Options};
 use crate::ranks::{LocalOutcome, Ranks, SharedFile};
 use crate::spill::Spill;
-use h5logfs_core::journal::{self, Commit, Header, HeldFile, Journal, Line};
-use h5logfs_core::journal::{parent, sync};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::logvol::extent::{ExtentHeader, MOST_EXTENTS, Seal, crc32, data_sum};
-use h5logfs_core::log::logvol::names::subfile_dir;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::journal::{self, Commit, Header, HeldFile, Journal, Line};
+use h5logfs_log::journal::{parent, sync};
+use h5logfs_log::logvol::extent::{ExtentHeader, MOST_EXTENTS, Seal, crc32, data_sum};
+use h5logfs_log::logvol::names::subfile_dir;
 
 pub(crate) use opening::config_of;
 pub use tables::Tabled;
@@ -424,7 +424,7 @@ fn seal(data: &[&[u8]]) -> Seal {
 }
 
 /// Forces the names of all files of the log to the disk.
-pub fn sync_names(path: &Path, header: &Header) -> h5logfs_core::error::Result<()> {
+pub fn sync_names(path: &Path, header: &Header) -> h5logfs_common::error::Result<()> {
     if header.subfiles > 0 {
         sync(&subfile_dir(path))?;
     }
@@ -437,12 +437,12 @@ mod tests {
     use crate::Blocks;
     use crate::base::Base;
     use crate::entries::DatasetInfo;
-    use h5logfs_core::journal::visible::first_unseen;
-    use h5logfs_core::journal::{Recorded, of_file};
-    use h5logfs_core::log::log_files::LogFiles;
-    use h5logfs_core::log::logvol::extent::sections;
-    use h5logfs_core::log::source_dir::SourceDir;
-    use h5logfs_core::log::source_file::SourceFile;
+    use h5logfs_log::journal::visible::first_unseen;
+    use h5logfs_log::journal::{Recorded, of_file};
+    use h5logfs_log::log_files::LogFiles;
+    use h5logfs_log::logvol::extent::sections;
+    use h5logfs_log::source_dir::SourceDir;
+    use h5logfs_log::source_file::SourceFile;
     use std::os::unix::fs::FileExt;
 
     /// Logs four bytes, and writes them now or with the next flush.

@@ -16,11 +16,11 @@ use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
 use crate::spill::Spill;
 use crate::{GlobalOutcome, check_outcome};
-use h5logfs_core::journal::{self, Append, Header, Job, Recorded};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::logvol::names::subfile;
-use h5logfs_core::log::logvol::{ENCODED, SHARED};
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::{self, Append, Header, Job, Recorded};
+use h5logfs_log::logvol::names::subfile;
+use h5logfs_log::logvol::{ENCODED, SHARED};
 
 impl Files {
     /// Creates the files. On failure everything is as it was before. Collective.

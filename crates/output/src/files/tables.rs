@@ -7,10 +7,10 @@ use super::{Files, StringResult};
 use crate::earlier;
 use crate::flushed::Flushed;
 use crate::ranks::{Ranks, probe};
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::logvol::names::subfile;
-use h5logfs_core::log::logvol::table_head;
-use h5logfs_core::log::window::Piece;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::logvol::names::subfile;
+use h5logfs_log::logvol::table_head;
+use h5logfs_log::window::Piece;
 
 /// A data file with its table.
 pub struct Tabled {

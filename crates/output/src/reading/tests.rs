@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use h5logfs_core::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
-use h5logfs_core::journal::Recorded;
-use h5logfs_core::log::front::unclosed_front;
-use h5logfs_core::log::logvol::extent::{ExtentHeader, crc32};
-use h5logfs_core::log::logvol::names::subfile;
+use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, SHUFFLE};
+use h5logfs_log::front::unclosed_front;
+use h5logfs_log::journal::Recorded;
+use h5logfs_log::logvol::extent::{ExtentHeader, crc32};
+use h5logfs_log::logvol::names::subfile;
 use proptest::prelude::*;
 
 use super::*;

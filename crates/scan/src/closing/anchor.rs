@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::hdf5_sys::{self as h5, Id, Name, PlainForm, Space};
-use h5logfs_core::filters::Filter;
-use h5logfs_core::log::logvol::names;
+use h5logfs_log::filters::Filter;
+use h5logfs_log::logvol::names;
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -2,13 +2,13 @@
 //! the addresses of the log are patched in.
 
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space};
-use h5logfs_core::image::Image;
-use h5logfs_core::journal::Header;
-use h5logfs_core::journal::closed::{SEAL_AT, set_seal, set_unfinished_seal};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::logvol::{MARK, SUBFILED, names};
-use h5logfs_core::log::window::Piece;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::image::Image;
+use h5logfs_log::journal::Header;
+use h5logfs_log::journal::closed::{SEAL_AT, set_seal, set_unfinished_seal};
+use h5logfs_log::logvol::{MARK, SUBFILED, names};
+use h5logfs_log::window::Piece;
 
 type Result<T> = std::result::Result<T, String>;
 

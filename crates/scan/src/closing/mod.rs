@@ -26,14 +26,14 @@ use std::path::Path;
 use crate::hdf5_sys::{self as h5, Id};
 use crate::shown::with_times;
 use front::{Front, closed_front};
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::image::Added;
-use h5logfs_core::journal::Header;
-use h5logfs_core::journal::closed::{has_seal, set_seal};
-use h5logfs_core::journal::definition::{Defined, Definition};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::FRONT;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::image::Added;
+use h5logfs_log::journal::Header;
+use h5logfs_log::journal::closed::{has_seal, set_seal};
+use h5logfs_log::journal::definition::{Defined, Definition};
 use stored::OpenShadow;
 
 /// Writes the front of a file whose log is complete, and cuts off what follows the log. `datasets` is the number of

@@ -7,9 +7,9 @@ use std::ffi::CString;
 use super::anchor::{AnchorNumbers, AnchorWriter};
 use super::scales::{self, Uses};
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space, Target};
-use h5logfs_core::journal::datatype::Datatype;
-use h5logfs_core::journal::definition::{DatasetLayout, Defined, Definition};
-use h5logfs_core::journal::value::Value;
+use h5logfs_log::journal::datatype::Datatype;
+use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
+use h5logfs_log::journal::value::Value;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -236,7 +236,7 @@ fn link(path: &str) -> Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_core::journal::definition::Outline;
+    use h5logfs_log::journal::definition::Outline;
 
     #[test]
     fn underscores_are_escaped_name_by_name() {

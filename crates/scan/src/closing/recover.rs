@@ -11,20 +11,20 @@ use super::front::{Front, Role};
 use super::stored::OpenShadow;
 use super::{plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::fresh::refresh;
-use h5logfs_core::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
-use h5logfs_core::journal::{self, Recorded, Torn};
-use h5logfs_core::journal::{parent, sync};
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::FRONT;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::logvol::extent::sections;
-use h5logfs_core::log::logvol::{Section, table_head};
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::{Identity, SourceFile};
-use h5logfs_core::log::window::Piece;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
+use h5logfs_log::journal::{self, Recorded, Torn};
+use h5logfs_log::journal::{parent, sync};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::extent::sections;
+use h5logfs_log::logvol::{Section, table_head};
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::window::Piece;
 
 /// What was recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]

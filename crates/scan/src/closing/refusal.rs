@@ -3,13 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::journal::{self, Recorded, job_of};
-use h5logfs_core::log::log_files::{LogFiles, foreign};
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::log::{carries_mark, find_signature, netcdf};
-use h5logfs_core::scan::companions::log_of;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::journal::{self, Recorded, job_of};
+use h5logfs_log::log_files::{LogFiles, foreign};
+use h5logfs_log::scan::companions::log_of;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::{carries_mark, find_signature, netcdf};
 
 /// The directory of the log file at `path`, and its name there. Fails where `path` leads to anything else than a file,
 /// or to a part of a log.

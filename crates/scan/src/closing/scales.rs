@@ -6,8 +6,8 @@ use std::ffi::CString;
 use super::objects::stored_path;
 use crate::hdf5_sys::{self as h5, Id, Name, Space};
 use crate::scales::{ScaleAttributes, ScaleUse};
-use h5logfs_core::journal::definition::Defined;
-use h5logfs_core::journal::scales::Scales;
+use h5logfs_log::journal::definition::Defined;
+use h5logfs_log::journal::scales::Scales;
 
 type Result<T> = std::result::Result<T, String>;
 

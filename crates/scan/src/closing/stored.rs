@@ -13,9 +13,9 @@ use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::logvol::escape;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
-use h5logfs_core::filters::Filter;
-use h5logfs_core::image::{HeaderSpace, Image};
-use h5logfs_core::journal::shadow::Shadow;
+use h5logfs_log::filters::Filter;
+use h5logfs_log::image::{HeaderSpace, Image};
+use h5logfs_log::journal::shadow::Shadow;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
     use crate::hdf5_sys::{Link, Name};
-    use h5logfs_core::image::DatasetHeader;
+    use h5logfs_log::image::DatasetHeader;
 
     /// What an object header says of a dataset that is made with a type, a space and properties, and then changed.
     fn header(
@@ -272,7 +272,7 @@ mod tests {
     fn chunked(creation: &Id, chunk: &[u64]) -> Result<()> {
         h5::set_storage(
             creation,
-            &h5logfs_core::snapshot::Storage::Chunked(chunk.to_vec()),
+            &h5logfs_log::snapshot::Storage::Chunked(chunk.to_vec()),
         )
     }
 

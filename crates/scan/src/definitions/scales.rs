@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use super::Result;
 use crate::hdf5_sys::{self as h5, Id, Space, Values};
-use h5logfs_core::journal::scales::Scales;
+use h5logfs_log::journal::scales::Scales;
 
 /// What the attributes of a dataset say of scales and labels.
 #[derive(Debug, Default)]

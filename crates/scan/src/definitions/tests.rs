@@ -3,11 +3,11 @@
 use std::ffi::CStr;
 use std::path::PathBuf;
 
-use h5logfs_core::filters::{DEFLATE, Filter, SHUFFLE};
-use h5logfs_core::journal::Header;
-use h5logfs_core::log::file_id::FileId;
-use h5logfs_core::log::front::{FRONT, unclosed_front};
-use h5logfs_core::log::window::Piece;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::filters::{DEFLATE, Filter, SHUFFLE};
+use h5logfs_log::front::{FRONT, unclosed_front};
+use h5logfs_log::journal::Header;
+use h5logfs_log::window::Piece;
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -1,7 +1,7 @@
 //! Datasets and their creation properties.
 
-use h5logfs_core::filters::Filter;
-use h5logfs_core::snapshot::Storage;
+use h5logfs_log::filters::Filter;
+use h5logfs_log::snapshot::Storage;
 
 use super::*;
 

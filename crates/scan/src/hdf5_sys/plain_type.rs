@@ -1,6 +1,6 @@
 //! Datatypes of files as plain data: the reverse of making them.
 
-use h5logfs_core::journal::datatype::{Datatype, Member};
+use h5logfs_log::journal::datatype::{Datatype, Member};
 
 use super::*;
 

@@ -21,13 +21,13 @@ use crate::hdf5_sys::{self as h5, Id, Link, Target};
 use crate::scales::{ScaleAttributes, ScaleUse};
 use crate::shown::{DatasetPlan, ShownObjects};
 
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::log::netcdf::header::{Attribute, Dimension, Header, Type, Variable};
-use h5logfs_core::log::numbers::NumberType;
-use h5logfs_core::scan::Choice;
-use h5logfs_core::scan::incomplete::INCOMPLETE;
-use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::snapshot::{Content, Dataset, Storage};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_log::netcdf::header::{Attribute, Dimension, Header, Type, Variable};
+use h5logfs_log::numbers::NumberType;
+use h5logfs_log::scan::Choice;
+use h5logfs_log::scan::incomplete::INCOMPLETE;
+use h5logfs_log::scan::shape::Chooser;
+use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
 type Result<T> = std::result::Result<T, String>;
 

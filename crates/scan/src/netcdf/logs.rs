@@ -7,17 +7,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::sources::Sources;
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::descriptors;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::netcdf::channels::{Channels, arrangement, channels, doubt};
-use h5logfs_core::log::netcdf::metadata::HeaderFields;
-use h5logfs_core::log::netcdf::names::{LogFileKind, LogName};
-use h5logfs_core::log::netcdf::{Log, has_log_magic};
-use h5logfs_core::log::source_dir::{SourceDir, SourcePath};
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::ScanRequest;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::descriptors;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::netcdf::channels::{Channels, arrangement, channels, doubt};
+use h5logfs_log::netcdf::metadata::HeaderFields;
+use h5logfs_log::netcdf::names::{LogFileKind, LogName};
+use h5logfs_log::netcdf::{Log, has_log_magic};
+use h5logfs_log::scan::ScanRequest;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::SourceFile;
 
 /// Length of a data log without data.
 const EMPTY_DATA: u64 = 8;

@@ -11,18 +11,18 @@ use std::borrow::Cow;
 
 use super::not_a_log;
 use super::sources::Sources;
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::arrangement::Arrangement;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::netcdf::{self, header::Header};
-use h5logfs_core::log::source_dir::SourcePath;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::companions::companions;
-use h5logfs_core::scan::shape::Chooser;
-use h5logfs_core::scan::{Listings, ScanRequest, damage, incomplete};
-use h5logfs_core::snapshot::Snapshot;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::Tables;
+use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::netcdf::{self, header::Header};
+use h5logfs_log::scan::companions::companions;
+use h5logfs_log::scan::shape::Chooser;
+use h5logfs_log::scan::{Listings, ScanRequest, damage, incomplete};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
 
 /// Scans a netCDF file, which is empty or has the magic of such a file. [`Error::NotALog`] says that it has no logs
 /// and is not to be shown without.

@@ -21,14 +21,14 @@ use crate::hdf5_sys as h5;
 use confine::NoFork;
 use rustix::net::RecvFlags;
 
-use h5logfs_core::error::{Error, Result};
-use h5logfs_core::log::source_dir::{FileOpener, SourceDir, SourcePath};
-use h5logfs_core::memory::Reservation;
-use h5logfs_core::scan::protocol::{
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reservation;
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::protocol::{
     Channel, Forever, READY, Request, Response, ScanOutcome, ScanTask, errno, receive_some,
 };
-use h5logfs_core::scan::{ScanRequest, Settings};
-use h5logfs_core::task::Task;
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::source_dir::{FileOpener, SourceDir, SourcePath};
 
 /// The largest response of the daemon, in bytes. Listings of directories are the large ones.
 const LARGEST_RESPONSE: usize = 64 << 20;

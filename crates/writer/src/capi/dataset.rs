@@ -8,7 +8,7 @@ use super::input;
 use super::registry::{self, Dataset, h5logfs_id};
 use super::status::{ApiError, Result, to_status};
 use crate::{DatasetSpec, Datatype, Writer};
-use h5logfs_core::journal::words::dimensions;
+use h5logfs_log::journal::words::dimensions;
 
 /// A value of `max_dims`: the dimension may grow without limit.
 pub const H5LOGFS_UNLIMITED: u64 = u64::MAX;

@@ -12,7 +12,7 @@ use super::registry::{self, File, FileState, h5logfs_id};
 use super::status::h5logfs_status::{H5LOGFS_ERR_NOT_SETTLED, H5LOGFS_ERR_REFUSED};
 use super::status::{ApiError, Result, to_status};
 use crate::{Batch, Options, Writer, elements_value};
-use h5logfs_core::journal::value::Value;
+use h5logfs_log::journal::value::Value;
 
 /// Creates a file that all ranks of `comm` write together. `file` receives its handle, or 0 on error.
 /// The library duplicates the communicator. `options` may be NULL for the defaults. All ranks pass the

@@ -16,7 +16,7 @@ use log::{Level, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 use crate::cli::output::plain;
-use h5logfs_core::messages::{self, Subject};
+use h5logfs_common::messages::{self, Subject};
 
 /// Messages of one share that may come at once.
 const MAX_AT_ONCE: u32 = 200;

@@ -37,9 +37,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, Close, Closed};
-use h5logfs_core::journal::Line;
-use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_host::types::Id;
+use h5logfs_log::journal::Line;
+use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_output::files::{Files, Written};
 use h5logfs_output::joining::JoinedSection;
 use h5logfs_output::reading::Reader;

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use h5logfs_core::error::Error;
-use h5logfs_core::log::log_files::LogFiles;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::companions;
+use h5logfs_common::error::Error;
 use h5logfs_host::types::{FAILURE, Id, access};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::scan::companions;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Options, Ranks};
 

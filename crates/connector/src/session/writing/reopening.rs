@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use h5logfs_catalog::direct;
-use h5logfs_core::journal::shadow::{LoggedDataset, image_lines};
-use h5logfs_core::journal::{Line, Recorded};
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::snapshot::{Content, Snapshot};
+use h5logfs_log::Tables;
+use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::{Line, Recorded};
+use h5logfs_log::snapshot::{Content, Snapshot};
+use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Base, Options, Ranks};
 

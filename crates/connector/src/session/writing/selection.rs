@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
-use h5logfs_core::image::MAX_RANK;
 use h5logfs_host::types::Id;
+use h5logfs_log::image::MAX_RANK;
 use h5logfs_output::{Blocks, Selection};
 
 use crate::library::Functions;

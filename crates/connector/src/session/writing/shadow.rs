@@ -7,9 +7,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use h5logfs_core::image::Image;
 use h5logfs_file_driver::{Announced, SESSION_DRIVER, Written};
 use h5logfs_host::types::{FAILURE, Id, Status};
+use h5logfs_log::image::Image;
 use parking_lot::Mutex;
 
 use crate::arguments::{

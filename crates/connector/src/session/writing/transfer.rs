@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_uint, c_void};
 use std::sync::atomic::Ordering;
 
-use h5logfs_core::boxes::Bounds;
 use h5logfs_host::types::Id;
+use h5logfs_log::boxes::Bounds;
 use h5logfs_output::files::Files;
 use h5logfs_output::reading::{Placed, Readable, Reader, Written};
 use h5logfs_output::{Blocks, stored};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::new_datatype;
 use crate::hdf5_sys::{self as h5, Id, Name, Space};
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::log::netcdf::header::{Attribute, Type};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_log::netcdf::header::{Attribute, Type};
 
 type Result<T> = std::result::Result<T, String>;
 

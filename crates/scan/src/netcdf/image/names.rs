@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use h5logfs_core::diagnostic::Diagnostic;
-use h5logfs_core::log::netcdf::header::Header;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_log::netcdf::header::Header;
 
 /// The prefix for a variable that has the name of a dimension but is not its scale.
 const NOT_A_COORDINATE: &[u8] = b"_nc4_non_coord_";

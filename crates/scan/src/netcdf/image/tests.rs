@@ -7,12 +7,12 @@ use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
 use super::*;
-use h5logfs_core::image::Image;
-use h5logfs_core::log::Tables;
-use h5logfs_core::log::netcdf::header::Attribute;
-use h5logfs_core::log::source_dir::SourceDir;
-use h5logfs_core::log::source_file::SourceFile;
-use h5logfs_core::scan::Chunking;
+use h5logfs_log::Tables;
+use h5logfs_log::image::Image;
+use h5logfs_log::netcdf::header::Attribute;
+use h5logfs_log::scan::Chunking;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 
 #[allow(dead_code)]
 #[path = "../../../../../tests/common/readers.rs"]

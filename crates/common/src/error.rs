@@ -1,0 +1,194 @@
+//! The one error type of the crate.
+//!
+//! Every variant names what a user needs to find the cause: the file, the object, the reason. Only the
+//! file system layer turns an error into an errno.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong with a log file. `path` is the file as a user knows it; `reason` is for a person to read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed: opening, reading, listing.
+    #[error("{}: {cause}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        cause: io::Error,
+    },
+
+    /// Not a log file: a plain HDF5 file, or another kind of file.
+    #[error("{}: not a log file: {reason}", path.display())]
+    NotALog {
+        /// The file.
+        path: PathBuf,
+        /// Why it is not one.
+        reason: String,
+    },
+
+    /// A log file that cannot be presented at all.
+    #[error("{}: {reason}", path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// Elements of one dataset that cannot be read.
+    #[error("{}: dataset {dataset}: {place}: {reason}", path.display())]
+    BadData {
+        /// The log file.
+        path: PathBuf,
+        /// Path of the dataset.
+        dataset: String,
+        /// Where in the dataset: a chunk, or "all of it".
+        place: String,
+        /// Why they cannot be read.
+        reason: String,
+    },
+
+    /// The process that scanned the file crashed, or was killed for going past its limits.
+    #[error("{}: it cannot be scanned: {reason}", path.display())]
+    ScanDied {
+        /// The file.
+        path: PathBuf,
+        /// How the process ended.
+        reason: String,
+    },
+
+    /// There is no memory for what the file asks for: see [`memory`](crate::memory). Another attempt may succeed.
+    #[error("{}: {reason}", path.display())]
+    NoMemory {
+        /// The file.
+        path: PathBuf,
+        /// How much is missing, and which limit holds.
+        reason: String,
+    },
+
+    /// The error of an earlier scan of the same state of the same file.
+    #[error("{0}")]
+    Remembered(Arc<Error>),
+
+    /// The log changed after this view of it was opened.
+    #[error("{}: changed since it was opened", path.display())]
+    Changed {
+        /// The file that changed.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// An [`Error::Io`].
+    pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Error::Io {
+            path: path.into(),
+            cause: source,
+        }
+    }
+
+    /// An [`Error::BadFile`].
+    pub fn bad_file(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Error::BadFile {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// An [`Error::NoMemory`].
+    pub fn no_memory(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Error::NoMemory {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// Whether a file server knows an open file no longer, for example because another node has removed or replaced it. To
+    /// open the path again may help.
+    pub fn is_stale(&self) -> bool {
+        let Error::Io { cause, .. } = self else {
+            return false;
+        };
+        is_stale(cause)
+    }
+
+    /// The same error with short texts, for a cache: reasons may quote a file, at any length.
+    pub fn shortened(mut self) -> Self {
+        match &mut self {
+            Error::NotALog { path, reason }
+            | Error::BadFile { path, reason }
+            | Error::NoMemory { path, reason }
+            | Error::ScanDied { path, reason } => {
+                shorten_path(path);
+                shorten(reason);
+            }
+            Error::BadData {
+                path,
+                dataset,
+                place,
+                reason,
+            } => {
+                shorten_path(path);
+                [dataset, place, reason].into_iter().for_each(shorten);
+            }
+            Error::Io { path, .. } | Error::Changed { path } => shorten_path(path),
+            Error::Remembered(_) => {}
+        }
+        self
+    }
+}
+
+/// Bytes of a remembered reason: more than a line of the daemon's log has.
+const LONGEST_REASON: usize = 4096;
+
+/// Bytes of a remembered path: longer than any path that the system takes.
+const LONGEST_PATH: usize = 16 << 10;
+
+fn shorten_path(path: &mut PathBuf) {
+    if let Some(start) = path.as_os_str().as_bytes().get(..LONGEST_PATH) {
+        *path = OsStr::from_bytes(start).into();
+    }
+}
+
+fn shorten(reason: &mut String) {
+    if reason.len() > LONGEST_REASON {
+        let end = (0..=LONGEST_REASON).rfind(|end| reason.is_char_boundary(*end));
+        reason.truncate(end.unwrap_or(0));
+        reason.push('…');
+        reason.shrink_to_fit();
+    }
+}
+
+/// The same of an error of the system.
+pub fn is_stale(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::STALE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_short() {
+        let reason = |text: String| match Error::bad_file("f", text).shortened() {
+            Error::BadFile { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason("torn".into()), "torn");
+        let path = "a".repeat(1 << 20);
+        let io = Error::io(path, std::io::ErrorKind::NotFound.into()).shortened();
+        assert!(io.to_string().len() < 2 * LONGEST_PATH);
+        let short = reason("ä".repeat(1 << 20));
+        assert!(short.len() < LONGEST_REASON + 8 && short.capacity() < 2 * LONGEST_REASON);
+        assert!(short.starts_with("ää") && short.ends_with("ä…"));
+    }
+}

@@ -1,0 +1,27 @@
+//! What all parts of h5logfs use. Nothing here knows of logs or HDF5.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`error`] | why something failed |
+//! | [`memory`] | the memory that numbers in files ask for: reserved before it is allocated |
+//! | [`task`] | work on behalf of a caller: whose memory it takes, whether it is still wanted |
+//! | [`single_flight`] | one thread makes what several lack |
+//! | [`parallel`] | work in equal shares, done by a few threads |
+//! | [`buffers`] | allocations that can fail |
+//! | [`diagnostic`] | what is wrong with a log |
+//! | [`messages`] | whose share of the program's log a message takes |
+//! | [`stats`] | what a process counts and times |
+//! | [`held_file`] | files that stay open in a process that may belong to others |
+
+#![deny(missing_docs)]
+
+pub mod buffers;
+pub mod diagnostic;
+pub mod error;
+pub mod held_file;
+pub mod memory;
+pub mod messages;
+pub mod parallel;
+pub mod single_flight;
+pub mod stats;
+pub mod task;

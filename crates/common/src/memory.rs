@@ -1,0 +1,687 @@
+//! The memory that numbers in files ask for. It is reserved before it is allocated.
+//!
+//! All that a process decodes, assembles and keeps of logs lies in one [`Memory`] of fixed size. A piece of it is a
+//! [`Reservation`], which lasts as long as what it was made for: until a chunk was assembled, or as long as an index is
+//! kept. Where the rest is too small, what caches keep makes room. What does not fit even then is an error for the
+//! work that asked for it, and nothing is allocated.
+//!
+//! Users share the memory. What one user's work holds, and what that user's open files keep from being evicted, is
+//! at most half of what the others leave. So no number of bad files takes all of it, and several users who act
+//! together leave a part of it, too. What only a cache keeps counts for no user.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::buffers;
+use crate::single_flight::SingleFlight;
+
+/// Something that keeps values which hold reservations, and can let go of them.
+pub trait Evict: Send + Sync + Debug {
+    /// Drops the value that is needed least. Returns whether there was one.
+    fn evict_one(&self) -> bool;
+}
+
+/// Memory of fixed size that threads and users share.
+#[derive(Debug)]
+pub struct Memory {
+    /// In bytes.
+    limit: u64,
+    state: Mutex<State>,
+    /// Work that waits for memory hears when some was released.
+    released: Condvar,
+    /// Of the works of one user that wait for memory, one tries again at a time.
+    retrying: SingleFlight<Option<u32>>,
+    caches: Option<Weak<dyn Evict>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes of all reservations: now, and at most so far.
+    used: u64,
+    most: u64,
+    /// Bytes that count for users: each and together.
+    users: HashMap<u32, u64>,
+    of_users: u64,
+}
+
+/// Why memory could not be reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    /// All users together have too much.
+    Limit { used: u64 },
+    /// This user has too much.
+    Share { used: u64, share: u64 },
+}
+
+impl State {
+    /// Counts `bytes` for a user. Fails where that exceeds the user's share.
+    fn count(&mut self, limit: u64, user: u32, bytes: u64) -> Result<(), Refused> {
+        let used = self.users.get(&user).copied().unwrap_or(0);
+        let others = self.of_users - used;
+        let share = limit.saturating_sub(others) / 2;
+        if used.saturating_add(bytes) > share {
+            return Err(Refused::Share { used, share });
+        }
+        if bytes > 0 {
+            self.users.insert(user, used + bytes);
+            self.of_users += bytes;
+        }
+        Ok(())
+    }
+
+    fn uncount(&mut self, user: u32, bytes: u64) {
+        self.of_users -= bytes;
+        if let Some(used) = self.users.get_mut(&user) {
+            *used -= bytes;
+            if *used == 0 {
+                self.users.remove(&user);
+            }
+        }
+    }
+
+    fn take(&mut self, limit: u64, user: Option<u32>, bytes: u64) -> Result<(), Refused> {
+        if self.used.saturating_add(bytes) > limit {
+            return Err(Refused::Limit { used: self.used });
+        }
+        if let Some(user) = user {
+            self.count(limit, user, bytes)?;
+        }
+        self.used += bytes;
+        self.most = self.most.max(self.used);
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Memory of `limit` bytes. `caches` lets go of values where there is no other room.
+    pub fn new(limit: u64, caches: Option<Weak<dyn Evict>>) -> Arc<Self> {
+        Arc::new(Memory {
+            limit,
+            state: Mutex::default(),
+            released: Condvar::new(),
+            retrying: SingleFlight::default(),
+            caches,
+        })
+    }
+
+    /// Bytes reserved now.
+    pub fn used(&self) -> u64 {
+        self.state.lock().used
+    }
+
+    /// The most bytes that were reserved at one time.
+    pub fn most_used(&self) -> u64 {
+        self.state.lock().most
+    }
+
+    fn take(&self, user: Option<u32>, bytes: u64) -> Result<(), String> {
+        loop {
+            let refused = match self.state.lock().take(self.limit, user, bytes) {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused,
+            };
+            let helps = matches!(refused, Refused::Limit { .. }) && bytes <= self.limit;
+            let caches = self.caches.as_ref().and_then(Weak::upgrade);
+            if !helps || !caches.is_some_and(|caches| caches.evict_one()) {
+                return Err(self.describe(bytes, refused));
+            }
+        }
+    }
+
+    fn describe(&self, bytes: u64, refused: Refused) -> String {
+        let limit = self.limit;
+        match refused {
+            Refused::Limit { used } => format!(
+                "no memory for {bytes} bytes: {used} of the {limit} bytes that cache_size and index_memory allow are \
+                 in use"
+            ),
+            Refused::Share { used, share } => format!(
+                "no memory for {bytes} bytes: the user has {used} bytes in use, of a share of {share} bytes of \
+                 cache_size and index_memory"
+            ),
+        }
+    }
+
+    fn give_back(&self, user: Option<u32>, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.used -= bytes;
+        if let Some(user) = user {
+            state.uncount(user, bytes);
+        }
+        drop(state);
+        self.released.notify_all();
+    }
+
+    /// The most that one user's work may reserve where no other work does.
+    fn most(&self, user: Option<u32>) -> u64 {
+        if user.is_some() {
+            self.limit / 2
+        } else {
+            self.limit
+        }
+    }
+
+    /// Waits until some memory is released, but not longer than `at_most`.
+    fn wait(&self, at_most: Duration) {
+        self.released.wait_for(&mut self.state.lock(), at_most);
+    }
+
+    /// Counts `bytes` that exist already for `user`, who keeps them from being evicted. `None` where that exceeds the
+    /// user's share.
+    pub fn hold(self: &Arc<Self>, user: u32, bytes: u64) -> Option<Hold> {
+        self.state.lock().count(self.limit, user, bytes).ok()?;
+        Some(Hold {
+            memory: Arc::clone(self),
+            user,
+            bytes,
+        })
+    }
+}
+
+/// Bytes that a user keeps from being evicted.
+#[derive(Debug)]
+pub struct Hold {
+    memory: Arc<Memory>,
+    user: u32,
+    bytes: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.memory.state.lock().uncount(self.user, self.bytes);
+        self.memory.released.notify_all();
+    }
+}
+
+/// One piece of work, as the memory sees it.
+#[derive(Debug)]
+struct Owner {
+    memory: Arc<Memory>,
+    user: Option<u32>,
+    /// Bytes that this work has reserved for itself.
+    own: AtomicU64,
+    refusal: Mutex<Option<Refusal>>,
+    /// It is within [`Account::retry`].
+    tries: AtomicBool,
+}
+
+/// The first reservation of a piece of work that was refused.
+#[derive(Debug)]
+struct Refusal {
+    reason: String,
+    /// It would have been granted where no other work was in progress.
+    by_others: bool,
+}
+
+/// Reserves memory for one piece of work.
+#[derive(Debug, Clone)]
+pub(crate) struct Account(Arc<Owner>);
+
+impl Account {
+    pub fn new(memory: &Arc<Memory>, user: Option<u32>) -> Self {
+        Account(Arc::new(Owner {
+            memory: Arc::clone(memory),
+            user,
+            own: AtomicU64::new(0),
+            refusal: Mutex::default(),
+            tries: AtomicBool::new(false),
+        }))
+    }
+
+    pub fn user(&self) -> Option<u32> {
+        self.0.user
+    }
+
+    pub fn memory(&self) -> &Memory {
+        &self.0.memory
+    }
+
+    /// Why memory was refused to this work, if it was.
+    pub fn refusal(&self) -> Option<String> {
+        let refusal = self.0.refusal.lock();
+        refusal.as_ref().map(|refusal| refusal.reason.clone())
+    }
+
+    /// An empty reservation.
+    pub fn reservation(&self) -> Reservation {
+        Reservation {
+            owner: Arc::clone(&self.0),
+            is_own: AtomicBool::new(true),
+            bytes: 0,
+        }
+    }
+
+    /// Runs `job`, and again where it failed only because other work held the memory. `may_go_on` is asked before each
+    /// further attempt. The works of one user that try again do so one after the other. Within a job, only the outermost
+    /// call tries again: it is the one that can let go of all that the work holds.
+    pub fn retry<T, E>(
+        &self,
+        job: impl Fn() -> Result<T, E>,
+        may_go_on: impl Fn() -> bool,
+    ) -> Result<T, E> {
+        if self.0.tries.swap(true, Relaxed) {
+            return job();
+        }
+        let _outermost = Outermost(&self.0.tries);
+        let run = || {
+            *self.0.refusal.lock() = None;
+            job()
+        };
+        let by_others = || self.0.refusal.lock().as_ref().is_some_and(|r| r.by_others);
+        let mut outcome = run();
+        if outcome.is_ok() || !by_others() {
+            return outcome;
+        }
+        let _turn = self.0.memory.retrying.take_while(self.0.user, &may_go_on);
+        for _ in 0..ATTEMPTS {
+            self.0.memory.wait(PAUSE);
+            if !may_go_on() {
+                break;
+            }
+            outcome = run();
+            if outcome.is_ok() || !by_others() {
+                break;
+            }
+        }
+        outcome
+    }
+}
+
+/// The outermost attempt of a piece of work, until this is dropped.
+struct Outermost<'a>(&'a AtomicBool);
+
+impl Drop for Outermost<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// How often work that was crowded out is tried again, and how long it waits before at most.
+const ATTEMPTS: usize = 100;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Reserved memory, until this is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    owner: Arc<Owner>,
+    /// It counts for the work, and its user, that reserved it.
+    is_own: AtomicBool,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Bytes reserved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The user for whom it counts.
+    fn user(&self) -> Option<u32> {
+        self.owner.user.filter(|_| self.is_own.load(Relaxed))
+    }
+
+    /// Reserves `more` bytes. The reason of a failure names the options that bound them.
+    pub fn grow(&mut self, more: u64) -> Result<(), String> {
+        let owner = &*self.owner;
+        if let Err(reason) = owner.memory.take(self.user(), more) {
+            let alone = owner.own.load(Relaxed).saturating_add(more);
+            let by_others = alone <= owner.memory.most(owner.user);
+            owner.refusal.lock().get_or_insert_with(|| Refusal {
+                reason: reason.clone(),
+                by_others,
+            });
+            return Err(reason);
+        }
+        self.bytes += more;
+        if self.is_own.load(Relaxed) {
+            owner.own.fetch_add(more, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Gives back all but `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        if let Some(less) = self.bytes.checked_sub(bytes) {
+            self.owner.memory.give_back(self.user(), less);
+            self.bytes = bytes;
+            if self.is_own.load(Relaxed) {
+                self.owner.own.fetch_sub(less, Relaxed);
+            }
+        }
+    }
+
+    /// Takes over what another one of the same work has reserved.
+    pub fn absorb(&mut self, mut other: Reservation) {
+        debug_assert!(Arc::ptr_eq(&self.owner, &other.owner));
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// From now on it counts for no user, because only a cache keeps what it was made for.
+    pub fn release_share(&self) {
+        if !self.is_own.swap(false, Relaxed) {
+            return;
+        }
+        if let Some(user) = self.owner.user {
+            self.owner.memory.state.lock().uncount(user, self.bytes);
+            self.owner.memory.released.notify_all();
+        }
+        self.owner.own.fetch_sub(self.bytes, Relaxed);
+    }
+
+    /// Reserves and allocates capacity for `more` elements of a list that counts here. The list grows by half at
+    /// least, so that adding elements one by one takes few steps.
+    pub fn make_room<T>(&mut self, list: &mut Vec<T>, more: usize) -> Result<(), String> {
+        let (len, capacity) = (list.len(), list.capacity());
+        if capacity - len >= more {
+            return Ok(());
+        }
+        let wanted = len.checked_add(more).ok_or("a list past 2^64 elements")?;
+        let wanted = wanted.max(capacity.saturating_add(capacity / 2)).max(8);
+        let size = size_of::<T>().max(1);
+        let bytes = wanted.checked_mul(size).ok_or("a list past 2^64 bytes")? as u64;
+        // Both exist while the elements move.
+        self.grow(bytes)?;
+        if let Err(reason) = buffers::make_room(list, wanted - len) {
+            self.shrink_to(self.bytes - bytes);
+            return Err(reason);
+        }
+        self.shrink_to(self.bytes - (capacity * size) as u64);
+        Ok(())
+    }
+
+    /// Adds an element to a list that counts here.
+    pub fn push<T>(&mut self, list: &mut Vec<T>, element: T) -> Result<(), String> {
+        if list.len() == list.capacity() {
+            self.make_room(list, 1)?;
+        }
+        list.push(element);
+        Ok(())
+    }
+
+    /// Adds elements to a list that counts here.
+    pub fn extend<T: Copy>(&mut self, list: &mut Vec<T>, elements: &[T]) -> Result<(), String> {
+        self.make_room(list, elements.len())?;
+        list.extend_from_slice(elements);
+        Ok(())
+    }
+
+    /// A list of `len` default elements, zeros for numbers, that counts here.
+    pub fn filled<T: Copy + Default>(&mut self, len: usize) -> Result<Vec<T>, String> {
+        let mut list = Vec::new();
+        if len > 0 {
+            let bytes = len.checked_mul(size_of::<T>());
+            let bytes = bytes.ok_or("a list past 2^64 bytes")? as u64;
+            self.grow(bytes)?;
+            buffers::make_room(&mut list, len)
+                .inspect_err(|_| self.shrink_to(self.bytes - bytes))?;
+            list.resize(len, T::default());
+        }
+        Ok(list)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+/// A value with the memory that was reserved for it.
+#[derive(Debug)]
+pub struct Reserved<T> {
+    value: T,
+    reservation: Reservation,
+}
+
+impl<T> Reserved<T> {
+    /// `reservation` must cover what `value` holds.
+    pub fn new(value: T, reservation: Reservation) -> Self {
+        Reserved { value, reservation }
+    }
+
+    /// From now on it counts for no user: see [`Reservation::release_share`].
+    pub fn release_share(&self) {
+        self.reservation.release_share();
+    }
+
+    /// The same by value.
+    pub fn unowned(self) -> Self {
+        self.release_share();
+        self
+    }
+
+    /// The value and its reservation.
+    pub fn into_parts(self) -> (T, Reservation) {
+        (self.value, self.reservation)
+    }
+}
+
+impl<T> Deref for Reserved<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A cache whose values are reservations.
+    #[derive(Debug, Default)]
+    struct Kept(Mutex<Vec<Reservation>>);
+
+    impl Evict for Kept {
+        fn evict_one(&self) -> bool {
+            let oldest = {
+                let mut kept = self.0.lock();
+                (!kept.is_empty()).then(|| kept.remove(0))
+            };
+            oldest.is_some()
+        }
+    }
+
+    fn with_cache(limit: u64) -> (Arc<Kept>, Arc<Memory>) {
+        let kept = Arc::new(Kept::default());
+        let evict: Weak<dyn Evict> = Arc::<Kept>::downgrade(&kept);
+        let memory = Memory::new(limit, Some(evict));
+        (kept, memory)
+    }
+
+    fn reserve(memory: &Arc<Memory>, user: Option<u32>, bytes: u64) -> Option<Reservation> {
+        let mut reservation = Account::new(memory, user).reservation();
+        reservation.grow(bytes).ok()?;
+        Some(reservation)
+    }
+
+    #[test]
+    fn caches_make_room_and_what_is_in_use_does_not() {
+        let (kept, memory) = with_cache(100);
+        for _ in 0..10 {
+            let reservation = reserve(&memory, None, 10).unwrap();
+            kept.0.lock().push(reservation);
+        }
+        let first = reserve(&memory, None, 35).unwrap();
+        assert_eq!((kept.0.lock().len(), memory.used()), (6, 95));
+        assert!(reserve(&memory, None, 101).is_none());
+        // What can never fit evicts nothing.
+        assert_eq!(kept.0.lock().len(), 6);
+        assert!(reserve(&memory, None, 66).is_none());
+        assert_eq!(memory.used(), 35);
+        drop(first);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_user_has_half_of_what_the_others_leave() {
+        let memory = Memory::new(800, None);
+        let first = reserve(&memory, Some(1), 400).unwrap();
+        assert!(reserve(&memory, Some(1), 1).is_none());
+        let second = reserve(&memory, Some(2), 200).unwrap();
+        assert!(reserve(&memory, Some(2), 1).is_none());
+        // What a user holds open counts, too, though its memory is there already.
+        let hold = memory.hold(3, 100).unwrap();
+        assert!(memory.hold(3, 1).is_none() && reserve(&memory, Some(3), 1).is_none());
+        assert_eq!(memory.used(), 600);
+        drop(hold);
+        assert!(reserve(&memory, Some(3), 100).is_some());
+        // Work for no user in particular has no share.
+        assert!(reserve(&memory, None, 200).is_some());
+        // What only a cache keeps counts for no user, but takes memory.
+        first.release_share();
+        assert!(reserve(&memory, Some(1), 200).is_some());
+        assert!(reserve(&memory, Some(1), 201).is_none());
+        drop((first, second));
+        assert_eq!(memory.used(), 0);
+        assert!(memory.state.lock().users.is_empty());
+    }
+
+    #[test]
+    fn lists_grow_in_pieces_that_are_reserved() {
+        let memory = Memory::new(1000, None);
+        let mut reservation = Account::new(&memory, None).reservation();
+        let mut list = Vec::new();
+        let mut pushed = 0;
+        while reservation.push(&mut list, 7u64).is_ok() {
+            pushed += 1;
+            assert_eq!(reservation.bytes(), 8 * list.capacity() as u64);
+        }
+        assert_eq!(list.len(), pushed);
+        // While it grows, a list exists twice.
+        assert!((40..=124).contains(&pushed), "{pushed}");
+        assert!(reservation.filled::<u8>(1000).is_err());
+        assert!(reservation.make_room(&mut list, usize::MAX).is_err());
+        let held = reservation.bytes();
+        drop(reservation);
+        assert_eq!(memory.used(), 0);
+        assert!(memory.most_used() >= held);
+    }
+
+    #[test]
+    fn work_that_others_crowd_out_waits_for_them() {
+        let memory = Memory::new(100, None);
+        let others = reserve(&memory, None, 60).unwrap();
+        let account = Account::new(&memory, None);
+        let tried = AtomicUsize::new(0);
+        let job = || {
+            tried.fetch_add(1, Relaxed);
+            let mut reservation = account.reservation();
+            reservation.grow(50)
+        };
+        thread::scope(|scope| {
+            let work = scope.spawn(|| account.retry(job, || true));
+            while tried.load(Relaxed) < 1 {
+                thread::yield_now();
+            }
+            drop(others);
+            assert_eq!(work.join().unwrap(), Ok(()));
+        });
+        assert!(tried.load(Relaxed) > 1 && memory.used() == 0);
+    }
+
+    #[test]
+    fn within_a_job_the_outermost_attempt_is_the_one_that_waits() {
+        let memory = Memory::new(100, None);
+        let others = Mutex::new(reserve(&memory, None, 60));
+        let account = Account::new(&memory, None);
+        let (inner, outer) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let job = || {
+            inner.fetch_add(1, Relaxed);
+            account.reservation().grow(50)
+        };
+        let outcome = account.retry(
+            || {
+                // The others end before the third attempt.
+                if outer.fetch_add(1, Relaxed) == 2 {
+                    others.lock().take();
+                }
+                account.retry(job, || true)
+            },
+            || true,
+        );
+        assert_eq!(outcome, Ok(()));
+        assert_eq!((inner.into_inner(), outer.into_inner()), (3, 3));
+    }
+
+    #[test]
+    fn work_that_never_fits_does_not_wait() {
+        let memory = Memory::new(100, None);
+        for (user, bytes) in [(None, 101), (Some(1), 51)] {
+            let _other = reserve(&memory, None, 10).unwrap();
+            let account = Account::new(&memory, user);
+            let tried = AtomicUsize::new(0);
+            let job = || {
+                tried.fetch_add(1, Relaxed);
+                account.reservation().grow(bytes)
+            };
+            let refused = account.retry(job, || true).unwrap_err();
+            assert!(refused.contains("cache_size"), "{refused}");
+            assert_eq!((tried.into_inner(), account.refusal()), (1, Some(refused)));
+        }
+    }
+
+    #[test]
+    fn work_that_is_not_wanted_any_more_does_not_try_again() {
+        let memory = Memory::new(100, None);
+        let _others = reserve(&memory, None, 60).unwrap();
+        let account = Account::new(&memory, None);
+        let tried = AtomicUsize::new(0);
+        let job = || {
+            tried.fetch_add(1, Relaxed);
+            account.reservation().grow(50)
+        };
+        assert!(account.retry(job, || false).is_err());
+        assert_eq!(tried.into_inner(), 1);
+    }
+
+    proptest! {
+        /// Against sums of what each step did.
+        #[test]
+        fn it_counts_as_a_naive_one(
+            steps in prop::collection::vec((0u32..4, 0u64..400, 0..4), 1..200),
+        ) {
+            const LIMIT: u64 = 1000;
+            let memory = Memory::new(LIMIT, None);
+            let mut made: Vec<(u32, Reservation)> = Vec::new();
+            let mut most = 0u64;
+            for (user, bytes, step) in steps {
+                let all: u64 = made.iter().map(|(_, r)| r.bytes()).sum();
+                let own = made.iter().filter(|(u, _)| *u == user);
+                let own: u64 = own.map(|(_, r)| r.bytes()).sum();
+                match step {
+                    0 if !made.is_empty() => drop(made.swap_remove(bytes as usize % made.len())),
+                    1 if !made.is_empty() => {
+                        let at = bytes as usize % made.len();
+                        made[at].1.shrink_to(bytes / 2);
+                    }
+                    _ => {
+                        let share = (LIMIT - (all - own)) / 2;
+                        let fits = own + bytes <= share && all + bytes <= LIMIT;
+                        let reserved = reserve(&memory, Some(user), bytes);
+                        prop_assert_eq!(reserved.is_some(), fits);
+                        made.extend(reserved.map(|r| (user, r)));
+                    }
+                }
+                let used = made.iter().map(|(_, r)| r.bytes()).sum();
+                most = most.max(used);
+                prop_assert_eq!((memory.used(), memory.most_used()), (used, most));
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Work on behalf of a caller: whose memory it takes, and whether it is still wanted.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::memory::{Account, Memory, Reservation};
+
+/// Why work stops before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stop {
+    /// The caller does not wait for the answer any more.
+    CallerGone = 1,
+    /// The work took more processor time than it may.
+    Deadline = 2,
+    /// The mount, or the program, ends.
+    Ending = 3,
+}
+
+impl Stop {
+    fn reason(self) -> &'static str {
+        match self {
+            Stop::CallerGone => "stopped: the caller is gone",
+            Stop::Deadline => {
+                "stopped: it takes more processor time than one request may (read_cpu)"
+            }
+            Stop::Ending => "stopped: the mount ends",
+        }
+    }
+}
+
+/// Asks work in other threads to stop. Clones are the same flag.
+#[derive(Debug, Clone, Default)]
+pub struct StopFlag(Arc<AtomicU8>);
+
+impl StopFlag {
+    /// Asks the work to stop. The first reason counts.
+    pub fn stop(&self, why: Stop) {
+        let _ = self
+            .0
+            .compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Why the work has to stop, if it has to.
+    pub fn stopped(&self) -> Option<Stop> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Stop::CallerGone),
+            2 => Some(Stop::Deadline),
+            _ => Some(Stop::Ending),
+        }
+    }
+}
+
+/// One piece of work: a read, the making of an index. It reserves memory before it allocates, and looks now and then
+/// whether it is still wanted.
+#[derive(Debug, Clone)]
+pub struct Task {
+    account: Account,
+    stop: StopFlag,
+    patience: Option<Arc<Patience>>,
+    reader_keeps: bool,
+}
+
+/// The time, by the clock, that work may take for which no caller waits.
+#[derive(Debug)]
+struct Patience {
+    end: Instant,
+    checks: AtomicU32,
+}
+
+/// A look at the clock takes longer than a check, so only one check in so many does that.
+const CHECKS: u32 = 1024;
+
+impl Patience {
+    fn is_over(&self) -> bool {
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed);
+        checks.is_multiple_of(CHECKS) && Instant::now() >= self.end
+    }
+}
+
+impl Task {
+    /// Work that takes its memory from `memory`: of `user`, where users share it.
+    pub fn new(memory: &Arc<Memory>, user: Option<u32>) -> Self {
+        Task {
+            account: Account::new(memory, user),
+            stop: StopFlag::default(),
+            patience: None,
+            reader_keeps: false,
+        }
+    }
+
+    /// Work of at most `bytes` of memory, on its own: for the tools and tests that read tables without a view.
+    pub fn limited(bytes: u64) -> Self {
+        Task::new(&Memory::new(bytes, None), None)
+    }
+
+    /// Work that the operating system alone bounds, as in a process for one scan.
+    pub fn unlimited() -> Self {
+        Task::limited(u64::MAX)
+    }
+
+    /// Stops where `stop` says so.
+    pub fn stopped_by(self, stop: StopFlag) -> Self {
+        Task { stop, ..self }
+    }
+
+    /// Stops after this time.
+    pub fn for_at_most(self, time: Duration) -> Self {
+        let patience = Patience {
+            end: Instant::now() + time,
+            checks: AtomicU32::new(0),
+        };
+        Task {
+            patience: Some(Arc::new(patience)),
+            ..self
+        }
+    }
+
+    /// For a reader that keeps what it gets, as the kernel does in its page cache.
+    pub fn for_keeper(self) -> Self {
+        Task {
+            reader_keeps: true,
+            ..self
+        }
+    }
+
+    /// Whether the reader keeps what it gets.
+    pub fn reader_keeps(&self) -> bool {
+        self.reader_keeps
+    }
+
+    /// The user on whose behalf it works, where memory has shares.
+    pub fn user(&self) -> Option<u32> {
+        self.account.user()
+    }
+
+    /// Why it has to stop, if it has to.
+    pub fn stopped(&self) -> Option<Stop> {
+        self.stop.stopped()
+    }
+
+    /// Fails where the work has to stop. Costs next to nothing: long loops ask in each round.
+    pub fn check(&self) -> Result<(), String> {
+        if self.patience.as_ref().is_some_and(|time| time.is_over()) {
+            self.stop.stop(Stop::CallerGone);
+        }
+        match self.stop.stopped() {
+            None => Ok(()),
+            Some(stop) => Err(stop.reason().into()),
+        }
+    }
+
+    /// An empty reservation, which grows as the work goes on.
+    pub fn reservation(&self) -> Reservation {
+        self.account.reservation()
+    }
+
+    /// Reserves `bytes`.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, String> {
+        let mut reservation = self.reservation();
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    /// The most bytes that were reserved at one time in the memory that it takes from, by all work. Tests compare it
+    /// with what was allocated.
+    pub fn most_reserved(&self) -> u64 {
+        self.account.memory().most_used()
+    }
+
+    /// Fails where the work was stopped, or memory was refused to it since its last attempt began. Code that takes
+    /// errors for damage of the file calls this at its end: these two are none.
+    pub fn finish(&self) -> Result<(), String> {
+        self.check()?;
+        self.account.refusal().map_or(Ok(()), Err)
+    }
+
+    /// Runs `job`. Where it fails only because other work holds the memory that it needs, waits for that and runs it
+    /// again. `job` must not hold memory of this task between its runs.
+    pub fn retry<T, E>(&self, job: impl Fn() -> Result<T, E>) -> Result<T, E> {
+        self.account.retry(job, || self.stopped().is_none())
+    }
+}
+
+thread_local! {
+    /// What this thread works on.
+    static RUNNING: RefCell<Option<Task>> = const { RefCell::new(None) };
+}
+
+/// What a thread works on, until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Running {
+    before: Option<Task>,
+}
+
+impl Task {
+    /// Lets code that has no task at hand ask whether this work has to stop: [`check_running`].
+    pub fn running(&self) -> Running {
+        let task = Some(self.clone());
+        Running {
+            before: RUNNING.with(|running| running.replace(task)),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.with(|running| running.replace(self.before.take()));
+    }
+}
+
+/// Fails where the work that this thread does has to stop.
+pub fn check_running() -> Result<(), String> {
+    RUNNING.with(|running| running.borrow().as_ref().map_or(Ok(()), Task::check))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_to_stop_counts() {
+        let stop = StopFlag::default();
+        let task = Task::unlimited().stopped_by(stop.clone());
+        assert!(task.check().is_ok());
+        stop.stop(Stop::Deadline);
+        stop.stop(Stop::Ending);
+        assert_eq!(task.stopped(), Some(Stop::Deadline));
+        assert!(task.check().unwrap_err().contains("read_cpu"));
+    }
+
+    #[test]
+    fn a_thread_knows_what_it_works_on() {
+        let stop = StopFlag::default();
+        stop.stop(Stop::Ending);
+        let (stopped, other) = (Task::unlimited().stopped_by(stop), Task::unlimited());
+        assert!(check_running().is_ok());
+        let running = stopped.running();
+        assert!(check_running().is_err());
+        let within = other.running();
+        assert!(check_running().is_ok());
+        drop(within);
+        assert!(check_running().is_err());
+        drop(running);
+        assert!(check_running().is_ok());
+    }
+
+    #[test]
+    fn work_for_no_caller_stops_after_a_while() {
+        let task = Task::unlimited().for_at_most(Duration::from_secs(1000));
+        assert!((0..2 * CHECKS).all(|_| task.check().is_ok()));
+        let task = Task::unlimited().for_at_most(Duration::ZERO);
+        assert!(task.check().is_err() && task.stopped().is_some());
+    }
+}

@@ -1,0 +1,73 @@
+//! Axis-aligned boxes of elements. `packed` has tables of many of them.
+
+pub mod packed;
+
+use std::fmt;
+
+/// The order in which a query shows what it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// From the last to the first.
+    Back,
+    /// As it is stored, which takes less work.
+    Any,
+}
+
+/// A non-empty hyper-rectangle of elements: `start[i] .. end[i]` along each dimension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// Coordinates of the first element.
+    pub start: Vec<u64>,
+    /// Along each dimension, one past the last element.
+    pub end: Vec<u64>,
+}
+
+/// Fails where a coordinate, or the end of a block, does not fit into 63 bits.
+pub fn check_end(start: u64, count: u64) -> Result<(), String> {
+    let end = start
+        .checked_add(count)
+        .filter(|end| *end <= i64::MAX as u64);
+    end.map(drop)
+        .ok_or_else(|| "a block ends past 2^63-1".into())
+}
+
+impl Bounds {
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.start.len()
+    }
+
+    /// The common part; `None` where there is none. Both boxes have the same rank.
+    pub fn intersection(&self, other: &Bounds) -> Option<Bounds> {
+        let start: Vec<u64> = max_each(&self.start, &other.start);
+        let end: Vec<u64> = min_each(&self.end, &other.end);
+        let empty = start.iter().zip(&end).any(|(s, e)| s >= e);
+        (!empty).then_some(Bounds { start, end })
+    }
+
+    /// Elements along each dimension.
+    pub fn count(&self) -> impl Iterator<Item = u64> + '_ {
+        self.start.iter().zip(&self.end).map(|(s, e)| e - s)
+    }
+
+    /// Whether all of `other` lies in this box.
+    pub fn contains(&self, other: &Bounds) -> bool {
+        self.start.iter().zip(&other.start).all(|(a, b)| a <= b)
+            && self.end.iter().zip(&other.end).all(|(a, b)| a >= b)
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count: Vec<u64> = self.count().collect();
+        write!(f, "start {:?} count {count:?}", self.start)
+    }
+}
+
+fn max_each(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| *a.max(b)).collect()
+}
+
+fn min_each(a: &[u64], b: &[u64]) -> Vec<u64> {
+    a.iter().zip(b).map(|(a, b)| *a.min(b)).collect()
+}

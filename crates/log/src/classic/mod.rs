@@ -1,0 +1,189 @@
+//! The classic layout, of the proposal of 2019: one metadata log and one data log
+//! (`docs/formats/logvol-classic.md`).
+//!
+//! * `entry` reads the headers of the logs, and single entries.
+//! * `table` walks the metadata log once per file and finds the entries of each dataset.
+//! * `chain` compares the order in the log with the chains of pointers.
+//! * `decode` makes records of the entries of one dataset.
+
+mod chain;
+mod decode;
+mod entry;
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::Selections;
+use super::source_file::SourceFile;
+use super::tiling::Tilings;
+use super::{DatasetRecords, Layout, Logged, RecordTable};
+use decode::Decoder;
+pub use entry::has_magics;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::task::Task;
+use table::EntryTable;
+
+/// The dataset in the root group whose bytes are the metadata log.
+pub const METADATA_LOG: &str = "_metadata_log";
+/// The dataset whose bytes are the data log.
+pub const DATA_LOG: &str = "_data_log";
+
+/// Attribute of an anchor: the number of the dataset.
+pub const ID: &str = "_classic_id";
+/// The extent of the dataset.
+pub const DIMS: &str = "_classic_dims";
+/// Position of its first entry.
+pub const FIRST: &str = "_classic_first";
+
+/// Where the two logs lie, and which datasets have entries in them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tables {
+    /// Number of the source of the metadata log.
+    pub metadata: u16,
+    /// Number of the source of the data log.
+    pub data: u16,
+    /// By ascending id; ids are unique.
+    pub anchors: Vec<Anchor>,
+}
+
+/// What has to be known of a dataset to walk the metadata log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Anchor {
+    /// By which entries name the dataset.
+    pub id: i64,
+    /// Number of its dimensions.
+    pub rank: u8,
+    /// Byte position of its first entry in the metadata log, -1 without entries; `None` where the anchor does not have
+    /// the attribute.
+    pub first: Option<i64>,
+}
+
+impl Tables {
+    /// Fails with the reason where it names source files that do not exist, of so many.
+    pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
+        for source in [self.metadata, self.data] {
+            if usize::from(source) >= sources {
+                return Err(format!("source file {source} of {sources}"));
+            }
+        }
+        if self.anchors.is_sorted_by(|a, b| a.id < b.id) {
+            Ok(())
+        } else {
+            Err("anchors out of order".into())
+        }
+    }
+
+    /// Position in the list of the anchor with this id.
+    fn find(&self, id: i64) -> Option<usize> {
+        self.anchors.binary_search_by_key(&id, |a| a.id).ok()
+    }
+
+    /// The two logs.
+    fn logs<'a>(&self, sources: &'a [SourceFile]) -> (&'a SourceFile, &'a SourceFile) {
+        let of = |number: u16| &sources[usize::from(number)];
+        (of(self.metadata), of(self.data))
+    }
+}
+
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        "Log VOL classic"
+    }
+
+    fn read_tables(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        _: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>, String> {
+        Ok(Box::new(ClassicTable {
+            entries: EntryTable::read(task, self, self.logs(sources))?,
+            tables: self.clone(),
+        }))
+    }
+
+    fn tables_len(&self, sources: &[SourceFile]) -> u64 {
+        self.logs(sources).0.len()
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> Tilings {
+        table::tilings(self, self.logs(sources))
+    }
+}
+
+#[derive(Debug)]
+struct ClassicTable {
+    tables: Tables,
+    entries: EntryTable,
+}
+
+impl RecordTable for ClassicTable {
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &self.entries.diagnostics
+    }
+
+    fn records(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords, String> {
+        let (metadata, data) = self.tables.logs(sources);
+        let decoder = Decoder {
+            task,
+            metadata,
+            data,
+            data_number: self.tables.data,
+            entries: &self.entries,
+            dataset,
+            selections,
+        };
+        let rank = dataset.dims.len();
+        let fits = |at: &usize| usize::from(self.tables.anchors[*at].rank) == rank;
+        if let Some(at) = self.tables.find(dataset.id).filter(fits) {
+            return decoder.records(at);
+        }
+        let mut none = DatasetRecords::none(task, rank)?;
+        let reason = format!("no anchor of rank {rank} has the id {}", dataset.id);
+        none.add_diagnostic(Diagnostic::unreadable(reason));
+        Ok(none)
+    }
+
+    fn entries(&self) -> usize {
+        let lists = self.entries.by_anchor.iter();
+        lists.map(|entries| entries.places.len()).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.bytes() + self.tables.anchors.capacity() * size_of::<Anchor>()
+    }
+
+    fn release_share(&self) {
+        self.entries.release_share();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_cannot_be_followed_are_refused() {
+        let anchor = |id| Anchor {
+            id,
+            rank: 1,
+            first: None,
+        };
+        let mut tables = Tables {
+            metadata: 1,
+            data: 2,
+            anchors: vec![anchor(-3), anchor(9)],
+        };
+        assert_eq!(tables.check(3), Ok(()));
+        assert_eq!((tables.find(9), tables.find(0)), (Some(1), None));
+        assert!(tables.check(2).is_err());
+        tables.anchors.push(anchor(9));
+        assert!(tables.check(3).is_err());
+    }
+}

@@ -1,0 +1,36 @@
+//! Counts of bytes that were read of log files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use h5logfs_common::stats::Stats;
+
+/// Bytes read of one file, counted for the file itself and, where it has them, in the statistics of
+/// the daemon.
+#[derive(Debug, Default)]
+pub(super) struct ReadCounter {
+    bytes: AtomicU64,
+    stats: Option<Arc<Stats>>,
+}
+
+impl ReadCounter {
+    /// A counter that adds to `stats` as well.
+    pub fn with_stats(stats: Arc<Stats>) -> Self {
+        ReadCounter {
+            bytes: AtomicU64::new(0),
+            stats: Some(stats),
+        }
+    }
+
+    pub fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(stats) = &self.stats {
+            stats.log_bytes.add(bytes as u64);
+        }
+    }
+
+    /// Bytes so far, by all threads.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}

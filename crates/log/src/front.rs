@@ -1,0 +1,37 @@
+//! The front of a file that our writer made (`docs/formats/journal.md`, section 3).
+
+use super::file_id::{FileId, MARK_END};
+use super::source_file::SourceFile;
+use h5logfs_common::error::Result;
+
+/// Bytes in front of the first extent. They hold all HDF5 metadata of a subfile, and the root group of every file.
+pub const FRONT: u64 = MARK_END;
+
+/// The first bytes of a file that is not closed, for a program or a person that opens it.
+const UNCLOSED: &[u8; 64] = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";
+
+/// The front of a file that is not closed yet.
+pub fn unclosed_front(id: &FileId) -> Vec<u8> {
+    let mut front = vec![0; FRONT as usize];
+    front[..UNCLOSED.len()].copy_from_slice(UNCLOSED);
+    id.mark(&mut front);
+    front
+}
+
+/// Whether a file begins as one that is not closed.
+pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
+    let mut bytes = [0; UNCLOSED.len()];
+    if file.len() < FRONT {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes == *UNCLOSED)
+}
+
+/// Whether a file begins with a hole. Of a file that a job makes, a file system may show the size and not yet the bytes.
+pub fn is_hollow(file: &SourceFile) -> Result<bool> {
+    let mut bytes = [1; UNCLOSED.len()];
+    let len = file.len().min(bytes.len() as u64) as usize;
+    file.read_exact_at(&mut bytes[..len], 0)?;
+    Ok(len > 0 && bytes[..len].iter().all(|byte| *byte == 0))
+}

@@ -1,0 +1,189 @@
+//! A file that a job holds open, and the name that has to lead to it. A job that went on after another one has taken the
+//! name would write into nothing.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use rustix::io::Errno;
+
+/// An open file and its name. As long as it is open, no other file gets its inode number.
+#[derive(Debug)]
+pub struct HeldFile {
+    file: File,
+    path: PathBuf,
+    inode: Inode,
+}
+
+/// The identity of a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Inode {
+    device_major: u32,
+    device_minor: u32,
+    number: u64,
+}
+
+impl HeldFile {
+    /// An open file, which `path` leads to.
+    pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
+        let inode = Inode::of(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH)?;
+        Ok(HeldFile { file, path, inode })
+    }
+
+    /// Creates a file of which no other process sees less than `begin` makes of it. It has a name of its own until then.
+    /// `number` makes that name unique. With `replace` it takes the place of a file that is there, in one step. Else such
+    /// a file is an error.
+    pub fn create(
+        path: &Path,
+        number: &str,
+        replace: bool,
+        begin: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".h5logfs-new-{number}"));
+        let new = path.with_file_name(name);
+        let file = File::create_new(&new)?;
+        let placed = begin(&file).and_then(|()| {
+            if replace {
+                std::fs::rename(&new, path)
+            } else {
+                name_without_replacing(&new, path)
+            }
+        });
+        if let Err(e) = placed {
+            let _ = std::fs::remove_file(&new);
+            return Err(e);
+        }
+        Self::new(file, path.to_owned())
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fails where the name leads to another file, or to none. This is one system call, which does not ask for the size:
+    /// parallel file systems have to ask all servers for that. A file system that gives no answer proves nothing, so
+    /// that is no failure.
+    pub fn check_name(&self) -> io::Result<()> {
+        match Inode::of(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(inode) if inode != self.inode => {
+                Err(io::Error::other("another file has taken its name"))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it was moved or removed",
+            )),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn swap_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.file, file)
+    }
+}
+
+/// Gives a file another name, which must be free. Of several processes one succeeds, except where the file system has
+/// no hard links.
+fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        // The name may be free by now, and a third process may take it.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
+        Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => std::fs::rename(from, to),
+    }
+}
+
+impl Inode {
+    fn of(dir: impl AsFd, path: &Path, flags: AtFlags) -> rustix::io::Result<Self> {
+        let found: Statx = statx(dir, path, flags, StatxFlags::INO)?;
+        Ok(Inode {
+            device_major: found.stx_dev_major,
+            device_minor: found.stx_dev_minor,
+            number: found.stx_ino,
+        })
+    }
+}
+
+/// Waits until the content of a file or directory is on the disk.
+pub fn sync(path: &Path) -> h5logfs_common::error::Result<()> {
+    let synced = File::open(path).and_then(|f| f.sync_all());
+    synced.map_err(|e| h5logfs_common::error::Error::io(path, e))
+}
+
+/// The directory of a file.
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_complete() {
+        use std::io::Write;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let names = || fs::read_dir(dir.path()).unwrap().count();
+        let create = |replace, text: &str| {
+            HeldFile::create(&path, "17", replace, |mut file| {
+                assert!(!path.exists() || fs::read_to_string(&path).unwrap() == "first");
+                file.write_all(text.as_bytes())
+            })
+        };
+        let first = create(false, "first").unwrap();
+        first.check_name().unwrap();
+        let exists = create(false, "second").unwrap_err();
+        assert_eq!(exists.kind(), io::ErrorKind::AlreadyExists);
+        first.check_name().unwrap();
+        let third = create(true, "third").unwrap();
+        third.check_name().unwrap();
+        first.check_name().unwrap_err();
+        let full = || HeldFile::create(&path, "17", true, |_| Err(Errno::NOSPC.into()));
+        full().unwrap_err();
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), names()),
+            ("third".into(), 1)
+        );
+        fs::remove_file(&path).unwrap();
+        full().unwrap_err();
+        assert_eq!(names(), 0);
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let held = HeldFile::new(File::create(at("log")).unwrap(), at("log")).unwrap();
+        held.check_name().unwrap();
+        fs::rename(at("log"), at("away")).unwrap();
+        let gone = held.check_name().unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound, "{gone}");
+        // A link to the file is not the file.
+        symlink("away", at("log")).unwrap();
+        held.check_name().unwrap_err();
+        fs::remove_file(at("log")).unwrap();
+        File::create(at("log")).unwrap();
+        let other = held.check_name().unwrap_err();
+        assert!(other.to_string().contains("taken"), "{other}");
+        fs::rename(at("away"), at("log")).unwrap();
+        held.check_name().unwrap();
+    }
+}

@@ -1,0 +1,159 @@
+//! The lines of a journal, as plain data and as text.
+
+use std::io;
+
+use flate2::Crc;
+use serde::{Deserialize, Serialize};
+
+use super::definition::Definition;
+use super::hex::{from_hex, to_hex};
+use super::job::Job;
+use super::shadow::{ImagePart, LoggedDataset};
+use crate::file_id::FileId;
+use crate::log_files::LogFiles;
+use crate::logvol::names::find_subfiles;
+use crate::source_dir::SourcePath;
+use h5logfs_common::error::{Error, Result};
+
+pub(super) const VERSION: u32 = 1;
+
+/// The most bytes of a line, and of the first one.
+pub(super) const LONGEST_LINE: u64 = 4 << 20;
+pub(super) const LONGEST_HEADER: u64 = 64 << 10;
+
+/// The most subfiles. The files of a log have 16-bit numbers, and one of them is the master.
+pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
+
+/// The first line: the file and its layout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the journal format.
+    pub journal: u32,
+    /// [`FileId`] in hexadecimal digits.
+    pub file: String,
+    /// As in the root attribute `_h5logfs_writer`.
+    pub writer: String,
+    /// Processes of the job.
+    pub ranks: u32,
+    /// Subfiles; 0 where the log lies in the file itself.
+    pub subfiles: u32,
+    /// Config bits of the layout: the encoding of entries.
+    pub config: i32,
+    /// Who writes the log. Journals of older writers do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Job>,
+    /// The log existed before this journal did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub append: Option<Append>,
+}
+
+/// What a journal is that continues a log. Its first commit stands for the state of the log when the append began, and
+/// is in the journal before the journal has its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Append {
+    /// Number of the first commit. The data files hold flushes up to this one.
+    pub flush: u64,
+}
+
+impl Header {
+    /// The header of a new journal, by this version of the writer.
+    pub fn new(id: &FileId, ranks: u32, subfiles: u32, config: i32) -> Self {
+        Header {
+            journal: VERSION,
+            file: to_hex(&id.0),
+            writer: writer_name(),
+            ranks,
+            subfiles,
+            config,
+            job: None,
+            append: None,
+        }
+    }
+
+    /// The identifier of the file; `None` where `file` is not one.
+    pub fn file_id(&self) -> Option<FileId> {
+        let bytes = from_hex(&self.file)?;
+        bytes.try_into().ok().map(FileId)
+    }
+
+    /// Where the subfiles lie; none where the log lies in the file itself.
+    pub fn subfiles_of(&self, files: &LogFiles<'_>) -> Result<Vec<SourcePath>> {
+        match self.subfiles {
+            0 => Ok(Vec::new()),
+            n => find_subfiles(files, i64::from(n))
+                .map_err(|e| Error::bad_file(files.dir().full_path(files.log()), e)),
+        }
+    }
+
+    /// Number of files that hold data.
+    pub fn data_files(&self) -> u32 {
+        self.subfiles.max(1)
+    }
+}
+
+/// Name and version of this writer, for files.
+pub fn writer_name() -> String {
+    format!("h5logfs {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// A line other than the first one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    /// A definition.
+    Define(Definition),
+    /// A part of the image of the shadow.
+    Image(ImagePart),
+    /// What is known of a dataset of the shadow whose elements are in the log.
+    Logged(LoggedDataset),
+    /// The end of a flush.
+    Commit(Commit),
+}
+
+/// The end of a flush: all bytes in front of `ends` are in the data files, and what all lines before it say is valid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// From 1; in the first commit of an append, what [`Append`] says.
+    pub flush: u64,
+    /// Byte offset at which the log ends in each data file.
+    pub ends: Vec<u64>,
+    /// For each data file the sum of the tags of the flush's extents, modulo 2^64. Empty where the writer gives its
+    /// extents no [`Seal`](crate::logvol::extent::Seal).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<u64>,
+}
+
+impl Commit {
+    /// A commit of extents without seals.
+    pub fn new(flush: u64, ends: Vec<u64>) -> Self {
+        Commit {
+            flush,
+            ends,
+            tags: Vec::new(),
+        }
+    }
+}
+
+/// Appends the text of a line, with its checksum in front, to `out`. `sum` becomes the checksum of all lines so far.
+pub(super) fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result<()> {
+    let text = serde_json::to_vec(line)?;
+    if text.len() as u64 > LONGEST_LINE - 16 {
+        return Err(io::Error::other(format!(
+            "a line of {} bytes; the journal takes {LONGEST_LINE} at most",
+            text.len()
+        )));
+    }
+    sum.update(&text);
+    out.extend_from_slice(format!("{:08x} ", sum.sum()).as_bytes());
+    out.extend_from_slice(&text);
+    out.push(b'\n');
+    Ok(())
+}
+
+pub(super) fn encode_all(
+    lines: &[impl Serialize],
+    sum: &mut Crc,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    lines.iter().try_for_each(|line| encode(line, sum, out))
+}

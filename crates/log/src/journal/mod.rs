@@ -1,0 +1,141 @@
+//! A log that is not closed yet: its journal and its data files (`docs/formats/journal.md`). The journal records
+//! definitions and complete flushes.
+//!
+//! * [`datatype`], [`definition`], [`scales`] and [`value`] describe what a program defines, as plain data.
+//! * [`words`] says them in messages; `limits` has the most that there can be of them.
+//! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
+//! * [`state`] describes all of it at once, for an append.
+//! * [`extent`](crate::logvol::extent) describes the contents of data files before they are HDF5.
+//! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
+//!   the rest when it is first read.
+//! * [`closed`] tells whether all of a close can be seen.
+//! * [`fresh`] waits until this node sees all of a file.
+//! * [`held`] notices when the name of a file of the log leads to another one.
+//! * [`job`] describes who writes a log, and whether the job still runs.
+//! * `line` is one JSON value a line, each with a checksum over all lines so far; `writing` writes them, and `lines` reads
+//!   them; `recorded` is what they say up to the last commit.
+//!
+//! The writer, the scan, and `h5logfs recover` use this module. It needs neither MPI nor libhdf5.
+
+pub mod closed;
+pub mod datatype;
+pub mod definition;
+pub mod fresh;
+pub mod guard;
+pub mod held;
+mod hex;
+pub mod job;
+mod limits;
+mod line;
+mod lines;
+mod recorded;
+pub mod scales;
+pub mod sealed;
+pub mod shadow;
+pub mod state;
+pub mod value;
+pub mod visible;
+pub mod words;
+mod writing;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::front;
+use crate::log_files::LogFiles;
+use crate::source_dir::SourcePath;
+use crate::source_file::SourceFile;
+use h5logfs_common::error::{Error, Result};
+use lines::Lines;
+
+pub use held::{HeldFile, parent, sync};
+pub use job::{Job, JobState, lock};
+pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
+pub use lines::{Cause, Torn};
+pub use recorded::{MOST_ENDS, Recorded};
+pub use writing::Journal;
+
+/// The suffix of a journal behind the name of its log file.
+pub const SUFFIX: &str = ".h5logfs-journal";
+
+/// Path of the journal of the log file at `path`.
+pub fn path_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(SUFFIX);
+    name.into()
+}
+
+/// The journal of the log file `file`, and where it lies; `None` where the file is closed, or this writer did not make it.
+/// Fails where the file is not closed and has no journal.
+pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(SourcePath, Recorded)>> {
+    let Some(id) = file.file_id()? else {
+        if lacks_front(files, file)? {
+            let reason = "it has a journal, but its first bytes cannot be seen here yet";
+            return Err(Error::bad_file(file.path(), reason));
+        }
+        return Ok(None);
+    };
+    let place = SourcePath::below(path_of(files.log()));
+    let missing = |reason: String| {
+        if front::is_unclosed(file)? {
+            Err(Error::bad_file(
+                file.path(),
+                format!("it was not closed, and {reason}"),
+            ))
+        } else {
+            Ok(None)
+        }
+    };
+    let source = match files.open(&place) {
+        Ok(source) => source,
+        Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+            return missing(format!("its journal {} is not there", place.path.display()));
+        }
+        // It belongs to another user.
+        Err(e @ Error::BadFile { .. }) => return missing(format!("its journal is not used: {e}")),
+        Err(e) => return Err(e),
+    };
+    // A closed file is valid without its journal, so a journal that cannot be read is ignored.
+    let recorded = match Recorded::read(&source) {
+        Ok(recorded) if recorded.id == id => recorded,
+        Ok(_) => return missing(format!("{} belongs to another file", place.path.display())),
+        Err(e) => return missing(e.to_string()),
+    };
+    Ok(Some((place, recorded)))
+}
+
+/// Whether a file has a journal, and no bytes at its begin: a file system may show late what another node has written.
+pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
+    let has_journal = || {
+        files
+            .check(&SourcePath::below(path_of(files.log())))
+            .is_ok()
+    };
+    Ok(front::is_hollow(file)? && has_journal())
+}
+
+/// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
+pub fn job_of(source: &SourceFile) -> Option<Job> {
+    let (header, _) = Lines::new(source).header().ok()?;
+    header.job
+}
+
+/// Whether the log file `file` is not closed, or may not be, as its journal says. It reads no more of the journal than
+/// its first line: the rest takes memory that only the process of a scan may use.
+pub fn may_belong_to(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
+    let Some(id) = file.file_id()? else {
+        return Ok(false);
+    };
+    let place = SourcePath::below(path_of(files.log()));
+    let header = files
+        .open(&place)
+        .and_then(|source| Lines::new(&source).header());
+    match header {
+        Ok((_, of)) if of == id => Ok(true),
+        _ => front::is_unclosed(file),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! What a journal has recorded, up to its last commit.
+
+use super::definition::{Definition, Outline};
+use super::line::{Commit, Header, LONGEST_LINE, Line};
+use super::lines::{Lines, Torn};
+use super::shadow::Shadow;
+use crate::file_id::FileId;
+use crate::front::FRONT;
+use crate::source_file::{Identity, SourceFile};
+use h5logfs_common::error::{Error, Result};
+
+/// The most ends of flushes that are held in memory: one for each flush and data file, 8 bytes each.
+pub const MOST_ENDS: usize = 1 << 27;
+
+/// The contents of a journal, up to its last commit.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Its first line.
+    pub header: Header,
+    /// The identifier of the file.
+    pub id: FileId,
+    /// Definitions before the last commit, in their order. Changes of datasets are not listed; the outline has them.
+    pub definitions: Vec<Definition>,
+    /// The objects that these definitions make.
+    pub outline: Outline,
+    /// What the journal has in place of definitions; `None` where it has definitions, or nothing.
+    pub shadow: Option<Shadow>,
+    /// The flushes that are complete, in their order.
+    pub commits: Vec<Commit>,
+    /// The first line that is not valid.
+    pub torn: Option<Torn>,
+    /// Identity of the journal as it was read.
+    pub identity: Identity,
+}
+
+impl Recorded {
+    /// Reads a journal. A torn last line belongs to a flush that did not return.
+    pub fn read(source: &SourceFile) -> Result<Self> {
+        Self::read_until(source, u64::MAX)
+    }
+
+    /// Reads a journal up to the end of flush `last`. Of an append it reads the first commit in any case.
+    pub fn read_until(source: &SourceFile, last: u64) -> Result<Self> {
+        let broken = |reason: String| Error::bad_file(source.path(), reason);
+        let mut lines = Lines::new(source);
+        let (header, id) = lines.header()?;
+        let mut found = Recorded {
+            header,
+            id,
+            definitions: Vec::new(),
+            outline: Outline::default(),
+            shadow: None,
+            commits: Vec::new(),
+            torn: None,
+            identity: source.identity(),
+        };
+        let mut pending = Vec::new();
+        while (found.flushes() < last || found.lacks_begin())
+            && let Some(line) = lines.next(LONGEST_LINE)?
+        {
+            match line {
+                Line::Commit(commit) => {
+                    found.commit(commit, &mut pending).map_err(broken)?;
+                }
+                line => pending.push(line),
+            }
+        }
+        if found.lacks_begin() {
+            return Err(broken(
+                "an append without the state that it continues".into(),
+            ));
+        }
+        found.torn = lines.torn;
+        Ok(found)
+    }
+
+    fn commit(
+        &mut self,
+        commit: Commit,
+        pending: &mut Vec<Line>,
+    ) -> std::result::Result<(), String> {
+        let before = self.commits.last();
+        let number = match before {
+            Some(before) => before.flush.checked_add(1),
+            None => Some(self.header.append.map_or(1, |append| append.flush)),
+        };
+        let grows = match before {
+            Some(before) => commit.ends.iter().zip(&before.ends).all(|(e, b)| e >= b),
+            None => commit.ends.iter().all(|e| *e >= FRONT),
+        };
+        let files = self.header.data_files() as usize;
+        let has_tags = commit.tags.is_empty() || commit.tags.len() == files;
+        if Some(commit.flush) != number || commit.ends.len() != files || !has_tags || !grows {
+            return Err(format!(
+                "flush {} at {:?} cannot follow",
+                commit.flush, commit.ends
+            ));
+        }
+        let numbers = commit.ends.len() + commit.tags.len();
+        if self.commits.len().saturating_mul(numbers) > MOST_ENDS {
+            return Err("more flushes than can be kept in mind".into());
+        }
+        for line in pending.drain(..) {
+            self.add(line)?;
+        }
+        self.commits.push(commit);
+        Ok(())
+    }
+
+    /// Adds what a line says that a commit covers.
+    fn add(&mut self, line: Line) -> std::result::Result<(), String> {
+        let mixed = match line {
+            Line::Define(_) => self.shadow.is_some(),
+            _ => !self.definitions.is_empty(),
+        };
+        if mixed {
+            return Err("it has definitions, and a shadow".into());
+        }
+        match line {
+            Line::Define(definition) => {
+                self.outline.add(&definition)?;
+                if !definition.changes_dataset() {
+                    self.definitions.push(definition);
+                }
+            }
+            Line::Image(part) => self.shadow.get_or_insert_default().change_image(&part)?,
+            Line::Logged(dataset) => self.shadow.get_or_insert_default().set_logged(&dataset)?,
+            // A commit adds itself.
+            Line::Commit(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the journal continues a log, whose state is still to be read.
+    fn lacks_begin(&self) -> bool {
+        self.header.append.is_some() && self.commits.is_empty()
+    }
+
+    /// Number of dataset IDs in use.
+    pub fn dataset_ids(&self) -> usize {
+        let shadow = self.shadow.as_ref();
+        shadow.map_or(self.outline.datasets.len(), Shadow::ids)
+    }
+
+    /// Number of datasets whose elements are in the log.
+    pub fn datasets(&self) -> usize {
+        match &self.shadow {
+            Some(shadow) => shadow.logged.values().flatten().count(),
+            None => self.outline.datasets.len(),
+        }
+    }
+
+    /// The first flush that the journal tells from those before it. The state after any later one can be restored.
+    pub fn first_flush(&self) -> u64 {
+        self.header.append.map_or(0, |append| append.flush)
+    }
+
+    /// Number of the last complete flush; 0 without one.
+    pub fn flushes(&self) -> u64 {
+        self.commits.last().map_or(0, |c| c.flush)
+    }
+
+    /// Number of each flush, and its end in one data file.
+    pub fn ends(&self, file: usize) -> impl Iterator<Item = (u64, u64)> {
+        self.commits.iter().map(move |c| (c.flush, c.ends[file]))
+    }
+
+    /// Where the log ends in one data file.
+    pub fn end(&self, file: usize) -> u64 {
+        let last = self.commits.last();
+        last.map_or(FRONT, |c| c.ends[file])
+    }
+}

@@ -1,0 +1,297 @@
+//! Journals as jobs write and readers read them.
+
+use std::fs::{self, File};
+
+use super::definition::Definition;
+use super::shadow::LoggedDataset;
+use super::*;
+use crate::file_id::FileId;
+use crate::source_dir::SourceDir;
+
+const ID: FileId = FileId([7; 16]);
+
+fn group(name: &str) -> Line {
+    Line::Define(Definition::Group { path: name.into() })
+}
+
+fn commit(flush: u64, end: u64) -> Line {
+    Line::Commit(Commit::new(flush, vec![end]))
+}
+
+fn read(path: &Path) -> Result<Recorded> {
+    let (dir, name) = SourceDir::of_file(path)?;
+    Recorded::read(&SourceFile::open(&dir, &name)?)
+}
+
+/// A journal of two flushes, and a definition behind them.
+fn written(dir: &Path) -> PathBuf {
+    let path = dir.join("log.h5.h5logfs-journal");
+    let header = Header::new(&ID, 4, 0, 10);
+    let mut journal = Journal::create(&path, &header, false).unwrap();
+    let first = [group("/a"), commit(1, 9000)];
+    journal.append_lines(&first, true).unwrap();
+    let second = [group("/b"), commit(2, 9500)];
+    journal.append_lines(&second, false).unwrap();
+    journal.append_lines(&[group("/c")], false).unwrap();
+    path
+}
+
+#[test]
+fn what_the_last_commit_covers_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let found = read(&path).unwrap();
+    assert_eq!((found.id, found.header.ranks), (ID, 4));
+    assert_eq!(found.definitions.len(), 2);
+    assert_eq!((found.flushes(), found.end(0)), (2, 9500));
+    assert_eq!(found.torn, None);
+    let (below, name) = SourceDir::of_file(&path).unwrap();
+    let source = SourceFile::open(&below, &name).unwrap();
+    let first = Recorded::read_until(&source, 1).unwrap();
+    assert_eq!((first.definitions.len(), first.end(0)), (1, 9000));
+    let none = Recorded::read_until(&source, 0).unwrap();
+    assert_eq!((none.flushes(), none.end(0)), (0, front::FRONT));
+}
+
+#[test]
+fn a_journal_cut_anywhere_tells_no_more_than_it_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let whole = fs::read(&path).unwrap();
+    let ends: Vec<usize> = (0..whole.len()).filter(|i| whole[*i] == b'\n').collect();
+    for len in 0..whole.len() {
+        fs::write(&path, &whole[..len]).unwrap();
+        let lines = ends.iter().filter(|end| **end < len).count();
+        match read(&path) {
+            Ok(found) => {
+                assert!(found.torn.is_none_or(|torn| !torn.hides_flushes()));
+                // Header, group, commit, group, commit, group.
+                assert_eq!(
+                    found.flushes(),
+                    (lines as u64).saturating_sub(1) / 2,
+                    "{len}"
+                );
+                let whole_lines = len == 0 || whole[len - 1] == b'\n';
+                assert_eq!(found.torn.is_none(), whole_lines, "{len}");
+            }
+            Err(_) => assert_eq!(lines, 0, "{len}"),
+        }
+    }
+}
+
+#[test]
+fn damage_anywhere_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        let line = whole[..at].iter().filter(|b| **b == b'\n').count() as u64;
+        match read(&path) {
+            Ok(found) => {
+                // Without its line end a line joins the next one.
+                let own = 1 + usize::from(whole[at] == b'\n');
+                let ends = whole[at..].iter().filter(|b| **b == b'\n').count();
+                let cause = if ends > own {
+                    Cause::Damaged
+                } else {
+                    Cause::Interrupted
+                };
+                let torn = Torn {
+                    line: line + 1,
+                    cause,
+                };
+                assert_eq!(found.torn, Some(torn), "byte {at}");
+                assert_eq!(found.flushes(), (line.saturating_sub(1)) / 2, "byte {at}");
+            }
+            Err(_) => assert_eq!(line, 0, "byte {at}"),
+        }
+    }
+}
+
+/// Its checksum tells it from damage.
+#[test]
+fn a_line_of_a_later_version_is_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let mut journal = Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
+    let known = [group("/a"), commit(1, 9000)];
+    journal.append_lines(&known, false).unwrap();
+    let later = serde_json::json!({"define": {"colour": {"dataset": 0}}});
+    journal.append(&[later], false).unwrap();
+    journal.append_lines(&[commit(2, 9000)], false).unwrap();
+    let found = read(&path).unwrap();
+    let torn = found.torn.unwrap();
+    assert_eq!((found.flushes(), torn.line), (1, 4));
+    assert_eq!(torn.cause, Cause::Unknown);
+    assert!(torn.hides_flushes() && torn.to_string().contains("a later version"));
+}
+
+#[test]
+fn what_cannot_follow_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let attempt = |lines: &[Line]| {
+        let _ = fs::remove_file(&path);
+        let mut journal = Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
+        journal.append_lines(lines, false).unwrap();
+        read(&path).map(|found| found.flushes())
+    };
+    assert_eq!(attempt(&[commit(1, 9000), commit(2, 9000)]).unwrap(), 2);
+    assert!(attempt(&[commit(1, 9000), commit(3, 9000)]).is_err());
+    assert!(attempt(&[commit(1, 9000), commit(2, 8999)]).is_err());
+    assert!(attempt(&[commit(1, 100)]).is_err());
+    assert!(attempt(&[group("/a"), group("/a"), commit(1, 9000)]).is_err());
+    let two = Line::Commit(Commit::new(1, vec![9000, 9000]));
+    assert!(attempt(&[two]).is_err());
+    let tags = |tags| {
+        Line::Commit(Commit {
+            tags,
+            ..Commit::new(1, vec![9000])
+        })
+    };
+    assert_eq!(attempt(&[tags(vec![7])]).unwrap(), 1);
+    assert!(attempt(&[tags(vec![7, 7])]).is_err());
+}
+
+/// A header of a journal that continues a log of `flush` flushes.
+fn append(flush: u64) -> Header {
+    Header {
+        append: Some(Append { flush }),
+        ..Header::new(&ID, 1, 0, 0)
+    }
+}
+
+#[test]
+fn an_append_begins_with_the_state_that_it_continues() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let begin = |header: &Header, lines: &[Line]| {
+        let _ = fs::remove_file(&path);
+        Journal::create_with(&path, header, lines, false).unwrap()
+    };
+    let mut journal = begin(&append(7), &[group("/a"), commit(7, 9000)]);
+    let found = read(&path).unwrap();
+    assert_eq!((found.flushes(), found.end(0)), (7, 9000));
+    assert_eq!((found.definitions.len(), found.first_flush()), (1, 7));
+    let next = [group("/b"), commit(8, 9100)];
+    journal.append_lines(&next, false).unwrap();
+    assert_eq!(read(&path).unwrap().flushes(), 8);
+    let (below, name) = SourceDir::of_file(&path).unwrap();
+    let source = SourceFile::open(&below, &name).unwrap();
+    for (last, wanted) in [(0, 7), (6, 7), (7, 7), (8, 8)] {
+        let found = Recorded::read_until(&source, last).unwrap();
+        assert_eq!(found.flushes(), wanted);
+    }
+    // A log that had no flush.
+    begin(&append(0), &[commit(0, 8192), commit(1, 9000)]);
+    assert_eq!(read(&path).unwrap().flushes(), 1);
+    // Another state than that of the header, none, and numbers at their limit.
+    begin(&append(7), &[commit(1, 9000)]);
+    assert!(read(&path).is_err());
+    begin(&append(7), &[group("/a")]);
+    let missing = read(&path).unwrap_err().to_string();
+    assert!(missing.contains("without the state"), "{missing}");
+    begin(
+        &append(u64::MAX),
+        &[commit(u64::MAX, 9000), commit(0, 9000)],
+    );
+    assert!(read(&path).is_err());
+}
+
+fn logged(id: u32, header: Option<u64>) -> Line {
+    Line::Logged(LoggedDataset { id, header })
+}
+
+#[test]
+fn a_shadow_counts_with_the_commit_that_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let mut journal = Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
+    let images: [Vec<u8>; 3] = [vec![1; 10_000], vec![2; 300], vec![3; 20_000]];
+    let mut last: &[u8] = &[];
+    for (image, flush) in images.iter().zip(1..) {
+        let mut lines = shadow::image_lines(last, image).unwrap();
+        lines.push(logged(flush as u32, Some(flush)));
+        journal.append_lines(&lines, false).unwrap();
+        let before = read(&path).unwrap().shadow.unwrap_or_default();
+        assert_eq!(before.image, last);
+        journal.append_lines(&[commit(flush, 9000)], false).unwrap();
+        let shadow = read(&path).unwrap().shadow.unwrap();
+        assert_eq!(
+            (&shadow.image, shadow.logged.len()),
+            (image, flush as usize)
+        );
+        last = image;
+    }
+    journal
+        .append_lines(&[logged(2, None), commit(4, 9000)], false)
+        .unwrap();
+    let found = read(&path).unwrap();
+    assert_eq!((found.dataset_ids(), found.definitions.len()), (4, 0));
+    let shadow = found.shadow.unwrap();
+    let headers: Vec<_> = shadow.logged.values().copied().collect();
+    assert_eq!(headers, [Some(1), None, Some(3)]);
+    // What cannot be: both kinds of lines, in any order, and a part of no image.
+    for lines in [
+        [group("/a"), logged(0, None)],
+        [logged(0, None), group("/a")],
+    ] {
+        let _ = fs::remove_file(&path);
+        let header = Header::new(&ID, 1, 0, 0);
+        let [one, other] = lines;
+        let lines = [one, commit(1, 9000), other, commit(2, 9000)];
+        Journal::create_with(&path, &header, &lines, false).unwrap();
+        assert!(read(&path).is_err());
+    }
+    let Line::Image(mut part) = shadow::image_lines(&[], &[1; 10]).unwrap().remove(0) else {
+        panic!();
+    };
+    part.at = 1;
+    let lines = [Line::Image(part), commit(1, 9000)];
+    Journal::create_with(&path, &Header::new(&ID, 1, 0, 0), &lines, true).unwrap();
+    assert!(read(&path).is_err());
+}
+
+#[test]
+fn an_append_that_fails_leaves_the_journal_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    // A device that is always full takes the place of the journal's file.
+    let header = Header::new(&ID, 1, 0, 0);
+    let other = dir.path().join("other");
+    let mut journal = Journal::create(&other, &header, false).unwrap();
+    let mut options = fs::OpenOptions::new();
+    let full = options.write(true).open("/dev/full").unwrap();
+    let good = journal.held.swap_file(full);
+    assert!(journal.append_lines(&[commit(1, 9000)], false).is_err());
+    journal.held.swap_file(good);
+    journal.append_lines(&[commit(1, 9100)], false).unwrap();
+    let found = read(&other).unwrap();
+    assert_eq!((found.end(0), found.torn), (9100, None));
+    assert_eq!(read(&path).unwrap().flushes(), 2);
+}
+
+#[test]
+fn a_journal_says_who_writes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let job = Job::of_this_process();
+    let header = Header {
+        job: Some(job.clone()),
+        ..Header::new(&ID, 1, 0, 0)
+    };
+    let journal = Journal::create(&path, &header, false).unwrap();
+    assert_eq!(read(&path).unwrap().header.job.as_ref(), Some(&job));
+    let (below, name) = SourceDir::of_file(&path).unwrap();
+    let source = SourceFile::open(&below, &name).unwrap();
+    assert_eq!(job_of(&source), Some(job));
+    let other = File::open(&path).unwrap();
+    assert_eq!(JobState::of(&other), JobState::Running);
+    drop(journal);
+    assert_eq!(JobState::of(&other), JobState::Ended);
+    // Older writers do not say it.
+    assert_eq!(read(&written(dir.path())).unwrap().header.job, None);
+}

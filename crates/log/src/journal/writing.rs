@@ -1,0 +1,115 @@
+//! Writes the journal of a running job.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use flate2::Crc;
+use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+
+use super::held::HeldFile;
+use super::job::lock;
+use super::line::{Header, Line, encode, encode_all};
+use h5logfs_common::error::{Error, Result};
+
+/// The journal of a running job. One process writes it.
+#[derive(Debug)]
+pub struct Journal {
+    pub(super) held: HeldFile,
+    /// Number of valid bytes, and their checksum.
+    len: u64,
+    sum: Crc,
+    /// There may be bytes behind the valid ones.
+    torn: bool,
+}
+
+impl Journal {
+    /// Makes the journal of a new file. It holds a lock on the journal for as long as it lives, which shows other
+    /// processes that the job is running. No process sees the journal without the lock and the header. With `replace` it
+    /// takes the place of a journal that is there, whose lock the caller must have. Else such a journal is an error.
+    pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self> {
+        Self::create_with(path, header, &[], replace)
+    }
+
+    /// The same for a journal that has these lines, too, before it has its name: an append begins with them.
+    pub fn create_with(
+        path: &Path,
+        header: &Header,
+        lines: &[Line],
+        replace: bool,
+    ) -> Result<Self> {
+        let number = header.file_id().unwrap_or_default().number();
+        let (mut text, mut sum) = (Vec::new(), Crc::new());
+        let begin = |file: &File| {
+            encode(header, &mut sum, &mut text)?;
+            encode_all(lines, &mut sum, &mut text)?;
+            lock(file)?;
+            file.write_all_at(&text, 0)
+        };
+        let held = HeldFile::create(path, &number, replace, begin);
+        Ok(Journal {
+            held: held.map_err(|e| Error::io(path, e))?,
+            len: text.len() as u64,
+            sum,
+            torn: false,
+        })
+    }
+
+    /// Appends lines in one piece. With `sync`, waits until they are on the disk. After an error the journal is as it
+    /// was before.
+    pub fn append_lines(&mut self, lines: &[Line], sync: bool) -> Result<()> {
+        self.append(lines, sync)
+    }
+
+    pub(super) fn append(&mut self, lines: &[impl Serialize], sync: bool) -> Result<()> {
+        let (mut text, mut sum) = (Vec::new(), copy_of(&self.sum));
+        let encoded = encode_all(lines, &mut sum, &mut text);
+        let file = self.held.file();
+        let written = encoded
+            .and_then(|()| {
+                if self.torn {
+                    file.set_len(self.len)
+                } else {
+                    Ok(())
+                }
+            })
+            .and_then(|()| file.write_all_at(&text, self.len))
+            .and_then(|()| if sync { file.sync_data() } else { Ok(()) });
+        if let Err(e) = written {
+            // Where this fails, too, it is done before the next lines.
+            self.torn = file.set_len(self.len).is_err();
+            return Err(Error::io(self.held.path(), e));
+        }
+        self.len += text.len() as u64;
+        self.sum = sum;
+        self.torn = false;
+        Ok(())
+    }
+
+    /// Fails where the journal no longer has its name.
+    pub fn check_name(&self) -> Result<()> {
+        let checked = self.held.check_name();
+        checked.map_err(|e| Error::io(self.held.path(), e))
+    }
+
+    /// Gives up the lock. A process that was forked meanwhile has the same lock, and does not keep it.
+    pub fn unlock(self) {
+        // Where the file system has no locks there is nothing to give up.
+        let _ = flock(self.held.file(), FlockOperation::Unlock);
+    }
+
+    /// Removes the journal of a file that is closed.
+    pub fn remove(&self) -> Result<()> {
+        self.check_name()?;
+        let path = self.held.path();
+        std::fs::remove_file(path).map_err(|e| Error::io(path, e))
+    }
+}
+
+/// Copies a checksum: `Crc` cannot be cloned, but combined with an empty one.
+fn copy_of(sum: &Crc) -> Crc {
+    let mut copy = Crc::new();
+    copy.combine(sum);
+    copy
+}

@@ -1,0 +1,559 @@
+//! From the entries of one dataset to its records.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::flags::{DEFL, ENC, MUL};
+use super::selection::{Blocks, SelectionEncoding};
+use super::table::{EntryHeader, EntryPosition, EntryTable, ExplicitSelection, i64_at};
+use super::{MERGED, Tables};
+use crate::boxes::check_end;
+use crate::deflate::largest_inflated;
+use crate::model::{Encoding, Selection, Selections, StoredBytes};
+use crate::records::RecordList;
+use crate::window::{TableBytes, Window};
+use crate::{DatasetRecords, Logged};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::memory::{Reservation, Reserved};
+use h5logfs_common::parallel;
+use h5logfs_common::task::Task;
+
+/// Several threads decode the selections where their entries span this many bytes. For fewer, threads cost more than
+/// they save.
+const MANY_BYTES: u64 = 1 << 20;
+/// Selections that a thread takes at once.
+const TAKEN: usize = 16;
+
+/// What the decoding of a dataset needs.
+pub(super) struct Decoder<'a> {
+    pub task: &'a Task,
+    pub tables: &'a Tables,
+    pub entries: &'a EntryTable,
+    pub sources: TableBytes<'a>,
+    pub dataset: &'a Logged<'a>,
+    pub selections: &'a Selections,
+}
+
+/// What an entry covers.
+enum Coverage {
+    Nothing,
+    /// One block, whose sides are in the state.
+    Block,
+    /// A selection with its number, and the first coordinate of all its blocks where it has none for the first dimension.
+    Selection(u64, Option<u64>, Arc<Reserved<Selection>>),
+}
+
+/// State from one entry to the next.
+struct State<'a> {
+    /// Source file, and a window over it.
+    window: Option<(u16, Window<'a>)>,
+    /// The same for entries with shared selections, which lie further back.
+    shared: Option<(u16, Window<'a>)>,
+    /// Selections of this dataset, by number.
+    held: HashMap<u64, Arc<Reserved<Selection>>>,
+    /// The memory of `held`.
+    reservation: Reservation,
+    /// Bytes of those that no other dataset had decoded.
+    decoded: usize,
+    /// Sides of a single block, of the dataset's rank: the starts, then the counts.
+    sides: Vec<u64>,
+}
+
+impl State<'_> {
+    fn hold(&mut self, id: u64, selection: &Arc<Reserved<Selection>>) -> Result<(), String> {
+        self.reservation.grow(HELD)?;
+        self.held.insert(id, Arc::clone(selection));
+        Ok(())
+    }
+}
+
+/// Bytes of memory of an entry of [`State::held`], spare places included.
+const HELD: u64 = 48;
+
+impl<'a> Decoder<'a> {
+    /// The records of all entries. Fails where there is no memory, and where the task stops. Damage is no failure.
+    pub fn records(&self) -> Result<DatasetRecords, String> {
+        self.records_of(self.entries.of_dataset(self.dataset.id))
+    }
+
+    /// The records of some entries of the dataset.
+    pub fn records_of(&self, places: &[EntryPosition]) -> Result<DatasetRecords, String> {
+        let mut state = State {
+            window: None,
+            shared: None,
+            held: HashMap::new(),
+            reservation: self.task.reservation(),
+            decoded: 0,
+            sides: Vec::new(),
+        };
+        self.decode_ahead(places, &mut state)?;
+        let mut found = DatasetRecords {
+            records: RecordList::new(self.task, self.rank(), places.len())?,
+            diagnostics: Vec::new(),
+            decoded: 0,
+        };
+        for place in places {
+            self.task.check()?;
+            if let Err(reason) = self.add(place, &mut state, &mut found.records) {
+                // Memory that was refused is no damage.
+                self.task.finish()?;
+                let diagnostic = Diagnostic::unreadable(reason).at(self.name(place));
+                found.add_diagnostic(diagnostic);
+            }
+        }
+        found.decoded = state.decoded;
+        // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
+        found.records.put_in_order()?;
+        if !self.dataset.filtered {
+            distrust_equal_sizes(&mut found.records);
+        }
+        Ok(found)
+    }
+
+    fn rank(&self) -> usize {
+        self.dataset.dims.len()
+    }
+
+    fn is_merged(&self) -> bool {
+        self.tables.config & MERGED != 0
+    }
+
+    fn name(&self, place: &EntryPosition) -> String {
+        match self.tables.metadata.get(place.table as usize) {
+            Some(md) => {
+                let at = place.position - md.offset;
+                format!("entry at byte {at} of _md_{}", md.number)
+            }
+            None => format!("entry at byte {} of the file", place.position),
+        }
+    }
+
+    /// Points `window` at a source file.
+    fn window<'w>(
+        &self,
+        window: &'w mut Option<(u16, Window<'a>)>,
+        source: u16,
+    ) -> &'w mut Window<'a> {
+        if window.as_ref().is_some_and(|(there, _)| *there != source) {
+            *window = None;
+        }
+        let open = || (source, Window::over_all(self.sources.of(source)));
+        &mut window.get_or_insert_with(open).1
+    }
+
+    /// Adds the record of an entry.
+    fn add(
+        &self,
+        place: &EntryPosition,
+        state: &mut State<'a>,
+        list: &mut RecordList,
+    ) -> Result<(), String> {
+        let source = self.tables.source_of(place.table);
+        let end = self.sources.of(source).len();
+        let head = EntryHeader::read(self.window(&mut state.window, source), place.position, end)?;
+        let target = place
+            .target()
+            .ok_or("shares the selection of no earlier entry")?;
+        let explicit = self.entries.explicit(target);
+        let covered = match self.covered_as_known(target, place, &head, state)? {
+            Some(covered) => covered,
+            None => self.covered_as_read(target, place, source, &head, state)?,
+        };
+        let elements = match &covered {
+            Coverage::Nothing => 0,
+            Coverage::Block => product(&state.sides[self.rank()..])?,
+            Coverage::Selection(_, _, selection) => selection.elements(),
+        };
+        let raw = elements
+            .checked_mul(self.dataset.element_size)
+            .ok_or("more bytes than can be counted")?;
+        if raw == 0 {
+            return Ok(());
+        }
+        let stored = StoredBytes {
+            source,
+            offset: head.data_offset as u64,
+            len: head.data_size as u64,
+            encoding: self.encoding(explicit, raw, head.data_size as u64),
+        };
+        let flush = self.data_flush(source, &head);
+        // A record whose data are lost may be the last one: no older record must take its place.
+        let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&u32::MAX));
+        let fault = match flush {
+            Err(reason) => Some(reason),
+            Ok(_) if stored.encoding != Encoding::Raw && raw > largest_inflated(stored.len) => {
+                Some(format!(
+                    "{} stored bytes cannot hold {raw} bytes",
+                    stored.len
+                ))
+            }
+            Ok(_) => None,
+        };
+        match covered {
+            Coverage::Nothing => {}
+            Coverage::Block => {
+                let (start, count) = state.sides.split_at(self.rank());
+                list.push_block(stored, order, start, count)?;
+            }
+            Coverage::Selection(id, lead, selection) => {
+                list.push_selection(stored, order, (id, selection), lead)?;
+            }
+        }
+        if let Some(reason) = fault {
+            list.spoil_last(format!("{}: {reason}", self.name(place)))?;
+        }
+        Ok(())
+    }
+
+    /// Section 9: only the sizes tell whether bytes are filtered. Section 6.6: each of the calls that are merged to an
+    /// entry has a zlib stream. Their blocks may have become one.
+    fn encoding(&self, explicit: ExplicitSelection, raw: u64, stored: u64) -> Encoding {
+        if raw == stored {
+            Encoding::Raw
+        } else if self.dataset.filtered {
+            Encoding::Pipeline
+        } else if self.is_merged() || explicit.has_several_blocks() {
+            Encoding::DeflateStreams
+        } else {
+            Encoding::Deflate
+        }
+    }
+
+    /// The N of the `_ld_N` in which the entry's data lie (sections 3 and 12).
+    fn data_flush(&self, source: u16, head: &EntryHeader) -> Result<u32, String> {
+        let (offset, len) = (head.data_offset, head.data_size);
+        let found = self.tables.data_log(source, offset, len);
+        found
+            .map(|extent| extent.number)
+            .ok_or_else(|| format!("its data ({len} bytes at {offset}) lie in no _ld dataset"))
+    }
+
+    /// What an entry covers that shares a selection which is known. `None` where it is not, or where the entry that has
+    /// it says more than the table tells.
+    fn covered_as_known(
+        &self,
+        target: u32,
+        place: &EntryPosition,
+        head: &EntryHeader,
+        state: &mut State<'_>,
+    ) -> Result<Option<Coverage>, String> {
+        let explicit = self.entries.explicit(target);
+        let is_own = explicit.position() == place.position;
+        let has_lead = head.record.is_some();
+        if is_own || !explicit.has_several_blocks() || explicit.has_record() && !has_lead {
+            return Ok(None);
+        }
+        let own = self.rank().checked_sub(explicit.has_record().into());
+        let wanted = self.rank().checked_sub(has_lead.into());
+        let (Some(own), Some(wanted)) = (own, wanted) else {
+            return Ok(None);
+        };
+        let id = id(target, (own, wanted), SelectionEncoding::Usual);
+        let known = self.known(id, state)?;
+        let ambiguous = self.is_merged() || explicit.is_encoded();
+        let Some(selection) = known.filter(|s| !ambiguous || self.fits(s, head)) else {
+            return Ok(None);
+        };
+        let lead = head.record.map(record_number).transpose()?;
+        Ok(Some(Coverage::of(id, selection, lead, &mut state.sides)))
+    }
+
+    /// What an entry covers, by the entry that has its selection.
+    fn covered_as_read(
+        &self,
+        target: u32,
+        place: &EntryPosition,
+        source: u16,
+        head: &EntryHeader,
+        state: &mut State<'a>,
+    ) -> Result<Coverage, String> {
+        let at = self.entries.explicit(target).position();
+        let is_own = at == place.position;
+        let explicit_entry = if is_own {
+            *head
+        } else {
+            let end = self.sources.of(source).len();
+            EntryHeader::read(self.window(&mut state.shared, source), at, end)?
+        };
+        let lead = head.record.or(explicit_entry.record);
+        let lead = lead.map(record_number).transpose()?;
+        let shared = (target, at, &explicit_entry, is_own);
+        match self.covered(shared, source, head, lead, state) {
+            // The encodings of blocks without elements are ambiguous, but nothing depends on them.
+            Err(_) if head.data_size == 0 => Ok(Coverage::Nothing),
+            covered => covered,
+        }
+    }
+
+    /// Whether the data of an entry have as many elements as a selection.
+    fn fits(&self, selection: &Selection, head: &EntryHeader) -> bool {
+        let bytes = selection.elements().checked_mul(self.dataset.element_size);
+        bytes == u64::try_from(head.data_size).ok()
+    }
+
+    /// What an entry covers (section 6). The selection is that of the entry `target` at `at` of its source file, which
+    /// may be the entry itself.
+    fn covered(
+        &self,
+        (target, at, explicit_entry, is_own): (u32, u64, &EntryHeader, bool),
+        source: u16,
+        head: &EntryHeader,
+        lead: Option<u64>,
+        state: &mut State<'a>,
+    ) -> Result<Coverage, String> {
+        let rank = self.rank();
+        if lead.is_some() && rank == 0 {
+            return Err("a record number for a scalar dataset".into());
+        }
+        let wanted = rank - usize::from(lead.is_some());
+        if wanted == 0 && !explicit_entry.has(MUL) {
+            // One element, without coordinates.
+            return Ok(Coverage::block(lead, &[], &[], &mut state.sides));
+        }
+        let own_rank = rank - usize::from(explicit_entry.record.is_some() && rank > 0);
+        if !explicit_entry.has(MUL | ENC | DEFL) {
+            let window = if is_own {
+                self.window(&mut state.window, source)
+            } else {
+                self.window(&mut state.shared, source)
+            };
+            let body = window.bytes(at + explicit_entry.len(), explicit_entry.body_len())?;
+            return one_block(body, own_rank, own_rank - wanted, lead, &mut state.sides);
+        }
+        let id = |spelling: SelectionEncoding| id(target, (own_rank, wanted), spelling);
+        // Only encoded and merged blocks can be read in more than one way.
+        let ambiguous = self.is_merged() || explicit_entry.has(ENC);
+        if let Some(selection) = self.known(id(SelectionEncoding::Usual), state)?
+            && (!ambiguous || self.fits(&selection, head))
+        {
+            let id = id(SelectionEncoding::Usual);
+            return Ok(Coverage::of(id, selection, lead, &mut state.sides));
+        }
+        let body = self.read_body(source, at, explicit_entry)?;
+        let mut blocks =
+            Blocks::parse(self.task, explicit_entry, &body, own_rank, self.is_merged())?;
+        blocks.choose(self.task, self.dataset, head.data_size, own_rank - wanted)?;
+        let id = id(blocks.spelling());
+        let selection = match self.known(id, state)? {
+            Some(selection) => selection,
+            None => {
+                let selection = blocks.selection(self.task, own_rank - wanted)?;
+                self.keep(id, selection, state)?
+            }
+        };
+        Ok(Coverage::of(id, selection, lead, &mut state.sides))
+    }
+
+    fn known(
+        &self,
+        id: u64,
+        state: &mut State<'_>,
+    ) -> Result<Option<Arc<Reserved<Selection>>>, String> {
+        if let Some(there) = state.held.get(&id) {
+            return Ok(Some(Arc::clone(there)));
+        }
+        let selection = self.selections.get(id);
+        if let Some(selection) = &selection {
+            state.hold(id, selection)?;
+        }
+        Ok(selection)
+    }
+
+    fn keep(
+        &self,
+        id: u64,
+        selection: Reserved<Selection>,
+        state: &mut State<'_>,
+    ) -> Result<Arc<Reserved<Selection>>, String> {
+        let (selection, is_new) = self.selections.keep(id, selection);
+        if is_new {
+            state.decoded += selection.bytes();
+        }
+        state.hold(id, &selection)?;
+        Ok(selection)
+    }
+
+    fn read_body(
+        &self,
+        source: u16,
+        at: u64,
+        head: &EntryHeader,
+    ) -> Result<Reserved<Vec<u8>>, String> {
+        let mut reservation = self.task.reservation();
+        let mut body = reservation.filled(head.body_len() as usize)?;
+        self.sources
+            .of(source)
+            .read_exact_at(&mut body, at + head.len())?;
+        Ok(Reserved::new(body, reservation))
+    }
+
+    /// Decodes in several threads the selections of these entries that can be read in one way only.
+    fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) -> Result<(), String> {
+        let mut reservation = self.task.reservation();
+        let mut targets: Vec<(u32, u16)> = Vec::new();
+        let several = places
+            .iter()
+            .filter_map(|place| Some((place.target()?, self.tables.source_of(place.table))))
+            .filter(|(target, _)| self.may_decode_ahead(*target));
+        for target in several {
+            reservation.push(&mut targets, target)?;
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        let reach = match targets.as_slice() {
+            [(first, _), .., (last, _)] => {
+                let position = |target| self.entries.explicit(target).position();
+                position(*first).abs_diff(position(*last))
+            }
+            _ => 0,
+        };
+        if reach < MANY_BYTES || self.is_merged() {
+            return Ok(());
+        }
+        // The number of cores takes several system calls.
+        let shares = parallel::shares();
+        if shares < 2 {
+            return Ok(());
+        }
+        let next = AtomicUsize::new(0);
+        let work = |_| {
+            let mut window = None;
+            let mut decoded = Vec::new();
+            loop {
+                let from = next.fetch_add(TAKEN, Ordering::Relaxed);
+                let Some(rest) = targets.get(from..) else {
+                    return decoded;
+                };
+                for (target, source) in rest.iter().take(TAKEN) {
+                    if self.task.finish().is_err() {
+                        return decoded;
+                    }
+                    decoded.extend(self.decode_target(*target, *source, &mut window));
+                }
+            }
+        };
+        // The selections of a thread that panicked are decoded when their entries are.
+        let decoded = parallel::share(shares, work).into_iter().flatten();
+        for (id, selection) in decoded {
+            self.keep(id, selection, state)?;
+        }
+        self.task.finish()
+    }
+
+    /// Whether an entry has a selection of several blocks that is not known.
+    fn may_decode_ahead(&self, target: u32) -> bool {
+        let explicit = self.entries.explicit(target);
+        let wanted = self.rank().checked_sub(explicit.has_record().into());
+        let is_known = |wanted| {
+            let id = id(target, (wanted, wanted), SelectionEncoding::Usual);
+            self.selections.get(id).is_some()
+        };
+        explicit.has_several_blocks() && !wanted.is_some_and(is_known)
+    }
+
+    /// The selection of an entry, where it has several blocks that can be read in one way only.
+    fn decode_target(
+        &self,
+        target: u32,
+        source: u16,
+        window: &mut Option<(u16, Window<'a>)>,
+    ) -> Option<(u64, Reserved<Selection>)> {
+        let at = self.entries.explicit(target).position();
+        let end = self.sources.of(source).len();
+        let head = EntryHeader::read(self.window(window, source), at, end).ok()?;
+        let wanted = self
+            .rank()
+            .checked_sub(usize::from(head.record.is_some()))?;
+        let id = id(target, (wanted, wanted), SelectionEncoding::Usual);
+        if wanted == 0 || self.selections.get(id).is_some() {
+            return None;
+        }
+        let body = self.read_body(source, at, &head).ok()?;
+        let blocks = Blocks::parse(self.task, &head, &body, wanted, false).ok()?;
+        Some((id, blocks.selection(self.task, 0).ok()?))
+    }
+}
+
+impl Coverage {
+    /// A selection of one block is not kept.
+    fn of(
+        id: u64,
+        selection: Arc<Reserved<Selection>>,
+        lead: Option<u64>,
+        sides: &mut Vec<u64>,
+    ) -> Self {
+        if selection.is_one_block() {
+            let bounds = selection.bounds();
+            let count: Vec<u64> = bounds.count().collect();
+            Coverage::block(lead, &bounds.start, &count, sides)
+        } else {
+            Coverage::Selection(id, lead, selection)
+        }
+    }
+
+    /// A block; a `lead` adds its first dimension.
+    fn block(lead: Option<u64>, start: &[u64], count: &[u64], sides: &mut Vec<u64>) -> Self {
+        sides.clear();
+        sides.extend(lead);
+        sides.extend_from_slice(start);
+        sides.extend(lead.map(|_| 1));
+        sides.extend_from_slice(count);
+        Coverage::Block
+    }
+}
+
+/// Number of a selection. It depends on the entry that has the selection, on the number of dimensions of the
+/// coordinates and of those that are wanted, and on the encoding.
+fn id(target: u32, (own, wanted): (usize, usize), spelling: SelectionEncoding) -> u64 {
+    u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
+}
+
+fn record_number(number: i64) -> Result<u64, String> {
+    u64::try_from(number).map_err(|_| format!("record number {number} is negative"))
+}
+
+/// A single block in plain coordinates (section 6.1) of `rank` dimensions, without the first `drop` of them.
+fn one_block(
+    body: &[u8],
+    rank: usize,
+    drop: usize,
+    lead: Option<u64>,
+    sides: &mut Vec<u64>,
+) -> Result<Coverage, String> {
+    if body.len() != 16 * rank {
+        let len = body.len();
+        return Err(format!(
+            "{len} bytes of selection for 1 blocks of rank {rank}"
+        ));
+    }
+    sides.clear();
+    for (half, of_lead) in [(0, lead), (rank, lead.map(|_| 1))] {
+        sides.extend(of_lead);
+        for d in drop..rank {
+            let side = i64_at(body, 8 * (half + d));
+            sides.push(u64::try_from(side).map_err(|_| "a negative coordinate")?);
+        }
+    }
+    let (start, count) = sides.split_at(sides.len() / 2);
+    if count.contains(&0) {
+        return Ok(Coverage::Nothing);
+    }
+    for (start, count) in start.iter().zip(count) {
+        check_end(*start, *count)?;
+    }
+    Ok(Coverage::Block)
+}
+
+fn product(counts: &[u64]) -> Result<u64, String> {
+    let product = counts.iter().try_fold(1u64, |n, c| n.checked_mul(*c));
+    product.ok_or_else(|| "a block has more elements than can be counted".into())
+}
+
+/// Section 9: a deflated record can be as long as its raw bytes by chance. That is possible only where other records
+/// of the dataset are deflated.
+fn distrust_equal_sizes(records: &mut RecordList) {
+    if records.has_deflated() {
+        records.doubt_raw();
+    }
+}

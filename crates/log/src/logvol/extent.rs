@@ -1,0 +1,582 @@
+//! The extents of a data file (`docs/formats/journal.md`, section 3.1): one or more for each rank that took part in a flush.
+//!
+//! An extent is a header, the new entries of the rank, and the data that they log. An extent without entries is a gap.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use flate2::Crc;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::Section;
+use crate::front::FRONT;
+use crate::source_file::SourceFile;
+use crate::window::Piece;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+
+/// The header of an extent: the bytes that one rank adds in one flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExtentHeader {
+    /// The rank that wrote the extent.
+    pub rank: u32,
+    /// Number of the flush, from 1.
+    pub flush: u64,
+    /// Bytes of entries, behind the header.
+    pub entries: u64,
+    /// Bytes of data, behind the entries.
+    pub data: u64,
+    /// CRC-32 of the entries.
+    pub entries_crc: u32,
+    /// With what a reader tells that all of the extent is there. Not all writers give it.
+    pub seal: Option<Seal>,
+}
+
+/// What tells a whole extent from one that a file system shows in part, or from older bytes in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// [`data_sum`] of the data.
+    pub data: u64,
+    /// A random number. The commit has the sum of those of all extents of a flush, so it is about these extents and no
+    /// others that were in their place before: of a job that died, or of an attempt to flush that failed.
+    pub tag: u64,
+}
+
+impl ExtentHeader {
+    /// Bytes of the header.
+    pub const SIZE: u64 = 64;
+    const MAGIC: &[u8; 8] = b"h5lgxtnt";
+    /// In a header that has a seal.
+    const SEALED: u32 = 1;
+
+    /// Bytes of the whole extent; `None` where they overflow.
+    pub fn extent(&self) -> Option<u64> {
+        Self::SIZE.checked_add(self.entries)?.checked_add(self.data)
+    }
+
+    /// The header as it lies in the file, with its own checksum.
+    pub fn to_bytes(self) -> [u8; Self::SIZE as usize] {
+        let mut bytes = [0; Self::SIZE as usize];
+        bytes[..8].copy_from_slice(Self::MAGIC);
+        bytes[8..12].copy_from_slice(&self.rank.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.entries_crc.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.flush.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.entries.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.data.to_le_bytes());
+        if let Some(seal) = self.seal {
+            bytes[40..48].copy_from_slice(&seal.data.to_le_bytes());
+            bytes[48..56].copy_from_slice(&seal.tag.to_le_bytes());
+            bytes[56..60].copy_from_slice(&Self::SEALED.to_le_bytes());
+        }
+        let crc = crc32(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header; `None` where the bytes are not a valid one.
+    pub fn from_bytes(bytes: &[u8; Self::SIZE as usize]) -> Option<Self> {
+        let u32_at = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if bytes[..8] != *Self::MAGIC || u32_at(60) != crc32(&bytes[..60]) {
+            return None;
+        }
+        Some(ExtentHeader {
+            rank: u32_at(8),
+            entries_crc: u32_at(12),
+            flush: u64_at(16),
+            entries: u64_at(24),
+            data: u64_at(32),
+            seal: (u32_at(56) & Self::SEALED != 0).then(|| Seal {
+                data: u64_at(40),
+                tag: u64_at(48),
+            }),
+        })
+    }
+}
+
+/// The checksum of extents.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// The checksum of the data of an extent, which lie in these pieces.
+pub fn data_sum(pieces: &[&[u8]]) -> u64 {
+    let mut sum = Xxh3::new();
+    pieces.iter().for_each(|piece| sum.update(piece));
+    sum.digest()
+}
+
+/// What the extents of a data file hold.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The entries: one section for each rank, as the table of the closed file will have them.
+    pub sections: Vec<Section>,
+    /// Bytes of extents without entries.
+    pub gaps: u64,
+    /// Whether an extent has a seal.
+    pub has_seals: bool,
+    /// Flushes that cannot be followed.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Finds the entries of committed flushes in a data file. `ends`: number and end of each commit. `source`: number of the
+/// file among those of the log.
+pub fn sections(
+    file: &SourceFile,
+    source: u16,
+    ends: impl Iterator<Item = (u64, u64)>,
+) -> Result<Found> {
+    sections_after(file, source, (0, FRONT), ends)
+}
+
+/// The same for the commits after one whose number and end are known: what they add to the sections.
+pub fn sections_after(
+    file: &SourceFile,
+    source: u16,
+    (mut before, mut start): (u64, u64),
+    ends: impl Iterator<Item = (u64, u64)>,
+) -> Result<Found> {
+    let mut sections = Sections::default();
+    let mut diagnostics = Vec::new();
+    for (flush, end) in ends {
+        if end > file.len() {
+            let reason = format!(
+                "the file has {} bytes, but flush {flush} ended at {end}",
+                file.len()
+            );
+            return Err(Error::bad_file(file.path(), reason));
+        }
+        // The first commit of an append covers several flushes.
+        let extents = Extents::new(file, start..end, before..flush);
+        let added = sections.add(extents, |extent| extent.check_entries(file));
+        if let Err(reason) = added {
+            let place = match flush - before {
+                0 | 1 => format!("flush {flush}"),
+                _ => format!("flushes {} to {flush}", before + 1),
+            };
+            diagnostics.push(Diagnostic::unreadable(reason).at(place));
+        }
+        (start, before) = (end, flush);
+    }
+    let section = |(rank, pieces)| Section {
+        source,
+        rank,
+        pieces,
+    };
+    Ok(Found {
+        gaps: sections.gaps,
+        has_seals: sections.has_seals,
+        sections: sections.by_rank.into_iter().map(section).collect(),
+        diagnostics,
+    })
+}
+
+/// The most extents of one data file that are held in memory, 16 bytes each.
+pub const MOST_EXTENTS: usize = 1 << 26;
+
+#[derive(Default)]
+struct Sections {
+    by_rank: BTreeMap<u32, Vec<Piece>>,
+    extents: usize,
+    gaps: u64,
+    has_seals: bool,
+}
+
+impl Sections {
+    /// Adds the entries of all extents that `check` accepts.
+    fn add(
+        &mut self,
+        extents: Extents<'_>,
+        check: impl Fn(&Located) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for extent in extents {
+            let extent = extent?;
+            check(&extent)?;
+            let (header, piece) = (extent.header, extent.entries());
+            self.has_seals |= header.seal.is_some();
+            if piece.len > 0 {
+                self.push(header.rank, piece)?;
+            } else {
+                self.gaps = self.gaps.saturating_add(header.data);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, rank: u32, piece: Piece) -> Result<(), String> {
+        self.extents += 1;
+        if self.extents > MOST_EXTENTS {
+            return Err("more extents than can be kept in mind".into());
+        }
+        self.by_rank.entry(rank).or_default().push(piece);
+        Ok(())
+    }
+}
+
+/// Where the entries of the extents in a range of bytes lie, by the rank that wrote them: those of the flushes up to
+/// `last`. Reads headers alone, so the entries are not compared with their checksums.
+pub fn entries_by_rank(
+    file: &SourceFile,
+    range: Range<u64>,
+    last: u64,
+) -> Result<BTreeMap<u32, Vec<Piece>>, String> {
+    let mut sections = Sections::default();
+    sections.add(Extents::new(file, range, 0..last), |_| Ok(()))?;
+    Ok(sections.by_rank)
+}
+
+/// Number of the last flush that has an extent in front of `end`; 0 without one. An append to a closed log needs it. Fails
+/// where the extents cannot be followed.
+pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
+    let mut last = 0;
+    for extent in Extents::any(file, FRONT..end) {
+        let extent = extent.map_err(|reason| Error::bad_file(file.path(), reason))?;
+        last = extent.header.flush;
+    }
+    Ok(last)
+}
+
+/// Shows `visit` each extent with data in a range of bytes: its header, and where its data lie. Fails where the extents
+/// cannot be followed.
+pub fn each_with_data(
+    file: &SourceFile,
+    range: Range<u64>,
+    mut visit: impl FnMut(ExtentHeader, Range<u64>) -> Result<(), String>,
+) -> Result<(), String> {
+    for extent in Extents::any(file, range) {
+        let extent = extent?;
+        if extent.header.entries > 0 && extent.header.data > 0 {
+            visit(extent.header, extent.data())?;
+        }
+    }
+    Ok(())
+}
+
+/// An extent, and where it begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Located {
+    pub at: u64,
+    pub header: ExtentHeader,
+    end: u64,
+}
+
+impl Located {
+    /// All of it.
+    pub fn bytes(&self) -> Range<u64> {
+        self.at..self.end
+    }
+
+    /// Its data.
+    pub fn data(&self) -> Range<u64> {
+        self.end - self.header.data..self.end
+    }
+
+    /// Its entries.
+    fn entries(&self) -> Piece {
+        Piece {
+            offset: self.at + ExtentHeader::SIZE,
+            len: self.header.entries,
+        }
+    }
+
+    fn check_entries(&self, file: &SourceFile) -> Result<(), String> {
+        check_entries(file, self.entries(), self.header.entries_crc)
+    }
+
+    /// Fails where a copy of its entries at this offset does not match their checksum.
+    pub fn check_copy(&self, file: &SourceFile, offset: u64) -> Result<(), String> {
+        let len = self.header.entries;
+        check_entries(file, Piece { offset, len }, self.header.entries_crc)
+    }
+
+    /// Fails where the data do not match their checksum, and where `is_wanted` fails. A gap, and an extent without a seal,
+    /// always match.
+    pub fn check_data(
+        &self,
+        file: &SourceFile,
+        is_wanted: impl Fn() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let Some(seal) = self.header.seal.filter(|_| self.header.entries > 0) else {
+            return Ok(());
+        };
+        let data = Piece {
+            offset: self.data().start,
+            len: self.header.data,
+        };
+        let mut sum = Xxh3::new();
+        each_piece(file, data, |part| {
+            sum.update(part);
+            is_wanted()
+        })?;
+        if sum.digest() == seal.data {
+            return Ok(());
+        }
+        let ExtentHeader { rank, flush, .. } = self.header;
+        Err(format!(
+            "the {} bytes of data of rank {rank} in flush {flush}, at byte {}, do not match their checksum",
+            data.len, data.offset
+        ))
+    }
+}
+
+/// A walk through the extents of one or more flushes.
+pub(crate) struct Extents<'a> {
+    file: &'a SourceFile,
+    at: u64,
+    end: u64,
+    /// The flushes to which the next extent may belong.
+    first: u64,
+    last: u64,
+}
+
+impl<'a> Extents<'a> {
+    /// Those in a range of bytes. They belong to the flushes after `flushes.start`, up to `flushes.end`.
+    fn new(file: &'a SourceFile, range: Range<u64>, flushes: Range<u64>) -> Self {
+        Extents {
+            file,
+            at: range.start,
+            end: range.end,
+            first: flushes.start.saturating_add(1),
+            last: flushes.end,
+        }
+    }
+
+    /// Those in a range of bytes, of whatever flushes.
+    pub fn any(file: &'a SourceFile, range: Range<u64>) -> Self {
+        Extents::new(file, range, 0..u64::MAX)
+    }
+
+    fn find(&mut self) -> Result<Option<Located>, String> {
+        let at = self.at;
+        let left = self.end.saturating_sub(at);
+        if left == 0 {
+            return Ok(None);
+        }
+        let flushes = self.first..=self.last;
+        let found = self.header(left)?.and_then(|header| {
+            let len = header.extent().filter(|len| *len <= left)?;
+            flushes.contains(&header.flush).then_some((header, len))
+        });
+        let (header, len) = found.ok_or_else(|| format!("no extent of that flush at byte {at}"))?;
+        self.first = header.flush;
+        self.at += len;
+        let end = self.at;
+        Ok(Some(Located { at, header, end }))
+    }
+
+    fn header(&self, left: u64) -> Result<Option<ExtentHeader>, String> {
+        if left < ExtentHeader::SIZE {
+            return Ok(None);
+        }
+        let mut bytes = [0; ExtentHeader::SIZE as usize];
+        let read = self.file.read_unguarded(&mut bytes, self.at);
+        read.map_err(|e| e.to_string())?;
+        Ok(ExtentHeader::from_bytes(&bytes))
+    }
+}
+
+impl Iterator for Extents<'_> {
+    type Item = Result<Located, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.find();
+        if found.is_err() {
+            self.at = self.end;
+        }
+        found.transpose()
+    }
+}
+
+/// What a flush adds to a data file, as its commit says.
+#[derive(Debug, Clone)]
+pub struct FlushRange {
+    /// Number of the flush.
+    pub flush: u64,
+    /// Its bytes.
+    pub bytes: Range<u64>,
+    /// The sum of the tags of its extents.
+    pub tags: u64,
+}
+
+/// Fails where not all of a flush is in the file: extents that are not those of the commit, entries or data that do not
+/// match their checksums. Of the data it reads those of extents from the offset `data_from` on. Returns where the first of
+/// these begins, or else the flush ends.
+pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, String> {
+    let flush = range.flush;
+    let extents = Extents::new(file, range.bytes.clone(), flush.saturating_sub(1)..flush);
+    let mut tags = 0u64;
+    let mut compared = range.bytes.end;
+    for extent in extents {
+        let extent = extent?;
+        extent.check_entries(file)?;
+        let seal = extent.header.seal;
+        tags = tags.wrapping_add(seal.map_or(0, |seal| seal.tag));
+        if extent.at >= data_from {
+            extent.check_data(file, || Ok(()))?;
+            compared = compared.min(extent.at);
+        }
+    }
+    if tags == range.tags {
+        Ok(compared)
+    } else {
+        Err(format!(
+            "the extents from byte {} on are not those of flush {flush}",
+            range.bytes.start
+        ))
+    }
+}
+
+/// Shows `visit` a range of bytes, piece by piece, until it fails.
+pub(crate) fn each_piece(
+    file: &SourceFile,
+    range: Piece,
+    mut visit: impl FnMut(&[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    const STEP: u64 = 1 << 20;
+    let mut buffer = vec![0; STEP.min(range.len) as usize];
+    let mut at = 0;
+    while at < range.len {
+        let part = &mut buffer[..STEP.min(range.len - at) as usize];
+        let read = file.read_unguarded(part, range.offset + at);
+        read.map_err(|e| e.to_string())?;
+        visit(part)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String> {
+    let mut sum = Crc::new();
+    each_piece(file, piece, |part| {
+        sum.update(part);
+        Ok(())
+    })?;
+    if sum.sum() == crc {
+        Ok(())
+    } else {
+        Err(format!(
+            "the entries at byte {} do not match their checksum",
+            piece.offset
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_id::FileId;
+    use crate::front::unclosed_front;
+    use crate::source_dir::SourceDir;
+
+    /// A data file of extents without data: rank, flush and entries of each. Also where each ends.
+    fn data_file(dir: &std::path::Path, extents: &[(u32, u64, &[u8])]) -> (SourceFile, Vec<u64>) {
+        let mut bytes = unclosed_front(&FileId([7; 16]));
+        let mut ends = Vec::new();
+        for (rank, flush, entries) in extents {
+            let header = ExtentHeader {
+                rank: *rank,
+                flush: *flush,
+                entries: entries.len() as u64,
+                data: 5,
+                entries_crc: crc32(entries),
+                seal: None,
+            };
+            bytes.extend(header.to_bytes());
+            bytes.extend_from_slice(entries);
+            bytes.extend([0xff; 5]);
+            ends.push(bytes.len() as u64);
+        }
+        std::fs::write(dir.join("log"), bytes).unwrap();
+        let dir = SourceDir::open(dir).unwrap();
+        (SourceFile::open(&dir, "log".as_ref()).unwrap(), ends)
+    }
+
+    #[test]
+    fn commits_have_their_extents() {
+        let dir = tempfile::tempdir().unwrap();
+        // Rank 1 has two extents in flush 3. Between them is a gap.
+        let extents: [(u32, u64, &[u8]); 6] = [
+            (0, 1, b"a"),
+            (1, 1, b"b"),
+            (1, 3, b"c"),
+            (0, 3, b""),
+            (1, 3, b"d"),
+            (0, 4, b"e"),
+        ];
+        let (file, ends) = data_file(dir.path(), &extents);
+        let ranks = |commits: &[(u64, u64)]| {
+            let found = sections(&file, 0, commits.iter().copied()).unwrap();
+            let of = |s: Section| (s.rank, s.pieces.len());
+            let places = found.diagnostics.iter().map(|d| d.to_string());
+            let places: Vec<_> = places.collect();
+            assert!(!places.is_empty() || found.gaps == 5);
+            let sections: Vec<_> = found.sections.into_iter().map(of).collect();
+            (sections, places)
+        };
+        let all = (vec![(0, 2), (1, 3)], vec![]);
+        let [_, one, .., three, four] = ends[..] else {
+            panic!();
+        };
+        assert_eq!(ranks(&[(1, one), (2, one), (3, three), (4, four)]), all);
+        // An append, after all flushes or some.
+        assert_eq!(ranks(&[(4, four)]), all);
+        assert_eq!(ranks(&[(9, four), (10, four)]), all);
+        assert_eq!(ranks(&[(3, three), (4, four)]), all);
+        for (commits, place) in [
+            (&[(2, three), (3, three), (4, four)][..], "flushes 1 to 2: "),
+            (&[(1, one), (2, three), (3, three), (4, four)], "flush 2: "),
+            (&[(4, three), (5, four)], "flush 5: "),
+            (
+                &[(0, one), (1, one), (2, one), (3, three), (4, four)],
+                "flush 0: ",
+            ),
+        ] {
+            let said = ranks(commits).1;
+            assert!(said.len() == 1 && said[0].contains(place), "{said:?}");
+        }
+        assert_eq!(last_flush(&file, four).unwrap(), 4);
+        assert_eq!(last_flush(&file, three).unwrap(), 3);
+        assert_eq!(last_flush(&file, FRONT).unwrap(), 0);
+        assert!(last_flush(&file, four - 1).is_err());
+        let (file, ends) = data_file(dir.path(), &[(0, 2, b"a"), (0, 1, b"b")]);
+        assert!(last_flush(&file, ends[1]).is_err());
+    }
+
+    #[test]
+    fn headers_survive_and_damage_is_seen() {
+        let header = ExtentHeader {
+            rank: 3,
+            flush: 1 << 40,
+            entries: 52,
+            data: u64::MAX / 2,
+            entries_crc: 0xdead_beef,
+            seal: Some(Seal {
+                data: u64::MAX - 7,
+                tag: 1 << 63,
+            }),
+        };
+        let unsealed = ExtentHeader {
+            seal: None,
+            ..header
+        };
+        assert_eq!(
+            ExtentHeader::from_bytes(&unsealed.to_bytes()),
+            Some(unsealed)
+        );
+        assert_eq!(unsealed.to_bytes()[40..60], [0; 20]);
+        let bytes = header.to_bytes();
+        assert_eq!(ExtentHeader::from_bytes(&bytes), Some(header));
+        for i in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[i] ^= 0x10;
+            assert_eq!(ExtentHeader::from_bytes(&damaged), None, "byte {i}");
+        }
+        let endless = ExtentHeader {
+            entries: u64::MAX,
+            ..header
+        };
+        assert_eq!(endless.extent(), None);
+    }
+}

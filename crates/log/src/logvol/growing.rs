@@ -1,0 +1,148 @@
+//! The entries of a log to which entries are added, for a program that reads what it writes.
+
+use std::collections::HashMap;
+
+use super::decode::Decoder;
+use super::table::{EntryTable, SectionSelections};
+use super::{LogDataset, Section, Tables};
+use crate::model::Selections;
+use crate::window::TableBytes;
+use crate::{DatasetRecords, Logged};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::task::Task;
+
+/// The sections of a log, as far as they are known. Entries are added to the end of each. Memory grows with the number of
+/// entries, as that of any table.
+#[derive(Debug)]
+pub struct GrowingTable {
+    tables: Tables,
+    entries: EntryTable,
+    /// Of each section.
+    walked: Vec<Walked>,
+    /// The position of the section of a source and a rank in both lists.
+    numbers: HashMap<(u16, u32), usize>,
+    selections: Selections,
+}
+
+/// How far a section is known.
+#[derive(Debug, Default)]
+struct Walked {
+    /// Bytes of its entries.
+    len: u64,
+    selections: SectionSelections,
+}
+
+impl GrowingTable {
+    /// A table without entries.
+    pub fn new(task: &Task) -> Self {
+        GrowingTable {
+            tables: Tables::default(),
+            entries: EntryTable::growing(task),
+            walked: Vec::new(),
+            numbers: HashMap::new(),
+            selections: Selections::default(),
+        }
+    }
+
+    /// Says that the data of a source lie before `end`.
+    pub fn set_end(&mut self, source: u16, end: u64) {
+        let data = &mut self.tables.data;
+        let at = data.partition_point(|log| log.source < source);
+        match data.get_mut(at) {
+            Some(log) if log.source == source => log.len = end,
+            _ => data.insert(
+                at,
+                LogDataset {
+                    source,
+                    number: 0,
+                    offset: 0,
+                    len: end,
+                },
+            ),
+        }
+    }
+
+    /// Takes note of damage that may hide entries of any dataset.
+    pub fn add_diagnostics(&mut self, diagnostics: Vec<Diagnostic>) {
+        self.entries.diagnostics.extend(diagnostics);
+    }
+
+    /// Fails with the reason where entries of any dataset may be missing.
+    pub fn check(&self) -> Result<(), String> {
+        match self.entries.diagnostics.first() {
+            Some(reason) => Err(reason.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds what follows in the section of a rank. Pieces that it has already are left out.
+    pub fn extend(
+        &mut self,
+        task: &Task,
+        tables: TableBytes<'_>,
+        more: &Section,
+    ) -> Result<(), String> {
+        let number = self.number_of(more);
+        let section = &mut self.tables.sections[number];
+        for piece in &more.pieces {
+            match section.pieces.last_mut() {
+                Some(last) if piece.offset < last.offset + last.len => continue,
+                Some(last) if piece.offset == last.offset + last.len => last.len += piece.len,
+                _ => section.pieces.push(*piece),
+            }
+        }
+        let Walked { len, selections } = &mut self.walked[number];
+        let window = section.window(tables);
+        let from = std::mem::replace(len, window.len());
+        self.entries.extend(task, window, number, from, selections)
+    }
+
+    /// The position of a section in the list of them.
+    fn number_of(&mut self, wanted: &Section) -> usize {
+        let place = (wanted.source, wanted.rank);
+        *self.numbers.entry(place).or_insert_with(|| {
+            self.tables.sections.push(Section {
+                pieces: Vec::new(),
+                ..*wanted
+            });
+            self.walked.push(Walked::default());
+            self.walked.len() - 1
+        })
+    }
+
+    /// Bytes of the section of a rank, as far as they are known.
+    pub fn len_of_section(&self, source: u16, rank: u32) -> u64 {
+        let number = self.numbers.get(&(source, rank));
+        number.map_or(0, |number| self.walked[*number].len)
+    }
+
+    /// Number of entries of a dataset.
+    pub fn entries_of(&self, dataset: i64) -> usize {
+        self.entries.of_dataset(dataset).len()
+    }
+
+    /// Drops all entries. Their selections stay, for later entries may share them.
+    pub fn forget_entries(&mut self) {
+        self.entries.forget_entries();
+    }
+
+    /// The records of the entries of a dataset from number `first` on.
+    pub fn records(
+        &self,
+        task: &Task,
+        tables: TableBytes<'_>,
+        dataset: &Logged<'_>,
+        first: usize,
+    ) -> Result<DatasetRecords, String> {
+        let places = self.entries.of_dataset(dataset.id);
+        let decoder = Decoder {
+            task,
+            tables: &self.tables,
+            entries: &self.entries,
+            sources: tables,
+            dataset,
+            selections: &self.selections,
+        };
+        decoder.records_of(places.get(first..).unwrap_or_default())
+    }
+}

@@ -1,0 +1,198 @@
+//! The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`; section numbers in this
+//! directory are those of that page).
+//!
+//! * `table` walks the metadata-log datasets once per file and finds the entries.
+//! * `selection` decodes the blocks of one entry, in all encodings.
+//! * `decode` makes records of the entries of one dataset, in the order in which they apply.
+//! * `extent` reads what a rank of our writer adds in one flush.
+//! * `origins` tells which rank wrote which data, and in which flush.
+//! * `growing` is the table of a log to which entries are added.
+//! * `tiles` finds out during a scan whether records tile their datasets.
+//! * `check` checks what a snapshot says of these tables.
+
+mod check;
+mod decode;
+pub mod extent;
+pub mod flags;
+mod growing;
+pub mod names;
+mod origins;
+mod selection;
+mod table;
+mod tiles;
+
+use serde::{Deserialize, Serialize};
+
+use super::model::Selections;
+use super::origins::Origins;
+use super::source_file::SourceFile;
+use super::tiling::Tilings;
+use super::window::{Piece, TableBytes};
+use super::{DatasetRecords, Layout, Logged, RecordTable};
+use decode::Decoder;
+pub use growing::GrowingTable;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::task::Task;
+use table::EntryTable;
+pub use table::table_head;
+
+/// Name of the root attribute that makes a file a log (section 1).
+pub const MARK: &str = "_int_att";
+
+/// Config bit: the log lies in subfiles.
+pub const SUBFILED: i64 = 0x200;
+
+/// Config bit of a writer that encodes the coordinates of several blocks.
+pub const ENCODED: i32 = 0x002;
+/// Config bit of a writer whose entries share selections.
+pub const SHARED: i32 = 0x008;
+
+/// Config bit: writes to one dataset are merged to one entry (section 6.6).
+const MERGED: i32 = 0x001;
+
+/// A contiguous dataset below `/_LOG` in one source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogDataset {
+    /// Which source file.
+    pub source: u16,
+    /// The N of `_md_N` or `_ld_N`.
+    pub number: u32,
+    /// From byte 0 of the file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl LogDataset {
+    /// Whether the `len` bytes at byte `offset` of the file lie in it.
+    fn holds(&self, offset: u64, len: u64) -> bool {
+        let (start, end) = (self.offset, self.offset.saturating_add(self.len));
+        offset >= start && offset.checked_add(len).is_some_and(|e| e <= end)
+    }
+}
+
+/// The entries that one rank wrote to a log that is not closed yet. They become its section of the table
+/// (`docs/formats/journal.md`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// Which source file.
+    pub source: u16,
+    /// The rank that wrote the entries.
+    pub rank: u32,
+    /// The section, in pieces. Each holds whole entries.
+    pub pieces: Vec<Piece>,
+}
+
+/// Where the record tables and the data lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tables {
+    /// Element 3 of `_int_att`.
+    pub config: i32,
+    /// How many IDs were ever given to datasets, as the log says.
+    pub ids: u32,
+    /// The `_md_N`, by source file and number.
+    pub metadata: Vec<LogDataset>,
+    /// The sections of a log that is not closed, which has no `_md_N`.
+    pub sections: Vec<Section>,
+    /// The `_ld_N`, by source file and offset.
+    pub data: Vec<LogDataset>,
+    /// Parts of the tables that the scan could not follow: [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity).
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Tables {
+    /// The source file that has the table of this number, or the section of a log that is not closed, and its data.
+    fn source_of(&self, table: u32) -> u16 {
+        let at = table as usize;
+        let closed = self.metadata.get(at).map(|table| table.source);
+        let open = self.sections.get(at).map(|section| section.source);
+        closed.or(open).unwrap_or(0)
+    }
+
+    /// The `_ld_N` that holds these bytes of a source file (section 3).
+    fn data_log(&self, source: u16, offset: i64, len: i64) -> Option<&LogDataset> {
+        let (offset, len) = (u64::try_from(offset).ok()?, u64::try_from(len).ok()?);
+        let after = self
+            .data
+            .partition_point(|e| (e.source, e.offset) <= (source, offset));
+        let log = self.data.get(after.checked_sub(1)?)?;
+        (log.source == source && log.holds(offset, len)).then_some(log)
+    }
+}
+
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        "Log VOL"
+    }
+
+    fn read_tables(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>, String> {
+        let ranks = datasets.iter().map(|d| (d.id, d.dims.len())).collect();
+        let merged = self.config & MERGED != 0;
+        Ok(Box::new(LogVolTable {
+            tables: self.clone(),
+            entries: EntryTable::read(task, sources, self, &ranks, merged)?,
+        }))
+    }
+
+    fn tables_len(&self, _: &[SourceFile]) -> u64 {
+        let closed = self.metadata.iter().map(|table| table.len);
+        let open = self.sections.iter().flat_map(|section| &section.pieces);
+        let lens = closed.chain(open.map(|piece| piece.len));
+        lens.fold(0, u64::saturating_add)
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> Tilings {
+        tiles::find(sources, self)
+    }
+
+    fn origins(&self, task: &Task, sources: &[SourceFile]) -> Origins {
+        self.find_origins(task, sources)
+    }
+}
+
+#[derive(Debug)]
+struct LogVolTable {
+    tables: Tables,
+    entries: EntryTable,
+}
+
+impl RecordTable for LogVolTable {
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &self.entries.diagnostics
+    }
+
+    fn records(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords, String> {
+        let decoder = Decoder {
+            task,
+            tables: &self.tables,
+            entries: &self.entries,
+            sources: TableBytes::Files(sources),
+            dataset,
+            selections,
+        };
+        decoder.records()
+    }
+
+    fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.bytes()
+    }
+
+    fn release_share(&self) {
+        self.entries.release_share();
+    }
+}

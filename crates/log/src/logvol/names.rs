@@ -1,0 +1,80 @@
+//! Names of the layout's own objects and files (sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::log_files::LogFiles;
+use crate::source_dir::SourcePath;
+
+/// The root group that holds the log.
+pub const LOG_GROUP: &str = "_LOG";
+/// Root attribute with the name of the writer (extension).
+pub const WRITER: &str = "_h5logfs_writer";
+/// Attributes of an anchor that the layout owns; the last two are extensions.
+pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
+/// The current extent of the dataset.
+pub const DIMS: &str = "_dims";
+/// Its maximum extent.
+pub const MAX_DIMS: &str = "_mdims";
+/// The number by which entries name the dataset.
+pub const ID: &str = "_ID";
+/// The chunk shape (extension).
+pub const CHUNK: &str = "_h5logfs_chunk";
+/// The filter pipeline (extension).
+pub const FILTERS: &str = "_h5logfs_filters";
+
+/// The suffix of a subfile directory behind the name of its master.
+pub const SUBFILE_DIR: &str = ".subfiles";
+
+/// Directory of the subfiles of a log file.
+pub fn subfile_dir(master: &Path) -> PathBuf {
+    let mut name = master.as_os_str().to_owned();
+    name.push(SUBFILE_DIR);
+    name.into()
+}
+
+/// Path of one subfile.
+pub fn subfile(master: &Path, number: u32) -> PathBuf {
+    let name = master.file_name().unwrap_or_default();
+    subfile_dir(master).join(numbered(name, number))
+}
+
+fn numbered(name: &OsStr, number: u32) -> OsString {
+    let mut name = name.to_owned();
+    name.push(format!(".{number}"));
+    name
+}
+
+/// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. Where the master was renamed, `BASENAME` is the one
+/// name with which the files there begin.
+pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>, String> {
+    let count = u16::try_from(count)
+        .ok()
+        .filter(|n| (1..u16::MAX).contains(n))
+        .ok_or_else(|| format!("{count} subfiles"))?;
+    let directory = subfile_dir(files.log());
+    let shown = files.dir().full_path(&directory);
+    let names = files
+        .list(&SourcePath::below(&directory))
+        .map_err(|e| format!("{}: {e}", shown.display()))?;
+    let own = files.log().file_name().unwrap_or_default();
+    let prefix = if names.contains(&numbered(own, 0)) {
+        own
+    } else {
+        let firsts: Vec<&OsStr> = names
+            .iter()
+            .filter_map(|n| n.as_bytes().strip_suffix(b".0"))
+            .map(OsStr::from_bytes)
+            .collect();
+        match firsts[..] {
+            [one] => one,
+            _ => {
+                let first = shown.join(numbered(own, 0));
+                return Err(format!("{} is missing", first.display()));
+            }
+        }
+    };
+    let path = |i| directory.join(numbered(prefix, u32::from(i)));
+    Ok((0..count).map(|i| SourcePath::below(path(i))).collect())
+}

@@ -1,0 +1,536 @@
+//! What every layout yields: records, and the selections of elements that they wrote.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::lattice::Lattice;
+use super::numbers::Conversion;
+use crate::boxes::packed::{PackedBoxes, Rows};
+use crate::boxes::{Bounds, Order, check_end};
+use h5logfs_common::buffers::with_room;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+
+/// The blocks that one write covered, in the order in which their elements lie in the log. In rank 0 every
+/// block is the one element of the scalar; only the last block is kept.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    elements: u64,
+    blocks: SelectionBlocks,
+}
+
+/// How the blocks of a selection are kept.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum SelectionBlocks {
+    /// One by one; each with the number of elements in the blocks before it.
+    Listed(PackedBoxes),
+    /// As a regular pattern.
+    Strided(Lattice),
+}
+
+/// Bytes that a selection takes in the tables in which it is known.
+const OVERHEAD: u64 = 256;
+
+impl Selection {
+    /// A selection of `number` blocks. `start` and `count` take a block and a dimension. Blocks without elements are
+    /// dropped. Fails where a block ends past 2^63-1, or the number of elements overflows.
+    pub fn new(
+        task: &Task,
+        rank: usize,
+        number: usize,
+        start: impl Fn(usize, usize) -> u64 + Sync,
+        count: impl Fn(usize, usize) -> u64 + Sync,
+    ) -> Result<Reserved<Self>, String> {
+        // All blocks are the same element, so the last one counts. Nothing in the log bounds their number.
+        let first = if rank == 0 {
+            number.saturating_sub(1)
+        } else {
+            0
+        };
+        let list_bytes = (number - first) as u64 * 8;
+        let mut lists = task.reserve(list_bytes)?;
+        let mut blocks = Blocks {
+            rank,
+            start,
+            count,
+            before: with_room(number - first)?,
+            numbers: None,
+        };
+        let mut elements = first as u64;
+        for block in first..number {
+            let own = blocks.elements(block)?;
+            if own == 0 {
+                if blocks.numbers.is_none() {
+                    lists.grow(list_bytes)?;
+                    let mut numbers = with_room(number - first)?;
+                    numbers.extend(first..block);
+                    blocks.numbers = Some(numbers);
+                }
+                continue;
+            }
+            if let Some(numbers) = &mut blocks.numbers {
+                numbers.push(block);
+            }
+            blocks.before.push(elements);
+            elements = elements
+                .checked_add(own)
+                .ok_or("more elements than can be counted")?;
+        }
+        let (boxes, mut reservation) = PackedBoxes::build(task, &blocks)?;
+        reservation.grow(OVERHEAD)?;
+        let blocks = SelectionBlocks::Listed(boxes);
+        Ok(Reserved::new(Selection { elements, blocks }, reservation))
+    }
+
+    /// The selection with the memory for it, which exists already: it is small, or its bytes were reserved elsewhere.
+    pub fn reserved(self, task: &Task) -> Result<Reserved<Self>, String> {
+        let reservation = task.reserve(self.bytes() as u64 + OVERHEAD)?;
+        Ok(Reserved::new(self, reservation))
+    }
+
+    /// A selection of elements at equal distances.
+    pub fn strided(lattice: Lattice) -> Self {
+        Selection {
+            elements: lattice.elements(),
+            blocks: SelectionBlocks::Strided(lattice),
+        }
+    }
+
+    /// Checks and completes a selection that was read from a file; `None` where it is not valid in this rank.
+    pub fn checked(mut self, rank: usize) -> Option<Self> {
+        self.blocks = match self.blocks {
+            SelectionBlocks::Listed(boxes) => SelectionBlocks::Listed(boxes.checked(rank, 1)?),
+            SelectionBlocks::Strided(lattice) => {
+                let lattice = lattice.checked(rank)?;
+                self.elements = lattice.elements();
+                SelectionBlocks::Strided(lattice)
+            }
+        };
+        Some(self)
+    }
+
+    /// Number of dimensions of the blocks.
+    pub fn rank(&self) -> usize {
+        match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.rank(),
+            SelectionBlocks::Strided(lattice) => lattice.rank(),
+        }
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.rows(),
+            SelectionBlocks::Strided(lattice) => lattice.blocks() as usize,
+        }
+    }
+
+    /// Elements of all blocks.
+    pub fn elements(&self) -> u64 {
+        self.elements
+    }
+
+    /// Whether it is one block that has all elements of the write.
+    pub fn is_one_block(&self) -> bool {
+        self.blocks() == 1 && (self.rank() > 0 || self.elements == 1)
+    }
+
+    /// The smallest box around all blocks. There must be a block.
+    pub fn bounds(&self) -> Bounds {
+        match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.bounds(),
+            SelectionBlocks::Strided(lattice) => lattice.bounds(),
+        }
+    }
+
+    /// Calls `visit` with start and count of each block that touches `query`, and the number of elements before it, in
+    /// this order, until `visit` breaks.
+    fn visit<B>(
+        &self,
+        query: &Bounds,
+        order: Order,
+        mut visit: impl FnMut(&[u64], &[u64], u64) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.visit(query, order, |row| {
+                visit(row.start(), row.count(), row.value(0))
+            }),
+            SelectionBlocks::Strided(lattice) => lattice.visit_back(query, visit),
+        }
+    }
+
+    /// Whether some block touches `query`.
+    fn touches(&self, query: &Bounds) -> bool {
+        match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.any(query, |_| true),
+            SelectionBlocks::Strided(lattice) => lattice.touches(query),
+        }
+    }
+
+    /// Bytes of memory that one query takes at most.
+    pub fn query_memory(&self) -> u64 {
+        match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.query_memory(),
+            SelectionBlocks::Strided(_) => 0,
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        let blocks = match &self.blocks {
+            SelectionBlocks::Listed(boxes) => boxes.bytes(),
+            SelectionBlocks::Strided(lattice) => lattice.bytes(),
+        };
+        size_of::<u64>() + blocks
+    }
+}
+
+/// The blocks of a selection that is being made.
+struct Blocks<S, C> {
+    rank: usize,
+    start: S,
+    count: C,
+    before: Vec<u64>,
+    /// Numbers of the blocks that have elements, where some have none.
+    numbers: Option<Vec<usize>>,
+}
+
+impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Blocks<S, C> {
+    fn elements(&self, block: usize) -> Result<u64, String> {
+        let mut elements = 1u64;
+        for d in 0..self.rank {
+            let count = (self.count)(block, d);
+            if count == 0 {
+                return Ok(0);
+            }
+            check_end((self.start)(block, d), count)?;
+            elements = elements
+                .checked_mul(count)
+                .ok_or("a block has more elements than can be counted")?;
+        }
+        Ok(elements)
+    }
+
+    fn number(&self, row: usize) -> usize {
+        self.numbers.as_ref().map_or(row, |numbers| numbers[row])
+    }
+}
+
+impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Rows for Blocks<S, C> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+    fn rows(&self) -> usize {
+        self.before.len()
+    }
+    fn values(&self) -> usize {
+        1
+    }
+    fn start(&self, row: usize, dim: usize) -> u64 {
+        (self.start)(self.number(row), dim)
+    }
+    fn count(&self, row: usize, dim: usize) -> u64 {
+        (self.count)(self.number(row), dim)
+    }
+    fn value(&self, row: usize, _: usize) -> u64 {
+        self.before[row]
+    }
+}
+
+/// The selections of one log that are in use, by numbers that its layout chooses. Entries share them, also
+/// across datasets.
+#[derive(Debug, Default)]
+pub struct Selections(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    by_id: HashMap<u64, Weak<Reserved<Selection>>>,
+    /// Those that are not in use are removed when so many are known.
+    tidy_at: usize,
+}
+
+impl Selections {
+    /// The selection of this number, if it is in use.
+    pub fn get(&self, id: u64) -> Option<Arc<Reserved<Selection>>> {
+        self.0.lock().by_id.get(&id).and_then(Weak::upgrade)
+    }
+
+    /// Adds a selection, unless the number is in use. Returns the selection of this number, and whether it is the
+    /// new one.
+    pub fn keep(
+        &self,
+        id: u64,
+        selection: Reserved<Selection>,
+    ) -> (Arc<Reserved<Selection>>, bool) {
+        let known = &mut *self.0.lock();
+        if let Some(there) = known.by_id.get(&id).and_then(Weak::upgrade) {
+            return (there, false);
+        }
+        if known.by_id.len() >= known.tidy_at {
+            known
+                .by_id
+                .retain(|_, selection| selection.strong_count() > 0);
+            known.tidy_at = 2 * known.by_id.len() + 64;
+        }
+        let selection = Arc::new(selection);
+        known.by_id.insert(id, Arc::downgrade(&selection));
+        (selection, true)
+    }
+}
+
+/// How the bytes of a record are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// The elements as they are.
+    Raw,
+    /// One zlib stream.
+    Deflate,
+    /// One or more zlib streams, back to back.
+    DeflateStreams,
+    /// One zlib stream whose length the log does not record. [`StoredBytes::len`] is where it may end; the
+    /// source may have more.
+    DeflateStream,
+    /// Raw, or a zlib stream that happens to be as long as the raw bytes: raw unless it inflates.
+    RawOrDeflate,
+    /// The dataset's own filter pipeline, applied to all bytes of the record at once.
+    Pipeline,
+    /// Numbers of another type: see [`Record::conversion`].
+    Converted,
+}
+
+/// Where the bytes of a record lie, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoredBytes {
+    /// Which source file holds them.
+    pub source: u16,
+    /// Where they begin in it, from byte 0 of the file.
+    pub offset: u64,
+    /// How many there are.
+    pub len: u64,
+    /// How to decode them.
+    pub encoding: Encoding,
+}
+
+/// One logged write to one dataset. It borrows from the list or index that holds it.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// First index along each dimension of the smallest box around all that the record wrote.
+    pub start: &'a [u64],
+    /// Number of elements along each dimension of the box.
+    pub count: &'a [u64],
+    /// Its blocks; `None` where the box is the only one. With `has_lead` they have one dimension less than
+    /// the dataset.
+    pub selection: Option<&'a Selection>,
+    /// All blocks lie at one index of the first dimension, that of the box.
+    pub has_lead: bool,
+    /// The bytes of its elements.
+    pub stored: StoredBytes,
+    /// The conversion to the dataset's type, where its elements are of another type.
+    pub conversion: Option<&'a Conversion>,
+    /// Why the bytes of this record cannot be read.
+    pub fault: Option<&'a str>,
+}
+
+/// A block of a record, in the dataset's rank.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// First index along each dimension.
+    pub start: &'a [u64],
+    /// Number of elements along each dimension.
+    pub count: &'a [u64],
+    /// Elements of the record in the blocks before it.
+    pub elements_before: u64,
+}
+
+impl Block<'_> {
+    /// The block as a box.
+    pub fn bounds(&self) -> Bounds {
+        let ends = self.start.iter().zip(self.count);
+        Bounds {
+            end: ends.map(|(s, c)| s.saturating_add(*c)).collect(),
+            start: self.start.to_vec(),
+        }
+    }
+
+    /// Whether all of `query` lies in it.
+    pub fn covers(&self, query: &Bounds) -> bool {
+        (0..self.start.len()).all(|d| {
+            let end = self.start[d].saturating_add(self.count[d]);
+            self.start[d] <= query.start[d] && query.end[d] <= end
+        })
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.selection.map_or(1, |s| s.blocks())
+    }
+
+    /// Elements of all blocks. A record whose elements overflow 64 bits was refused when it was made.
+    pub fn elements(&self) -> u64 {
+        match self.selection {
+            Some(selection) => selection.elements(),
+            None => self.count.iter().fold(1, |n, c| n.saturating_mul(*c)),
+        }
+    }
+
+    /// The box around all that it wrote.
+    pub fn bounds(&self) -> Bounds {
+        self.whole().bounds()
+    }
+
+    /// Its box as a block.
+    fn whole(&self) -> Block<'a> {
+        Block {
+            start: self.start,
+            count: self.count,
+            elements_before: 0,
+        }
+    }
+
+    /// Calls `visit` with the blocks that touch `query`, from the last to the first, until `visit` breaks. `query` is
+    /// a box of the dataset's rank that touches the record's.
+    pub fn visit_back<B>(
+        &self,
+        query: &Bounds,
+        visit: impl FnMut(Block<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.visit(query, Order::Back, visit)
+    }
+
+    /// As [`Record::visit_back`], in this order.
+    pub fn visit<B>(
+        &self,
+        query: &Bounds,
+        order: Order,
+        mut visit: impl FnMut(Block<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        match self.selection {
+            None => visit(self.whole()),
+            Some(selection) if !self.has_lead => {
+                selection.visit(query, order, |start, count, before| {
+                    visit(Block {
+                        start,
+                        count,
+                        elements_before: before,
+                    })
+                })
+            }
+            Some(selection) => {
+                let (mut start, mut count) = (self.start.to_vec(), self.count.to_vec());
+                selection.visit(&without_lead(query), order, |inner, sides, before| {
+                    start[1..].copy_from_slice(inner);
+                    count[1..].copy_from_slice(sides);
+                    visit(Block {
+                        start: &start,
+                        count: &count,
+                        elements_before: before,
+                    })
+                })
+            }
+        }
+    }
+
+    /// Whether some block touches `query`, a box that touches the record's.
+    pub fn touches(&self, query: &Bounds) -> bool {
+        match self.selection {
+            None => true,
+            Some(selection) if !self.has_lead => selection.touches(query),
+            Some(selection) => selection.touches(&without_lead(query)),
+        }
+    }
+}
+
+/// The query without its first dimension.
+fn without_lead(query: &Bounds) -> Bounds {
+    Bounds {
+        start: query.start[1..].to_vec(),
+        end: query.end[1..].to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Reserved<Selection>, String> {
+        let start = |block: usize, d: usize| starts[block * rank + d];
+        let count = |block: usize, d: usize| counts[block * rank + d];
+        Selection::new(&Task::unlimited(), rank, starts.len() / rank, start, count)
+    }
+
+    #[test]
+    fn empty_blocks_are_dropped_and_ends_are_checked() {
+        let s = listed(2, &[0, 0, 4, 4], &[0, 3, 2, 2]).unwrap();
+        assert_eq!((s.blocks(), s.elements()), (1, 4));
+        assert_eq!(s.bounds().start, [4, 4]);
+        assert!(listed(1, &[i64::MAX as u64], &[1]).is_err());
+        assert!(listed(2, &[0, 0], &[1 << 40, 1 << 40]).is_err());
+    }
+
+    #[test]
+    fn a_scalar_is_written_several_times() {
+        let s = Selection::new(&Task::unlimited(), 0, 3, |_, _| 0, |_, _| 0).unwrap();
+        assert_eq!((s.blocks(), s.elements()), (1, 3));
+        let everywhere = Bounds {
+            start: Vec::new(),
+            end: Vec::new(),
+        };
+        let found = s.visit(&everywhere, Order::Back, |_, _, before| {
+            ControlFlow::Break(before)
+        });
+        assert_eq!(found, ControlFlow::Break(2));
+    }
+
+    #[test]
+    fn a_lead_is_the_first_dimension() {
+        let selection = Arc::new(listed(1, &[2, 9], &[3, 1]).unwrap());
+        let record = Record {
+            start: &[7, 2],
+            count: &[1, 8],
+            selection: Some(&selection),
+            has_lead: true,
+            stored: StoredBytes {
+                source: 0,
+                offset: 0,
+                len: 4,
+                encoding: Encoding::Raw,
+            },
+            conversion: None,
+            fault: None,
+        };
+        let mut blocks = Vec::new();
+        let all = Bounds {
+            start: vec![0, 0],
+            end: vec![8, 10],
+        };
+        let _ = record.visit_back(&all, |block| {
+            blocks.push((block.bounds(), block.elements_before));
+            ControlFlow::<()>::Continue(())
+        });
+        let at = |start: u64, end: u64| Bounds {
+            start: vec![7, start],
+            end: vec![8, end],
+        };
+        assert_eq!(blocks, [(at(9, 10), 3), (at(2, 5), 0)]);
+        assert!(record.touches(&at(4, 6)) && !record.touches(&at(5, 9)));
+    }
+
+    #[test]
+    fn selections_are_shared_while_somebody_has_them() {
+        let known = Selections::default();
+        let make = || listed(1, &[0, 5], &[1, 1]).unwrap();
+        let (first, is_new) = known.keep(7, make());
+        assert!(is_new);
+        let (second, is_new) = known.keep(7, make());
+        assert!(!is_new && Arc::ptr_eq(&first, &second));
+        assert!(known.get(8).is_none());
+        drop((first, second));
+        assert!(known.get(7).is_none());
+    }
+}

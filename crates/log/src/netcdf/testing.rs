@@ -1,0 +1,286 @@
+//! Makes logs byte by byte for tests, and reads the elements of their records.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::{Log, Tables, Variable};
+use crate::arrangement::Arrangement;
+use crate::boxes::Bounds;
+use crate::model::{Encoding, Record, Selections};
+use crate::numbers::NumberType;
+use crate::source_dir::SourceDir;
+use crate::source_file::SourceFile;
+use crate::{Layout, Logged, RecordTable};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::task::Task;
+
+pub const HOST: &str = "vm";
+
+/// The two files of a log.
+#[derive(Debug, Clone)]
+pub struct LogBytes {
+    pub big_endian: bool,
+    pub path: String,
+    pub ranks: i64,
+    pub rank: i64,
+    pub num_entries: i64,
+    /// The header's field `entry_begin`; `None` puts the number of entries there.
+    pub entry_begin: Option<i64>,
+    pub entries: Vec<Vec<u8>>,
+    pub data: Vec<u8>,
+}
+
+impl LogBytes {
+    pub fn new(big_endian: bool) -> Self {
+        LogBytes {
+            big_endian,
+            path: "/data/run/file.nc".into(),
+            ranks: 1,
+            rank: 0,
+            num_entries: 0,
+            entry_begin: None,
+            entries: Vec::new(),
+            data: b"PnetCDF0".to_vec(),
+        }
+    }
+
+    pub fn int(&self, number: i32) -> [u8; 4] {
+        if self.big_endian {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
+        }
+    }
+
+    pub fn word(&self, number: i64) -> [u8; 8] {
+        if self.big_endian {
+            number.to_be_bytes()
+        } else {
+            number.to_le_bytes()
+        }
+    }
+
+    /// Adds an entry with these index arrays; its payload goes to the end of the data log.
+    pub fn put(
+        &mut self,
+        call: i32,
+        kind: i32,
+        variable: i32,
+        rank: i32,
+        words: &[i64],
+        payload: &[u8],
+    ) {
+        let mut entry = self.word(40 + 8 * words.len() as i64).to_vec();
+        for number in [call, kind, variable, rank] {
+            entry.extend(self.int(number));
+        }
+        entry.extend(self.word(self.data.len() as i64));
+        entry.extend(self.word(payload.len() as i64));
+        for word in words {
+            entry.extend(self.word(*word));
+        }
+        self.entries.push(entry);
+        self.data.extend(payload);
+    }
+
+    /// Puts numbers in the log's byte order into the last entry, at some byte of it.
+    pub fn bend(&mut self, at: usize, number: &[u8]) {
+        let last = self.entries.last_mut().unwrap();
+        last[at..at + number.len()].copy_from_slice(number);
+    }
+
+    pub fn header_len(&self) -> usize {
+        (86 + self.path.len() + HOST.len()).next_multiple_of(16)
+    }
+
+    pub fn metadata(&self) -> Vec<u8> {
+        let mut bytes = b"PnetCDF0CDF0\0\0\0\0".to_vec();
+        bytes.extend(self.int(self.big_endian.into()));
+        bytes.extend(self.int(0));
+        let begin = self.entry_begin.unwrap_or(self.entries.len() as i64);
+        let len = self.path.len() as i64;
+        for word in [self.ranks, self.rank, 0, self.num_entries, begin, len] {
+            bytes.extend(self.word(word));
+        }
+        bytes.extend(self.path.as_bytes());
+        bytes.push(0);
+        bytes.extend(self.int(HOST.len() as i32));
+        bytes.extend(HOST.as_bytes());
+        bytes.resize(self.header_len(), 0);
+        bytes.extend(self.entries.concat());
+        bytes
+    }
+}
+
+/// Files with these bytes, as sources.
+pub fn sources(files: &[&[u8]]) -> (tempfile::TempDir, Vec<SourceFile>) {
+    let dir = tempfile::tempdir().unwrap();
+    let numbered = files.iter().enumerate();
+    let opened = numbered.map(|(number, bytes)| rewritten(&dir, number, bytes));
+    let opened = opened.collect();
+    (dir, opened)
+}
+
+/// One of these files, with other bytes.
+pub fn rewritten(dir: &tempfile::TempDir, number: usize, bytes: &[u8]) -> SourceFile {
+    let name = format!("file{number}");
+    std::fs::write(dir.path().join(&name), bytes).unwrap();
+    let held = SourceDir::open(dir.path()).unwrap();
+    SourceFile::open(&held, Path::new(&name)).unwrap()
+}
+
+/// A netCDF file with these bytes, and logs: two sources each, from number 1 on.
+pub fn with_logs(
+    master: &[u8],
+    logs: &[LogBytes],
+) -> (tempfile::TempDir, Vec<SourceFile>, Vec<Log>) {
+    let metadata: Vec<Vec<u8>> = logs.iter().map(LogBytes::metadata).collect();
+    let of_logs = logs.iter().zip(&metadata);
+    let files = of_logs.flat_map(|(log, metadata)| [metadata.as_slice(), &log.data]);
+    let files: Vec<&[u8]> = std::iter::once(master).chain(files).collect();
+    let (dir, mut opened) = sources(&files);
+    let first = opened.remove(0).arranged(Arrangement::ZerosAfter).unwrap();
+    opened.insert(0, first);
+    let named = logs.iter().zip(0u16..).map(|(log, number)| Log {
+        metadata: 2 * number + 1,
+        data: Some(2 * number + 2),
+        generation: 0,
+        rank: log.rank as u64,
+    });
+    (dir, opened, named.collect())
+}
+
+pub fn variable(kind: NumberType, dims: &[u64]) -> Variable {
+    Variable {
+        kind,
+        is_text: false,
+        is_record: dims.first() == Some(&0),
+        dims: dims.to_vec(),
+        begin: 1 << 20,
+        fill: [0xee; 8],
+    }
+}
+
+/// A variable as a reader would see it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ShownVariable {
+    /// The elements in row-major order, in little endian; zeros where no record wrote.
+    pub bytes: Vec<u8>,
+    /// Why some elements cannot be read: they are zeros here.
+    pub lost: Vec<String>,
+    pub diagnostics: Vec<String>,
+}
+
+/// What the records of a variable show, element by element.
+pub fn shown(sources: &[SourceFile], tables: &Tables, id: usize, dims: &[u64]) -> ShownVariable {
+    let table = tables
+        .read_tables(&Task::unlimited(), sources, &[])
+        .unwrap();
+    shown_by(&*table, sources, tables, id, dims)
+}
+
+fn shown_by(
+    table: &dyn RecordTable,
+    sources: &[SourceFile],
+    tables: &Tables,
+    id: usize,
+    dims: &[u64],
+) -> ShownVariable {
+    let element = tables.variables[id].kind.size();
+    let dataset = Logged {
+        id: id as i64,
+        dims,
+        element_size: element as u64,
+        filtered: false,
+    };
+    let found = table
+        .records(
+            &Task::unlimited(),
+            sources,
+            &dataset,
+            &Selections::default(),
+        )
+        .unwrap();
+    let all = Bounds {
+        start: vec![0; dims.len()],
+        end: dims.to_vec(),
+    };
+    let elements: u64 = dims.iter().product();
+    let mut shown = ShownVariable {
+        bytes: vec![0; elements as usize * element],
+        lost: Vec::new(),
+        diagnostics: table
+            .diagnostics()
+            .iter()
+            .chain(&found.diagnostics)
+            .map(Diagnostic::to_string)
+            .collect(),
+    };
+    if let Some(base) = found.records.base() {
+        let mut pieces = Vec::new();
+        let _ = base.visit_back(&all, |record| {
+            pieces.push((record.bounds(), read(sources, record)));
+            ControlFlow::<()>::Continue(())
+        });
+        for (bounds, bytes) in pieces.into_iter().rev() {
+            put(&mut shown.bytes, dims, element, &bounds, &bytes.unwrap());
+        }
+    }
+    for record in found.records.iter() {
+        let bytes = match read(sources, &record) {
+            Ok(bytes) => bytes,
+            Err(reason) => {
+                shown.lost.push(reason);
+                vec![0; record.elements() as usize * element]
+            }
+        };
+        let mut blocks = Vec::new();
+        let _ = record.visit_back(&all, |block| {
+            blocks.push((block.bounds(), block.elements_before as usize * element));
+            ControlFlow::<()>::Continue(())
+        });
+        for (bounds, at) in blocks.into_iter().rev() {
+            put(&mut shown.bytes, dims, element, &bounds, &bytes[at..]);
+        }
+    }
+    shown
+}
+
+/// All elements of a record, or why they are lost.
+fn read(sources: &[SourceFile], record: &Record<'_>) -> Result<Vec<u8>, String> {
+    if let Some(fault) = record.fault {
+        return Err(fault.into());
+    }
+    let mut stored = vec![0; record.stored.len as usize];
+    let source = &sources[usize::from(record.stored.source)];
+    source
+        .read_exact_at(&mut stored, record.stored.offset)
+        .unwrap();
+    let Some(conversion) = record.conversion else {
+        assert_eq!(record.stored.encoding, Encoding::Raw);
+        return Ok(stored);
+    };
+    assert_eq!(record.stored.encoding, Encoding::Converted);
+    let mut converted = vec![0; record.elements() as usize * conversion.to.kind.size()];
+    conversion.convert(&stored, &mut converted);
+    Ok(converted)
+}
+
+/// Puts the elements of a block in their places, one by one.
+fn put(to: &mut [u8], dims: &[u64], element: usize, block: &Bounds, bytes: &[u8]) {
+    let mut bytes = bytes.chunks_exact(element);
+    let mut index = block.start.clone();
+    if index.iter().zip(&block.end).any(|(at, end)| at >= end) {
+        return;
+    }
+    loop {
+        let at = index.iter().zip(dims).fold(0, |at, (i, dim)| at * dim + i) as usize;
+        let own = bytes.next().unwrap();
+        to[at * element..][..element].copy_from_slice(own);
+        let Some(d) = (0..dims.len()).rposition(|d| index[d] + 1 < block.end[d]) else {
+            return;
+        };
+        index[d] += 1;
+        index[d + 1..].copy_from_slice(&block.start[d + 1..]);
+    }
+}

@@ -1,0 +1,347 @@
+//! The records of one dataset, as a layout finds them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::base::Base;
+use super::model::{Encoding, Record, Selection, StoredBytes};
+use super::numbers::Conversion;
+use crate::boxes::packed::Row;
+use h5logfs_common::buffers::with_room;
+use h5logfs_common::memory::{Reservation, Reserved};
+use h5logfs_common::task::Task;
+
+/// Records, and what they share. A layout makes it and calls [`RecordList::put_in_order`] last.
+#[derive(Debug)]
+pub struct RecordList {
+    reservation: Reservation,
+    rank: usize,
+    /// One after the other: the starts and the counts of a record's box, then its [`VALUES`]. There may be many, and they
+    /// are read in any order, so each lies in one place.
+    rows: Vec<u64>,
+    /// Some records are zlib streams of known length.
+    has_deflated: bool,
+    /// The records in order, by their position in `rows`, where that is another order.
+    sorted: Option<Vec<u32>>,
+    /// Where in the list of selections the one of some number is.
+    numbers: HashMap<u64, u32>,
+    shared: Shared,
+}
+
+/// The values of a record, besides its box: its place in the order of application, offset and length of its stored bytes,
+/// the position of its selection plus one, and [`HOW`]. In a list, records of lower order apply first; of the same order,
+/// those of lower offset. In an index, the first value is the number of the record.
+pub const VALUES: usize = 5;
+const ORDER: usize = 0;
+const OFFSET: usize = 1;
+const LEN: usize = 2;
+/// The value that is the position of the selection plus one.
+pub const SELECTION: usize = 3;
+/// The value that says how the bytes are stored, in groups of bits.
+pub const HOW: usize = 4;
+
+/// Bits of [`HOW`]: the source file in the low 16 bits, then encoding, lead, position of the conversion plus
+/// one, and position of the fault plus one.
+const ENCODING: u32 = 16;
+const LEAD: u64 = 1 << 19;
+const CONVERSION: u32 = 20;
+const CONVERSION_BITS: u64 = 0x1ff;
+/// The lowest bit of [`HOW`] that belongs to the fault: its position plus one.
+pub const FAULT: u32 = 29;
+const ENCODING_BITS: u64 = 7;
+const ENCODINGS: [Encoding; 7] = [
+    Encoding::Raw,
+    Encoding::Deflate,
+    Encoding::RawOrDeflate,
+    Encoding::Pipeline,
+    Encoding::Converted,
+    Encoding::DeflateStream,
+    Encoding::DeflateStreams,
+];
+
+/// An encoding, as bits of [`HOW`].
+fn encoding_bits(encoding: Encoding) -> u64 {
+    let number = ENCODINGS.iter().position(|e| *e == encoding);
+    (number.unwrap_or(0) as u64) << ENCODING
+}
+
+/// [`HOW`] with another encoding.
+fn with_encoding(how: u64, encoding: Encoding) -> u64 {
+    how & !(ENCODING_BITS << ENCODING) | encoding_bits(encoding)
+}
+
+/// What the records of a dataset share, and what lies below them.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Each once.
+    pub selections: Vec<Numbered>,
+    /// Each once.
+    pub conversions: Vec<Conversion>,
+    /// Why the bytes of single records cannot be read.
+    pub faults: Vec<Box<str>>,
+    /// What lies below the records.
+    pub base: Option<Base>,
+}
+
+/// A selection, and its layout's number of it. Datasets share selections by these numbers.
+pub type Numbered = (u64, Arc<Reserved<Selection>>);
+
+/// Bytes of memory of one entry of [`RecordList::numbers`], spare places included.
+const OF_NUMBER: u64 = 48;
+
+impl RecordList {
+    /// A list with capacity for `number` records. Fails where there is no memory for them.
+    pub fn new(task: &Task, rank: usize, number: usize) -> Result<Self, String> {
+        let mut list = RecordList {
+            reservation: task.reservation(),
+            rank,
+            rows: Vec::new(),
+            has_deflated: false,
+            sorted: None,
+            numbers: HashMap::new(),
+            shared: Shared::default(),
+        };
+        let cells = number.saturating_mul(list.stride());
+        list.reservation.make_room(&mut list.rows, cells)?;
+        Ok(list)
+    }
+
+    /// Rank of the dataset.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Numbers of a row.
+    fn stride(&self) -> usize {
+        2 * self.rank + VALUES
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.rows.len() / self.stride()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Adds a record of one block, of the dataset's rank. This and the others that add fail where there is no
+    /// memory.
+    pub fn push_block(
+        &mut self,
+        stored: StoredBytes,
+        order: u64,
+        start: &[u64],
+        count: &[u64],
+    ) -> Result<(), String> {
+        let stride = self.stride();
+        self.reservation.make_room(&mut self.rows, stride)?;
+        self.rows.extend_from_slice(start);
+        self.rows.extend_from_slice(count);
+        self.push_values(stored, order, 0, false);
+        Ok(())
+    }
+
+    /// Adds a record of several blocks. `lead`: their index along the first dimension, where they have one
+    /// dimension less than the dataset.
+    pub fn push_selection(
+        &mut self,
+        stored: StoredBytes,
+        order: u64,
+        (id, selection): Numbered,
+        lead: Option<u64>,
+    ) -> Result<(), String> {
+        let stride = self.stride();
+        self.reservation.make_room(&mut self.rows, stride)?;
+        let bounds = selection.bounds();
+        let number = match self.numbers.get(&id) {
+            Some(number) => *number,
+            None => {
+                self.reservation.grow(OF_NUMBER)?;
+                let selections = &mut self.shared.selections;
+                let number = selections.len() as u32;
+                self.reservation.push(selections, (id, selection))?;
+                self.numbers.insert(id, number);
+                number
+            }
+        };
+        self.rows.extend(lead);
+        self.rows.extend_from_slice(&bounds.start);
+        self.rows.extend(lead.map(|_| 1));
+        self.rows.extend(bounds.count());
+        self.push_values(stored, order, u64::from(number) + 1, lead.is_some());
+        Ok(())
+    }
+
+    fn push_values(&mut self, stored: StoredBytes, order: u64, selection: u64, has_lead: bool) {
+        let lead = if has_lead { LEAD } else { 0 };
+        let how = u64::from(stored.source) | encoding_bits(stored.encoding) | lead;
+        self.has_deflated |= matches!(
+            stored.encoding,
+            Encoding::Deflate | Encoding::DeflateStreams
+        );
+        self.rows
+            .extend_from_slice(&[order, stored.offset, stored.len, selection, how]);
+    }
+
+    /// [`HOW`] of the last record.
+    fn last_how(&mut self) -> Option<&mut u64> {
+        self.rows.last_mut()
+    }
+
+    /// Marks the last record as one whose elements have to be converted. There are at most as many conversions as
+    /// pairs of types.
+    pub fn convert_last(&mut self, conversion: &Conversion) {
+        let conversions = &mut self.shared.conversions;
+        let known = conversions.iter().position(|c| c == conversion);
+        let at = known.unwrap_or_else(|| {
+            conversions.push(*conversion);
+            conversions.len() - 1
+        });
+        if let (Some(how), Ok(at)) = (self.last_how(), u8::try_from(at)) {
+            *how &= !(CONVERSION_BITS << CONVERSION);
+            *how |= (u64::from(at) + 1) << CONVERSION;
+            *how = with_encoding(*how, Encoding::Converted);
+        }
+    }
+
+    /// Sets what lies below all records.
+    pub fn set_base(&mut self, base: Base) {
+        self.shared.base = Some(base);
+    }
+
+    /// What lies below the records, if anything does.
+    pub fn base(&self) -> Option<&Base> {
+        self.shared.base.as_ref()
+    }
+
+    /// Marks the last record as one whose bytes cannot be read, for this reason.
+    pub fn spoil_last(&mut self, reason: String) -> Result<(), String> {
+        self.reservation.grow(reason.len() as u64)?;
+        let faults = &mut self.shared.faults;
+        self.reservation.push(faults, reason.into())?;
+        let after = faults.len() as u64;
+        if let Some(how) = self.last_how() {
+            *how = *how & ((1 << FAULT) - 1) | after << FAULT;
+        }
+        Ok(())
+    }
+
+    /// Sorts the records into the order in which they apply. Called once all records are there.
+    pub fn put_in_order(&mut self) -> Result<(), String> {
+        let key = |row: &[u64]| (row[2 * self.rank + ORDER], row[2 * self.rank + OFFSET]);
+        let keys = self.rows.chunks_exact(self.stride()).map(key);
+        if keys.clone().is_sorted() {
+            return Ok(());
+        }
+        let (size, kept) = (
+            size_of::<((u64, u64), u32)>() as u64,
+            size_of::<u32>() as u64,
+        );
+        let all = self.len() as u64;
+        self.reservation.grow(all * (size + kept))?;
+        let mut list = with_room(self.len())?;
+        list.extend(keys.zip(0u32..));
+        list.sort_unstable();
+        // Collected from the list itself, they would keep all of its memory.
+        let mut sorted = with_room(self.len())?;
+        sorted.extend(list.iter().map(|(_, place)| *place));
+        drop(list);
+        self.reservation
+            .shrink_to(self.reservation.bytes() - all * size);
+        self.sorted = Some(sorted);
+        Ok(())
+    }
+
+    /// The row of a record: its box, and its [`VALUES`].
+    pub fn row(&self, number: usize) -> &[u64] {
+        let place = self.sorted.as_ref().map_or(number, |s| s[number] as usize);
+        &self.rows[place * self.stride()..(place + 1) * self.stride()]
+    }
+
+    /// A record, by its position in the list.
+    pub fn get(&self, number: usize) -> Record<'_> {
+        self.shared.record(Row::new(self.rank, self.row(number)))
+    }
+
+    /// The selection of a record, by its position in the list.
+    pub fn selection_of(&self, number: usize) -> Option<&Numbered> {
+        self.shared.selection(Row::new(self.rank, self.row(number)))
+    }
+
+    /// The selections of all records, each once.
+    pub fn selections(&self) -> &[Numbered] {
+        &self.shared.selections
+    }
+
+    /// All records, in the order of the list.
+    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        (0..self.len()).map(|number| self.get(number))
+    }
+
+    /// Whether some records are zlib streams of known length.
+    pub fn has_deflated(&self) -> bool {
+        self.has_deflated
+    }
+
+    /// From now on raw records may be zlib streams.
+    pub fn doubt_raw(&mut self) {
+        let stride = self.stride();
+        for how in self.rows.iter_mut().skip(stride - 1).step_by(stride) {
+            if *how >> ENCODING & ENCODING_BITS == 0 {
+                *how = with_encoding(*how, Encoding::RawOrDeflate);
+            }
+        }
+    }
+
+    /// What the records share, and the memory for it.
+    pub fn into_shared(mut self) -> (Shared, Reservation) {
+        self.rows = Vec::new();
+        self.sorted = None;
+        self.numbers = HashMap::new();
+        let bytes = self.shared.bytes() as u64;
+        self.reservation.shrink_to(bytes);
+        (self.shared, self.reservation)
+    }
+}
+
+impl Shared {
+    /// The record of a row of an index, or of a list.
+    pub fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {
+        let how = row.value(HOW);
+        let after = |number: u64| (number as usize).checked_sub(1);
+        let encoding = ENCODINGS.get((how >> ENCODING & ENCODING_BITS) as usize);
+        let conversion = after(how >> CONVERSION & CONVERSION_BITS);
+        let fault = after(how >> FAULT).and_then(|at| self.faults.get(at));
+        Record {
+            start: row.start(),
+            count: row.count(),
+            selection: self.selection(row).map(|(_, selection)| &***selection),
+            has_lead: how & LEAD != 0,
+            stored: StoredBytes {
+                source: how as u16,
+                offset: row.value(OFFSET),
+                len: row.value(LEN),
+                encoding: encoding.copied().unwrap_or(Encoding::Raw),
+            },
+            conversion: conversion.and_then(|at| self.conversions.get(at)),
+            fault: fault.map(|f| &**f),
+        }
+    }
+
+    /// The selection of that record.
+    pub fn selection(&self, row: Row<'_>) -> Option<&Numbered> {
+        let at = (row.value(SELECTION) as usize).checked_sub(1)?;
+        self.selections.get(at)
+    }
+
+    /// Bytes of memory, without the selections themselves.
+    pub fn bytes(&self) -> usize {
+        let faults = self.faults.iter().map(|f| f.len());
+        self.selections.capacity() * size_of::<Numbered>()
+            + self.conversions.len() * size_of::<Conversion>()
+            + self.faults.capacity() * size_of::<Box<str>>()
+            + faults.sum::<usize>()
+    }
+}

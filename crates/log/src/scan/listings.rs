@@ -1,0 +1,259 @@
+//! The names of burst-buffer logs in directories.
+//!
+//! A directory of thousands of files is listed once, not once for each file. One that is large and changes all the time
+//! is listed again after a while only, and look-ups meanwhile use the listing before.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quick_cache::sync::Cache;
+use quick_cache::{OptionsBuilder, Weighter};
+
+use crate::netcdf::names::LogName;
+use crate::source_dir::SourceDir;
+use crate::source_file::Identity;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::single_flight::SingleFlight;
+
+/// The memory for all listings, in bytes.
+const MEMORY: usize = 16 << 20;
+/// The memory for one listing, and for the names of one log file's logs.
+const LARGEST: usize = MEMORY / 2;
+/// What one name takes besides its bytes.
+const OVERHEAD: usize = 64;
+/// The clock of a file system may be this coarse. A directory that changed less than this before it was listed may
+/// have changed once more since, with the same time. How long it has not changed is measured here, since the clock of a
+/// file server may go wrong.
+const TICK: Duration = Duration::from_millis(100);
+/// A directory that takes longer to list is large.
+const LARGE: Duration = Duration::from_millis(5);
+/// How much longer than it took to list a large directory the listing counts, though the directory changes.
+const REST: u32 = 9;
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
+type Key = (u16, PathBuf);
+
+/// Listings of directories, cached for as long as the directories do not change.
+#[derive(Debug)]
+pub struct Listings {
+    known: Cache<Key, Arc<Listing>, Memory>,
+    /// One thread lists a directory.
+    listing: SingleFlight<Key>,
+}
+
+#[derive(Debug, Clone)]
+struct Memory;
+
+impl Weighter<Key, Arc<Listing>> for Memory {
+    fn weight(&self, key: &Key, listing: &Arc<Listing>) -> u64 {
+        let own = size_of::<Listing>() + OVERHEAD;
+        (own + key.1.as_os_str().len() + listing.memory) as u64
+    }
+}
+
+#[derive(Debug)]
+struct Listing {
+    directory: Identity,
+    /// When the directory was first seen in this state.
+    since: Instant,
+    /// When it was begun.
+    begun: Instant,
+    /// How long it took.
+    cost: Duration,
+    /// Names of logs, by the names of their log files; `None` where they are too many to be kept.
+    logs: Option<HashMap<OsString, Vec<OsString>>>,
+    memory: usize,
+}
+
+impl Default for Listings {
+    fn default() -> Self {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(MEMORY / 4096)
+            .weight_capacity(MEMORY as u64)
+            // The memory is for listings of any size.
+            .shards(1)
+            .build();
+        // All options are set.
+        let known = options.map(|options| {
+            Cache::with_options(options, Memory, Default::default(), Default::default())
+        });
+        Listings {
+            known: known.unwrap_or_else(|_| Cache::with_weighter(1, MEMORY as u64, Memory)),
+            listing: SingleFlight::default(),
+        }
+    }
+}
+
+impl Listings {
+    /// The names in `directory` that are those of logs of the file `name`, sorted. `number`: that of `dir`.
+    pub(super) fn logs_of(
+        &self,
+        dir: &SourceDir,
+        number: u16,
+        directory: &Path,
+        name: &OsStr,
+    ) -> Result<Vec<OsString>> {
+        let failed = |e| Error::io(dir.full_path(directory), e);
+        let listing = self.get(dir, number, directory).map_err(failed)?;
+        if let Some(logs) = &listing.logs {
+            return Ok(logs.get(name).cloned().unwrap_or_default());
+        }
+        let (mut logs, mut memory) = (Vec::new(), 0);
+        let visit = |file: &OsStr| {
+            if LogName::parse(file).is_some_and(|log| log.master == name) {
+                memory += file.len() + OVERHEAD;
+                if memory <= LARGEST {
+                    logs.push(file.to_owned());
+                }
+            }
+        };
+        dir.visit(directory, visit).map_err(failed)?;
+        if memory > LARGEST {
+            let reason = format!("the names of its logs take more than {LARGEST} bytes");
+            return Err(Error::bad_file(
+                dir.full_path(&directory.join(name)),
+                reason,
+            ));
+        }
+        logs.sort();
+        Ok(logs)
+    }
+
+    fn get(&self, dir: &SourceDir, number: u16, directory: &Path) -> std::io::Result<Arc<Listing>> {
+        let asked = Instant::now();
+        let key = (number, directory.to_owned());
+        let now = Identity::from(&dir.stat(directory)?);
+        let known = self.known.get(&key);
+        if let Some(known) = &known
+            && (known.is_complete(now) || known.may_rest())
+        {
+            return Ok(Arc::clone(known));
+        }
+        let large = known.filter(|known| known.cost >= LARGE);
+        let _flight = match large {
+            Some(known) => match self.listing.try_take(key.clone()) {
+                Some(flight) => flight,
+                // Another thread lists it.
+                None => return Ok(known),
+            },
+            None => self.listing.take(key.clone()),
+        };
+        if let Some(known) = self.known.get(&key)
+            && known.begun >= asked
+        {
+            return Ok(known);
+        }
+        // The directory may change while it is listed.
+        let seen = Instant::now();
+        let now = Identity::from(&dir.stat(directory)?);
+        let same = self.known.get(&key).filter(|known| known.directory == now);
+        let since = same.map_or(seen, |known| known.since);
+        let listing = Arc::new(Listing::read(dir, directory, now, since)?);
+        self.known.insert(key, Arc::clone(&listing));
+        Ok(listing)
+    }
+}
+
+impl Listing {
+    fn read(
+        dir: &SourceDir,
+        path: &Path,
+        directory: Identity,
+        since: Instant,
+    ) -> std::io::Result<Self> {
+        let begun = Instant::now();
+        let mut logs: HashMap<OsString, Vec<OsString>> = HashMap::new();
+        let mut memory = 0;
+        dir.visit(path, |name| {
+            let Some(log) = LogName::parse(name).filter(|_| memory <= LARGEST) else {
+                return;
+            };
+            memory += name.len() + OVERHEAD;
+            if let Some(names) = logs.get_mut(log.master) {
+                names.push(name.to_owned());
+            } else {
+                memory += log.master.len() + 2 * OVERHEAD;
+                logs.insert(log.master.to_owned(), vec![name.to_owned()]);
+            }
+        })?;
+        logs.values_mut().for_each(|names| names.sort());
+        let fits = memory <= LARGEST;
+        Ok(Listing {
+            directory,
+            since,
+            begun,
+            cost: begun.elapsed(),
+            logs: fits.then_some(logs),
+            memory: if fits { memory } else { 0 },
+        })
+    }
+
+    /// Whether it has the names of the directory in the state `now`: a change since it was read would show in the time of
+    /// the directory, or it was read just now.
+    fn is_complete(&self, now: Identity) -> bool {
+        let is_settled = self.begun.duration_since(self.since) >= TICK;
+        self.directory == now && (is_settled || self.begun.elapsed() < TICK)
+    }
+
+    /// Whether it counts although the directory has changed: it is large, and was read not long ago.
+    fn may_rest(&self) -> bool {
+        let rest = (self.cost * REST).min(LONGEST_REST);
+        self.cost >= LARGE && self.begun.elapsed() < self.cost + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File, FileTimes};
+    use std::time::SystemTime;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn set_time(path: &Path, time: SystemTime) {
+        let times = FileTimes::new().set_modified(time);
+        File::open(path).unwrap().set_times(times).unwrap();
+    }
+
+    /// The clock of the file server is wrong, and coarse: a file comes, and the directory keeps its time.
+    #[track_caller]
+    fn a_file_that_comes_is_found(time: SystemTime) {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path();
+        let dir = SourceDir::open(path).unwrap();
+        let listings = Listings::default();
+        let logs = || {
+            let found = listings.logs_of(&dir, 0, Path::new(""), OsStr::new("a.nc"));
+            found.unwrap().len()
+        };
+        let add = |name: &str| {
+            fs::write(path.join(name), "").unwrap();
+            set_time(path, time);
+        };
+        add("a.nc_1_0.meta");
+        assert_eq!(logs(), 1);
+        add("a.nc_1_0.data");
+        let begun = Instant::now();
+        while logs() < 2 {
+            assert!(begun.elapsed() < 20 * TICK, "the second file is not found");
+        }
+        // It is not listed again.
+        std::thread::sleep(TICK);
+        assert_eq!(logs(), 2);
+        let known = || listings.known.get(&(0, PathBuf::new())).unwrap().begun;
+        let before = known();
+        std::thread::sleep(TICK);
+        assert_eq!((logs(), known()), (2, before));
+    }
+
+    #[test]
+    fn a_file_that_comes_is_found_whatever_the_clock_says() {
+        let now = SystemTime::now();
+        for time in [now, now - HOUR, now + HOUR] {
+            a_file_that_comes_is_found(time);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What both halves of a scan share. The client asks for a scan and gets a [`Snapshot`]; the server runs
+//! libhdf5, in the same process or in a confined one.
+//!
+//! * [`damage`] tells whether elements cannot be read, where that costs little.
+//! * [`companions`] knows which files make a log of another one.
+//! * [`overwrite`] keeps files of logs from being written over.
+//! * [`incomplete`] is the attribute that tells readers what is missing.
+//! * [`settings`] holds the options that decide the outcome of a scan.
+//! * [`choice`]: which objects of a log a copy has.
+//! * [`shape`] chooses chunk shapes where the log records none.
+//! * [`protocol`] is the form of messages between a client and a server in another process.
+
+pub mod choice;
+pub mod companions;
+pub mod damage;
+pub mod incomplete;
+mod listings;
+pub mod overwrite;
+pub mod protocol;
+pub mod settings;
+pub mod shape;
+
+use std::fmt;
+use std::path::Path;
+
+pub use choice::Choice;
+pub use listings::Listings;
+pub use settings::{LAYOUT_OPTIONS, LayoutOption, Settings};
+pub use shape::Chunking;
+
+use crate::journal::sealed::KnownFlush;
+use crate::snapshot::Snapshot;
+use crate::source_dir::{SourceDir, SourcePath};
+use crate::source_file::SourceFile;
+use h5logfs_common::error::Result;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+
+/// One file to be scanned.
+#[derive(Debug, Clone, Copy)]
+pub struct ScanRequest<'a> {
+    /// The directory below which all files of the log lie.
+    pub dir: &'a SourceDir,
+    /// The log file, below the directory.
+    pub relative: &'a Path,
+    /// The files whose presence makes a log of it, as far as they belong to it: [`companions::Companions::own`];
+    /// `None` for a file that needs none.
+    pub companions: Option<&'a [SourcePath]>,
+    /// The user's options.
+    pub settings: &'a Settings,
+    /// Up to this flush, all of the log was seen by an earlier scan, which need not be repeated.
+    pub known: Option<KnownFlush>,
+}
+
+impl<'a> ScanRequest<'a> {
+    /// A request for a file that has no companion files.
+    pub fn alone(dir: &'a SourceDir, relative: &'a Path, settings: &'a Settings) -> Self {
+        ScanRequest {
+            dir,
+            relative,
+            companions: None,
+            settings,
+            known: None,
+        }
+    }
+}
+
+/// Turns a log file into a snapshot.
+pub trait Scanner: fmt::Debug + Send + Sync {
+    /// Scans one file. [`Error::NotALog`] says that the file is not a log; [`Error::ScanDied`] says that the
+    /// scan crashed or went past its limits.
+    ///
+    /// [`Error::NotALog`]: h5logfs_common::error::Error::NotALog
+    /// [`Error::ScanDied`]: h5logfs_common::error::Error::ScanDied
+    ///
+    /// The memory of the snapshot is reserved by `task`.
+    fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>>;
+
+    /// Scans of several files of a directory follow, until as many calls of [`Scanner::end_listing`].
+    fn begin_listing(&self) {}
+
+    /// The end of what [`Scanner::begin_listing`] has begun.
+    fn end_listing(&self) {}
+}
+
+/// A directory that is being listed, until it is dropped.
+#[derive(Debug)]
+pub struct ListingScans<'a>(&'a dyn Scanner);
+
+impl<'a> ListingScans<'a> {
+    /// Tells `scanner` of the listing.
+    pub fn begin(scanner: &'a dyn Scanner) -> Self {
+        scanner.begin_listing();
+        ListingScans(scanner)
+    }
+}
+
+impl Drop for ListingScans<'_> {
+    fn drop(&mut self) {
+        self.0.end_listing();
+    }
+}
+
+/// Looks for the companion files of one file, and scans it.
+pub fn scan_file(
+    task: &Task,
+    scanner: &dyn Scanner,
+    dir: &SourceDir,
+    relative: &Path,
+    settings: &Settings,
+) -> Result<Reserved<Snapshot>> {
+    let source = SourceFile::open(dir, relative)?;
+    let listings = Listings::default();
+    let look = companions::look(dir, relative, &source, settings, &listings)?;
+    let request = ScanRequest {
+        dir,
+        relative,
+        companions: look.companions.as_ref().map(|found| &*found.own),
+        settings,
+        known: None,
+    };
+    look.complete(scanner.scan(task, request))
+}

@@ -1,0 +1,385 @@
+//! The messages between the daemon and a scan worker, over a socket that also carries descriptors.
+//!
+//! A message is its length in four bytes, little-endian, and its postcard form. A hostile file may control the
+//! worker, so the daemon bounds the length of messages, and allocates memory as bytes arrive.
+
+use std::ffi::OsString;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Choice, Chunking};
+use crate::journal::sealed::KnownFlush;
+use crate::log_files::foreign;
+use crate::ownership::Foreign;
+use crate::source_dir::{SourcePath, bytes_of_path};
+use h5logfs_common::error::Error;
+use h5logfs_common::memory::Reservation;
+
+/// Begins the first message of a zygote that is confined. The means of confinement that the system lacks follow. Any
+/// other first message is the reason why the zygote failed.
+pub const READY: &str = "ready:";
+
+/// The scan that a worker has to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ScanTask {
+    /// The log file, below the first directory.
+    #[serde(with = "bytes_of_path")]
+    pub relative: PathBuf,
+    /// Paths of the directory and the further ones, as users know them.
+    pub dirs: Vec<PathBytes>,
+    /// Its companion files: see [`ScanRequest::companions`](super::ScanRequest::companions).
+    pub companions: Option<Vec<SourcePath>>,
+    /// See [`Settings::chunking`](super::Settings::chunking).
+    pub chunking: Chunking,
+    /// See [`Settings::without_logs`](super::Settings::without_logs).
+    pub without_logs: bool,
+    /// See [`Settings::incomplete_attribute`](super::Settings::incomplete_attribute).
+    pub incomplete_attribute: bool,
+    /// See [`Settings::choice`](super::Settings::choice).
+    pub choice: Choice,
+    /// See [`Settings::image_at`](super::Settings::image_at).
+    pub image_at: Option<u64>,
+    /// See [`Settings::compared`](super::Settings::compared).
+    pub compared: u64,
+    /// See [`ScanRequest::known`](super::ScanRequest::known).
+    pub known: Option<KnownFlush>,
+    /// The most bytes of a snapshot that the daemon accepts.
+    pub most: u64,
+}
+
+/// A path in a message: its bytes, which need not be UTF-8.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PathBytes(#[serde(with = "bytes_of_path")] pub PathBuf);
+
+impl From<&Path> for PathBytes {
+    fn from(path: &Path) -> Self {
+        PathBytes(path.to_owned())
+    }
+}
+
+/// A request of a worker to the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// The descriptor of a file, open for reading.
+    Open(SourcePath),
+    /// The names in a directory.
+    List(SourcePath),
+    /// Nothing more: the scan is over.
+    Done(ScanOutcome),
+}
+
+/// The outcome of a scan.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ScanOutcome {
+    /// A snapshot: [`Snapshot::to_bytes`](crate::snapshot::Snapshot::to_bytes).
+    Scanned(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// [`Error::Io`].
+    Io {
+        /// The file.
+        path: PathBytes,
+        /// The error number of the system.
+        errno: i32,
+    },
+    /// [`Error::NotALog`].
+    NotALog {
+        /// The file.
+        path: PathBytes,
+        /// For a person to read.
+        reason: String,
+    },
+    /// [`Error::BadFile`].
+    BadFile {
+        /// The file.
+        path: PathBytes,
+        /// For a person to read.
+        reason: String,
+    },
+    /// [`Error::Changed`].
+    Changed {
+        /// The file.
+        path: PathBytes,
+    },
+}
+
+/// The daemon's response to a request. It carries the descriptor of an opened file.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Response {
+    /// The descriptor is attached.
+    Opened,
+    /// The names, without `.` and `..`.
+    Listed(Vec<OsString>),
+    /// The error number of the system.
+    Refused(i32),
+    /// The file does not belong to the log.
+    Foreign(Foreign),
+}
+
+impl From<&io::Error> for Response {
+    fn from(error: &io::Error) -> Self {
+        foreign(error).map_or_else(|| Response::Refused(errno(error)), Response::Foreign)
+    }
+}
+
+/// The error number of an I/O error; `EIO` where it has none.
+pub fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or_else(|| match error.kind() {
+        io::ErrorKind::NotFound => Errno::NOENT.raw_os_error(),
+        io::ErrorKind::InvalidInput => Errno::INVAL.raw_os_error(),
+        io::ErrorKind::PermissionDenied => Errno::ACCESS.raw_os_error(),
+        _ => Errno::IO.raw_os_error(),
+    })
+}
+
+impl From<&Error> for ScanOutcome {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Io { path, cause } if cause.raw_os_error().is_some() => ScanOutcome::Io {
+                path: path.as_path().into(),
+                errno: errno(cause),
+            },
+            Error::NotALog { path, reason } => ScanOutcome::NotALog {
+                path: path.as_path().into(),
+                reason: reason.clone(),
+            },
+            Error::BadFile { path, reason } | Error::NoMemory { path, reason } => {
+                ScanOutcome::BadFile {
+                    path: path.as_path().into(),
+                    reason: reason.clone(),
+                }
+            }
+            Error::Changed { path } => ScanOutcome::Changed {
+                path: path.as_path().into(),
+            },
+            Error::Remembered(error) => ScanOutcome::from(&**error),
+            Error::Io { path, cause } => ScanOutcome::BadFile {
+                path: path.as_path().into(),
+                reason: cause.to_string(),
+            },
+            Error::BadData { path, .. } | Error::ScanDied { path, .. } => ScanOutcome::BadFile {
+                path: path.as_path().into(),
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+impl ScanOutcome {
+    /// The bytes of the snapshot, or the error of the scan.
+    pub fn into_result(self) -> Result<Vec<u8>, Error> {
+        Err(match self {
+            ScanOutcome::Scanned(bytes) => return Ok(bytes),
+            ScanOutcome::Io { path, errno } => {
+                Error::io(path.0, io::Error::from_raw_os_error(errno))
+            }
+            ScanOutcome::NotALog { path, reason } => Error::NotALog {
+                path: path.0,
+                reason,
+            },
+            ScanOutcome::BadFile { path, reason } => Error::bad_file(path.0, reason),
+            ScanOutcome::Changed { path } => Error::Changed { path: path.0 },
+        })
+    }
+}
+
+/// Two sockets of this kind, connected to each other. A program that this process starts inherits neither.
+pub fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        kind,
+        flags,
+        None,
+    )?)
+}
+
+/// Receives bytes: returns their number, and the descriptor that was sent with them. Zero bytes mean that the other end
+/// is closed.
+pub fn receive_some(
+    socket: impl AsFd,
+    bytes: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut pieces = [IoSliceMut::new(bytes)];
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::net::recvmsg(socket, &mut pieces, &mut ancillary, flags)?;
+    let came = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok((received.bytes, came))
+}
+
+/// One end of a socket that carries messages.
+#[derive(Debug)]
+pub struct Channel<S, W> {
+    socket: S,
+    wait: W,
+}
+
+/// Decides how long an end waits for the other one.
+pub trait Wait {
+    /// Waits until the socket can be read from, or written to. Fails when that takes too long.
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()>;
+}
+
+/// What an end of a channel waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Bytes to read.
+    Read,
+    /// Room to write.
+    Write,
+}
+
+/// Waits without a limit: the other end may be slow. If it ends, the socket closes.
+#[derive(Debug)]
+pub struct Forever;
+
+impl Wait for Forever {
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
+        poll(socket, to, None).map(drop)
+    }
+}
+
+impl<S: AsFd, W: Wait> Channel<S, W> {
+    /// A channel over a connected stream socket.
+    pub fn new(socket: S, wait: W) -> Self {
+        Channel { socket, wait }
+    }
+
+    /// Sends a message, and a copy of `descriptor` with it.
+    pub fn send(
+        &self,
+        message: &impl Serialize,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+        let len = u32::try_from(body.len()).map_err(io::Error::other)?;
+        let bytes = [&len.to_le_bytes(), body.as_slice()].concat();
+        let mut rest = bytes.as_slice();
+        let mut descriptor = descriptor;
+        while !rest.is_empty() {
+            let sent = self.send_some(rest, descriptor.take())?;
+            rest = rest.get(sent..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn send_some(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let descriptors: Vec<_> = descriptor.into_iter().collect();
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        self.again(Direction::Write, || {
+            rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags)
+        })
+    }
+
+    /// Receives a message of at most `most` bytes, with the descriptor that was sent with it. Its bytes, and as many
+    /// for the message that is made of them, are reserved as they arrive, and stay so in `reservation`.
+    pub fn receive<T: DeserializeOwned>(
+        &self,
+        most: usize,
+        reservation: &mut Reservation,
+    ) -> io::Result<(T, Option<OwnedFd>)> {
+        let mut len = [0; 4];
+        let descriptor = self.fill(&mut len)?;
+        let len = u32::from_le_bytes(len) as usize;
+        if len > most {
+            let reason = format!("a message of {len} bytes, where {most} are the limit");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        let body = self.body(len, reservation)?;
+        match postcard::take_from_bytes(&body) {
+            Ok((message, [])) => Ok((message, descriptor)),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a message without sense",
+            )),
+        }
+    }
+
+    /// Allocates memory as bytes arrive, not by the length that the other end claims.
+    fn body(&self, len: usize, reservation: &mut Reservation) -> io::Result<Vec<u8>> {
+        const PIECE: usize = 1 << 20;
+        let mut body = Vec::new();
+        while body.len() < len {
+            let from = body.len();
+            let to = len.min(from + PIECE);
+            let no_memory = |e| io::Error::new(io::ErrorKind::OutOfMemory, e);
+            let reserved = reservation.grow((to - from) as u64);
+            let reserved = reserved.and_then(|()| reservation.make_room(&mut body, to - from));
+            reserved.map_err(no_memory)?;
+            body.resize(to, 0);
+            self.fill(&mut body[from..])?;
+        }
+        Ok(body)
+    }
+
+    fn fill(&self, mut bytes: &mut [u8]) -> io::Result<Option<OwnedFd>> {
+        let mut descriptor = None;
+        while !bytes.is_empty() {
+            let receive = || receive_some(&self.socket, bytes, RecvFlags::DONTWAIT);
+            let (received, came) = self.again(Direction::Read, receive)?;
+            if received == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            descriptor = descriptor.or(came);
+            bytes = bytes.get_mut(received..).unwrap_or_default();
+        }
+        Ok(descriptor)
+    }
+
+    fn again<T>(
+        &self,
+        to: Direction,
+        mut call: impl FnMut() -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(Errno::AGAIN) => self.wait.wait(self.socket.as_fd(), to)?,
+                Err(Errno::INTR) => {}
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+}
+
+/// Waits until the socket can be read from, or written to. Returns false when `until` comes first.
+pub fn poll(socket: BorrowedFd<'_>, to: Direction, until: Option<Instant>) -> io::Result<bool> {
+    let flags = match to {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
+    };
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let mut fds = [PollFd::from_borrowed_fd(socket, flags)];
+        match rustix::event::poll(&mut fds, left.as_ref()) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}

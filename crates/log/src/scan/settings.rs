@@ -1,0 +1,225 @@
+//! The options of a scan.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::choice::Choice;
+use super::shape::Chunking;
+use crate::journal::visible::MOST_DATA;
+
+/// All options that decide the outcome of a scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Chunk shapes where the log records none.
+    pub chunking: Chunking,
+    /// Directories with logs of files that are elsewhere, in the order of
+    /// [`SourceDir::all`](crate::source_dir::SourceDir::all).
+    pub log_dirs: Vec<PathBuf>,
+    /// Present files that could have a log and have none, too.
+    pub without_logs: bool,
+    /// Where data are known to be missing, an attribute of the root says so.
+    pub incomplete_attribute: bool,
+    /// What a copy of the log has.
+    pub choice: Choice,
+    /// The image lies here but for its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
+    /// a closed log in an HDF5 file can have it there. The image of any other is as always.
+    pub image_at: Option<u64>,
+    /// The most bytes of data that are compared with their checksums when a log is opened that is not closed.
+    pub compared: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            chunking: Chunking::default(),
+            log_dirs: Vec::new(),
+            without_logs: false,
+            incomplete_attribute: true,
+            choice: Choice::default(),
+            image_at: None,
+            compared: MOST_DATA,
+        }
+    }
+}
+
+/// An option of layouts, of one or of several. It takes a value.
+#[derive(Debug, Clone, Copy)]
+pub struct LayoutOption {
+    /// As it is given on the command line.
+    pub name: &'static str,
+    /// The form of the value, for the help text.
+    pub form: &'static str,
+    /// One sentence for the help text.
+    pub help: &'static str,
+    /// The default, in words.
+    pub default: &'static str,
+    /// Repeated options add up. Of other options the last one counts.
+    pub adds_up: bool,
+}
+
+/// All options of layouts.
+pub const LAYOUT_OPTIONS: [LayoutOption; 3] = [
+    LayoutOption {
+        name: BURST_DIR,
+        form: "DIR[:DIR…]",
+        help: "directories of PnetCDF's burst-buffer logs that are not in the directory of their \
+               netCDF file; repeated options add up",
+        default: "none",
+        adds_up: true,
+    },
+    LayoutOption {
+        name: NETCDF,
+        form: "hdf5|plain",
+        help: "hdf5: netCDF classic files without logs are presented as netCDF-4, too",
+        default: "plain",
+        adds_up: false,
+    },
+    LayoutOption {
+        name: INCOMPLETE_ATTRIBUTE,
+        form: "on|off",
+        help: "on: where data of a log are known to be missing, the root group has the attribute \
+               _h5logfs_incomplete, which says what is missing",
+        default: "on",
+        adds_up: false,
+    },
+];
+
+const BURST_DIR: &str = "burst_dir";
+const NETCDF: &str = "netcdf";
+const INCOMPLETE_ATTRIBUTE: &str = "incomplete_attribute";
+
+impl Settings {
+    /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
+    pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), String> {
+        match (option, value) {
+            (BURST_DIR, _) => {
+                let dirs = value.split(|b| *b == b':');
+                let dirs: Vec<_> = dirs.filter(|dir| !dir.is_empty()).collect();
+                if dirs.is_empty() {
+                    return Err(format!("{BURST_DIR}= has no directory"));
+                }
+                let dirs = dirs.into_iter().map(OsStr::from_bytes);
+                self.log_dirs.extend(dirs.map(PathBuf::from));
+            }
+            (NETCDF, b"hdf5") => self.without_logs = true,
+            (NETCDF, b"plain") => self.without_logs = false,
+            (NETCDF, _) => {
+                let value = String::from_utf8_lossy(value);
+                return Err(format!("{NETCDF}={value}: neither `hdf5` nor `plain`"));
+            }
+            (INCOMPLETE_ATTRIBUTE, b"on") => self.incomplete_attribute = true,
+            (INCOMPLETE_ATTRIBUTE, b"off") => self.incomplete_attribute = false,
+            (INCOMPLETE_ATTRIBUTE, _) => {
+                let value = String::from_utf8_lossy(value);
+                return Err(format!(
+                    "{INCOMPLETE_ATTRIBUTE}={value}: neither `on` nor `off`"
+                ));
+            }
+            _ => return Err(format!("unknown option {option}")),
+        }
+        Ok(())
+    }
+}
+
+impl From<Chunking> for Settings {
+    fn from(chunking: Chunking) -> Self {
+        Settings {
+            chunking,
+            ..Settings::default()
+        }
+    }
+}
+
+/// Settings that differ have different texts.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chunk={}", self.chunking)?;
+        write!(f, ", without_logs={}", self.without_logs)?;
+        write!(f, ", {INCOMPLETE_ATTRIBUTE}={}", self.incomplete_attribute)?;
+        write!(f, ", log_folders={:?}", self.log_dirs)?;
+        if self.choice != Choice::default() {
+            write!(f, ", {}", self.choice)?;
+        }
+        if let Some(address) = self.image_at {
+            write!(f, ", image_at={address}")?;
+        }
+        if self.compared != MOST_DATA {
+            write!(f, ", compared={}", self.compared)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_set_by_their_names() {
+        let mut settings = Settings::default();
+        settings.set("burst_dir", b"/a:b::/c d").unwrap();
+        settings.set("burst_dir", b"e").unwrap();
+        let dirs: Vec<PathBuf> = ["/a", "b", "/c d", "e"].map(PathBuf::from).into();
+        assert_eq!(settings.log_dirs, dirs);
+        settings.set("netcdf", b"hdf5").unwrap();
+        assert!(settings.without_logs);
+        settings.set("netcdf", b"plain").unwrap();
+        assert!(!settings.without_logs && settings.incomplete_attribute);
+        settings.set("incomplete_attribute", b"off").unwrap();
+        assert!(!settings.incomplete_attribute);
+        settings.set("incomplete_attribute", b"on").unwrap();
+        assert!(settings.incomplete_attribute);
+        for (option, value) in [
+            ("burst_dir", ":"),
+            ("netcdf", "4"),
+            ("incomplete_attribute", "1"),
+            ("other", "1"),
+        ] {
+            let complaint = settings.set(option, value.as_bytes()).unwrap_err();
+            assert!(complaint.contains(option), "{complaint}");
+        }
+    }
+
+    #[test]
+    fn settings_that_differ_are_written_differently() {
+        let mut written = vec![Settings::default().to_string()];
+        written.push(Settings::from(Chunking::Size(4096)).to_string());
+        for (option, value) in [
+            ("burst_dir", "a"),
+            ("burst_dir", "a:b"),
+            ("netcdf", "hdf5"),
+            ("incomplete_attribute", "off"),
+        ] {
+            let mut settings = Settings::default();
+            settings.set(option, value.as_bytes()).unwrap();
+            written.push(settings.to_string());
+        }
+        for choice in [
+            Choice::only(["/a"]),
+            Choice::default().with_filters(Vec::new()),
+        ] {
+            let settings = Settings {
+                choice,
+                ..Settings::default()
+            };
+            written.push(settings.to_string());
+        }
+        for address in [0, 8] {
+            let settings = Settings {
+                image_at: Some(address),
+                ..Settings::default()
+            };
+            written.push(settings.to_string());
+        }
+        let settings = Settings {
+            compared: 0,
+            ..Settings::default()
+        };
+        written.push(settings.to_string());
+        written.sort();
+        written.dedup();
+        assert_eq!(written.len(), 11);
+    }
+}

@@ -1,0 +1,541 @@
+//! What the scan of one log file yields: plain data, all that the view needs besides the log's own bytes. A
+//! snapshot holds no handle of libhdf5 and no descriptor, so it can be sent to another process.
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::Bytes;
+
+use crate::arrangement::Arrangement;
+use crate::filters::Filter;
+use crate::image::MAX_RANK;
+use crate::journal::sealed::Sealed;
+use crate::source_dir::{SourceDir, SourcePath};
+use crate::source_file::Identity;
+use crate::{Logged, Tables};
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::error::Error;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+
+/// One state of one log file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Bytes of the user block of the canonical file. It is that of the log file, and read from there.
+    pub user_block: u64,
+    /// The metadata of the canonical file, as libhdf5 made it. Addresses count from its first byte, unless
+    /// [`Snapshot::image_at`] says otherwise.
+    #[serde(with = "serde_bytes")]
+    pub image: Vec<u8>,
+    /// The address of the image without its first [`SUPERBLOCK`](crate::image::SUPERBLOCK) bytes, where these do not
+    /// follow them: such an image is to be added to the log file itself
+    /// ([`Added::from_bytes`](crate::image::Added::from_bytes)), and the file grows by it while a view reads it.
+    pub image_at: Option<u64>,
+    /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
+    pub sources: Vec<Source>,
+    /// The journal of a log that was not closed. A change of it is a change of the log.
+    pub journal: Option<Source>,
+    /// The number of complete flushes of a log that was not closed.
+    pub flushes: u64,
+    /// The journal has more than can be seen of the log: a file system may show late what another node has written.
+    pub is_late: bool,
+    /// What was compared of a log whose extents have checksums of their data.
+    pub sealed: Option<Sealed>,
+    /// Datasets whose bytes are not in the image, in the order in which the scan met them.
+    pub datasets: Vec<Dataset>,
+    /// Where the record tables and the data of the log lie.
+    pub log: Tables,
+    /// Addresses of objects in the log file and in the image, sorted by the former. The view translates
+    /// object references in logged data with them.
+    pub addresses: Vec<(u64, u64)>,
+    /// What the scan found out about the log: what is missing of it, and what the view cannot show as
+    /// it was. No [`Severity::Unreadable`]: that is found as elements are read.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Some elements cannot be read. The scan knows it where it finds out at little cost:
+    /// [`damage::is_known`](crate::scan::damage::is_known).
+    pub has_unreadable: bool,
+    /// The record tables are large, so an index of them takes a while:
+    /// [`Chooser::has_large_tables`](crate::scan::shape::Chooser::has_large_tables).
+    pub has_large_tables: bool,
+}
+
+/// A file that holds log bytes, in the state in which the scan saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Where it lies.
+    pub place: SourcePath,
+    /// Its state.
+    pub identity: Identity,
+    /// A job may still append to it; its first `identity.size` bytes stay as they are.
+    pub grows: bool,
+    /// Which of its bytes are those of the log.
+    pub arrangement: Arrangement,
+}
+
+impl Source {
+    /// Whether the file of identity `now` still has the bytes that the scan saw.
+    pub fn is_still(&self, now: Identity) -> bool {
+        self.identity.is_still(now, self.grows)
+    }
+
+    /// The file alone, without the arrangement of its bytes, which may be a long list.
+    pub fn file(&self) -> Self {
+        Source {
+            place: self.place.clone(),
+            arrangement: Arrangement::Whole,
+            ..*self
+        }
+    }
+}
+
+/// One dataset of the canonical file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dataset {
+    /// A path of the dataset in the view.
+    pub name: String,
+    /// Address of its object header in the image.
+    pub header: u64,
+    /// The datatype, for a person to read.
+    pub datatype: String,
+    /// Size of one element in the file, in bytes.
+    pub element_size: u64,
+    /// Current extent; empty for a scalar.
+    pub dims: Vec<u64>,
+    /// Maximum extent; `None` is unlimited.
+    pub max_dims: Vec<Option<u64>>,
+    /// How it is laid out in the canonical file.
+    pub storage: Storage,
+    /// One element of fill value in the file's datatype; empty stands for zeros.
+    pub fill: Vec<u8>,
+    /// Filter pipeline of its chunks.
+    pub filters: Vec<Filter>,
+    /// Byte offsets in an element of its object references, 8 bytes each.
+    pub references: Vec<u64>,
+    /// Where its elements come from.
+    pub content: Content,
+}
+
+/// How the dataset is laid out in the canonical file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Storage {
+    /// In one piece.
+    Contiguous,
+    /// Chunk shape, of the dataset's rank.
+    Chunked(Vec<u64>),
+}
+
+/// HDF5 has no more filters in one dataset: a chunk's filter mask has 32 bits.
+const MOST_FILTERS: usize = 32;
+/// Bytes of one object reference.
+const REFERENCE: u64 = 8;
+
+/// Where the elements come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// The records of the log.
+    Logged {
+        /// The layout's number of the dataset.
+        id: i64,
+        /// The log records the dataset's filters, and entries may be filtered.
+        filtered: bool,
+    },
+    /// Bytes of a source file as they are: a contiguous dataset that was never logged.
+    Extent {
+        /// Number of the source file.
+        source: u16,
+        /// From byte 0 of the file.
+        offset: u64,
+        /// Bytes of all elements.
+        len: u64,
+    },
+    /// They cannot be read, for this reason.
+    Unreadable(String),
+}
+
+impl Dataset {
+    /// Number of elements; `None` where it overflows.
+    pub fn elements(&self) -> Option<u64> {
+        self.dims.iter().try_fold(1u64, |n, d| n.checked_mul(*d))
+    }
+
+    /// The dataset as its log layout knows it; `None` where it is not logged.
+    pub fn logged(&self) -> Option<Logged<'_>> {
+        match self.content {
+            Content::Logged { id, filtered } => Some(Logged {
+                id,
+                dims: &self.dims,
+                element_size: self.element_size,
+                filtered,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Fails with the reason where its parts contradict each other, in a log of so many source files.
+    fn check(&self, sources: usize) -> Result<(), String> {
+        let rank = self.dims.len();
+        if rank > MAX_RANK || self.max_dims.len() != rank {
+            return Err(format!("{rank} dimensions, {} limits", self.max_dims.len()));
+        }
+        if self.element_size == 0 {
+            return Err("elements of no bytes".into());
+        }
+        if !self.fill.is_empty() && self.fill.len() as u64 != self.element_size {
+            return Err(format!("a fill value of {} bytes", self.fill.len()));
+        }
+        let fits = |at: &u64| {
+            at.checked_add(REFERENCE)
+                .is_some_and(|e| e <= self.element_size)
+        };
+        if !self.references.iter().all(fits) {
+            return Err("references outside the element".into());
+        }
+        self.check_storage()?;
+        match self.content {
+            Content::Extent {
+                source,
+                offset,
+                len,
+            } => self.check_extent(source, offset, len, sources),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_storage(&self) -> Result<(), String> {
+        if self.filters.len() > MOST_FILTERS {
+            return Err(format!("{} filters", self.filters.len()));
+        }
+        for filter in &self.filters {
+            filter.check(self.element_size)?;
+        }
+        let rank = self.dims.len();
+        match &self.storage {
+            Storage::Contiguous if !self.filters.is_empty() => Err("filters without chunks".into()),
+            Storage::Chunked(chunk) if rank == 0 || chunk.len() != rank => Err(format!(
+                "chunks of {} dimensions in a dataset of {rank}",
+                chunk.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_extent(
+        &self,
+        source: u16,
+        offset: u64,
+        len: u64,
+        sources: usize,
+    ) -> Result<(), String> {
+        if usize::from(source) >= sources {
+            return Err(format!("source file {source} of {sources}"));
+        }
+        let end = offset.checked_add(len);
+        if end.is_none_or(|end| end > i64::MAX as u64) {
+            return Err(format!("{len} bytes at {offset} are in no file"));
+        }
+        let raw = self
+            .elements()
+            .and_then(|n| n.checked_mul(self.element_size));
+        let whole = raw.is_some_and(|raw| len >= raw) && self.storage == Storage::Contiguous;
+        if whole && self.references.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{len} bytes that are not its elements"))
+    }
+}
+
+/// Bytes of a snapshot behind its image, at most.
+const LONGEST_LISTS: usize = 32 << 20;
+/// The image takes as much memory as it has bytes. The lists behind it may take so many times as much, for an empty
+/// text is one byte.
+const LISTS_IN_MEMORY: u64 = 24;
+
+/// Bytes of memory that the decoded form of a snapshot takes at most. Fails where more bytes follow its image than
+/// [`LONGEST_LISTS`].
+fn decoded_at_most(bytes: &[u8]) -> Result<u64, String> {
+    let parts = postcard::take_from_bytes::<(u64, &Bytes)>(bytes);
+    let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
+    if lists.len() <= LONGEST_LISTS {
+        let image = (bytes.len() - lists.len()) as u64;
+        return Ok(image + LISTS_IN_MEMORY * lists.len() as u64);
+    }
+    Err(format!(
+        "{} bytes about its objects, of which there may be {LONGEST_LISTS}",
+        lists.len()
+    ))
+}
+
+impl Snapshot {
+    /// Fails with the reason where its parts contradict each other, as far as that shows without a look at
+    /// the log. A snapshot comes from another process, or from a file that may be damaged. The image
+    /// and the addresses of chunks are checked when they are used.
+    pub fn check(&self) -> Result<(), String> {
+        let sources = self.sources.len();
+        let first = self.sources.first().map_or(0, |s| s.identity.size);
+        if self.user_block > first {
+            let user_block = self.user_block;
+            return Err(format!(
+                "a user block of {user_block} bytes in a file of {first}"
+            ));
+        }
+        // Sources have 16-bit numbers.
+        if sources == 0 || sources > 1 << 16 {
+            return Err(format!("a log of {sources} files"));
+        }
+        let may_grow = self.journal.is_some() || self.image_at.is_some();
+        if !may_grow && self.sources.iter().any(|s| s.grows) {
+            return Err("files that grow in a log that is closed".into());
+        }
+        for dataset in &self.datasets {
+            let checked = dataset.check(sources);
+            checked.map_err(|e| format!("dataset {}: {e}", dataset.name))?;
+        }
+        for source in &self.sources {
+            source.arrangement.check()?;
+        }
+        if let Some(sealed) = &self.sealed {
+            let lens: Vec<u64> = self.sources.iter().map(|s| s.identity.size).collect();
+            sealed.check(&lens)?;
+        }
+        self.log.check(sources)?;
+        // The view searches them by bisection.
+        if self.addresses.is_sorted_by(|a, b| a.0 < b.0) {
+            return Ok(());
+        }
+        Err("addresses of objects out of order".into())
+    }
+
+    /// Takes over the device numbers that the files have here. A snapshot of another node has those that they have there.
+    pub fn take_devices(&mut self, dir: &SourceDir) -> Result<(), Error> {
+        for source in self.sources.iter_mut().chain(&mut self.journal) {
+            let place = &source.place;
+            let found = dir.of(place).and_then(|dir| dir.stat(&place.path));
+            let found = found.map_err(|e| Error::io(dir.full_path(&place.path), e))?;
+            source.identity.device = Identity::from(&found).device;
+        }
+        Ok(())
+    }
+
+    /// Whether data of the log are known to be missing, so that the view shows what is left.
+    pub fn has_losses(&self) -> bool {
+        self.diagnostics
+            .iter()
+            .any(|d| d.severity == Severity::Lost)
+    }
+
+    /// Encodes it for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
+        decoded_at_most(&bytes)?;
+        Ok(bytes)
+    }
+
+    /// Decodes a snapshot. The caller has to check it: see [`Snapshot::check`]. Fails also where there is no
+    /// memory for it.
+    pub fn from_bytes(task: &Task, bytes: &[u8]) -> Result<Reserved<Self>, String> {
+        let mut reservation = task.reserve(decoded_at_most(bytes)?)?;
+        match postcard::take_from_bytes::<Snapshot>(bytes) {
+            Ok((snapshot, [])) => {
+                reservation.shrink_to(snapshot.bytes() as u64);
+                Ok(Reserved::new(snapshot, reservation))
+            }
+            Ok(_) => Err("bytes behind a snapshot".into()),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// Memory held, in bytes, approximately.
+    pub fn bytes(&self) -> usize {
+        let dataset = |d: &Dataset| {
+            size_of::<Dataset>()
+                + d.name.len()
+                + match &d.content {
+                    Content::Unreadable(reason) => reason.len(),
+                    _ => 0,
+                }
+                + d.datatype.len()
+                + d.dims.len() * 40
+                + d.fill.len()
+                + d.filters.len() * 48
+                + d.references.len() * 8
+        };
+        // The open files hold a copy each.
+        let arrangements = self.sources.iter().map(|s| 2 * s.arrangement.bytes());
+        self.image.len()
+            + arrangements.sum::<usize>()
+            + self.datasets.iter().map(dataset).sum::<usize>()
+            + self.addresses.len() * 16
+            + self.sealed.as_ref().map_or(0, Sealed::bytes)
+            + self
+                .diagnostics
+                .iter()
+                .map(Diagnostic::bytes)
+                .sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::SHUFFLE;
+
+    fn from_bytes(bytes: &[u8]) -> Result<Reserved<Snapshot>, String> {
+        Snapshot::from_bytes(&Task::unlimited(), bytes)
+    }
+
+    fn dataset() -> Dataset {
+        Dataset {
+            name: "/d".into(),
+            header: 96,
+            datatype: "f64".into(),
+            element_size: 8,
+            dims: vec![4, 6],
+            max_dims: vec![None, Some(6)],
+            storage: Storage::Chunked(vec![2, 3]),
+            fill: vec![1; 8],
+            filters: vec![Filter {
+                id: SHUFFLE,
+                flags: 0,
+                values: vec![8],
+            }],
+            references: vec![0],
+            content: Content::Logged {
+                id: 0,
+                filtered: true,
+            },
+        }
+    }
+
+    #[test]
+    fn a_file_by_itself_is_small_and_the_same_for_all_its_sources() {
+        let mut sources = snapshot(Vec::new()).sources;
+        sources[1].arrangement = Arrangement::Blocks {
+            block: 1,
+            at: vec![(0, 0); 1000],
+            len: 1000,
+        };
+        let mut files: Vec<Source> = sources.iter().map(Source::file).collect();
+        files.dedup();
+        assert_eq!(files, [sources[0].clone()]);
+    }
+
+    fn extent(source: u16, offset: u64, len: u64) -> Dataset {
+        Dataset {
+            storage: Storage::Contiguous,
+            filters: Vec::new(),
+            references: Vec::new(),
+            content: Content::Extent {
+                source,
+                offset,
+                len,
+            },
+            ..dataset()
+        }
+    }
+
+    fn snapshot(datasets: Vec<Dataset>) -> Snapshot {
+        let source = Source {
+            place: SourcePath::below("log.h5"),
+            identity: Identity {
+                device: 1,
+                inode: 2,
+                size: 3,
+                modified: (4, 5),
+                owner: 6,
+            },
+            grows: false,
+            arrangement: Arrangement::Whole,
+        };
+        Snapshot {
+            image_at: None,
+            sources: vec![source.clone(), source],
+            journal: None,
+            flushes: 0,
+            is_late: false,
+            sealed: None,
+            user_block: 3,
+            image: vec![8; 1000],
+            datasets,
+            log: Tables::default(),
+            addresses: vec![(1, 10), (2, 5)],
+            diagnostics: vec![Diagnostic::note("odd")],
+            has_unreadable: true,
+            has_large_tables: false,
+        }
+    }
+
+    #[test]
+    fn bytes_come_back_as_the_snapshot_that_they_were_or_not_at_all() {
+        let whole = snapshot(vec![dataset(), extent(1, 0, 192)]);
+        let bytes = whole.to_bytes().unwrap();
+        assert_eq!(*from_bytes(&bytes).unwrap(), whole);
+        for len in 0..bytes.len() {
+            assert!(from_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(from_bytes(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn lists_have_a_bound_and_bytes_of_the_image_do_not_count_for_it() {
+        let mut large = snapshot(Vec::new());
+        large.image = vec![0; LONGEST_LISTS + 1];
+        assert!(from_bytes(&large.to_bytes().unwrap()).is_ok());
+        let mut long = snapshot(Vec::new());
+        long.diagnostics = vec![Diagnostic::note(" ".repeat(LONGEST_LISTS))];
+        assert!(long.bytes() > LONGEST_LISTS);
+        assert!(long.to_bytes().unwrap_err().contains("may be"));
+        let bytes = postcard::to_stdvec(&long).unwrap();
+        assert!(from_bytes(&bytes).is_err());
+    }
+
+    #[test]
+    fn datasets_whose_parts_do_not_fit_are_refused() {
+        let check = |dataset| snapshot(vec![dataset]).check();
+        let damaged = |damage: &dyn Fn(&mut Dataset)| {
+            let mut dataset = dataset();
+            damage(&mut dataset);
+            check(dataset)
+        };
+        assert_eq!(check(dataset()), Ok(()));
+        assert!(damaged(&|d| d.element_size = 0).is_err());
+        assert!(damaged(&|d| d.fill = vec![0; 9]).is_err());
+        assert!(damaged(&|d| d.references = vec![1]).is_err());
+        assert!(damaged(&|d| d.references = vec![u64::MAX]).is_err());
+        assert!(damaged(&|d| d.dims = vec![4]).is_err());
+        assert!(damaged(&|d| d.max_dims.push(None)).is_err());
+        assert!(damaged(&|d| d.storage = Storage::Chunked(vec![4])).is_err());
+        assert!(damaged(&|d| d.storage = Storage::Contiguous).is_err());
+        assert!(damaged(&|d| d.filters[0].values = vec![9]).is_err());
+        assert!(damaged(&|d| d.filters = vec![d.filters[0].clone(); 33]).is_err());
+        assert!(
+            damaged(&|d| {
+                d.dims = vec![1; 33];
+                d.max_dims = vec![None; 33];
+                d.storage = Storage::Chunked(vec![1; 33]);
+            })
+            .is_err()
+        );
+        assert_eq!(check(extent(1, 100, 192)), Ok(()));
+        assert!(check(extent(2, 100, 192)).is_err());
+        assert!(check(extent(1, 100, 191)).is_err());
+        assert!(check(extent(1, u64::MAX, 192)).is_err());
+        let chunked = Dataset {
+            storage: dataset().storage,
+            ..extent(1, 0, 192)
+        };
+        assert!(check(chunked).is_err());
+    }
+
+    #[test]
+    fn logs_whose_parts_do_not_fit_are_refused() {
+        let damaged = |damage: &dyn Fn(&mut Snapshot)| {
+            let mut snapshot = snapshot(Vec::new());
+            damage(&mut snapshot);
+            snapshot.check()
+        };
+        assert_eq!(damaged(&|_| ()), Ok(()));
+        assert!(damaged(&|s| s.sources.clear()).is_err());
+        assert!(damaged(&|s| s.user_block = 4).is_err());
+        assert!(damaged(&|s| s.sources[0].grows = true).is_err());
+        assert!(damaged(&|s| s.addresses.reverse()).is_err());
+        assert!(damaged(&|s| s.addresses[0].0 = 2).is_err());
+    }
+}

@@ -1,0 +1,375 @@
+//! Directories whose files hold log bytes. A path below such a directory never leads out of it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
+use serde::{Deserialize, Serialize};
+
+use h5logfs_common::error::{Error, Result, is_stale};
+use h5logfs_common::held_file::HeldFile;
+
+/// A directory held by descriptor. Every path below it is resolved relative to it and never leads out
+/// of it, neither by `..` nor by a symbolic link (`openat2` with `RESOLVE_BENEATH`).
+///
+/// Where a file server knows the open directory no longer (ESTALE), its path is resolved again, and has to lead to the same
+/// directory.
+#[derive(Debug)]
+pub struct SourceDir {
+    access: Access,
+    /// For messages, for comparison with the paths that logs name, and to open the directory again.
+    path: PathBuf,
+    /// Its path leads to a mount of this process, which would wait for itself there.
+    is_covered: bool,
+    /// Other directories in which logs of the files below may lie.
+    further: Vec<SourceDir>,
+}
+
+/// How this process reaches the files of a directory.
+#[derive(Debug, Clone)]
+enum Access {
+    /// It opens them itself.
+    Held(Arc<HeldFile>),
+    /// It may not open files. Another process opens them for it; the number is the directory's in
+    /// [`SourcePath`].
+    Remote(u16, Arc<dyn FileOpener>),
+}
+
+/// Opens files on behalf of a process that must not open any.
+pub trait FileOpener: fmt::Debug + Send + Sync {
+    /// The regular file at `place`, open for reading.
+    fn open_file(&self, place: &SourcePath) -> io::Result<File>;
+
+    /// The names in the directory at `place`, without `.` and `..`.
+    fn list(&self, place: &SourcePath) -> io::Result<Vec<OsString>>;
+}
+
+impl SourceDir {
+    /// The directory of `path`, and the `further` ones, for a process whose files `opener` opens.
+    pub fn remote(path: PathBuf, further: Vec<PathBuf>, opener: Arc<dyn FileOpener>) -> Self {
+        let dir = |(number, path)| SourceDir {
+            access: Access::Remote(number, Arc::clone(&opener)),
+            path,
+            is_covered: false,
+            further: Vec::new(),
+        };
+        SourceDir {
+            further: (1..).zip(further).map(dir).collect(),
+            ..dir((0, path))
+        }
+    }
+
+    /// The directory at `path`; symbolic links are followed.
+    pub fn open(path: &Path) -> Result<Self> {
+        let held = open_directory(path).and_then(HeldFile::new);
+        let held = held.map_err(|e| Error::io(path, e))?;
+        Ok(SourceDir {
+            access: Access::Held(Arc::new(held)),
+            path: path.to_owned(),
+            is_covered: false,
+            further: Vec::new(),
+        })
+    }
+
+    /// The same directory without its further ones. Both share the descriptor.
+    pub(super) fn alone(&self) -> Self {
+        SourceDir {
+            access: self.access.clone(),
+            path: self.path.clone(),
+            is_covered: self.is_covered,
+            further: Vec::new(),
+        }
+    }
+
+    /// For a process that will serve a mount at `mount_point`: it never resolves a path that leads there.
+    pub fn covered_by(mut self, mount_point: &Path) -> Self {
+        self.is_covered = self.path.starts_with(mount_point);
+        let further = self.further.into_iter();
+        self.further = further.map(|dir| dir.covered_by(mount_point)).collect();
+        self
+    }
+
+    /// Adds directories in which logs of the files below this one may lie.
+    pub fn with_further(mut self, paths: &[PathBuf]) -> Result<Self> {
+        let opened = paths.iter().map(|path| {
+            let real = path.canonicalize().map_err(|e| Error::io(path, e))?;
+            SourceDir::open(&real)
+        });
+        self.further = opened.collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    /// This directory and the further ones, in the order of their numbers in [`SourcePath`].
+    pub fn all(&self) -> impl Iterator<Item = &SourceDir> {
+        std::iter::once(self).chain(&self.further)
+    }
+
+    /// The directory of a place, this one or a further one.
+    pub fn of(&self, place: &SourcePath) -> io::Result<&SourceDir> {
+        let found = self.all().nth(usize::from(place.dir));
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Its path as a user knows it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether another process opens the files.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.access, Access::Remote(..))
+    }
+
+    /// Does something with the descriptor, again where the directory had to be opened again. Fails in a process that has
+    /// no descriptor.
+    fn in_held<T>(&self, act: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        let Access::Held(held) = &self.access else {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        };
+        match act(held.as_fd()) {
+            Err(e) if is_stale(&e) && self.reopen(held) => act(held.as_fd()),
+            outcome => outcome,
+        }
+    }
+
+    /// Opens the directory again where a file server knows the open one no longer. Returns whether it is of use now.
+    fn reopen(&self, held: &HeldFile) -> bool {
+        match held.metadata() {
+            // Another thread has opened it again; or else only something below it is stale.
+            Ok(_) => return true,
+            Err(e) if self.is_covered || !is_stale(&e) => return false,
+            Err(_) => {}
+        }
+        let again = open_directory(&self.path).and_then(|again| held.replace_by(again));
+        if let Err(e) = &again {
+            log::debug!("{}: stale, and not opened again: {e}", self.path.display());
+        }
+        again.is_ok()
+    }
+
+    /// Space on the file system of the directory.
+    pub fn space(&self) -> io::Result<StatVfs> {
+        self.in_held(|held| Ok(rustix::fs::fstatvfs(held)?))
+    }
+
+    /// The directory that holds `file`, and the file's name in it; symbolic links are followed.
+    pub fn of_file(file: &Path) -> Result<(Self, PathBuf)> {
+        let real = file.canonicalize().map_err(|e| Error::io(file, e))?;
+        match (real.parent(), real.file_name()) {
+            (Some(parent), Some(name)) => Ok((SourceDir::open(parent)?, name.into())),
+            _ => Err(Error::bad_file(file, "is a directory")),
+        }
+    }
+
+    /// The path of `relative` as a user knows it.
+    pub fn full_path(&self, relative: &Path) -> PathBuf {
+        self.path.join(relative)
+    }
+
+    /// Opens a path below this directory. An empty path is the directory itself.
+    pub fn open_below(&self, relative: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        if !relative.as_os_str().is_empty() {
+            return self.in_held(|held| open_beneath(held, relative, flags));
+        }
+        self.in_held(|held| {
+            // To open it tells nothing: that asks no file server.
+            rustix::fs::fstat(held)?;
+            open_beneath(held, Path::new("."), flags)
+        })
+    }
+
+    /// Opens a regular file for reading. Refuses anything else: opening a FIFO would block.
+    pub fn open_file(&self, relative: &Path) -> io::Result<File> {
+        if let Access::Remote(number, opener) = &self.access {
+            return opener.open_file(&SourcePath::in_dir(*number, relative));
+        }
+        let fd = self.open_below(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let file = File::from(fd);
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(not_regular())
+        }
+    }
+
+    /// `stat` of whatever is at a path; a symbolic link is not followed.
+    pub fn stat(&self, relative: &Path) -> io::Result<Stat> {
+        if is_one_name(relative) {
+            return self.in_held(|held| stat_in(held, relative.as_os_str()));
+        }
+        let fd = self.open_below(relative, OFlags::PATH | OFlags::NOFOLLOW)?;
+        Ok(rustix::fs::fstat(&fd)?)
+    }
+
+    /// The names in a directory below this directory, without `.` and `..`.
+    pub fn list(&self, relative: &Path) -> io::Result<Vec<OsString>> {
+        if let Access::Remote(number, opener) = &self.access {
+            return opener.list(&SourcePath::in_dir(*number, relative));
+        }
+        list_open(self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?)
+    }
+
+    /// Passes the names in a directory below this directory to `visit`, without `.` and `..`.
+    pub fn visit(&self, relative: &Path, visit: impl FnMut(&OsStr)) -> io::Result<()> {
+        if let Access::Remote(number, opener) = &self.access {
+            let names = opener.list(&SourcePath::in_dir(*number, relative))?;
+            names.iter().map(OsString::as_os_str).for_each(visit);
+            return Ok(());
+        }
+        let directory = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        visit_open(directory, visit)
+    }
+}
+
+/// The directory at a path; symbolic links are followed.
+fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a path below an open directory, without following symbolic links.
+pub(super) fn open_beneath(
+    directory: impl AsFd,
+    relative: &Path,
+    flags: OFlags,
+) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    loop {
+        match rustix::fs::openat2(&directory, relative, flags, Mode::empty(), beneath) {
+            // A rename elsewhere in the tree raced with the look-up. The kernel asks for another try.
+            Err(rustix::io::Errno::AGAIN) => continue,
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// The names in an open directory, without `.` and `..`.
+pub(super) fn list_open(directory: OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    visit_open(directory, |name| names.push(name.to_owned()))?;
+    Ok(names)
+}
+
+fn visit_open(directory: OwnedFd, mut visit: impl FnMut(&OsStr)) -> io::Result<()> {
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            visit(name);
+        }
+    }
+    Ok(())
+}
+
+/// The error where a regular file was expected.
+pub(super) fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
+}
+
+/// Where a file lies: a directory of a [`SourceDir`], and a path below it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SourcePath {
+    /// 0 is the directory that was scanned, n the nth further one.
+    pub dir: u16,
+    /// Relative to that directory.
+    #[serde(with = "bytes_of_path")]
+    pub path: PathBuf,
+}
+
+impl SourcePath {
+    /// A path below the directory that was scanned.
+    pub fn below(path: impl Into<PathBuf>) -> Self {
+        SourcePath::in_dir(0, path)
+    }
+
+    fn in_dir(dir: u16, path: impl Into<PathBuf>) -> Self {
+        SourcePath {
+            dir,
+            path: path.into(),
+        }
+    }
+}
+
+/// Serializes paths as bytes, for serde's own form fails for paths that are not UTF-8.
+pub mod bytes_of_path {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserializer, Serializer};
+
+    /// Writes the bytes of the path.
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(OsStr::as_bytes(path.as_os_str()))
+    }
+
+    /// Reads the bytes of a path.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        let bytes: Vec<u8> = serde_bytes::deserialize(from)?;
+        Ok(std::ffi::OsString::from_vec(bytes).into())
+    }
+}
+
+/// Whether a path is a single name: neither `.` nor `..`, nor a path of several parts.
+fn is_one_name(relative: &Path) -> bool {
+    let mut parts = relative.components();
+    let first = parts.next();
+    matches!(first, Some(Component::Normal(name)) if name == relative.as_os_str())
+}
+
+/// `stat` of `name` in an open directory. This is one system call where a path takes three. It is as safe,
+/// for a single name that is not followed leads nowhere else. The caller passes neither `..` nor paths.
+pub fn stat_in(directory: impl AsFd, name: &OsStr) -> io::Result<Stat> {
+    let itself = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    Ok(rustix::fs::statat(directory, name, itself)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::source_file::Identity;
+
+    #[test]
+    fn one_name_is_no_path() {
+        for name in ["a", "a b", "..a", "..."] {
+            assert!(is_one_name(Path::new(name)), "{name}");
+        }
+        for path in ["", ".", "..", "/", "/a", "a/b", "a/", "./a", "../a", "a/.."] {
+            assert!(!is_one_name(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn stat_tells_the_same_at_any_depth_and_never_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "text").unwrap();
+        std::fs::create_dir(dir.path().join("directory")).unwrap();
+        std::fs::hard_link(dir.path().join("file"), dir.path().join("directory/file")).unwrap();
+        std::os::unix::fs::symlink("file", dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("../file", dir.path().join("directory/link")).unwrap();
+        let held = SourceDir::open(dir.path()).unwrap();
+        let identity = |path: &str| Identity::from(&held.stat(Path::new(path)).unwrap());
+        let metadata = std::fs::metadata(dir.path().join("file")).unwrap();
+        assert_eq!(identity("file"), Identity::from(&metadata));
+        assert_eq!(identity("directory/file"), Identity::from(&metadata));
+        for link in ["link", "directory/link"] {
+            assert_ne!(identity(link).inode, metadata.ino(), "{link}");
+        }
+        for outside in ["..", "../x", "directory/../.."] {
+            let refused = held.stat(Path::new(outside)).unwrap_err();
+            assert_eq!(
+                refused.raw_os_error(),
+                Some(rustix::io::Errno::XDEV.raw_os_error())
+            );
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! The files that hold log bytes: their identities, and reads of their bytes with `pread`.
+
+use std::fmt::Debug;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::Stat;
+use serde::{Deserialize, Serialize};
+
+use super::arrangement::Arrangement;
+use super::counters::ReadCounter;
+use super::file_id::FileId;
+use super::source_dir::{SourceDir, SourcePath};
+use h5logfs_common::error::{Error, Result, is_stale};
+use h5logfs_common::held_file::HeldFile;
+use h5logfs_common::stats::Stats;
+
+/// Identifies a file in one state: files of the same identity have the same bytes and the same owner, which decides to
+/// which log they belong (see [`ownership`](super::ownership)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// Device number of the file system.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Size in bytes.
+    pub size: u64,
+    /// Time of the last modification, in seconds and nanoseconds.
+    pub modified: (i64, i64),
+    /// The user who owns it.
+    pub owner: u32,
+}
+
+impl Identity {
+    /// Whether it is the same file, in whatever state.
+    pub fn is_same_file(&self, other: Identity) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// Whether the file whose identity is `now` still has this owner and these bytes. Of a file that `grows` only the
+    /// first `size` bytes count, for a job may append more.
+    pub fn is_still(&self, now: Identity, grows: bool) -> bool {
+        self.owner == now.owner && self.has_bytes_in(now, grows)
+    }
+
+    /// The same for the bytes alone. A program that has a file open reads on when its owner changes.
+    fn has_bytes_in(&self, now: Identity, grows: bool) -> bool {
+        let same_file = self.is_same_file(now);
+        let is_unchanged = same_file && (self.size, self.modified) == (now.size, now.modified);
+        is_unchanged || (grows && same_file && self.size <= now.size)
+    }
+}
+
+impl From<&Metadata> for Identity {
+    fn from(m: &Metadata) -> Self {
+        Identity {
+            device: m.dev(),
+            inode: m.ino(),
+            size: m.size(),
+            modified: (m.mtime(), m.mtime_nsec()),
+            owner: m.uid(),
+        }
+    }
+}
+
+impl From<&Stat> for Identity {
+    // The types of the fields of `Stat` differ from one processor to the next.
+    #[allow(clippy::unnecessary_cast)]
+    fn from(stat: &Stat) -> Self {
+        Identity {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            owner: stat.st_uid,
+        }
+    }
+}
+
+/// What compares data of a file with their checksums before they are believed.
+pub trait Guard: Debug + Send + Sync {
+    /// Fails where these bytes of `file` do not match their checksums.
+    fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), String>;
+}
+
+/// One file that holds log bytes, open for reading, in the state in which the scan saw it. A file that
+/// holds several logs is one `SourceFile` for each of them.
+///
+/// Where a file server knows the open file no longer (ESTALE), for example because it has started anew, the file is opened
+/// again by its name, and has to be the same one.
+#[derive(Debug)]
+pub struct SourceFile {
+    file: HeldFile,
+    path: PathBuf,
+    origin: Option<Origin>,
+    identity: Identity,
+    grows: bool,
+    /// That of a file that grows. There may be other bytes in a file of the same number that has grown, too.
+    id: Option<FileId>,
+    arrangement: Arrangement,
+    guard: Option<Arc<dyn Guard>>,
+    read: ReadCounter,
+}
+
+/// Where a file was opened.
+#[derive(Debug)]
+struct Origin {
+    dir: SourceDir,
+    relative: PathBuf,
+}
+
+impl SourceFile {
+    /// The file at `relative` below `dir`.
+    pub fn open(dir: &SourceDir, relative: &Path) -> Result<Self> {
+        let path = dir.full_path(relative);
+        let file = dir.open_file(relative);
+        let file = file.and_then(|file| Self::new(file, path.clone()));
+        let file = file.map_err(|e| Error::io(path, e))?;
+        Ok(file.opened_at(dir, relative))
+    }
+
+    /// An open file; `path` is its path as a user knows it.
+    pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
+        Ok(SourceFile {
+            identity: Identity::from(&file.metadata()?),
+            file: HeldFile::new(file)?,
+            path,
+            origin: None,
+            grows: false,
+            id: None,
+            arrangement: Arrangement::Whole,
+            guard: None,
+            read: ReadCounter::default(),
+        })
+    }
+
+    /// The same file, which was opened at `relative` below `dir`, and may be opened there again.
+    pub(super) fn opened_at(self, dir: &SourceDir, relative: &Path) -> Self {
+        let origin = Origin {
+            dir: dir.alone(),
+            relative: relative.to_owned(),
+        };
+        SourceFile {
+            origin: Some(origin),
+            ..self
+        }
+    }
+
+    /// The file at `place`, below `dir` or one of its further directories.
+    pub fn open_at(dir: &SourceDir, place: &SourcePath) -> Result<Self> {
+        match dir.of(place) {
+            Ok(dir) => Self::open(dir, &place.path),
+            Err(e) => Err(Error::io(&place.path, e)),
+        }
+    }
+
+    /// Counts what is read of it in `stats`, too.
+    pub fn counted_in(self, stats: Arc<Stats>) -> Self {
+        SourceFile {
+            read: ReadCounter::with_stats(stats),
+            ..self
+        }
+    }
+
+    /// The same file with another arrangement of its bytes. Fails where the file cannot have it.
+    pub fn arranged(mut self, arrangement: Arrangement) -> Result<Self> {
+        let checked = arrangement.check();
+        let checked = checked.and_then(|()| arrangement.check_in(self.identity.size));
+        checked.map_err(|e| Error::bad_file(&self.path, e))?;
+        self.arrangement = arrangement;
+        Ok(self)
+    }
+
+    /// The same file, whose data are read only after `guard` has compared them with their checksums.
+    pub fn guarded_by(self, guard: Arc<dyn Guard>) -> Self {
+        SourceFile {
+            guard: Some(guard),
+            ..self
+        }
+    }
+
+    /// The identifier of a file that our writer made; `None` of others.
+    pub fn file_id(&self) -> Result<Option<FileId>> {
+        self.with_file(FileId::of)
+    }
+
+    /// Which bytes of the file are those of the source.
+    pub fn arrangement(&self) -> &Arrangement {
+        &self.arrangement
+    }
+
+    /// Only the first `len` bytes of the file. No writer changes them any more, but a job may append to the
+    /// file. Fails where the file is shorter.
+    pub fn first_bytes(mut self, len: u64) -> Result<Self> {
+        self.set_len(len)?;
+        Ok(self)
+    }
+
+    /// The first `len` bytes of the file from now on: see [`SourceFile::first_bytes`].
+    pub fn set_len(&mut self, len: u64) -> Result<()> {
+        // The file may have grown since it was opened, before the journal was read.
+        if self.identity.size < len {
+            self.identity = Identity::from(&self.metadata()?);
+        }
+        if self.identity.size < len {
+            let reason = format!(
+                "it has {} bytes, where the journal speaks of {len}",
+                self.identity.size
+            );
+            return Err(Error::bad_file(&self.path, reason));
+        }
+        if self.origin.is_some() {
+            self.id = self.file_id()?;
+        }
+        self.identity.size = len;
+        self.grows = true;
+        Ok(())
+    }
+
+    /// Its path as a user knows it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether bytes may be appended to it.
+    pub fn grows(&self) -> bool {
+        self.grows
+    }
+
+    /// Its identity as it was opened.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Bytes read of the file so far, by all threads.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.bytes()
+    }
+
+    /// Bytes of the source when it was opened, without the zeros after its end.
+    pub fn len(&self) -> u64 {
+        self.arrangement.len(self.identity.size)
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `fstat` of the file now.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.with_file(File::metadata)
+    }
+
+    /// Does something with the open file, again where it had to be opened again.
+    fn with_file<T>(&self, mut act: impl FnMut(&File) -> io::Result<T>) -> Result<T> {
+        let outcome = match act(&self.file) {
+            Err(e) if is_stale(&e) => {
+                self.reopen(e)?;
+                act(&self.file)
+            }
+            outcome => outcome,
+        };
+        outcome.map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Opens the file again after the error `stale`. Fails with this error where it is not there, and with
+    /// [`Error::Changed`] where another file has its name, or it has other bytes by now.
+    fn reopen(&self, stale: io::Error) -> Result<()> {
+        let again = |origin: &Origin| origin.dir.open_file(&origin.relative).ok();
+        let Some(again) = self.origin.as_ref().and_then(again) else {
+            return Err(Error::io(&self.path, stale));
+        };
+        let is_same = self.is_same(&again);
+        if !is_same.map_err(|e| Error::io(&self.path, e))? {
+            return Err(self.changed());
+        }
+        log::debug!("{}: stale, opened again", self.path.display());
+        let replaced = self.file.replace_by(again);
+        replaced.map_err(|_| Error::io(&self.path, stale))
+    }
+
+    /// Whether another opening is one of this file, with these bytes.
+    fn is_same(&self, again: &File) -> io::Result<bool> {
+        let now = Identity::from(&again.metadata()?);
+        let has_id = !self.grows || self.id.is_some() && FileId::of(again)? == self.id;
+        Ok(self.identity.is_still(now, self.grows) && has_id)
+    }
+
+    fn changed(&self) -> Error {
+        Error::Changed {
+            path: self.path.clone(),
+        }
+    }
+
+    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let now = Identity::from(&self.metadata()?);
+        if self.identity.has_bytes_in(now, self.grows) {
+            return Ok(());
+        }
+        Err(self.changed())
+    }
+
+    /// Bytes from `offset` on that are contiguous in the file; there may be more behind them.
+    pub fn contiguous(&self, offset: u64) -> u64 {
+        self.arrangement.locate(offset).map_or(0, |(_, left)| left)
+    }
+
+    /// The file offset of `len` bytes at `offset`; `None` where the source has fewer, or where they do not lie in
+    /// the file in one piece.
+    pub fn one_piece(&self, offset: u64, len: u64) -> Option<u64> {
+        let (place, contiguous) = self.arrangement.locate(offset)?;
+        let end = place.checked_add(len)?;
+        (len <= contiguous && end <= self.identity.size).then_some(place)
+    }
+
+    /// Whether the source has `len` bytes at `offset`. This does not read the file.
+    pub fn has(&self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end <= self.len()) && self.arrangement.has(offset, len)
+    }
+
+    /// Fills `buf` from `offset`. Fails where the source has fewer bytes.
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match &self.arrangement {
+            Arrangement::Whole => self.read_file(buf, offset),
+            Arrangement::ZerosAfter => {
+                let there = self.len().saturating_sub(offset).min(buf.len() as u64);
+                let (there, after) = buf.split_at_mut(there as usize);
+                after.fill(0);
+                if there.is_empty() {
+                    return Ok(());
+                }
+                self.read_file(there, offset)
+            }
+            arrangement => self.read_blocks(arrangement, buf, offset),
+        }
+    }
+
+    /// The same for bytes of the record tables. In a file with a guard these are entries, which have a checksum of their own.
+    pub(super) fn read_table_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match &self.guard {
+            None => self.read_exact_at(buf, offset),
+            Some(_) => self.read_unguarded(buf, offset),
+        }
+    }
+
+    fn read_blocks(&self, arrangement: &Arrangement, buf: &mut [u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset.saturating_add(done as u64);
+            let Some((place, left)) = arrangement.locate(at) else {
+                let reason = format!("it has no bytes at {at}, of those that lie in blocks");
+                let missing = io::Error::new(io::ErrorKind::UnexpectedEof, reason);
+                return Err(Error::io(&self.path, missing));
+            };
+            let end = buf.len().min(done.saturating_add(left as usize));
+            self.read_file(&mut buf[done..end], place)?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` from `offset` of the file, whatever the arrangement of the source is. All reads of data come here, so this
+    /// is the one place that has them compared with their checksums.
+    pub fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        if let Some(guard) = &self.guard {
+            let checked = guard.check(self, offset, buf.len() as u64);
+            checked.map_err(|reason| Error::bad_file(&self.path, reason))?;
+        }
+        self.read_unguarded(buf, offset)
+    }
+
+    /// The same for bytes that have checksums of their own, which the caller or the scan has compared: headers and entries
+    /// of extents.
+    pub fn read_unguarded(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.read.add(buf.len());
+        self.with_file(|file| {
+            file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(
+                    e.kind(),
+                    format!("the file ends before {} bytes from {offset}", buf.len()),
+                ),
+                _ => e,
+            })
+        })
+    }
+}
+
+impl AsFd for SourceFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(len: u64) -> (tempfile::TempDir, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
+        std::fs::write(dir.path().join("file"), &bytes).unwrap();
+        (dir, bytes)
+    }
+
+    fn arranged(dir: &tempfile::TempDir, arrangement: Arrangement) -> SourceFile {
+        let held = SourceDir::open(dir.path()).unwrap();
+        let file = SourceFile::open(&held, Path::new("file")).unwrap();
+        file.arranged(arrangement).unwrap()
+    }
+
+    fn read(source: &SourceFile, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0xff; len];
+        let read = source.read_exact_at(&mut bytes, offset);
+        read.ok().map(|()| bytes)
+    }
+
+    #[test]
+    fn channels_of_a_striped_file_are_all_of_it() {
+        for len in [0, 1, 4, 5, 11, 12, 13, 24, 25, 29] {
+            let (dir, bytes) = numbered(len);
+            let mut channels = Vec::new();
+            for channel in 0..3 {
+                let source = arranged(
+                    &dir,
+                    Arrangement::Striped {
+                        block: 4,
+                        channel,
+                        channels: 3,
+                    },
+                );
+                let all = source.len();
+                let own = read(&source, 0, all as usize).unwrap();
+                assert_eq!(read(&source, all, 1), None);
+                if all > 5 {
+                    assert_eq!(read(&source, 3, 3).unwrap(), own[3..6]);
+                }
+                channels.push(own.into_iter());
+            }
+            let mut whole = Vec::new();
+            while whole.len() < bytes.len() {
+                let number = whole.len() / 4 % 3;
+                whole.extend(channels[number].by_ref().take(4));
+            }
+            assert_eq!(whole, bytes);
+            assert!(channels.iter_mut().all(|rest| rest.next().is_none()));
+        }
+    }
+
+    #[test]
+    fn blocks_lie_anywhere_or_nowhere() {
+        let (dir, bytes) = numbered(100);
+        let source = arranged(
+            &dir,
+            Arrangement::Blocks {
+                block: 10,
+                at: vec![(0, 50), (1, 20), (3, 95)],
+                len: 34,
+            },
+        );
+        assert_eq!(source.len(), 34);
+        let expected = [&bytes[55..60], &bytes[20..28]].concat();
+        assert_eq!(read(&source, 5, 13), Some(expected));
+        // Block 2 is nowhere, and block 3 is cut off.
+        assert_eq!(read(&source, 19, 2), None);
+        assert_eq!(read(&source, 30, 4), Some(bytes[95..99].to_vec()));
+        assert_eq!(read(&source, 30, 5), None);
+        assert_eq!(read(&source, u64::MAX, 1), None);
+    }
+
+    #[test]
+    fn zeros_follow_where_nobody_has_written() {
+        let (dir, bytes) = numbered(10);
+        let source = arranged(&dir, Arrangement::ZerosAfter);
+        let expected = [&bytes[8..], &[0; 3]].concat();
+        assert_eq!(read(&source, 8, 5), Some(expected));
+        assert_eq!(read(&source, 1 << 62, 2), Some(vec![0; 2]));
+        assert_eq!(source.len(), 10);
+    }
+
+    #[test]
+    fn blocks_that_are_missing_are_known() {
+        let (dir, _) = numbered(40);
+        let source = arranged(
+            &dir,
+            Arrangement::Blocks {
+                block: 4,
+                at: vec![(0, 8), (1, 0), (3, 20), (4, 24)],
+                len: 18,
+            },
+        );
+        for (offset, len) in (0..20).flat_map(|at| (1..20).map(move |len| (at, len))) {
+            let there = read(&source, offset, len as usize).is_some();
+            assert_eq!(source.has(offset, len), there, "{len} bytes at {offset}");
+        }
+        assert!(!source.has(0, u64::MAX) && !source.has(u64::MAX, 1));
+    }
+}

@@ -1,0 +1,425 @@
+//! Making one chunk: the fill value, then the elements of the records that make it up.
+
+use std::collections::BTreeSet;
+
+use super::cache::Bytes;
+use super::pieces::{Pieces, range};
+use super::plan::{Plans, Touching};
+use super::resolve::{BoxRecords, ChunkResolver, Run};
+use h5logfs_common::buffers::zeroed;
+use h5logfs_common::error::Result;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::deflate::{DEFLATE_PIECES, inflate, inflate_stream};
+use h5logfs_log::filters::{self, Filter};
+use h5logfs_log::model::{Encoding, Record, StoredBytes};
+use h5logfs_log::snapshot::Dataset;
+use h5logfs_log::source_file::SourceFile;
+
+/// The elements of a record, as bytes; or why they are not available.
+pub type Decoded = Result<Bytes, String>;
+
+/// What the elements of a dataset are.
+#[derive(Debug, Clone, Copy)]
+pub struct ElementForm<'a> {
+    /// Size of one in bytes.
+    pub size: u64,
+    /// One element of fill value; empty stands for zeros.
+    pub fill: &'a [u8],
+    /// The filters of its chunks.
+    pub filters: &'a [Filter],
+    /// Offsets in an element of its object references.
+    pub references: &'a [u64],
+}
+
+impl<'a> ElementForm<'a> {
+    /// Those of a dataset of a view.
+    pub(super) fn of(dataset: &'a Dataset) -> Self {
+        ElementForm {
+            size: dataset.element_size,
+            fill: &dataset.fill,
+            filters: &dataset.filters,
+            references: &dataset.references,
+        }
+    }
+}
+
+/// Data of records that are in memory, and in no file yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Unwritten<'a> {
+    /// The number of the source that these records name.
+    pub source: u16,
+    /// The offset of the first byte.
+    pub offset: u64,
+    /// The data.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Unwritten<'a> {
+    /// The stored bytes of a record; `None` where they lie in a file.
+    pub(super) fn of(&self, stored: &StoredBytes) -> Option<Result<&'a [u8], String>> {
+        let find = || {
+            let start = stored.offset.checked_sub(self.offset)?;
+            self.bytes.get(range(start, stored.len)?)
+        };
+        let missing = || format!("{} bytes at {} in memory", stored.len, stored.offset);
+        (stored.source == self.source).then(|| find().ok_or_else(missing))
+    }
+}
+
+/// What it takes to make a chunk.
+pub struct Assembly<'a> {
+    pub task: &'a Task,
+    pub form: ElementForm<'a>,
+    pub sources: &'a [SourceFile],
+    /// Where there are such records.
+    pub unwritten: Option<Unwritten<'a>>,
+    pub addresses: &'a [(u64, u64)],
+    /// Where there are some.
+    pub plans: Option<Plans<'a>>,
+    /// Decoded bytes of a record that is not stored raw.
+    pub decoded: &'a dyn Fn(&Record<'_>) -> Decoded,
+}
+
+impl Assembly<'_> {
+    /// The elements of a chunk in row-major order, before filters, and the source files that they were
+    /// read from.
+    pub fn raw_chunk(
+        &self,
+        resolver: &ChunkResolver<'_>,
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
+        let mut reservation = self.task.reserve(resolver.place.raw)?;
+        let mut chunk = zeroed(resolver.place.raw as usize)?;
+        let indexes = [resolver.index];
+        let records = resolver.records(&indexes);
+        let sources = match self.planned(&records, &mut chunk)? {
+            Some(sources) => sources,
+            None => self.put(&records, &mut chunk)?,
+        };
+        reservation.shrink_to(chunk.capacity() as u64);
+        Ok((Reserved::new(chunk, reservation), sources))
+    }
+
+    /// The same in memory of the caller, which may have anything in it, and has the length of the elements.
+    pub fn raw_chunk_in(
+        &self,
+        resolver: &ChunkResolver<'_>,
+        chunk: &mut [u8],
+    ) -> Result<BTreeSet<usize>, String> {
+        let indexes = [resolver.index];
+        let records = resolver.records(&indexes);
+        if let Some(sources) = self.planned(&records, chunk)? {
+            return Ok(sources);
+        }
+        chunk.fill(0);
+        self.put(&records, chunk)
+    }
+
+    /// Makes a chunk by a plan that others use, too. `None` where there is none: then it has what it had, or zeros.
+    fn planned(
+        &self,
+        records: &BoxRecords<'_>,
+        chunk: &mut [u8],
+    ) -> Result<Option<BTreeSet<usize>>, String> {
+        let Some(plans) = self.plans else {
+            return Ok(None);
+        };
+        let Some(touching) = Touching::of(records) else {
+            return Ok(None);
+        };
+        let task = self.task;
+        // Without memory for a plan there may be enough for the chunk.
+        let Ok(Some(plan)) = plans.of(task, records, &touching) else {
+            return task.check().map(|()| None);
+        };
+        if !plan.is_whole() {
+            chunk.fill(0);
+            fill(chunk, self.form.fill);
+        }
+        let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
+        let Ok(sources) = applied else {
+            // What cannot be read at once may be read piece by piece.
+            task.finish()?;
+            chunk.fill(0);
+            return Ok(None);
+        };
+        self.translate_references(chunk);
+        Ok(Some(sources))
+    }
+
+    /// Makes a box of elements of `chunk`, which has zeros. Returns the source files that they were read from.
+    pub fn put(
+        &self,
+        records: &BoxRecords<'_>,
+        chunk: &mut [u8],
+    ) -> Result<BTreeSet<usize>, String> {
+        fill(chunk, self.form.fill);
+        if let Some(sources) = self.put_apart(records, chunk)? {
+            self.translate_references(chunk);
+            return Ok(sources);
+        }
+        let mut sources = BTreeSet::new();
+        // The last record that was decoded. Its number of elements belongs to the key: a damaged log may have
+        // several records in one place.
+        let mut last: Option<((StoredBytes, u64), Bytes)> = None;
+        let element = self.form.size;
+        let mut pieces = Pieces::new(self.task, self.sources, element);
+        records.runs(self.task, |record, _, run| {
+            if let Some(reason) = record.fault {
+                return Err(reason.to_owned());
+            }
+            let stored = record.stored;
+            if matches!(stored.encoding, Encoding::Raw | Encoding::Converted) {
+                return match self.unwritten.and_then(|unwritten| unwritten.of(&stored)) {
+                    Some(bytes) => copy_run(bytes?, chunk, run, element),
+                    None => pieces.add(record, run, chunk),
+                };
+            }
+            let bytes = match &last {
+                Some((same, bytes)) if *same == (stored, record.elements()) => bytes,
+                _ => {
+                    sources.insert(usize::from(stored.source));
+                    let bytes = (self.decoded)(record)?;
+                    &last.insert(((stored, record.elements()), bytes)).1
+                }
+            };
+            copy_run(bytes, chunk, run, element)
+        })?;
+        pieces.copy(chunk)?;
+        sources.extend(pieces.used);
+        self.translate_references(chunk);
+        Ok(sources)
+    }
+
+    /// Puts the elements of records into `chunk` in whatever order is the fastest. `None` where the order matters, or a
+    /// record cannot be read, which a later one may hide: then [`Assembly::put`] puts all of them there once more.
+    fn put_apart(
+        &self,
+        records: &BoxRecords<'_>,
+        chunk: &mut [u8],
+    ) -> Result<Option<BTreeSet<usize>>, String> {
+        if self.unwritten.is_some() || !records.may_be_apart() {
+            return Ok(None);
+        }
+        let mut pieces = Pieces::new(self.task, self.sources, self.form.size);
+        let found = records.runs_apart(self.task, |record, run| {
+            let is_raw = matches!(record.stored.encoding, Encoding::Raw | Encoding::Converted);
+            if !is_raw || record.fault.is_some() {
+                return Err("a record that is not read as it lies".into());
+            }
+            pieces.add(record, run, chunk)
+        });
+        if found.and_then(|_| pieces.copy(chunk)).is_ok() {
+            return Ok(Some(pieces.used));
+        }
+        self.task.finish().map(|()| None)
+    }
+
+    /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
+    fn translate_references(&self, chunk: &mut [u8]) {
+        if self.form.references.is_empty() {
+            return;
+        }
+        for element in chunk.chunks_exact_mut(self.form.size as usize) {
+            for &offset in self.form.references {
+                translate_reference(&mut element[offset as usize..], self.addresses);
+            }
+        }
+    }
+}
+
+/// Replaces the 8-byte address at the start. The address of no object becomes the null reference.
+fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
+    let Some(bytes) = bytes.first_chunk_mut::<8>() else {
+        return;
+    };
+    let old = u64::from_le_bytes(*bytes);
+    let new = addresses
+        .binary_search_by_key(&old, |(from, _)| *from)
+        .map_or(0, |i| addresses[i].1);
+    *bytes = new.to_le_bytes();
+}
+
+/// Puts fill values into a chunk of zeros.
+fn fill(chunk: &mut [u8], fill: &[u8]) {
+    if fill.iter().any(|b| *b != 0) {
+        for element in chunk.chunks_exact_mut(fill.len()) {
+            element.copy_from_slice(fill);
+        }
+    }
+}
+
+/// Copies a run from a record's bytes to its place in the chunk.
+pub(super) fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), String> {
+    let part = |start: u64| {
+        let start = start.checked_mul(element)?;
+        range(start, run.len.checked_mul(element)?)
+    };
+    let source = part(run.in_record).and_then(|range| from.get(range));
+    let target = part(run.in_chunk).and_then(|range| to.get_mut(range));
+    match (source, target) {
+        (Some(source), Some(target)) => {
+            target.copy_from_slice(source);
+            Ok(())
+        }
+        _ => Err("a record shorter than its selection".into()),
+    }
+}
+
+/// The stored bytes of a record, not decoded.
+pub fn stored_bytes(
+    task: &Task,
+    sources: &[SourceFile],
+    stored: StoredBytes,
+) -> Result<Reserved<Vec<u8>>, String> {
+    let reservation = task.reserve(stored.len)?;
+    let mut bytes = zeroed(stored.len as usize)?;
+    sources[usize::from(stored.source)]
+        .read_exact_at(&mut bytes, stored.offset)
+        .map_err(|e| e.to_string())?;
+    Ok(Reserved::new(bytes, reservation))
+}
+
+/// The elements of a record, `raw` bytes, out of its stored bytes.
+pub fn decode_record(
+    task: &Task,
+    sources: &[SourceFile],
+    stored: StoredBytes,
+    raw: u64,
+    filters: &[Filter],
+) -> Result<Reserved<Vec<u8>>, String> {
+    let source = &sources[usize::from(stored.source)];
+    if stored.encoding == Encoding::DeflateStream {
+        // It is read in pieces.
+        let mut reservation = task.reserve(raw.saturating_add(DEFLATE_PIECES))?;
+        let bytes = inflate_stream(source, stored.offset, stored.len, raw)?;
+        reservation.shrink_to(bytes.capacity() as u64);
+        return Ok(Reserved::new(bytes, reservation));
+    }
+    let (bytes, mut reservation) = stored_bytes(task, sources, stored)?.into_parts();
+    let decoded = match stored.encoding {
+        Encoding::Deflate | Encoding::DeflateStream | Encoding::DeflateStreams => {
+            reservation.grow(raw)?;
+            inflate(&bytes, raw)?
+        }
+        // A zlib stream starts with 0x78 (RFC 1950, with the usual window of 32 KiB).
+        Encoding::RawOrDeflate if bytes.first() == Some(&0x78) => {
+            reservation.grow(raw)?;
+            inflate(&bytes, raw).unwrap_or(bytes)
+        }
+        // Elements of another type are converted where they are copied.
+        Encoding::Raw | Encoding::RawOrDeflate | Encoding::Converted => bytes,
+        Encoding::Pipeline => {
+            reservation.grow(filters::decoding_memory(stored.len, raw, filters))?;
+            filters::decode(&bytes, raw, filters)?
+        }
+    };
+    reservation.shrink_to(decoded.capacity() as u64);
+    Ok(Reserved::new(decoded, reservation))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::index::DatasetIndex;
+    use h5logfs_log::DatasetRecords;
+    use h5logfs_log::boxes::Bounds;
+    use h5logfs_log::records::RecordList;
+    use h5logfs_log::source_dir::SourceDir;
+
+    /// Records of one block each, at these places of a row of 3,000 elements of a byte.
+    fn index_of(task: &Task, blocks: &[(u64, u64)]) -> DatasetIndex {
+        let mut records = RecordList::new(task, 1, blocks.len()).unwrap();
+        let mut offset = 0;
+        for (order, (start, count)) in (0..).zip(blocks) {
+            let stored = StoredBytes {
+                source: 0,
+                offset,
+                len: *count,
+                encoding: Encoding::Raw,
+            };
+            records
+                .push_block(stored, order, &[*start], &[*count])
+                .unwrap();
+            offset += count + 1;
+        }
+        records.put_in_order().unwrap();
+        let found = DatasetRecords {
+            records,
+            diagnostics: Vec::new(),
+            decoded: 0,
+        };
+        DatasetIndex::of(task, found, &[]).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Blocks that tile a row, in any order, and some that lie over these.
+        #[test]
+        fn the_last_record_wins_in_whatever_order_they_are_stored(
+            tiles in Just((0..600).collect::<Vec<u64>>()).prop_shuffle(),
+            over in prop::collection::vec((0usize..600, 0u64..2990, 1u64..10), 0..3),
+            (start, len) in (0u64..2000, 1u64..1000),
+        ) {
+            let mut blocks: Vec<(u64, u64)> = tiles.iter().map(|tile| (tile * 5, 4)).collect();
+            for (at, start, count) in over {
+                blocks.insert(at, (start, count));
+            }
+            let log: Vec<u8> = (0..6000u32).map(|n| (n * 31 % 251 + 1) as u8).collect();
+            let (mut wanted, mut offset) = (vec![0; 3000], 0);
+            for (start, count) in &blocks {
+                for element in *start..start + count {
+                    wanted[element as usize] = log[offset];
+                    offset += 1;
+                }
+                offset += 1;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("log"), &log).unwrap();
+            let held = SourceDir::open(dir.path()).unwrap();
+            let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
+            let task = Task::unlimited();
+            let index = index_of(&task, &blocks);
+            // Otherwise this tests nothing.
+            prop_assert!(!index.is_in_order());
+            let assembly = Assembly {
+                task: &task,
+                form: ElementForm { size: 1, fill: &[], filters: &[], references: &[] },
+                sources: &sources,
+                unwritten: None,
+                addresses: &[],
+                plans: None,
+                decoded: &|_| Err("not raw".into()),
+            };
+            let bounds = Bounds { start: vec![start], end: vec![start + len] };
+            let indexes = [&index];
+            let records = BoxRecords { indexes: &indexes, bounds: &bounds, sides: &[len] };
+            let mut chunk = vec![0; len as usize];
+            assembly.put(&records, &mut chunk).unwrap();
+            prop_assert_eq!(&chunk, &wanted[start as usize..(start + len) as usize]);
+        }
+    }
+
+    #[test]
+    fn fill_values_repeat() {
+        let filled = |len, value: &[u8]| {
+            let mut chunk = vec![0; len];
+            fill(&mut chunk, value);
+            chunk
+        };
+        assert_eq!(filled(6, &[1, 2]), [1, 2, 1, 2, 1, 2]);
+        assert_eq!(filled(3, &[]), [0, 0, 0]);
+    }
+
+    #[test]
+    fn references_of_no_object_become_null() {
+        let mut bytes = [7, 0, 0, 0, 0, 0, 0, 0, 9];
+        translate_reference(&mut bytes, &[(7, 800)]);
+        assert_eq!(bytes, [0x20, 3, 0, 0, 0, 0, 0, 0, 9]);
+        translate_reference(&mut bytes, &[(7, 800)]);
+        assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Which elements of a chunk are covered by the records seen so far. Records are visited from the last to
+//! the first, so that elements which a later record wrote are not read from an earlier one.
+
+use std::ops::Range;
+
+use h5logfs_common::memory::Reservation;
+use h5logfs_common::task::Task;
+
+/// A bit for each element of a chunk, in row-major order. Set: a record covers the element.
+pub struct CoverageBitmap {
+    words: Vec<u64>,
+    /// Elements of the dataset that are not covered.
+    missing: u64,
+    _reservation: Reservation,
+}
+
+impl CoverageBitmap {
+    /// `elements`: elements of the chunk. `in_dataset`: how many of them lie within the dataset's edge. Fails
+    /// where there is no memory for so many bits.
+    pub fn new(task: &Task, elements: u64, in_dataset: u64) -> Result<Self, String> {
+        let mut reservation = task.reservation();
+        Ok(CoverageBitmap {
+            words: reservation.filled(elements.div_ceil(64) as usize)?,
+            missing: in_dataset,
+            _reservation: reservation,
+        })
+    }
+
+    /// Elements of the dataset that no record covers yet.
+    pub fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Marks the elements from `start` to before `end` as covered. Passes each run of them that was not
+    /// covered before to `added`, as start and end.
+    pub fn cover(&mut self, start: u64, end: u64, mut added: impl FnMut(u64, u64)) {
+        // Start of an uncovered run that may go on in the next word.
+        let mut run_start = None;
+        let mut at = start;
+        while at < end {
+            let bit = at % 64;
+            let count = (64 - bit).min(end - at);
+            let mask = u64::MAX >> (64 - count) << bit;
+            let word = &mut self.words[(at / 64) as usize];
+            let covered = *word & mask;
+            *word |= mask;
+            let new = count - u64::from(covered.count_ones());
+            self.missing = self.missing.saturating_sub(new);
+            if covered == 0 {
+                run_start.get_or_insert(at);
+            } else {
+                let bits = at..at + count;
+                uncovered_in_word(covered, at - bit, bits, &mut run_start, &mut added);
+            }
+            at += count;
+        }
+        if let Some(start) = run_start {
+            added(start, end);
+        }
+    }
+}
+
+/// Passes on the uncovered runs among the elements `range` of one word. `covered`: the bits that were set.
+/// `first`: the element of the lowest bit.
+fn uncovered_in_word(
+    covered: u64,
+    first: u64,
+    range: Range<u64>,
+    run_start: &mut Option<u64>,
+    added: &mut impl FnMut(u64, u64),
+) {
+    let mut at = range.start;
+    while at < range.end {
+        let rest = covered >> (at - first);
+        if rest & 1 == 0 {
+            run_start.get_or_insert(at);
+            at += u64::from(rest.trailing_zeros());
+        } else {
+            if let Some(start) = run_start.take() {
+                added(start, at);
+            }
+            at += u64::from(rest.trailing_ones());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_element_is_added_once(ranges in prop::collection::vec((0u64..500, 0u64..200), 0..40)) {
+            let mut model = vec![false; 700];
+            let mut tested = CoverageBitmap::new(&Task::unlimited(), 700, 700).unwrap();
+            for (start, len) in ranges {
+                let wanted: Vec<u64> = (start..start + len).filter(|e| !model[*e as usize]).collect();
+                let mut got = Vec::new();
+                let mut runs = 0;
+                tested.cover(start, start + len, |from, to| {
+                    assert!(from < to);
+                    runs += 1;
+                    got.extend(from..to);
+                });
+                let gaps = wanted.windows(2).filter(|w| w[1] != w[0] + 1).count();
+                prop_assert_eq!(runs, if wanted.is_empty() { 0 } else { gaps + 1 });
+                prop_assert_eq!(got, wanted);
+                (start..start + len).for_each(|e| model[e as usize] = true);
+                prop_assert_eq!(tested.missing(), model.iter().filter(|m| !**m).count() as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! The memory budget of the process, and what it is spent on.
+//!
+//! It has two limits. `cache_size` is for bytes: chunks, and records that had to be decoded.
+//! `index_memory` is for what finds bytes: views, record tables, indexes. A reader that goes once
+//! through a large dataset fills the first, and must not make the daemon forget what it knows of every
+//! file.
+//!
+//! Together they are the [`Memory`] that work in progress takes its share of: where a decoder or the assembly
+//! of a chunk needs more than is free, cached values make room, chunks first.
+
+pub(super) mod given;
+pub(super) mod lru;
+pub(super) mod too_long;
+
+use std::sync::{Arc, Weak};
+
+use super::View;
+use super::plan::{GatherPlan, PlanKey};
+use super::readahead::Pool;
+use crate::index::DatasetIndex;
+use given::Given;
+use h5logfs_common::memory::{Evict, Hold, Memory, Reserved};
+use h5logfs_common::stats::{Share, Stats, Usage};
+use h5logfs_common::task::Task;
+use h5logfs_log::RecordTable;
+use h5logfs_log::model::StoredBytes;
+pub use lru::Counts;
+use lru::{Cache, Weight};
+use too_long::TooLong;
+
+/// One state of one log file; never used twice in a process.
+pub type Generation = u64;
+
+/// Bytes that several readers share, with the memory that was reserved for them.
+pub type Bytes = Arc<Reserved<Vec<u8>>>;
+
+/// How much memory may be used, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// For chunks and decoded records.
+    pub cache_size: u64,
+    /// For the metadata of log files, their record tables and indexes.
+    pub index_memory: u64,
+}
+
+impl MemoryLimits {
+    /// `bytes` for each of the two.
+    pub fn each(bytes: u64) -> Self {
+        MemoryLimits {
+            cache_size: bytes,
+            index_memory: bytes,
+        }
+    }
+}
+
+impl Default for MemoryLimits {
+    fn default() -> Self {
+        MemoryLimits::each(256 << 20)
+    }
+}
+
+/// Names bytes that are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum BytesKey {
+    /// Stored bytes of a chunk: dataset, number in its grid.
+    Chunk(Generation, u32, u64),
+    /// Decoded bytes of a record of a dataset: how it is stored, and how many bytes come of it. A damaged
+    /// log may have several records in one place.
+    Record(Generation, u32, StoredBytes, u64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum IndexKey {
+    View(Generation),
+    Table(Generation),
+    Index(Generation, u32),
+    Plan(Generation, PlanKey),
+}
+
+impl BytesKey {
+    fn generation(&self) -> Generation {
+        let (BytesKey::Chunk(generation, ..) | BytesKey::Record(generation, ..)) = self;
+        *generation
+    }
+}
+
+impl IndexKey {
+    fn generation(&self) -> Generation {
+        let (IndexKey::View(generation)
+        | IndexKey::Table(generation)
+        | IndexKey::Index(generation, _)
+        | IndexKey::Plan(generation, _)) = self;
+        *generation
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Indexed {
+    View(Arc<View>),
+    Table(Arc<dyn RecordTable>),
+    Index(Arc<DatasetIndex>),
+    Plan(Arc<GatherPlan>),
+}
+
+impl Weight for Bytes {
+    fn weight(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+impl Weight for Indexed {
+    fn weight(&self) -> u64 {
+        match self {
+            Indexed::View(view) => view.weight,
+            Indexed::Table(table) => table.bytes() as u64,
+            Indexed::Index(index) => index.bytes() as u64,
+            Indexed::Plan(plan) => plan.bytes() as u64,
+        }
+    }
+}
+
+/// Shared by all views of a process.
+#[derive(Debug)]
+pub struct Budget {
+    memory: Arc<Memory>,
+    caches: Arc<Caches>,
+    /// `None` where there may be no threads.
+    ahead: Option<Pool>,
+    too_long: TooLong,
+    given: Given,
+    limits: MemoryLimits,
+    stats: Arc<Stats>,
+}
+
+#[derive(Debug)]
+struct Caches {
+    indexes: Cache<IndexKey, Indexed>,
+    bytes: Cache<BytesKey, Bytes>,
+}
+
+impl Evict for Caches {
+    /// Chunks go first: they are made faster than indexes.
+    fn evict_one(&self) -> bool {
+        self.bytes.evict_one() || self.indexes.evict_one()
+    }
+}
+
+impl Budget {
+    /// An empty cache with these limits.
+    pub fn new(limits: MemoryLimits) -> Self {
+        let caches = Arc::new(Caches {
+            indexes: Cache::new(limits.index_memory),
+            bytes: Cache::new(limits.cache_size),
+        });
+        let evict: Weak<dyn Evict> = Arc::<Caches>::downgrade(&caches);
+        let all = limits.cache_size.saturating_add(limits.index_memory);
+        Budget {
+            memory: Memory::new(all, Some(evict)),
+            caches,
+            ahead: Some(Pool::default()),
+            too_long: TooLong::default(),
+            given: Given::default(),
+            limits,
+            stats: Arc::default(),
+        }
+    }
+
+    /// The same without read-ahead: for hosts that may fork, which a thread would not survive.
+    pub fn without_threads(self) -> Self {
+        Budget {
+            ahead: None,
+            ..self
+        }
+    }
+
+    /// Drops all that is kept for a view.
+    pub fn forget(&self, view: Generation) {
+        self.caches.bytes.remove_all(|key| key.generation() == view);
+        self.caches
+            .indexes
+            .remove_all(|key| key.generation() == view);
+    }
+
+    /// Drops what is kept until it has at most so many bytes, chunks first.
+    pub fn shrink_to(&self, most: u64) {
+        while self.used() > most && self.caches.evict_one() {}
+    }
+
+    /// Work that takes its memory from this budget: of `user`, where users share it.
+    pub fn task(&self, user: Option<u32>) -> Task {
+        Task::new(&self.memory, user)
+    }
+
+    /// Counts `bytes` that are reserved already for a user who keeps them in use. `None` where the user's share is
+    /// exceeded.
+    pub(super) fn hold(&self, user: u32, bytes: u64) -> Option<Hold> {
+        self.memory.hold(user, bytes)
+    }
+
+    /// The limits that it was made with.
+    pub fn limits(&self) -> MemoryLimits {
+        self.limits
+    }
+
+    /// Bytes that are kept now.
+    pub fn used(&self) -> u64 {
+        self.caches.indexes.weight() + self.caches.bytes.weight()
+    }
+
+    /// What was asked of the cache of bytes.
+    pub fn counts(&self) -> Counts {
+        self.caches.bytes.counts()
+    }
+
+    /// Where all who share the budget count.
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// What a report says of the budget.
+    pub fn usage(&self) -> Usage {
+        let counts = self.counts();
+        Usage {
+            hits: counts.hits,
+            misses: counts.misses,
+            made_ahead: counts.ahead,
+            cache_size: Share {
+                used: self.caches.bytes.weight(),
+                limit: self.limits.cache_size,
+            },
+            index_memory: Share {
+                used: self.caches.indexes.weight(),
+                limit: self.limits.index_memory,
+            },
+            ..Usage::default()
+        }
+    }
+
+    /// Lets go of all that it keeps. Views that are open go on working, and fill it again.
+    pub fn clear(&self) {
+        self.caches.bytes.clear();
+        self.caches.indexes.clear();
+    }
+
+    /// The cached view of this generation; `None` where it was evicted or dropped.
+    pub fn view(&self, generation: Generation) -> Option<Arc<View>> {
+        match self.caches.indexes.get(&IndexKey::View(generation)) {
+            Some(Indexed::View(view)) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// Removes a view from the cache. Views that are in use stay open.
+    pub fn drop_view(&self, generation: Generation) {
+        self.caches.indexes.remove(&IndexKey::View(generation));
+    }
+
+    /// Puts a view into the cache.
+    pub fn keep_view(&self, view: &Arc<View>) {
+        let key = IndexKey::View(view.generation());
+        self.caches
+            .indexes
+            .insert(key, Indexed::View(Arc::clone(view)));
+    }
+
+    /// The record tables of a log, made by one thread while others that want them wait.
+    pub(super) fn table<E>(
+        &self,
+        task: &Task,
+        generation: Generation,
+        make: impl FnOnce() -> Result<Arc<dyn RecordTable>, E>,
+    ) -> Result<Arc<dyn RecordTable>, E> {
+        let key = IndexKey::Table(generation);
+        match self
+            .caches
+            .indexes
+            .get_or_make(task, &key, || make().map(Indexed::Table))?
+        {
+            Indexed::Table(table) => Ok(table),
+            _ => unreachable!("under the key of a table lies a table"),
+        }
+    }
+
+    /// The index of a dataset, likewise.
+    pub(super) fn index<E>(
+        &self,
+        task: &Task,
+        generation: Generation,
+        dataset: u32,
+        make: impl FnOnce() -> Result<Arc<DatasetIndex>, E>,
+    ) -> Result<Arc<DatasetIndex>, E> {
+        let key = IndexKey::Index(generation, dataset);
+        match self
+            .caches
+            .indexes
+            .get_or_make(task, &key, || make().map(Indexed::Index))?
+        {
+            Indexed::Index(index) => Ok(index),
+            _ => unreachable!("under the key of an index lies an index"),
+        }
+    }
+
+    /// The plan of chunks that are made up in one way, likewise. `None` where there can be none.
+    pub(super) fn plan(
+        &self,
+        task: &Task,
+        generation: Generation,
+        key: &PlanKey,
+        make: impl FnOnce() -> Result<Option<GatherPlan>, String>,
+    ) -> Result<Option<Arc<GatherPlan>>, String> {
+        let key = IndexKey::Plan(generation, Arc::clone(key));
+        let make = || match make() {
+            Ok(Some(plan)) => Ok(Indexed::Plan(Arc::new(plan))),
+            Ok(None) => Err(None),
+            Err(reason) => Err(Some(reason)),
+        };
+        match self.caches.indexes.get_or_make(task, &key, make) {
+            Ok(Indexed::Plan(plan)) => Ok(Some(plan)),
+            Ok(_) => unreachable!("under the key of a plan lies a plan"),
+            Err(None) => Ok(None),
+            Err(Some(reason)) => Err(reason),
+        }
+    }
+
+    /// Stored bytes of chunks, and decoded records.
+    pub(super) fn bytes(&self) -> &Cache<BytesKey, Bytes> {
+        &self.caches.bytes
+    }
+
+    /// What took longer than a request may.
+    pub(super) fn too_long(&self) -> &TooLong {
+        &self.too_long
+    }
+
+    /// Chunks that readers were given and that are not kept here.
+    pub(super) fn given(&self) -> &Given {
+        &self.given
+    }
+
+    /// The threads that make chunks ahead of their readers.
+    pub(super) fn ahead(&self) -> Option<&Pool> {
+        self.ahead.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(len: usize) -> Bytes {
+        Arc::new(Reserved::new(vec![7; len], Task::unlimited().reservation()))
+    }
+
+    #[test]
+    fn no_more_is_kept_than_the_budget_allows() {
+        let limits = MemoryLimits {
+            cache_size: 1 << 20,
+            index_memory: 1 << 10,
+        };
+        let budget = Budget::new(limits);
+        for chunk in 0..1000 {
+            let key = BytesKey::Chunk(1, 0, chunk);
+            let made = budget
+                .bytes()
+                .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(10_000)));
+            assert_eq!(made.unwrap().len(), 10_000);
+            assert!(budget.used() <= limits.cache_size);
+        }
+        assert!(budget.used() > limits.cache_size - 20_000);
+        // What does not fit at all is made each time, and kept never.
+        for misses in 1001..1003 {
+            let key = BytesKey::Chunk(2, 0, 0);
+            let large = budget
+                .bytes()
+                .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(1 << 20)));
+            assert_eq!(large.unwrap().len(), 1 << 20);
+            assert!(budget.used() <= limits.cache_size);
+            assert_eq!(budget.counts().misses, misses);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_one_view_is_forgotten_alone() {
+        let budget = Budget::new(MemoryLimits::each(1 << 20)).without_threads();
+        let keys = [1, 2].map(|view| BytesKey::Chunk(view, 0, 0));
+        for key in &keys {
+            let made = budget
+                .bytes()
+                .get_or_make(&Task::unlimited(), key, || Ok::<_, ()>(bytes(1000)));
+            assert_eq!(made.unwrap().len(), 1000);
+        }
+        let both = budget.used();
+        budget.shrink_to(both);
+        assert_eq!(budget.used(), both);
+        budget.forget(1);
+        assert_eq!(budget.used(), both / 2);
+        assert!(!budget.bytes().contains(&keys[0]) && budget.bytes().contains(&keys[1]));
+        budget.shrink_to(both / 2 - 1);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_was_let_go_is_made_again() {
+        let budget = Budget::new(MemoryLimits::each(1 << 20));
+        let key = BytesKey::Chunk(1, 0, 0);
+        for misses in 1..3 {
+            let made = budget
+                .bytes()
+                .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(1000)));
+            assert_eq!(made.unwrap().len(), 1000);
+            assert_eq!(budget.counts().misses, misses);
+            assert!(budget.usage().cache_size.used > 1000);
+            budget.clear();
+            assert_eq!(budget.used(), 0);
+        }
+    }
+}

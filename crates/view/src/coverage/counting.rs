@@ -1,0 +1,169 @@
+//! Counts each written element of a dataset once: box by box, with the same walk that reads use. A box that one block
+//! covers, and one that no record touches, need no walk. Parts of the dataset are counted in parallel.
+
+use std::ops::ControlFlow;
+
+use super::super::resolve::{BoxRecords, Run};
+use super::{CellGrid, CoverageMap, LOOK_UP, Limits};
+use crate::index::DatasetIndex;
+use h5logfs_common::parallel;
+use h5logfs_common::task::Task;
+use h5logfs_log::boxes::Bounds;
+
+/// Parts of a large dataset. Each has a budget of its own, so what is counted does not depend on the number of threads.
+const PARTS: usize = 16;
+/// Elements of a box whose bitmap costs 1.
+const ELEMENTS_COST: u64 = 1 << 10;
+
+/// Adds the written elements to the cells of `map`, and marks those that could not be counted.
+pub(super) fn count(task: &Task, index: &DatasetIndex, map: &mut CoverageMap, limits: Limits) {
+    let parts = parts(map.grid.whole(), limits.box_elements);
+    let shares = parallel::shares().min(parts.len());
+    let grid = &map.grid;
+    let counted = parallel::share(shares, |number| {
+        let mut counting = Counting {
+            task,
+            index,
+            grid,
+            counts: vec![Count::default(); grid.len()],
+            budget: 0,
+            box_elements: limits.box_elements,
+        };
+        for part in parts.iter().skip(number).step_by(shares) {
+            counting.budget = limits.counting;
+            counting.count(part);
+        }
+        counting.counts
+    });
+    for counts in counted {
+        for (cell, count) in map.cells.iter_mut().zip(counts) {
+            cell.written += count.written;
+            cell.is_estimate |= count.is_estimate;
+        }
+    }
+}
+
+/// The whole in equal parts, or in one where it is small.
+fn parts(whole: Bounds, small: u64) -> Vec<Bounds> {
+    let mut parts = vec![whole];
+    while parts.len() < PARTS {
+        let is_small = |part: &Bounds| part.count().fold(1, u64::saturating_mul) <= small;
+        if parts.iter().all(is_small) {
+            break;
+        }
+        parts = parts
+            .iter()
+            .flat_map(|part| {
+                let (first, second) = halves(part);
+                [first, second]
+            })
+            .collect();
+    }
+    parts
+}
+
+/// What is counted of one cell.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    written: u64,
+    is_estimate: bool,
+}
+
+/// The parts that one thread counts.
+struct Counting<'a> {
+    task: &'a Task,
+    index: &'a DatasetIndex,
+    grid: &'a CellGrid,
+    counts: Vec<Count>,
+    budget: u64,
+    /// Elements of a box that is counted at once.
+    box_elements: u64,
+}
+
+impl Counting<'_> {
+    /// Counts the written elements of a box.
+    fn count(&mut self, bounds: &Bounds) {
+        if bounds.count().any(|side| side == 0) || self.task.stopped().is_some() {
+            return;
+        }
+        let Some(left) = self.budget.checked_sub(LOOK_UP) else {
+            return self.estimate(bounds);
+        };
+        self.budget = left;
+        if !self.index.is_touched(bounds) {
+            return;
+        }
+        if self.is_covered(bounds) {
+            return self.add_whole(bounds);
+        }
+        let elements = bounds.count().fold(1, u64::saturating_mul);
+        if elements <= self.box_elements {
+            return self.count_elements(bounds, elements);
+        }
+        let (first, second) = halves(bounds);
+        self.count(&first);
+        self.count(&second);
+    }
+
+    /// Whether the last block that touches the box has all of it.
+    fn is_covered(&self, bounds: &Bounds) -> bool {
+        let last = self.index.visit_back(bounds, |record| {
+            record.visit_back(bounds, |block| ControlFlow::Break(block.covers(bounds)))
+        });
+        last == ControlFlow::Break(true)
+    }
+
+    fn add_whole(&mut self, bounds: &Bounds) {
+        let Counting { grid, counts, .. } = self;
+        grid.each(&bounds.start, &bounds.end, |cell, common| {
+            counts[cell].written += common;
+        });
+    }
+
+    /// Counts the elements of a small box one by one.
+    fn count_elements(&mut self, bounds: &Bounds, elements: u64) {
+        let sides: Vec<u64> = bounds.count().collect();
+        let Counting {
+            task,
+            index,
+            grid,
+            counts,
+            budget,
+            ..
+        } = self;
+        let by_cell = grid.runs_in(bounds);
+        *budget = budget.saturating_sub(elements / ELEMENTS_COST);
+        let records = BoxRecords {
+            indexes: &[*index],
+            bounds,
+            sides: &sides,
+        };
+        let counted = records.runs(task, |_, _, Run { in_chunk, len, .. }| {
+            *budget = budget.checked_sub(1).ok_or("too many runs")?;
+            by_cell.each(in_chunk, len, |cell, len| counts[cell].written += len);
+            Ok(())
+        });
+        if counted.is_err() {
+            self.estimate(bounds);
+        }
+    }
+
+    /// The box is too much to be counted: nothing better is known than what records wrote.
+    fn estimate(&mut self, bounds: &Bounds) {
+        let Counting { grid, counts, .. } = self;
+        grid.each(&bounds.start, &bounds.end, |cell, _| {
+            counts[cell].is_estimate = true;
+        });
+    }
+}
+
+/// The two halves of a box along its longest side.
+fn halves(bounds: &Bounds) -> (Bounds, Bounds) {
+    let longest = bounds.count().enumerate().max_by_key(|(_, side)| *side);
+    let d = longest.map_or(0, |(d, _)| d);
+    let middle = bounds.start[d] + (bounds.end[d] - bounds.start[d]) / 2;
+    let (mut first, mut second) = (bounds.clone(), bounds.clone());
+    first.end[d] = middle;
+    second.start[d] = middle;
+    (first, second)
+}

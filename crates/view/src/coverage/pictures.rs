@@ -1,0 +1,118 @@
+//! Pictures of several datasets of one log. Variables of a model share their decompositions: their records have the same
+//! selections in other places of the log. So one picture does for all of them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::super::{Grid, View};
+use super::{CoverageMap, Wanted};
+use h5logfs_common::error::Result;
+use h5logfs_common::memory::Reserved;
+use h5logfs_log::DatasetRecords;
+use h5logfs_log::model::Selection;
+use h5logfs_log::origins::Origins;
+
+/// Bytes of selections that are kept, so that other datasets need not decode them again.
+const MOST_KEPT: usize = 64 << 20;
+/// Records of fewer blocks, on average, are painted as fast as they are compared.
+const WORTH_COMPARING: u64 = 8;
+
+/// Makes pictures of the datasets of one log.
+pub struct Pictures<'a> {
+    view: &'a View,
+    origins: &'a Origins,
+    hashers: [RandomState; 2],
+    known: HashMap<Key, CoverageMap>,
+    kept: Vec<Arc<Reserved<Selection>>>,
+    kept_bytes: usize,
+}
+
+/// What makes a picture what it is, as 128 bits that no file can foresee.
+pub(super) type Key = [u64; 2];
+
+impl<'a> Pictures<'a> {
+    /// `origins`: those of the log, see [`View::origins`].
+    pub fn new(view: &'a View, origins: &'a Origins) -> Self {
+        Pictures {
+            view,
+            origins,
+            hashers: [RandomState::new(), RandomState::new()],
+            known: HashMap::new(),
+            kept: Vec::new(),
+            kept_bytes: 0,
+        }
+    }
+
+    /// A picture of a logged dataset. Fails where records cannot be found; a picture of a dataset whose elements cannot be
+    /// read is possible.
+    pub fn of(&mut self, number: usize, wanted: &Wanted) -> Result<CoverageMap> {
+        let task = self.view.task(None);
+        let found = self.view.records_for(&task, number)?;
+        let key = key(
+            &self.hashers,
+            &found,
+            self.view.grid(number),
+            self.origins,
+            wanted,
+        );
+        if let Some(known) = key.and_then(|key| self.known.get(&key)) {
+            return Ok(known.clone());
+        }
+        if key.is_some() {
+            self.keep(&found);
+        }
+        let map = self
+            .view
+            .picture(&task, number, found, self.origins, wanted)?;
+        if let Some(key) = key {
+            self.known.insert(key, map.clone());
+        }
+        Ok(map)
+    }
+
+    fn keep(&mut self, found: &DatasetRecords) {
+        for (_, selection) in found.records.selections() {
+            if self.kept_bytes + selection.bytes() <= MOST_KEPT {
+                self.kept_bytes += selection.bytes();
+                self.kept.push(Arc::clone(selection));
+            }
+        }
+    }
+}
+
+/// `None` where a comparison is not worth it, or does not tell all.
+pub(super) fn key(
+    hashers: &[RandomState; 2],
+    found: &DatasetRecords,
+    grid: &Grid,
+    origins: &Origins,
+    wanted: &Wanted,
+) -> Option<Key> {
+    let records = &found.records;
+    let blocks = records.iter().map(|record| record.blocks() as u64);
+    let blocks = blocks.fold(0, u64::saturating_add);
+    let is_whole = records.base().is_none()
+        && found.diagnostics.is_empty()
+        && records.iter().all(|record| record.fault.is_none());
+    if !is_whole || blocks < (records.len() as u64).saturating_mul(WORTH_COMPARING) {
+        return None;
+    }
+    Some(hashers.each_ref().map(|state| {
+        let mut hasher = state.build_hasher();
+        (&grid.dims, &grid.chunk).hash(&mut hasher);
+        (wanted.rows, wanted.columns, wanted.axes).hash(&mut hasher);
+        for number in 0..records.len() {
+            let record = records.get(number);
+            let selection = records.selection_of(number).map(|(id, _)| *id);
+            let (start, count) = (record.start, record.count);
+            (start, count, record.has_lead, selection).hash(&mut hasher);
+            let stored = record.stored;
+            let span = origins.of(stored.source, stored.offset);
+            let origin = span.map(|span| (span.rank, span.flush));
+            (stored.len, origin).hash(&mut hasher);
+        }
+        hasher.finish()
+    }))
+}

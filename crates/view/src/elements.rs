@@ -1,0 +1,238 @@
+//! Elements of a logged dataset, put together as those of a view, but without a canonical file around them: for a
+//! program that reads what it writes.
+
+use std::sync::Arc;
+
+use super::assemble::{Assembly, Decoded, copy_run, decode_record};
+pub use super::assemble::{ElementForm, Unwritten};
+use super::cache::Bytes;
+use super::cache::lru::Cache;
+use super::resolve::{BoxRecords, Overlap, Run};
+use crate::index::DatasetIndex;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+use h5logfs_log::boxes::Bounds;
+use h5logfs_log::filters;
+use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
+use h5logfs_log::source_file::SourceFile;
+
+/// Elements that are put together at once, except where a chunk has more.
+const AT_ONCE: u64 = 1 << 20;
+
+/// Decoded records of one dataset or several. Those that were used least recently are dropped.
+#[derive(Debug)]
+pub struct DecodedRecords(Cache<(StoredBytes, u64), Bytes>);
+
+impl DecodedRecords {
+    /// At most so many bytes.
+    pub fn new(capacity: u64) -> Self {
+        DecodedRecords(Cache::new(capacity))
+    }
+
+    /// Drops those of a source.
+    pub fn forget(&self, source: u16) {
+        self.0.remove_all(|(stored, _)| stored.source == source);
+    }
+}
+
+/// The elements of one dataset of a log.
+pub struct Elements<'a> {
+    /// Whose memory it takes.
+    pub task: &'a Task,
+    /// What an element is.
+    pub form: ElementForm<'a>,
+    /// The chunk shape, where records may be whole chunks.
+    pub chunk: Option<&'a [u64]>,
+    /// The records. Those of a later index apply later.
+    pub indexes: &'a [&'a DatasetIndex],
+    /// The files of the log.
+    pub sources: &'a [SourceFile],
+    /// What is in none of them yet.
+    pub unwritten: Option<Unwritten<'a>>,
+    /// Where decoded records are kept.
+    pub decoded: &'a DecodedRecords,
+}
+
+/// Where a box of elements lies in one piece of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// The source.
+    pub source: u16,
+    /// The first byte, counted from the start of its file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// They went through the filters of the dataset.
+    pub is_filtered: bool,
+}
+
+impl Elements<'_> {
+    /// Where a box of elements lies in one piece of a file: as it is, or as a record that is the box after the filters of
+    /// the dataset. `None` where it does not.
+    pub fn place(&self, wanted: &Bounds) -> Option<Placed> {
+        let sides: Vec<u64> = wanted.count().collect();
+        let records = BoxRecords {
+            indexes: self.indexes,
+            bounds: wanted,
+            sides: &sides,
+        };
+        let mut only = None;
+        let missing = records.runs(self.task, |record, block, run| {
+            if only.is_some() || record.fault.is_some() {
+                return Err("several pieces".into());
+            }
+            only = Some(self.piece(wanted, record, block, run));
+            Ok(())
+        });
+        only.flatten().filter(|_| missing == Ok(0))
+    }
+
+    /// Where a run of a record lies that has all elements of a box.
+    fn piece(
+        &self,
+        wanted: &Bounds,
+        record: &Record<'_>,
+        block: &Block<'_>,
+        run: Run,
+    ) -> Option<Placed> {
+        let stored = record.stored;
+        let source = self.sources.get(usize::from(stored.source))?;
+        let (offset, len) = match stored.encoding {
+            Encoding::Raw => {
+                let size = self.form.size;
+                let skipped = run.in_record.checked_mul(size)?;
+                (
+                    stored.offset.checked_add(skipped)?,
+                    run.len.checked_mul(size)?,
+                )
+            }
+            Encoding::Pipeline if is_all_of(record, block, wanted) => (stored.offset, stored.len),
+            _ => return None,
+        };
+        Some(Placed {
+            source: stored.source,
+            offset: source.one_piece(offset, len)?,
+            len,
+            is_filtered: stored.encoding == Encoding::Pipeline,
+        })
+    }
+
+    /// Fills `out` with the elements of a box, in row-major order. The box must not be empty, lie within the extent, and
+    /// have as many elements as fit into `out`.
+    pub fn read(&self, wanted: &Bounds, out: &mut [u8]) -> Result<(), String> {
+        for index in self.indexes {
+            index.check()?;
+        }
+        let sides: Vec<u64> = wanted.count().collect();
+        self.read_part(wanted, wanted, &sides, out)
+    }
+
+    /// Reads a part of the box `whole`. A large one is cut, at chunk boundaries where records may be whole chunks: so few
+    /// records are in two parts.
+    fn read_part(
+        &self,
+        part: &Bounds,
+        whole: &Bounds,
+        sides: &[u64],
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        let elements: u64 = part.count().product();
+        if elements > AT_ONCE
+            && let Some((first, second)) = self.cut(part)
+        {
+            self.read_part(&first, whole, sides, out)?;
+            return self.read_part(&second, whole, sides, out);
+        }
+        let count: Vec<u64> = part.count().collect();
+        let block = Block {
+            start: &part.start,
+            count: &count,
+            elements_before: 0,
+        };
+        let mut overlap = Overlap::new(sides, whole);
+        let mut first = None;
+        overlap.runs(&block, |run| {
+            first = Some(run);
+            false
+        });
+        let size = self.form.size;
+        // A part whose elements follow each other in the box is put together there.
+        if let Some(Run { in_chunk, len, .. }) = first.filter(|run| run.len == elements) {
+            let range = (in_chunk * size) as usize..((in_chunk + len) * size) as usize;
+            let out = out.get_mut(range).ok_or("a box larger than its buffer")?;
+            out.fill(0);
+            return self.put(part, &count, out);
+        }
+        let mut reservation = self.task.reservation();
+        let mut elements = reservation.filled((elements * size) as usize)?;
+        self.put(part, &count, &mut elements)?;
+        let mut copied = Ok(());
+        overlap.runs(&block, |run| {
+            copied = copy_run(&elements, out, run, size);
+            copied.is_ok()
+        });
+        copied
+    }
+
+    /// The halves of a part, along the first dimension that has several chunks, or elements where records are no chunks.
+    fn cut(&self, part: &Bounds) -> Option<(Bounds, Bounds)> {
+        let chunk = self.chunk.filter(|_| !self.form.filters.is_empty());
+        let unit = |d: usize| chunk.map_or(1, |chunk| chunk[d].max(1));
+        let units = |d: usize| (part.start[d] / unit(d), (part.end[d] - 1) / unit(d));
+        let d = (0..part.rank()).find(|d| units(*d).0 < units(*d).1)?;
+        let (first, last) = units(d);
+        let middle = (first + (last - first).div_ceil(2)) * unit(d);
+        let (mut before, mut after) = (part.clone(), part.clone());
+        before.end[d] = middle;
+        after.start[d] = middle;
+        Some((before, after))
+    }
+
+    /// Puts a part together in `out`, which has zeros.
+    fn put(&self, part: &Bounds, sides: &[u64], out: &mut [u8]) -> Result<(), String> {
+        let assembly = Assembly {
+            task: self.task,
+            form: self.form,
+            sources: self.sources,
+            unwritten: self.unwritten,
+            addresses: &[],
+            plans: None,
+            decoded: &|record| self.decoded(record),
+        };
+        let records = BoxRecords {
+            indexes: self.indexes,
+            bounds: part,
+            sides,
+        };
+        assembly.put(&records, out).map(drop)
+    }
+
+    fn decoded(&self, record: &Record<'_>) -> Decoded {
+        let stored = record.stored;
+        let raw = record.elements().saturating_mul(self.form.size);
+        self.decoded.0.get_or_make(self.task, &(stored, raw), || {
+            let decoded = match self.unwritten.and_then(|unwritten| unwritten.of(&stored)) {
+                Some(bytes) => self.decode(bytes?, raw)?,
+                None => decode_record(self.task, self.sources, stored, raw, self.form.filters)?,
+            };
+            Ok(Arc::new(decoded))
+        })
+    }
+
+    /// Undoes the filters of bytes in memory.
+    fn decode(&self, stored: &[u8], raw: u64) -> Result<Reserved<Vec<u8>>, String> {
+        let filters = self.form.filters;
+        let memory = filters::decoding_memory(stored.len() as u64, raw, filters);
+        let mut reservation = self.task.reserve(memory)?;
+        let decoded = filters::decode(stored, raw, filters)?;
+        reservation.shrink_to(decoded.capacity() as u64);
+        Ok(Reserved::new(decoded, reservation))
+    }
+}
+
+/// Whether a block is a box, and all that its record has.
+fn is_all_of(record: &Record<'_>, block: &Block<'_>, wanted: &Bounds) -> bool {
+    record.selection.is_none()
+        && block.start == wanted.start
+        && block.count.iter().copied().eq(wanted.count())
+}

@@ -1,0 +1,211 @@
+//! Where along a dimension elements of a dataset were not written.
+
+use std::ops::{ControlFlow, Range};
+
+use super::View;
+use super::resolve::Run;
+use crate::index::DatasetIndex;
+use h5logfs_common::error::Result;
+use h5logfs_common::task::Task;
+use h5logfs_log::boxes::Bounds;
+
+/// Neighbouring indices of one dimension, at each of which records wrote equally many elements, but not all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// Along the dimension.
+    pub indices: Range<u64>,
+    /// Elements that were written at each of these indices.
+    pub written: u64,
+}
+
+/// What is called with the gaps, in ascending order, until it breaks off.
+type See<'a> = dyn FnMut(Gap) -> ControlFlow<()> + 'a;
+
+impl View {
+    /// Shows `see` the gaps of a logged dataset along one of its dimensions. Takes time by the pieces that records
+    /// leave of each other, of which there may be as many as elements. Fails where a chunk is larger than `cache_size`.
+    pub fn gaps(
+        &self,
+        number: usize,
+        dimension: usize,
+        see: &mut dyn FnMut(Gap) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let task = self.task(None);
+        let index = self.index_for(&task, number)?;
+        let across = self.grid(number).across(dimension);
+        let mut last: Option<Gap> = None;
+        let mut join = |gap: Gap| {
+            if let Some(last) = &mut last
+                && last.indices.end == gap.indices.start
+                && last.written == gap.written
+            {
+                last.indices.end = gap.indices.end;
+                return ControlFlow::Continue(());
+            }
+            last.replace(gap)
+                .map_or(ControlFlow::Continue(()), &mut *see)
+        };
+        let slabs = Slabs {
+            view: self,
+            task: &task,
+            index: &index,
+            number,
+            dimension,
+        };
+        if slabs.walk(0..across, &mut join)?.is_continue() {
+            let _ = last.map(see);
+        }
+        Ok(())
+    }
+}
+
+/// The chunks of a dataset in slabs across one dimension, each one chunk thick.
+struct Slabs<'a> {
+    view: &'a View,
+    task: &'a Task,
+    index: &'a DatasetIndex,
+    number: usize,
+    dimension: usize,
+}
+
+impl Slabs<'_> {
+    /// Looks at the slabs of this range. Those that no record touches are passed over at once: there may be far too
+    /// many to look at each.
+    fn walk(&self, slabs: Range<u64>, see: &mut See<'_>) -> Result<ControlFlow<()>> {
+        let Some(bounds) = self.bounds(&slabs) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if !self.index.is_touched(&bounds) {
+            let indices = bounds.start[self.dimension]..bounds.end[self.dimension];
+            return Ok(see(Gap {
+                indices,
+                written: 0,
+            }));
+        }
+        if slabs.end - slabs.start == 1 {
+            return self.slab(&bounds, see);
+        }
+        let middle = slabs.start + (slabs.end - slabs.start) / 2;
+        match self.walk(slabs.start..middle, see)? {
+            ControlFlow::Continue(()) => self.walk(middle..slabs.end, see),
+            stop => Ok(stop),
+        }
+    }
+
+    /// The elements of these slabs; `None` where there are none.
+    fn bounds(&self, slabs: &Range<u64>) -> Option<Bounds> {
+        let grid = self.view.grid(self.number);
+        let side = grid.chunk[self.dimension];
+        let mut bounds = Bounds {
+            start: vec![0; grid.dims.len()],
+            end: grid.dims.clone(),
+        };
+        bounds.start[self.dimension] = slabs.start * side;
+        let end = &mut bounds.end[self.dimension];
+        *end = (slabs.end * side).min(*end);
+        let is_empty = bounds.count().any(|side| side == 0);
+        (!is_empty).then_some(bounds)
+    }
+
+    /// Counts what was written at each index of one slab.
+    fn slab(&self, slab: &Bounds, see: &mut See<'_>) -> Result<ControlFlow<()>> {
+        let view = self.view;
+        let grid = view.grid(self.number);
+        let first = slab.start[self.dimension];
+        let bytes = (slab.end[self.dimension] - first).saturating_mul(size_of::<u64>() as u64);
+        let reserved = self.task.reserve(bytes);
+        let _memory =
+            reserved.map_err(|reason| view.bad_data(self.number, slab.to_string(), reason))?;
+        let mut written = vec![0u64; bytes as usize / size_of::<u64>()];
+        let touched = |chunk: &Bounds| {
+            slab.intersection(chunk)
+                .is_some_and(|common| self.index.is_touched(&common))
+        };
+        for chunk in grid.matching(0, touched) {
+            let counted = self.chunk(chunk, &mut written);
+            counted.map_err(|reason| view.bad_chunk(self.number, chunk, reason))?;
+        }
+        let others = slab
+            .count()
+            .enumerate()
+            .filter(|(d, _)| *d != self.dimension);
+        let all = others.fold(1u64, |all, (_, side)| all.saturating_mul(side));
+        for (index, written) in (first..).zip(written).filter(|(_, written)| *written < all) {
+            let indices = index..index + 1;
+            if see(Gap { indices, written }).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Adds the elements of a chunk that records wrote to the numbers of their indices.
+    fn chunk(&self, chunk: u64, written: &mut [u64]) -> Result<(), String> {
+        self.task.check()?;
+        let resolver = self.view.resolver(self.index, self.number, chunk);
+        let bounds = &resolver.bounds;
+        if resolver.if_covered(|_, _| ()).is_some() {
+            let thick = bounds.end[self.dimension] - bounds.start[self.dimension];
+            let each = bounds.count().product::<u64>() / thick;
+            written.iter_mut().for_each(|written| *written += each);
+            return Ok(());
+        }
+        let grid = &resolver.place.grid;
+        let limit = self.view.budget.limits().cache_size;
+        if grid.elements() > limit {
+            return Err(format!("it has more elements than cache_size, {limit}"));
+        }
+        let inner = grid.chunk[self.dimension + 1..].iter().product();
+        let side = grid.chunk[self.dimension];
+        let counted = resolver.runs(self.task, |_, _, run| {
+            along(run, inner, side, |index, elements| {
+                if let Some(written) = written.get_mut(index as usize) {
+                    *written += elements;
+                }
+            });
+            Ok(())
+        });
+        counted.map(drop)
+    }
+}
+
+/// Shows `see` how many elements of a run lie at each index along a dimension of length `side` in the chunk. A step along
+/// the dimension is `inner` elements.
+fn along(run: Run, inner: u64, side: u64, mut see: impl FnMut(u64, u64)) {
+    let mut at = run.in_chunk;
+    let end = at + run.len;
+    while at < end {
+        let row = at / inner;
+        let next = end.min((row + 1) * inner);
+        see(row % side, next - at);
+        at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn elements_of_a_run_are_counted_at_their_indices(
+            chunk in prop::collection::vec(1u64..5, 1..4),
+            dimension in 0usize..4,
+            (from, len) in (0u64..64, 0u64..64),
+        ) {
+            let elements: u64 = chunk.iter().product();
+            let in_chunk = from % elements;
+            let run = Run { in_record: 0, in_chunk, len: len.min(elements - in_chunk) };
+            let dimension = dimension % chunk.len();
+            let inner: u64 = chunk[dimension + 1..].iter().product();
+            let side = chunk[dimension];
+            let (mut found, mut wanted) = (vec![0; side as usize], vec![0; side as usize]);
+            along(run, inner, side, |index, elements| found[index as usize] += elements);
+            for element in in_chunk..in_chunk + run.len {
+                wanted[(element / inner % side) as usize] += 1;
+            }
+            prop_assert_eq!(found, wanted);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The chunk grid of one dataset. Chunks are numbered in row-major order.
+
+use h5logfs_log::boxes::Bounds;
+
+/// The chunks of one dataset. Shapes count elements. A scalar is a grid of rank 0 with one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grid {
+    /// Shape of the dataset.
+    pub dims: Vec<u64>,
+    /// Shape of a chunk.
+    pub chunk: Vec<u64>,
+    /// Chunks along each dimension.
+    across: Vec<u64>,
+    len: u64,
+}
+
+impl Grid {
+    /// The grid of a dataset of shape `dims` in chunks of shape `chunk`. `None` where the ranks differ, a side of
+    /// the chunk is zero, or chunks or elements cannot be counted in 64 bits.
+    pub fn new(dims: &[u64], chunk: &[u64]) -> Option<Self> {
+        if dims.len() != chunk.len() || chunk.contains(&0) {
+            return None;
+        }
+        let across: Vec<u64> = dims
+            .iter()
+            .zip(chunk)
+            .map(|(d, c)| d.div_ceil(*c))
+            .collect();
+        let len = across.iter().try_fold(1u64, |n, a| n.checked_mul(*a))?;
+        chunk.iter().try_fold(1u64, |n, c| n.checked_mul(*c))?;
+        // The first element of a chunk, and the end of the last one, must have coordinates.
+        let ends = across.iter().zip(chunk).map(|(a, c)| a.checked_mul(*c));
+        ends.collect::<Option<Vec<_>>>()?;
+        Some(Grid {
+            dims: dims.to_vec(),
+            chunk: chunk.to_vec(),
+            across,
+            len,
+        })
+    }
+
+    /// The distance between the numbers of neighbours along each dimension.
+    pub fn steps(&self) -> Vec<u64> {
+        let mut steps = vec![1u64; self.across.len()];
+        for d in (1..steps.len()).rev() {
+            // This saturates in a grid without chunks only.
+            steps[d - 1] = steps[d].saturating_mul(self.across[d]);
+        }
+        steps
+    }
+
+    /// Chunks along a dimension.
+    pub fn across(&self, dimension: usize) -> u64 {
+        self.across[dimension]
+    }
+
+    /// Number of chunks.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are no chunks.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Elements in one chunk, with those past the dataset's edge.
+    pub fn elements(&self) -> u64 {
+        self.chunk.iter().product()
+    }
+
+    /// Position of a chunk in the grid.
+    pub fn position(&self, mut number: u64) -> Vec<u64> {
+        let mut position = vec![0; self.across.len()];
+        for (p, across) in position.iter_mut().zip(&self.across).rev() {
+            // Messages about a dataset without chunks ask for a position too.
+            let across = (*across).max(1);
+            *p = number % across;
+            number /= across;
+        }
+        position
+    }
+
+    /// The inverse of [`Grid::position`].
+    fn number(&self, position: &[u64]) -> u64 {
+        let sides = position.iter().zip(&self.across);
+        sides.fold(0, |number, (p, across)| number * across + p)
+    }
+
+    /// The number of the chunk whose first element has these coordinates; `None` where no chunk begins there.
+    pub fn number_at(&self, origin: &[u64]) -> Option<u64> {
+        if origin.len() != self.chunk.len() {
+            return None;
+        }
+        let sides = origin.iter().zip(&self.chunk);
+        let is_first = sides.clone().all(|(o, c)| o.is_multiple_of(*c));
+        let position: Vec<u64> = sides.map(|(o, c)| o / c).collect();
+        let is_there = position.iter().zip(&self.across).all(|(p, a)| p < a);
+        (is_first && is_there).then(|| self.number(&position))
+    }
+
+    /// The first chunk from number `from` on that `wanted` accepts. It is also called for boxes of many chunks, and
+    /// has to accept each box with a chunk that it accepts. The chunks of a box that it does not accept are
+    /// skipped at once: there may be far too many to look at each.
+    fn find(&self, from: u64, wanted: &mut impl FnMut(&Bounds) -> bool) -> Option<u64> {
+        match self.len {
+            0 => None,
+            _ => self.find_in(
+                vec![0; self.across.len()],
+                self.across.clone(),
+                from,
+                wanted,
+            ),
+        }
+    }
+
+    /// The numbers of all chunks from `from` on that `wanted` accepts, in ascending order. `wanted` is also called
+    /// for boxes of many chunks, and has to accept each box with a chunk that it accepts.
+    pub fn matching(
+        &self,
+        mut from: u64,
+        mut wanted: impl FnMut(&Bounds) -> bool,
+    ) -> impl Iterator<Item = u64> {
+        std::iter::from_fn(move || {
+            let chunk = self.find(from, &mut wanted)?;
+            from = chunk + 1;
+            Some(chunk)
+        })
+    }
+
+    /// As [`Grid::find`], among the chunks at positions from `low` to before `high`. Their numbers have no gaps,
+    /// because only the first side that is longer than one is ever cut.
+    fn find_in(
+        &self,
+        low: Vec<u64>,
+        high: Vec<u64>,
+        from: u64,
+        wanted: &mut impl FnMut(&Bounds) -> bool,
+    ) -> Option<u64> {
+        let last: Vec<u64> = high.iter().map(|h| h - 1).collect();
+        if self.number(&last) < from {
+            return None;
+        }
+        let (start, ends) = (self.origin_of(&low), self.origin_of(&high));
+        let end = ends
+            .iter()
+            .zip(&self.dims)
+            .map(|(e, d)| *e.min(d))
+            .collect();
+        if !wanted(&Bounds { start, end }) {
+            return None;
+        }
+        let Some(cut) = (0..low.len()).find(|d| high[*d] - low[*d] > 1) else {
+            return Some(self.number(&low));
+        };
+        let middle = low[cut] + (high[cut] - low[cut]) / 2;
+        let (mut first_high, mut second_low) = (high.clone(), low.clone());
+        first_high[cut] = middle;
+        second_low[cut] = middle;
+        self.find_in(low, first_high, from, wanted)
+            .or_else(|| self.find_in(second_low, high, from, wanted))
+    }
+
+    /// Coordinates of the first element of the chunk at a position.
+    fn origin_of(&self, position: &[u64]) -> Vec<u64> {
+        position
+            .iter()
+            .zip(&self.chunk)
+            .map(|(p, c)| p * c)
+            .collect()
+    }
+
+    /// Coordinates of a chunk's first element.
+    pub fn origin(&self, number: u64) -> Vec<u64> {
+        self.origin_of(&self.position(number))
+    }
+
+    /// The elements of a chunk that belong to the dataset.
+    pub fn bounds(&self, number: u64) -> Bounds {
+        let start = self.origin(number);
+        let sides = self.chunk.iter().zip(&self.dims);
+        let end = start.iter().zip(sides).map(|(s, (c, d))| (s + c).min(*d));
+        Bounds {
+            end: end.collect(),
+            start,
+        }
+    }
+
+    /// Whether no part of the chunk lies past the dataset's edge.
+    pub fn is_whole(&self, bounds: &Bounds) -> bool {
+        bounds.count().eq(self.chunk.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_numbered_row_major_and_clipped() {
+        let grid = Grid::new(&[5, 7], &[2, 3]).unwrap();
+        assert_eq!(grid.len(), 9);
+        assert_eq!(grid.origin(5), [2, 6]);
+        assert!((0..9).all(|number| grid.number_at(&grid.origin(number)) == Some(number)));
+        for nowhere in [&[2, 5][..], &[6, 0], &[2]] {
+            assert_eq!(grid.number_at(nowhere), None);
+        }
+        let bounds = grid.bounds(8);
+        assert_eq!(
+            (bounds.start.clone(), bounds.end.clone()),
+            (vec![4, 6], vec![5, 7])
+        );
+        assert!(!grid.is_whole(&bounds));
+        assert!(grid.is_whole(&grid.bounds(0)));
+        assert_eq!(grid.steps(), [3, 1]);
+        assert_eq!(Grid::new(&[], &[]).unwrap().len(), 1);
+        let empty = Grid::new(&[0, 4], &[1, 4]).unwrap();
+        assert!(empty.is_empty());
+        assert_eq!(empty.position(0), [0, 0]);
+    }
+
+    #[test]
+    fn a_chunk_among_very_many_is_found() {
+        let grid = Grid::new(&[1 << 40, 7, 5], &[1, 2, 5]).unwrap();
+        let there = Bounds {
+            start: vec![1 << 35, 5, 0],
+            end: vec![(1 << 35) + 1, 6, 1],
+        };
+        let mut asked = 0;
+        let mut wanted = |b: &Bounds| {
+            asked += 1;
+            b.intersection(&there).is_some()
+        };
+        let number = grid.find(0, &mut wanted).unwrap();
+        assert_eq!(grid.position(number), [1 << 35, 2, 0]);
+        assert_eq!(grid.find(number, &mut wanted), Some(number));
+        assert_eq!(grid.find(number + 1, &mut wanted), None);
+        assert!(asked < 1000, "{asked}");
+        let all: Vec<u64> = (0..9)
+            .filter_map(|from| Grid::new(&[5, 7], &[2, 3])?.find(from, &mut |_| true))
+            .collect();
+        assert_eq!(all, (0..9).collect::<Vec<_>>());
+        assert_eq!(Grid::new(&[], &[]).unwrap().find(0, &mut |_| true), Some(0));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_refused() {
+        assert!(Grid::new(&[4], &[0]).is_none());
+        assert!(Grid::new(&[1 << 40, 1 << 40], &[1, 1]).is_none());
+        assert!(Grid::new(&[u64::MAX], &[u64::MAX - 1]).is_none());
+    }
+}

@@ -1,0 +1,328 @@
+//! Which records touch a chunk, in the order in which they apply. [`saved`] and [`store`] keep indexes on disk;
+//! [`layers`] are for logs that grow.
+
+pub mod layers;
+pub mod saved;
+pub mod store;
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::ControlFlow;
+
+use foldhash::fast::RandomState;
+
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::memory::{Reservation, Reserved};
+use h5logfs_common::task::Task;
+use h5logfs_log::base::Base;
+use h5logfs_log::boxes::packed::{PackedBoxes, Row, Rows};
+use h5logfs_log::boxes::{Bounds, Order};
+use h5logfs_log::model::{Record, Selections};
+use h5logfs_log::records::{Numbered, RecordList, SELECTION, Shared, VALUES};
+use h5logfs_log::{DatasetRecords, RecordTable};
+use saved::IndexInputs;
+
+/// The records of one dataset, for look-ups by box. Records that a later one with the same blocks hides are
+/// left out.
+#[derive(Debug)]
+pub struct DatasetIndex {
+    /// The box of each record, with the values of [`PackedRecords`].
+    records: PackedBoxes,
+    /// Lists that the records refer to, and the data below all records.
+    shared: Shared,
+    /// Why elements of the dataset cannot be read, wherever they lie.
+    diagnostics: Vec<Diagnostic>,
+    /// Bytes of memory of the selections that no other dataset had before.
+    decoded: usize,
+    /// Bytes of memory that one query takes.
+    query_memory: u64,
+    /// The memory of all but the selections, which have their own.
+    reservation: Reservation,
+}
+
+impl DatasetIndex {
+    /// Decodes the records of `dataset` and indexes them. `selections`: those of the log that are in use. Fails
+    /// where the files cannot be read.
+    ///
+    /// It fails as well where there is no memory, and where `task` stops.
+    pub fn build(
+        task: &Task,
+        table: &dyn RecordTable,
+        inputs: IndexInputs<'_>,
+        selections: &Selections,
+    ) -> Result<Self, String> {
+        let found = table.records(task, inputs.sources, inputs.dataset, selections)?;
+        Self::of(task, found, table.diagnostics())
+    }
+
+    /// Of records that were found. `of_log`: the diagnostics of the whole log.
+    pub(crate) fn of(
+        task: &Task,
+        found: DatasetRecords,
+        of_log: &[Diagnostic],
+    ) -> Result<Self, String> {
+        let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
+        let mut diagnostics: Vec<_> = of_log.iter().filter(unreadable).cloned().collect();
+        diagnostics.extend(found.diagnostics);
+        let (numbers, _numbers) = not_hidden(task, &found.records)?.into_parts();
+        let rows = PackedRecords {
+            numbers,
+            list: &found.records,
+        };
+        let (records, mut reservation) = PackedBoxes::build(task, &rows)?;
+        let (shared, of_shared) = found.records.into_shared();
+        reservation.absorb(of_shared);
+        let mut index = DatasetIndex {
+            decoded: found.decoded,
+            query_memory: query_memory(&records, &shared),
+            records,
+            shared,
+            diagnostics,
+            reservation,
+        };
+        index.reserve_rest()?;
+        Ok(index)
+    }
+
+    /// Adjusts the reservation to what the index takes in the end.
+    fn reserve_rest(&mut self) -> Result<(), String> {
+        let all = (self.bytes() - self.decoded) as u64;
+        let more = all.saturating_sub(self.reservation.bytes());
+        self.reservation.grow(more)?;
+        self.reservation.shrink_to(all);
+        Ok(())
+    }
+
+    /// From now on its memory counts for no user: see [`Reservation::release_share`].
+    pub fn unowned(self) -> Self {
+        self.reservation.release_share();
+        for (_, selection) in &self.shared.selections {
+            selection.release_share();
+        }
+        self
+    }
+
+    /// Bytes of memory that one look-up takes at most.
+    pub fn query_memory(&self) -> u64 {
+        self.query_memory
+    }
+
+    /// Why no element of the dataset can be read; empty where they can.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// Fails with the first of the diagnostics, where there is one.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        match self.diagnostics.first() {
+            Some(reason) => Err(reason.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows `visit` the records whose boxes touch `query`, from the one that applies last to the first, and
+    /// then the data below all records, until it breaks off.
+    pub fn visit_back<B>(
+        &self,
+        query: &Bounds,
+        visit: impl FnMut(&Record<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.visit(query, Order::Back, visit)
+    }
+
+    /// As [`DatasetIndex::visit_back`], with the records in this order.
+    pub fn visit<B>(
+        &self,
+        query: &Bounds,
+        order: Order,
+        mut visit: impl FnMut(&Record<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.records
+            .visit(query, order, |row| visit(&self.record(row)))?;
+        match &self.shared.base {
+            Some(base) => base.visit_back(query, visit),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Shows `visit` the records whose boxes touch `query`, as [`DatasetIndex::visit_back`], each with its selection and the
+    /// number of that. Not the data below them.
+    pub fn visit_numbered<B>(
+        &self,
+        query: &Bounds,
+        mut visit: impl FnMut(&Record<'_>, Option<&Numbered>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.records.visit(query, Order::Back, |row| {
+            visit(&self.record(row), self.shared.selection(row))
+        })
+    }
+
+    /// False where no record, and no data below them, has all of `query`. Looks at no record.
+    pub fn may_cover(&self, query: &Bounds) -> bool {
+        self.has_base() || self.records.may_cover(query)
+    }
+
+    /// Whether records and blocks are stored in the order in which they apply. Then a query need not sort what it finds.
+    pub fn is_in_order(&self) -> bool {
+        self.query_memory == 0
+    }
+
+    /// Whether some record has several blocks.
+    pub fn has_selections(&self) -> bool {
+        !self.shared.selections.is_empty()
+    }
+
+    /// Whether several of its records have the same selection.
+    pub fn repeats_selections(&self) -> bool {
+        self.records.rows() > self.shared.selections.len()
+    }
+
+    /// Whether there are data below all records.
+    pub fn has_base(&self) -> bool {
+        self.shared.base.is_some()
+    }
+
+    /// Whether some record has a block in `query`, or there is data below all records.
+    pub fn is_touched(&self, query: &Bounds) -> bool {
+        let touches = |row: Row<'_>| self.record(row).touches(query);
+        let has_base = |base: &Base| base.touches(query);
+        self.shared.base.as_ref().is_some_and(has_base) || self.records.any(query, touches)
+    }
+
+    fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {
+        self.shared.record(row)
+    }
+
+    /// Bytes of memory of the index and all its selections, with those that other datasets share.
+    pub fn bytes_with_selections(&self) -> usize {
+        let selections = self.shared.selections.iter();
+        let selections: usize = selections.map(|(_, s)| s.bytes()).sum();
+        self.bytes() - self.decoded + selections
+    }
+
+    /// Bytes of memory. Shared selections count for the dataset that decoded them.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.decoded
+            + self.records.bytes()
+            + self.shared.bytes()
+            + self
+                .diagnostics
+                .iter()
+                .map(Diagnostic::bytes)
+                .sum::<usize>()
+    }
+}
+
+/// Some records of a list, as rows of a table of boxes.
+struct PackedRecords<'a> {
+    list: &'a RecordList,
+    numbers: Vec<u32>,
+}
+
+impl Rows for PackedRecords<'_> {
+    fn rank(&self) -> usize {
+        self.list.rank()
+    }
+    fn rows(&self) -> usize {
+        self.numbers.len()
+    }
+    fn values(&self) -> usize {
+        VALUES
+    }
+    fn start(&self, row: usize, dim: usize) -> u64 {
+        self.list.row(self.numbers[row] as usize)[dim]
+    }
+    fn count(&self, row: usize, dim: usize) -> u64 {
+        self.list.row(self.numbers[row] as usize)[self.list.rank() + dim]
+    }
+    fn value(&self, row: usize, value: usize) -> u64 {
+        let number = self.numbers[row];
+        match value {
+            0 => u64::from(number),
+            _ => self.list.row(number as usize)[2 * self.list.rank() + value],
+        }
+    }
+}
+
+/// Numbers of the records that no later one with the same blocks hides: programs write the same part of a
+/// dataset again and again. Other hidden records are found when a chunk is made.
+fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, String> {
+    // A number, a slot, and two bit sets of 32 bits a record at most.
+    let mut reservation = task.reserve(list.len() as u64 * (4 + 4 + 8))?;
+    let numbers = 0..list.len() as u32;
+    if begin_in_order(list) {
+        return Ok(Reserved::new(numbers.collect(), reservation));
+    }
+    let state = RandomState::default();
+    let sides = 2 * list.rank();
+    let key = |number: u32| {
+        let row = list.row(number as usize);
+        (row[sides + SELECTION], &row[..sides])
+    };
+    // Most records have blocks of their own. A small table of hashes tells which few may not: only these are
+    // compared.
+    let most = (16 * list.len()).next_power_of_two() - 1;
+    let (mut once, mut again) = (BitSet::new(most + 1), BitSet::new(most + 1));
+    let slots: Vec<u32> = numbers
+        .clone()
+        .map(|number| {
+            let (selection, sides) = key(number);
+            let mut hasher = state.build_hasher();
+            hasher.write_u64(selection);
+            sides.iter().for_each(|side| hasher.write_u64(*side));
+            // Of more than 2^28 records some share a slot more often.
+            (hasher.finish() as usize & most) as u32
+        })
+        .inspect(|slot| {
+            if once.set(*slot as usize) {
+                again.set(*slot as usize);
+            }
+        })
+        .collect();
+    let compared = slots
+        .iter()
+        .filter(|slot| again.has(**slot as usize))
+        .count();
+    reservation.grow((compared * 2 * size_of::<(u64, &[u64])>()) as u64)?;
+    let mut seen = HashSet::with_capacity_and_hasher(compared, state);
+    let mut left: Vec<u32> = Vec::with_capacity(list.len());
+    left.extend(numbers.rev().filter(|number| {
+        !again.has(slots[*number as usize] as usize) || seen.insert(key(*number))
+    }));
+    left.reverse();
+    drop((slots, seen));
+    reservation.shrink_to((left.capacity() * size_of::<u32>()) as u64);
+    Ok(Reserved::new(left, reservation))
+}
+
+/// Whether each record begins behind the one before, in row-major order: then no two have the same blocks.
+fn begin_in_order(list: &RecordList) -> bool {
+    let start = |number: usize| &list.row(number)[..list.rank()];
+    (1..list.len()).all(|number| start(number - 1) < start(number))
+}
+
+/// Bytes of memory of one query of all records and of the selection of one of them.
+fn query_memory(records: &PackedBoxes, shared: &Shared) -> u64 {
+    let selections = shared.selections.iter().map(|(_, s)| s.query_memory());
+    records.query_memory() + selections.max().unwrap_or(0)
+}
+
+struct BitSet(Vec<u64>);
+
+impl BitSet {
+    fn new(bits: usize) -> Self {
+        BitSet(vec![0; bits.div_ceil(64)])
+    }
+
+    fn has(&self, bit: usize) -> bool {
+        self.0[bit / 64] >> (bit % 64) & 1 != 0
+    }
+
+    /// Sets a bit. Returns whether it was set before.
+    fn set(&mut self, bit: usize) -> bool {
+        let had = self.has(bit);
+        self.0[bit / 64] |= 1 << (bit % 64);
+        had
+    }
+}

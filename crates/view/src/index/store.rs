@@ -1,0 +1,393 @@
+//! A cache on disk: scans and indexes of log files, kept from one daemon to the next.
+//!
+//! ```text
+//! DIR/                    mode 0700, of the daemon's user
+//!   0123…cdef/            an entry: one state of one log file, by the hash of its key
+//!     scan                items, each a file
+//!     index-7
+//! ```
+//!
+//! The program can make every item again. So nothing here is ever an error for a reader: an item that is
+//! missing, damaged or of another version counts as absent. Items are written under a temporary name and
+//! renamed, so daemons can share a directory. They are not synced to the disk: a file that a crash has torn has
+//! a wrong checksum.
+//!
+//! Items are read, not mapped: where a mapped file is truncated, access to it is a SIGBUS.
+//!
+//! * `directory` opens DIR, and refuses one that other users can write to.
+//! * `key` tells the states of log files apart.
+//! * `evict` keeps the store within its size limit.
+//! * `flight` lets one process make what several processes lack.
+
+mod directory;
+mod evict;
+mod flight;
+mod key;
+
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::io::Errno;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use h5logfs_common::held_file::HeldFile;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+
+pub use flight::Flight;
+pub use key::{FileState, FileTime, StoreKey};
+
+/// The first bytes of each item.
+const MAGIC: [u8; 8] = *b"h5logkep";
+/// Goes up with every change of what is written, here or inside the items.
+const FORMAT: u32 = 7;
+/// Bytes of length and checksum, between the header of an item and its contents.
+const SUM: usize = 8 + 16;
+/// Names of items begin with one of these words. A number may follow, behind `-`.
+const ITEMS: [&str; 3] = ["scan", "index", "selections"];
+/// Names of files that are being written begin with this word. A number follows.
+const UNFINISHED: &str = "tmp";
+/// Other users may not read items: they tell of files that those users may not read.
+const DIR_MODE: Mode = Mode::RWXU;
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// A directory of items. Threads and processes can share it.
+#[derive(Debug)]
+pub struct Store {
+    held: HeldFile,
+    /// For messages only.
+    path: PathBuf,
+    /// Bytes that all items together may have.
+    size: u64,
+    /// Bytes that may be written until the next eviction.
+    allowance: Mutex<u64>,
+    evicting: Mutex<()>,
+    /// A full disk is reported once.
+    warned: AtomicBool,
+}
+
+impl Store {
+    /// Opens the directory at `path`, and makes it where only its parent is there. `size`: the bytes that it may grow to.
+    /// Fails where other users could have put something into it.
+    pub fn open(path: &Path, size: u64) -> io::Result<Self> {
+        Ok(Store {
+            held: HeldFile::new(directory::open(path)?.into())?,
+            path: path.to_owned(),
+            size,
+            allowance: Mutex::new(evict::allowance(size)),
+            evicting: Mutex::default(),
+            warned: AtomicBool::new(false),
+        })
+    }
+
+    /// The entry of one state of a log file. It may have no items yet.
+    pub fn entry(self: &Arc<Self>, key: &StoreKey) -> StoreEntry {
+        let header = header(key);
+        StoreEntry {
+            store: Arc::clone(self),
+            dir: format!("{:032x}", xxh3_128(&header)),
+            header: header.into(),
+            used: Arc::default(),
+        }
+    }
+
+    fn open_below(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        open_below(self.fd()?, path, flags, Mode::empty())
+    }
+
+    /// The directory. Fails where the program has closed it: the number may lead to another directory.
+    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.held.is_there() {
+            return Ok(self.held.as_fd());
+        }
+        Err(io::Error::other(
+            "this program has closed the index directory",
+        ))
+    }
+
+    /// Reports once that items cannot be written.
+    fn warn(&self, what: &str, error: &io::Error) {
+        let path = self.path.display();
+        if self.warned.swap(true, Ordering::Relaxed) {
+            log::debug!("{path}: {what}: {error}");
+        } else {
+            log::warn!("{path}: things cannot be kept there: {what}: {error}");
+        }
+    }
+}
+
+/// The first bytes of all items of an entry: the program that wrote them, and the key.
+fn header(key: &StoreKey) -> Vec<u8> {
+    let mut header = MAGIC.to_vec();
+    header.extend_from_slice(&FORMAT.to_le_bytes());
+    put_text(&mut header, env!("CARGO_PKG_VERSION").as_bytes());
+    put_text(&mut header, &key.to_bytes());
+    header
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
+    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(text);
+}
+
+/// Opens a path below a directory, without following any symbolic link.
+fn open_below(fd: impl AsFd + Copy, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    loop {
+        match rustix::fs::openat2(fd, path, flags, mode, beneath) {
+            // The look-up raced with a rename elsewhere: the kernel asks for another try.
+            Err(Errno::AGAIN) => continue,
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// The items of one state of one log file.
+#[derive(Debug, Clone)]
+pub struct StoreEntry {
+    store: Arc<Store>,
+    dir: String,
+    /// The first bytes of all items.
+    header: Arc<[u8]>,
+    /// Whether the time of use was updated.
+    used: Arc<AtomicBool>,
+}
+
+impl StoreEntry {
+    /// The same entry, for items that depend on `more` besides the key. Items that depend on something else
+    /// count as absent.
+    pub fn with(&self, more: &[u8]) -> Self {
+        let mut header = self.header.to_vec();
+        put_text(&mut header, more);
+        StoreEntry {
+            header: header.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The bytes that were put under this name, which has the form of `ITEMS`. `None` where there are none, they are
+    /// damaged, or there is no memory for them.
+    pub fn get(&self, task: &Task, item: &str) -> Option<Reserved<Vec<u8>>> {
+        match self.read(task, item) {
+            Ok(bytes) => {
+                self.note_use();
+                Some(bytes)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => {
+                log::warn!("{}: not used: {e}", self.shown(item));
+                if says_damage(&e) {
+                    self.remove(item);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether there is a file of this name, damaged or not.
+    pub fn has(&self, item: &str) -> bool {
+        let path = Path::new(&self.dir).join(item);
+        let fd = self.store.fd();
+        fd.is_ok_and(|fd| rustix::fs::statat(fd, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+    }
+
+    /// Writes bytes under a name, in place of those that were there. Where that fails they are not kept.
+    pub fn put(&self, item: &str, bytes: &[u8]) {
+        match self.write(item, bytes) {
+            Ok(written) => self.store.charge(written),
+            Err(e) => self.store.warn(item, &e),
+        }
+    }
+
+    fn shown(&self, item: &str) -> String {
+        let path = self.store.path.join(&self.dir).join(item);
+        path.display().to_string()
+    }
+
+    /// The header of an item, without length and checksum.
+    fn item_header(&self, item: &str) -> Vec<u8> {
+        let mut head = self.header.to_vec();
+        put_text(&mut head, item.as_bytes());
+        head
+    }
+
+    fn read(&self, task: &Task, item: &str) -> io::Result<Reserved<Vec<u8>>> {
+        let path = Path::new(&self.dir).join(checked(item)?);
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = File::from(self.store.open_below(&path, flags)?);
+        let found = file.metadata()?;
+        if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(damage("it is not a file of ours"));
+        }
+        let head = self.item_header(item);
+        let mut start = vec![0; head.len() + SUM];
+        file.read_exact(&mut start)?;
+        let Some((len, sum)) = start.strip_prefix(head.as_slice()).and_then(length_and_sum) else {
+            return Err(damage("it was made of something else"));
+        };
+        if found.len().checked_sub(start.len() as u64) != Some(len) {
+            return Err(damage("it has another length than it says"));
+        }
+        // The length is that of the file. It may still be far too large: the file may be sparse.
+        if len > self.store.size {
+            return Err(damage("it is too large"));
+        }
+        let mut bytes = Vec::new();
+        let mut reservation = task.reservation();
+        reservation
+            .make_room(&mut bytes, len as usize)
+            .map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
+        file.take(len).read_to_end(&mut bytes)?;
+        if checksum(&head, &bytes) != sum {
+            return Err(damage("its checksum does not match"));
+        }
+        Ok(Reserved::new(bytes, reservation))
+    }
+
+    /// Returns how many bytes of the store's size it takes.
+    fn write(&self, item: &str, bytes: &[u8]) -> io::Result<u64> {
+        checked(item)?;
+        let head = self.item_header(item);
+        let len = (head.len() + SUM + bytes.len()) as u64;
+        if evict::charged(len) > evict::low_water(self.store.size) {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("{len} bytes are more than the directory may hold"),
+            ));
+        }
+        let dir = self.dir()?;
+        // A random name: daemons on other machines may write to the same directory.
+        let unfinished = format!(
+            "{UNFINISHED}-{:016x}",
+            RandomState::new().build_hasher().finish()
+        );
+        let written = self
+            .write_file(&dir, &unfinished, &head, bytes)
+            .and_then(|()| Ok(rustix::fs::renameat(&dir, &unfinished, &dir, item)?));
+        if written.is_err() {
+            // There may be none.
+            let _ = rustix::fs::unlinkat(&dir, &unfinished, AtFlags::empty());
+        }
+        written.map(|()| evict::charged(len))
+    }
+
+    fn write_file(&self, dir: &OwnedFd, name: &str, head: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut file = File::from(open_below(dir, Path::new(name), flags, FILE_MODE)?);
+        let mut start = head.to_vec();
+        start.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        start.extend_from_slice(&checksum(head, bytes).to_le_bytes());
+        file.write_all(&start)?;
+        file.write_all(bytes)
+    }
+
+    /// The directory of the entry. It is made where it is missing.
+    fn dir(&self) -> io::Result<OwnedFd> {
+        match rustix::fs::mkdirat(self.store.fd()?, &self.dir, DIR_MODE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.store.open_below(Path::new(&self.dir), flags)
+    }
+
+    fn remove(&self, item: &str) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let removed = self
+            .store
+            .open_below(Path::new(&self.dir), flags)
+            .and_then(|dir| Ok(rustix::fs::unlinkat(&dir, item, AtFlags::empty())?));
+        if let Err(e) = removed {
+            log::debug!("{}: cannot be removed: {e}", self.shown(item));
+        }
+    }
+
+    /// Sets the directory's time of modification: the entry that was not used for the longest is evicted first.
+    fn note_use(&self) {
+        if self.used.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let noted = self
+            .store
+            .fd()
+            .and_then(|fd| Ok(rustix::fs::utimensat(fd, &self.dir, &times, flags)?));
+        if let Err(e) = noted {
+            log::debug!("{}: {e}", self.shown(""));
+        }
+    }
+}
+
+fn checked(item: &str) -> io::Result<&str> {
+    if is_item(item.as_bytes()) {
+        return Ok(item);
+    }
+    let reason = format!("{item:?} is no name for an item");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+}
+
+fn is_item(name: &[u8]) -> bool {
+    let (word, number) = match name.iter().position(|b| *b == b'-') {
+        Some(at) => (&name[..at], Some(&name[at + 1..])),
+        None => (name, None),
+    };
+    ITEMS.iter().any(|item| item.as_bytes() == word) && number.is_none_or(is_number)
+}
+
+fn is_unfinished(name: &[u8]) -> bool {
+    let number = name.strip_prefix(UNFINISHED.as_bytes());
+    let number = number.and_then(|number| number.strip_prefix(b"-"));
+    number.is_some_and(|number| number.len() == 16 && is_number(number))
+}
+
+/// Whether these are hexadecimal digits, as this program writes them.
+fn is_number(digits: &[u8]) -> bool {
+    let is_digit = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    !digits.is_empty() && digits.iter().all(is_digit)
+}
+
+fn damage(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Whether the error is one of the item itself, not of the system or the disk.
+fn says_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    matches!(error.kind(), InvalidData | UnexpectedEof)
+        || Errno::from_io_error(error) == Some(Errno::LOOP)
+}
+
+fn length_and_sum(bytes: &[u8]) -> Option<(u64, u128)> {
+    let (len, sum) = bytes.split_first_chunk::<8>()?;
+    let sum = sum.try_into().ok()?;
+    Some((u64::from_le_bytes(*len), u128::from_le_bytes(sum)))
+}
+
+/// Over the header and the contents of an item.
+fn checksum(head: &[u8], bytes: &[u8]) -> u128 {
+    let mut hash = Xxh3::new();
+    hash.update(head);
+    hash.update(&(bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+    hash.digest128()
+}
+
+#[cfg(test)]
+mod tests;

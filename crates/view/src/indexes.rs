@@ -1,0 +1,159 @@
+//! The record tables of a log and the indexes of its datasets: read once, then kept in memory, and on disk
+//! where they are large.
+
+use std::sync::Arc;
+
+use super::cache::too_long::Part;
+use super::{View, check_limit};
+use crate::index::DatasetIndex;
+use crate::index::saved::IndexInputs;
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::task::Task;
+use h5logfs_log::origins::Origins;
+use h5logfs_log::snapshot::Dataset;
+use h5logfs_log::{DatasetRecords, Logged, RecordTable};
+
+/// In bytes. Smaller indexes, of logs with smaller tables, are not kept on disk: to make one anew takes a
+/// millisecond or two, as long as to read it.
+const WORTH_SAVING: usize = 256 << 10;
+
+impl View {
+    /// The index of a logged dataset: which of its records touch a chunk. Fails where the dataset was not
+    /// logged, or where the record tables are not readable.
+    pub fn index(&self, number: usize) -> Result<Arc<DatasetIndex>> {
+        self.index_for(&self.task(None), number)
+    }
+
+    /// The same as part of `task`.
+    pub(super) fn index_for(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
+        task.retry(|| self.try_index(task, number))
+    }
+
+    fn try_index(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
+        let logged = self.logged(number)?;
+        let inputs = IndexInputs {
+            number,
+            dataset: &logged,
+            sources: &self.sources,
+        };
+        let part = Part {
+            generation: self.generation,
+            dataset: number,
+            chunk: None,
+        };
+        self.budget.index(task, self.generation, number as u32, || {
+            let tried = self.budget.too_long().check(part);
+            tried.map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
+            let saved = self.saved.as_ref();
+            let load = |entry| DatasetIndex::load(task, entry, inputs, &self.selections);
+            let index = match saved.and_then(load) {
+                Some(index) => index,
+                None => {
+                    let made = self.make_index(task, inputs);
+                    self.remember_if_too_long(task, part);
+                    made?
+                }
+            };
+            self.check_index_memory("the index", index.bytes() as u64)
+                .map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
+            Ok(Arc::new(index.unowned()))
+        })
+    }
+
+    fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<DatasetIndex> {
+        let table = self.table(task)?;
+        let index = DatasetIndex::build(task, table.as_ref(), inputs, &self.selections)
+            .map_err(|reason| self.bad_data(inputs.number, "all of it".into(), reason))?;
+        let sources = inputs.sources;
+        self.check_unchanged(0..sources.len())?;
+        if let Some(entry) = &self.saved
+            && index.bytes_with_selections().max(table.bytes()) > WORTH_SAVING
+        {
+            index.save(task, entry, inputs);
+        }
+        Ok(index)
+    }
+
+    /// Fails where tables that have checksums do not match them. What is read of a table is kept, so this comes first.
+    fn check_tables(&self, task: &Task) -> Result<()> {
+        let _running = self.running(task);
+        for (number, guard) in &self.guards {
+            let source = &self.sources[*number];
+            let checked = guard.check_table(source);
+            checked.map_err(|reason| Error::bad_file(source.path(), reason))?;
+        }
+        Ok(())
+    }
+
+    /// The record tables of the log.
+    pub(super) fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
+        self.budget.table(task, self.generation, || {
+            let datasets = self.snapshot.datasets.iter();
+            let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
+            let layout = self.snapshot.log.layout();
+            let failed = |reason| Error::bad_file(self.path(), reason);
+            self.check_tables(task)?;
+            let table = layout.read_tables(task, &self.sources, &logged);
+            let table = table.map_err(failed)?;
+            self.check_unchanged(0..self.sources.len())?;
+            self.check_index_memory("the list of records", table.bytes() as u64)
+                .map_err(failed)?;
+            table.release_share();
+            Ok(Arc::from(table))
+        })
+    }
+
+    /// Number of entries in the record tables of all datasets. Each is a record, or covers nothing.
+    pub fn entries(&self, task: &Task) -> Result<usize> {
+        task.retry(|| Ok(self.table(task)?.entries()))
+    }
+
+    /// Bytes of memory that the record tables take.
+    pub(super) fn table_bytes(&self, task: &Task) -> Result<usize> {
+        task.retry(|| Ok(self.table(task)?.bytes()))
+    }
+
+    /// All records of a logged dataset, with those that later ones hide.
+    pub fn records(&self, number: usize) -> Result<DatasetRecords> {
+        self.records_for(&self.task(None), number)
+    }
+
+    /// The same as part of `task`.
+    pub(super) fn records_for(&self, task: &Task, number: usize) -> Result<DatasetRecords> {
+        let logged = self.logged(number)?;
+        let table = self.table(task)?;
+        let found = table.records(task, &self.sources, &logged, &self.selections);
+        let found = found.map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
+        self.check_unchanged(0..self.sources.len())?;
+        Ok(found)
+    }
+
+    fn logged(&self, number: usize) -> Result<Logged<'_>> {
+        let logged = self.snapshot.datasets[number].logged();
+        logged.ok_or_else(|| self.bad_data(number, "all of it".into(), "it was not logged"))
+    }
+
+    /// Which process wrote which data of the log, and in which flush, as far as the log tells.
+    pub fn origins(&self) -> Result<Origins> {
+        let layout = self.snapshot.log.layout();
+        let origins = layout.origins(&self.task(None), &self.sources);
+        self.check_unchanged(0..self.sources.len())?;
+        Ok(origins)
+    }
+
+    /// What is wrong with the record tables, besides what makes reads of datasets fail.
+    pub fn diagnostics(&self) -> Result<Vec<Diagnostic>> {
+        let table = self.table(&self.task(None))?;
+        // Without a logged dataset no read fails and reports the others.
+        let has_logged = self.snapshot.datasets.iter().any(|d| d.logged().is_some());
+        let shown = |d: &&Diagnostic| !has_logged || d.severity != Severity::Unreadable;
+        let diagnostics = table.diagnostics().iter().filter(shown);
+        Ok(diagnostics.cloned().collect())
+    }
+
+    fn check_index_memory(&self, what: &str, bytes: u64) -> Result<(), String> {
+        let limit = self.budget.limits().index_memory;
+        check_limit(what, bytes, "index_memory", limit)
+    }
+}

@@ -1,0 +1,212 @@
+//! Questions about a view that are not reads of its bytes: what a chunk is made of, how much of a dataset was
+//! written, which chunks are damaged.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+
+use super::View;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::task::Task;
+use h5logfs_log::snapshot::Content;
+
+/// The budget of a count of elements that a user asked for, and that of a program which may ask for many logs.
+/// Each run of elements that is looked at takes 1 of it, each chunk [`CHUNK_COST`].
+const USER_BUDGET: u64 = 1 << 26;
+const PROGRAM_BUDGET: u64 = 1 << 22;
+const CHUNK_COST: u64 = 16;
+/// Bytes of record tables up to which a program gets a count: indexes of larger ones take long to make.
+const PROGRAM_TABLE_BYTES: usize = 16 << 20;
+
+/// Bytes of one read whose data is not used.
+const CHECK_STEP: u64 = 1 << 20;
+
+/// A block of a record that a chunk takes elements from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StoredBlock {
+    /// Number of the source file that holds the record.
+    pub source: u16,
+    /// Of the stored record, in bytes of the source file.
+    pub offset: u64,
+    /// Bytes of the stored record.
+    pub stored: u64,
+    /// The part of the block that lies in the chunk: its first element in the dataset, and its sides. Later
+    /// blocks may override parts of it.
+    pub start: Vec<u64>,
+    /// Elements along each dimension.
+    pub count: Vec<u64>,
+}
+
+/// How many elements were written.
+#[derive(Debug, Default, Clone, Copy)]
+struct Coverage {
+    written: u128,
+    total: u128,
+}
+
+impl Coverage {
+    /// From 0 to 1. A dataset without elements is covered completely.
+    fn share(self) -> f64 {
+        match self.total {
+            0 => 1.0,
+            total => self.written as f64 / total as f64,
+        }
+    }
+}
+
+impl View {
+    /// Offset in the canonical file and stored bytes of a chunk.
+    pub fn chunk_place(&self, number: usize, chunk: u64) -> Result<(u64, u64)> {
+        let place = &self.map.datasets[number];
+        let index = self.index_of_filtered(&self.task(None), number)?;
+        let stored = self.len_as_stored(index.as_deref(), number, chunk);
+        let user_block = self.snapshot.user_block;
+        let address = user_block + place.chunk_address(chunk);
+        Ok((address, stored.unwrap_or(place.stored)))
+    }
+
+    /// The blocks that a read of a chunk of a logged dataset takes elements from, in the order in which they
+    /// apply. Fails where the chunk cannot be read.
+    pub fn chunk_blocks(&self, number: usize, chunk: u64) -> Result<Vec<StoredBlock>> {
+        let index = self.index(number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let mut blocks = Vec::new();
+        let resolved = resolver.runs(&self.task(None), |record, block, _| {
+            if let Some(reason) = record.fault {
+                return Err(reason.to_owned());
+            }
+            let common = block.bounds().intersection(&resolver.bounds);
+            let block = common.map(|common| StoredBlock {
+                source: record.stored.source,
+                offset: record.stored.offset,
+                stored: record.stored.len,
+                count: common.count().collect(),
+                start: common.start,
+            });
+            // The runs of one block come one after the other.
+            if block.as_ref() != blocks.last() {
+                blocks.extend(block);
+            }
+            Ok(())
+        });
+        resolved.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+        blocks.reverse();
+        Ok(blocks)
+    }
+
+    /// Reads all data that a dataset has in the log, and passes each error to `report`, until that breaks
+    /// off. For a logged dataset it makes each chunk that some record touches.
+    pub fn check_dataset(&self, number: usize, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
+        let checked = match self.snapshot.datasets[number].content {
+            Content::Logged { .. } => self.check_chunks(number, report),
+            Content::Extent { len, .. } => self.check_contiguous(number, len),
+            Content::Unreadable(_) => self.make_chunk(&self.task(None), number, 0, None).map(drop),
+        };
+        if let Err(e) = checked {
+            let _ = report(e);
+        }
+    }
+
+    fn check_chunks(
+        &self,
+        number: usize,
+        report: &mut impl FnMut(Error) -> ControlFlow<()>,
+    ) -> Result<()> {
+        for chunk in self.touched(number, 0)? {
+            if let Err(e) = self.make_chunk(&self.task(None), number, chunk, None)
+                && report(e).is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_contiguous(&self, number: usize, len: u64) -> Result<()> {
+        let mut buf = vec![0; CHECK_STEP.min(len) as usize];
+        let mut at = 0;
+        while at < len {
+            at += self.read_data(&self.task(None), number, at, &mut buf)? as u64;
+        }
+        Ok(())
+    }
+
+    /// Share of a logged dataset's elements that some record wrote or that lie below the records, from 0 to 1. `None` where they lie in
+    /// too many chunks or runs to be counted.
+    pub fn covered(&self, number: usize) -> Result<Option<f64>> {
+        let counted = self.count_written(&self.task(None), number, &mut { USER_BUDGET })?;
+        Ok(counted.map(Coverage::share))
+    }
+
+    /// The same of all logged datasets together, counted once for each view. `None` where that would take
+    /// more than some seconds.
+    pub fn covered_in_all(&self, task: &Task) -> Result<Option<f64>> {
+        if let Some(known) = self.covered.get() {
+            return Ok(*known);
+        }
+        let is_wanted = || task.stopped().is_none();
+        let _flight = self.counting.take_while((), is_wanted);
+        if let Some(known) = self.covered.get() {
+            return Ok(*known);
+        }
+        let stopped = |reason| Error::bad_file(self.path(), reason);
+        task.check().map_err(stopped)?;
+        let counted = self.count_all_written(task)?.map(Coverage::share);
+        Ok(*self.covered.get_or_init(|| counted))
+    }
+
+    fn count_all_written(&self, task: &Task) -> Result<Option<Coverage>> {
+        if self.table_bytes(task)? > PROGRAM_TABLE_BYTES {
+            return Ok(None);
+        }
+        let mut budget = PROGRAM_BUDGET;
+        let mut all = Coverage::default();
+        for (number, dataset) in self.snapshot.datasets.iter().enumerate() {
+            if dataset.logged().is_none() {
+                continue;
+            }
+            let Some(own) = self.count_written(task, number, &mut budget)? else {
+                return Ok(None);
+            };
+            all.written += own.written;
+            all.total += own.total;
+        }
+        Ok(Some(all))
+    }
+
+    /// `None` where the count would take more than is left of `budget`.
+    fn count_written(
+        &self,
+        task: &Task,
+        number: usize,
+        budget: &mut u64,
+    ) -> Result<Option<Coverage>> {
+        let index = self.index_for(task, number)?;
+        let grid = self.grid(number);
+        let mut coverage = Coverage::default();
+        if grid.is_empty() {
+            // The product of its dimensions need not fit into 64 bits.
+            return Ok(Some(coverage));
+        }
+        // An option bounds the memory of a bitmap, whatever chunk shape a file asks for.
+        let max_elements = self.budget.limits().cache_size;
+        coverage.total = grid.dims.iter().product::<u64>().into();
+        for chunk in grid.matching(0, |bounds| index.is_touched(bounds)) {
+            let Some(left) = budget.checked_sub(CHUNK_COST) else {
+                return Ok(None);
+            };
+            *budget = left;
+            let stopped = |reason| self.bad_chunk(number, chunk, reason);
+            task.check().map_err(stopped)?;
+            let resolver = self.resolver(&index, number, chunk);
+            match resolver.count_written(task, budget, max_elements) {
+                Some(written) => coverage.written += u128::from(written),
+                None => {
+                    task.check().map_err(stopped)?;
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(coverage))
+    }
+}

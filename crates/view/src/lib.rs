@@ -1,0 +1,339 @@
+//! The canonical file as random-access bytes, made on demand.
+//!
+//! * `read`: from [`View::read_at`] down to the bytes of the log.
+//! * `map`, `grid`, `preamble`: where everything lies in the canonical file, by formulas.
+//! * `resolve`: which records make up a chunk. `assemble`, `pieces`: reading them into it. `plan`: the same for chunks that are
+//!   made up alike.
+//! * [`cache`]: the memory that all views share. `readahead`: chunks made before a reader asks for them.
+//! * `indexes`: record tables and indexes. `holes`, `inspect`, `gaps`: questions other than "which bytes?".
+//! * [`coverage`]: a dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
+//! * `references`: where chunks lie in the files of the log, for other readers of these.
+//! * [`elements`]: elements of logged datasets, without a canonical file around them.
+//! * [`index`]: which records touch a chunk, and what is kept of that on disk.
+//! * `compared`: what was compared of a log with checksums, for the view of a later state.
+//! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
+
+#![deny(missing_docs)]
+
+mod assemble;
+mod bitmap;
+pub mod cache;
+mod compared;
+pub mod coverage;
+pub mod elements;
+mod gaps;
+mod grid;
+mod holes;
+pub mod index;
+mod indexes;
+mod inspect;
+mod map;
+mod moves;
+mod pieces;
+mod plan;
+mod preamble;
+mod read;
+mod readahead;
+mod reader;
+mod references;
+mod resolve;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::index::store::StoreEntry;
+pub use cache::Bytes;
+use cache::{Budget, Generation, MemoryLimits};
+pub use compared::Compared;
+pub use gaps::Gap;
+pub use grid::Grid;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::{Hold, Reservation};
+use h5logfs_common::single_flight::SingleFlight;
+use h5logfs_common::task::{Running, Task};
+use h5logfs_log::descriptors;
+use h5logfs_log::journal::guard::SealGuard;
+use h5logfs_log::journal::sealed::SealedFile;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::model::Selections;
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_file::{Guard, SourceFile};
+pub use holes::Segment;
+pub use inspect::StoredBlock;
+use map::{AddressMap, Placement};
+use readahead::Readers;
+pub use reader::ViewReader;
+pub use references::{ChunkReference, Form, PlacedChunk, References};
+
+/// One state of one log file, presented as canonical HDF5. Reads run in parallel.
+#[derive(Debug)]
+pub struct View {
+    generation: Generation,
+    snapshot: Snapshot,
+    map: AddressMap,
+    /// The completed file metadata, which stands behind the user block.
+    preamble: Vec<u8>,
+    sources: Vec<SourceFile>,
+    /// What compares data with their checksums, by the number of the source.
+    guards: BTreeMap<usize, Arc<SealGuard>>,
+    /// What the indexes of the datasets share.
+    selections: Selections,
+    budget: Arc<Budget>,
+    /// What the view is charged in the budget while that keeps it open.
+    weight: u64,
+    /// The memory of the view itself.
+    reservation: Reservation,
+    readers: Readers,
+    /// Where indexes of this state of the log are kept on disk.
+    saved: Option<StoreEntry>,
+    /// The result of [`View::covered_in_all`], once it was asked for.
+    covered: OnceLock<Option<f64>>,
+    /// One thread counts it, and others that want it wait.
+    counting: SingleFlight<()>,
+}
+
+impl View {
+    /// Opens the files that `snapshot` was made of, below `dir`. Fails with [`Error::Changed`] where one of
+    /// them is no longer what the scan saw, and with [`Error::BadFile`] where one does not belong to the log (see
+    /// [`ownership`](h5logfs_log::ownership)). The snapshot may have come from another process, or from a
+    /// file: it is checked. `saved`: where to keep on disk what is learned of this state of the log.
+    pub fn open(
+        dir: &SourceDir,
+        snapshot: Snapshot,
+        budget: Arc<Budget>,
+        saved: Option<StoreEntry>,
+    ) -> Result<Arc<Self>> {
+        Self::open_as(None, dir, snapshot, budget, saved)
+    }
+
+    /// The same for a state of a log of which there was a view before, which was dropped from memory. It keeps its
+    /// generation where the canonical file has the same length as then. The caller ensures that `snapshot` is of the
+    /// same state of the same files.
+    pub fn open_again(
+        before: (Generation, u64),
+        dir: &SourceDir,
+        snapshot: Snapshot,
+        budget: Arc<Budget>,
+        saved: Option<StoreEntry>,
+    ) -> Result<Arc<Self>> {
+        Self::open_as(Some(before), dir, snapshot, budget, saved)
+    }
+
+    fn open_as(
+        before: Option<(Generation, u64)>,
+        dir: &SourceDir,
+        mut snapshot: Snapshot,
+        budget: Arc<Budget>,
+        saved: Option<StoreEntry>,
+    ) -> Result<Arc<Self>> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let main = snapshot.sources.first().map(|s| s.place.path.as_path());
+        let main = dir.full_path(main.unwrap_or(Path::new("")));
+        snapshot.check().map_err(|e| Error::bad_file(&main, e))?;
+        let task = budget.task(None);
+        let reservation = reserve(&task, &snapshot, budget.limits(), &main)?;
+        let guards = guards(&snapshot);
+        let sources = open_sources(dir, &snapshot, &guards, &budget)?;
+        let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(&main, e))?;
+        let image = std::mem::take(&mut snapshot.image);
+        let preamble = match snapshot.image_at {
+            None => preamble::complete(image, &snapshot, &map),
+            // Such an image is not for the canonical file, of which the view then has no more than the chunks.
+            Some(_) => Ok(image),
+        };
+        let preamble = preamble.map_err(|e| Error::bad_file(&main, e))?;
+        let datasets = map.datasets.len();
+        let same = before.filter(|(_, len)| *len == map.len());
+        let generation = match same {
+            Some((generation, _)) => generation,
+            None => NEXT.fetch_add(1, Ordering::Relaxed),
+        };
+        Ok(Arc::new_cyclic(|view| View {
+            readers: Readers::new(datasets, Weak::clone(view)),
+            guards,
+            weight: reservation.bytes() + sources.len() as u64 * descriptor_charge(&budget),
+            generation,
+            map,
+            preamble,
+            sources,
+            selections: Selections::default(),
+            budget,
+            snapshot,
+            reservation,
+            saved,
+            covered: OnceLock::new(),
+            counting: SingleFlight::default(),
+        }))
+    }
+
+    /// Where indexes of this state of the log are kept on disk; `None` where they are not.
+    pub fn saved(&self) -> Option<&StoreEntry> {
+        self.saved.as_ref()
+    }
+
+    /// A number that no other view of this process has.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The memory that it shares with other views.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// What the scan found, without the image of the file metadata: the view has completed it.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Path of the log file.
+    pub fn path(&self) -> PathBuf {
+        let main = self.sources.first();
+        main.map(|s| s.path().to_owned()).unwrap_or_default()
+    }
+
+    /// The files that hold the bytes of the log, and where each was found. The journal is none of them.
+    pub fn files(&self) -> impl Iterator<Item = (&SourcePath, &SourceFile)> {
+        let places = self.snapshot.sources.iter().map(|source| &source.place);
+        places.zip(&self.sources)
+    }
+
+    /// Length of the canonical file in bytes.
+    pub fn len(&self) -> u64 {
+        self.map.len()
+    }
+
+    /// Whether the canonical file has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the user block and the file metadata, which lie at the start of the file.
+    pub fn preamble_len(&self) -> u64 {
+        self.snapshot.user_block + self.preamble.len() as u64
+    }
+
+    /// Counts the memory of the view itself, without tables and indexes, for a user who has it open. `None` where that
+    /// exceeds the user's share of the budget.
+    pub fn hold_for(&self, user: u32) -> Option<Hold> {
+        self.budget.hold(user, self.reservation.bytes())
+    }
+
+    /// Bytes of tables and data that were read from the log file and its subfiles since the view was opened.
+    pub fn log_bytes_read(&self) -> u64 {
+        self.sources.iter().map(SourceFile::bytes_read).sum()
+    }
+
+    /// The chunk grid of dataset `number` of the snapshot.
+    pub fn grid(&self, number: usize) -> &Grid {
+        &self.map.datasets[number].grid
+    }
+
+    /// Lets comparisons with checksums, which may take long, stop with `task`.
+    fn running(&self, task: &Task) -> Option<Running> {
+        (!self.guards.is_empty()).then(|| task.running())
+    }
+
+    /// Call this after reading bytes: only then is it certain that they are those that the scan saw.
+    fn check_unchanged(&self, sources: impl IntoIterator<Item = usize>) -> Result<()> {
+        let mut sources = sources.into_iter();
+        sources.try_for_each(|source| self.sources[source].check_unchanged())
+    }
+
+    fn bad_chunk(&self, number: usize, chunk: u64, reason: impl ToString) -> Error {
+        let place = format!("chunk {:?}", self.grid(number).position(chunk));
+        self.bad_data(number, place, reason)
+    }
+
+    fn bad_data(&self, number: usize, place: String, reason: impl ToString) -> Error {
+        Error::BadData {
+            path: self.path(),
+            dataset: self.snapshot.datasets[number].name.clone(),
+            place,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+fn open_sources(
+    dir: &SourceDir,
+    snapshot: &Snapshot,
+    guards: &BTreeMap<usize, Arc<SealGuard>>,
+    budget: &Arc<Budget>,
+) -> Result<Vec<SourceFile>> {
+    let Some(log) = snapshot.sources.first() else {
+        return Ok(Vec::new());
+    };
+    let files = LogFiles::of_owner(dir, &log.place.path, log.identity.owner);
+    let mut sources = Vec::with_capacity(snapshot.sources.len());
+    for (number, source) in snapshot.sources.iter().enumerate() {
+        let stats = Arc::clone(budget.stats());
+        let file = if source.place == log.place {
+            SourceFile::open_at(dir, &source.place)?
+        } else {
+            files.open(&source.place)?
+        };
+        let file = file.counted_in(stats);
+        if !source.is_still(file.identity()) {
+            return Err(Error::Changed {
+                path: file.path().to_owned(),
+            });
+        }
+        let file = file.arranged(source.arrangement.clone())?;
+        let file = if source.grows {
+            file.first_bytes(source.identity.size)?
+        } else {
+            file
+        };
+        sources.push(match guards.get(&number) {
+            Some(guard) => file.guarded_by(Arc::clone(guard) as Arc<dyn Guard>),
+            None => file,
+        });
+    }
+    Ok(sources)
+}
+
+fn guards(snapshot: &Snapshot) -> BTreeMap<usize, Arc<SealGuard>> {
+    let files = snapshot.sealed.iter().flat_map(|sealed| &sealed.files);
+    let guard = |file: &SealedFile| (usize::from(file.source), Arc::new(SealGuard::new(file)));
+    files.map(guard).collect()
+}
+
+/// Reserves memory for the view of `snapshot`, that of the log file `main`.
+fn reserve(
+    task: &Task,
+    snapshot: &Snapshot,
+    limits: MemoryLimits,
+    main: &Path,
+) -> Result<Reservation> {
+    let datasets = snapshot.datasets.len();
+    let places = datasets * size_of::<Placement>() * 2;
+    let sealed = snapshot.sealed.iter().flat_map(|sealed| &sealed.files);
+    let guards: u64 = sealed.map(|file| SealGuard::most_memory(file.end())).sum();
+    let bytes = (snapshot.bytes() + places + Readers::bytes(datasets)) as u64 + guards;
+    check_limit("metadata", bytes, "index_memory", limits.index_memory)
+        .map_err(|e| Error::bad_file(main, e))?;
+    let reservation = task.reserve(bytes);
+    let reservation = reservation.map_err(|e| Error::no_memory(main, e))?;
+    reservation.release_share();
+    Ok(reservation)
+}
+
+/// What an open file is charged of `index_memory`: the cache of views may keep half of the descriptors of
+/// the process open, and this shares the memory among them.
+fn descriptor_charge(budget: &Budget) -> u64 {
+    budget.limits().index_memory / (descriptors::limit().max(2) / 2)
+}
+
+/// Fails where `bytes` are more than the `limit` that `option` sets.
+fn check_limit(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), String> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} of {bytes} bytes is larger than {option}, {limit} bytes"
+    ))
+}

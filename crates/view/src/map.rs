@@ -1,0 +1,219 @@
+//! The address map of the canonical file: `preamble | B-trees | chunks`. Every address is a formula.
+
+use std::ops::Range;
+
+use super::grid::Grid;
+use h5logfs_log::btree::Tree;
+use h5logfs_log::filters;
+use h5logfs_log::snapshot::{Content, Dataset, Snapshot, Storage};
+
+/// Alignment of the B-trees as a whole, of the chunks of each dataset, and of every chunk that is large
+/// against a page. The kernel reads whole pages, so an unreadable byte makes all of its page unreadable:
+/// a dataset shares no page with another one.
+const PAGE: u64 = 4096;
+/// Alignment of everything else.
+const ALIGN: u64 = 8;
+/// Where chunks begin at the earliest if some of them are unreadable, or take a while to be made. To find out the type of a
+/// file, some readers take so many bytes at once, and do not open it where one of them is an error. The kernel reads
+/// ahead up to so many.
+const FIRST_CHUNK_APART: u64 = 4 << 20;
+/// The largest file offset that system calls can express.
+const MAX_FILE: u64 = i64::MAX as u64;
+
+/// Where one dataset lies in the canonical file. Lengths are in bytes. Addresses count from the end of the
+/// user block.
+#[derive(Debug, Clone)]
+pub struct Placement {
+    pub grid: Grid,
+    /// Length of a chunk before its filters.
+    pub raw: u64,
+    /// Length of a chunk after its filters, as this crate applies them.
+    pub stored: u64,
+    /// From one chunk to the next. A chunk's stored bytes lie at the start of its slot.
+    pub slot: u64,
+    /// The chunk index and its address. A contiguous dataset has none.
+    pub tree: Option<(Tree, u64)>,
+    /// Address of the first chunk.
+    pub chunks: u64,
+}
+
+impl Placement {
+    fn new(dataset: &Dataset) -> Option<Self> {
+        let grid = match &dataset.storage {
+            Storage::Chunked(chunk) => Grid::new(&dataset.dims, chunk)?,
+            // One chunk of all elements; a scalar has one element.
+            Storage::Contiguous if dataset.elements() == Some(0) => Grid::new(&[0], &[1])?,
+            Storage::Contiguous => Grid::new(&dataset.dims, &dataset.dims)?,
+        };
+        let raw = grid.elements().checked_mul(dataset.element_size)?;
+        let stored = match dataset.content {
+            Content::Extent { len, .. } => len,
+            _ => filters::stored_size(raw, &dataset.filters)?,
+        };
+        let chunked = matches!(dataset.storage, Storage::Chunked(_));
+        if chunked && u32::try_from(stored).is_err() {
+            return None;
+        }
+        let tree = if chunked && !grid.is_empty() {
+            Some((Tree::new(grid.len(), dataset.dims.len())?, 0))
+        } else {
+            None
+        };
+        Some(Placement {
+            grid,
+            raw,
+            stored,
+            slot: stored.checked_next_multiple_of(if stored >= 16 * PAGE {
+                PAGE
+            } else {
+                ALIGN
+            })?,
+            tree,
+            chunks: 0,
+        })
+    }
+
+    /// Bytes of all chunks.
+    fn chunk_bytes(&self) -> Option<u64> {
+        self.grid.len().checked_mul(self.slot)
+    }
+
+    pub fn chunk_address(&self, chunk: u64) -> u64 {
+        self.chunks + chunk * self.slot
+    }
+
+    /// The address for the dataset's layout message: that of the chunk index's root, or of the contiguous
+    /// data. `None` where nothing is stored.
+    pub fn layout_address(&self) -> Option<u64> {
+        match &self.tree {
+            Some((tree, base)) => Some(base + tree.root()),
+            None if self.grid.is_empty() => None,
+            None => Some(self.chunks),
+        }
+    }
+}
+
+/// A part of the canonical file, with the number of its dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Region {
+    /// User block and file metadata.
+    Preamble,
+    /// A chunk index.
+    Tree(usize),
+    /// All chunks of a dataset.
+    Chunks(usize),
+}
+
+/// Where all regions of the canonical file lie.
+#[derive(Debug, Clone)]
+pub struct AddressMap {
+    /// By number of the dataset.
+    pub datasets: Vec<Placement>,
+    /// Ranges of file offsets, in ascending order. Offsets include the user block. Bytes between regions are
+    /// padding.
+    regions: Vec<(Range<u64>, Region)>,
+    len: u64,
+}
+
+impl AddressMap {
+    pub fn new(snapshot: &Snapshot) -> Result<Self, String> {
+        let too_large = |d: &Dataset| {
+            format!(
+                "dataset {} ({:?} elements of {} bytes) cannot be laid out in a file",
+                d.name, d.dims, d.element_size
+            )
+        };
+        let mut datasets = Vec::with_capacity(snapshot.datasets.len());
+        for dataset in &snapshot.datasets {
+            datasets.push(Placement::new(dataset).ok_or_else(|| too_large(dataset))?);
+        }
+        let mut cursor = Cursor::new(snapshot.user_block);
+        cursor.place(snapshot.image.len() as u64, 1, Region::Preamble);
+        // The first tree starts a page, the others follow close by.
+        let mut align = PAGE;
+        for (number, place) in datasets.iter_mut().enumerate() {
+            if let Some((tree, start)) = &mut place.tree {
+                *start = cursor
+                    .place(tree.bytes(), align, Region::Tree(number))
+                    .ok_or_else(|| too_large(&snapshot.datasets[number]))?;
+                align = ALIGN;
+            }
+        }
+        if snapshot.has_losses() || snapshot.has_unreadable || snapshot.has_large_tables {
+            cursor.end = cursor.end.max(FIRST_CHUNK_APART);
+        }
+        for (number, place) in datasets.iter_mut().enumerate() {
+            let len = place.chunk_bytes();
+            place.chunks = len
+                .and_then(|len| cursor.place(len, PAGE, Region::Chunks(number)))
+                .ok_or_else(|| too_large(&snapshot.datasets[number]))?;
+        }
+        Ok(AddressMap {
+            datasets,
+            len: cursor.user_block + cursor.end,
+            regions: cursor.regions,
+        })
+    }
+
+    /// Length of the canonical file.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The region at `offset` and its range. Padding is no region; its range starts at `offset`.
+    pub fn region_at(&self, offset: u64) -> (Option<Region>, Range<u64>) {
+        let after = self.regions.partition_point(|(r, _)| r.start <= offset);
+        if let Some((range, region)) = after.checked_sub(1).and_then(|at| self.regions.get(at))
+            && offset < range.end
+        {
+            return (Some(*region), range.clone());
+        }
+        let next = self.regions.get(after).map_or(self.len, |(r, _)| r.start);
+        (None, offset..next)
+    }
+}
+
+/// Gives out addresses in ascending order.
+struct Cursor {
+    user_block: u64,
+    /// The next free address.
+    end: u64,
+    regions: Vec<(Range<u64>, Region)>,
+}
+
+impl Cursor {
+    fn new(user_block: u64) -> Self {
+        Cursor {
+            user_block,
+            end: 0,
+            regions: Vec::new(),
+        }
+    }
+
+    /// Moves on to a multiple of `align`. That counts file offsets, not addresses: pages are those of the file.
+    fn align(&mut self, align: u64) -> Option<()> {
+        let file_end = self.end.checked_add(self.user_block)?;
+        self.end = file_end.checked_next_multiple_of(align)? - self.user_block;
+        Some(())
+    }
+
+    /// The address of `len` bytes; `None` where the file would become too long.
+    fn place(&mut self, len: u64, align: u64, region: Region) -> Option<u64> {
+        self.align(align)?;
+        let start = self.end;
+        let end = start.checked_add(len)?;
+        let file_end = end.checked_add(self.user_block)?;
+        if file_end > MAX_FILE {
+            return None;
+        }
+        self.end = end;
+        if len > 0 {
+            let file_start = match region {
+                Region::Preamble => 0,
+                _ => start + self.user_block,
+            };
+            self.regions.push((file_start..file_end, region));
+        }
+        Some(start)
+    }
+}

@@ -1,0 +1,581 @@
+//! Reading: from an offset in the canonical file down to the bytes of the log.
+//!
+//! ```text
+//! read_at ─ read_region ─┬ read_preamble: the user block from the log file, file metadata from memory
+//!                        ├ read_node: a B-tree node, computed
+//!                        ├ read_contiguous: bytes of the log as they lie
+//!                        └ read_chunk ─┬ read_in_place: elements that follow each other in the log
+//!                                      └ cached_chunk ─ make_chunk ─ assemble ─ filters
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::assemble::{Assembly, Decoded, ElementForm, decode_record, stored_bytes};
+use super::cache::too_long::Part;
+use super::cache::{Bytes, BytesKey};
+use super::map::{Placement, Region};
+use super::pieces::read_elements;
+use super::plan::Plans;
+use super::resolve::{ChunkResolver, ChunkSource, InPlace};
+use super::{View, check_limit};
+use crate::index::DatasetIndex;
+use h5logfs_common::buffers::make_room;
+use h5logfs_common::error::Result;
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::{Stop, Task};
+use h5logfs_log::boxes::Bounds;
+use h5logfs_log::btree::{Key, Tree};
+use h5logfs_log::filters;
+use h5logfs_log::model::Record;
+use h5logfs_log::snapshot::{Content, Dataset};
+
+impl View {
+    /// Fills `buf` with the bytes from `offset` on. Returns how many were read: fewer than asked for only at
+    /// the end of the file. The whole read fails where one of the bytes is not available.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.read_for(&self.task(None), offset, buf)
+    }
+
+    /// Work with this view: on behalf of `user`, where users share the budget.
+    pub fn task(&self, user: Option<u32>) -> Task {
+        self.budget.task(user)
+    }
+
+    /// The same as [`View::read_at`], as part of `task`, whose memory is that of the view's budget.
+    pub fn read_for(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let _running = self.running(task);
+        let left = self.len().saturating_sub(offset);
+        let wanted = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut done = 0;
+        while done < wanted {
+            done += self.read_region(task, offset + done as u64, &mut buf[done..wanted])?;
+        }
+        Ok(done)
+    }
+
+    /// Reads from one region of the file: at least one byte, at most all of `buf`.
+    fn read_region(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (region, range) = self.map.region_at(offset);
+        let len = buf.len().min((range.end - offset) as usize);
+        let buf = &mut buf[..len];
+        let offset = offset - range.start;
+        match region {
+            None => {
+                buf.fill(0);
+                Ok(len)
+            }
+            Some(Region::Preamble) => self.read_preamble(offset, buf),
+            Some(Region::Tree(number)) => self.read_node(task, number, offset, buf),
+            Some(Region::Chunks(number)) => self.read_data(task, number, offset, buf),
+        }
+    }
+
+    /// Reads from the user block, which is that of the log file, or from the file metadata behind it.
+    fn read_preamble(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let Some(left) = self.snapshot.user_block.checked_sub(offset + 1) else {
+            let at = offset - self.snapshot.user_block;
+            return Ok(copy_from(&self.preamble, at as usize, buf));
+        };
+        let len = (buf.len() as u64).min(left + 1) as usize;
+        self.sources[0].read_exact_at(&mut buf[..len], offset)?;
+        self.sources[0].check_unchanged()?;
+        Ok(len)
+    }
+
+    /// Reads from one node of a dataset's chunk index. `offset`: bytes from the start of the index.
+    fn read_node(&self, task: &Task, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (dataset, place) = self.dataset(number);
+        let Some((tree, base)) = &place.tree else {
+            unreachable!("a region of a B-tree belongs to a dataset that has one");
+        };
+        let (node, range) = tree.node_at(offset);
+        let keys = self.node_keys(task, number, tree, node)?;
+        let address = |chunk| place.chunk_address(chunk);
+        let bytes = tree.node(
+            node,
+            *base,
+            address,
+            &keys,
+            &place.grid.chunk,
+            dataset.element_size,
+        );
+        Ok(copy_from(&bytes, (offset - range.start) as usize, buf))
+    }
+
+    /// The keys that a node of the chunk index needs.
+    fn node_keys(&self, task: &Task, number: usize, tree: &Tree, node: u64) -> Result<Vec<Key>> {
+        let (dataset, place) = self.dataset(number);
+        let mask = filters::mask(&dataset.filters);
+        let index = self.index_of_filtered(task, number)?;
+        let key = |chunk| {
+            let stored = self.len_as_stored(index.as_deref(), number, chunk);
+            let mut origin = place.grid.origin(chunk);
+            origin.push(0);
+            Key {
+                // It fits: that was checked when the address map was made.
+                size: stored.unwrap_or(place.stored) as u32,
+                filter_mask: if stored.is_some() { 0 } else { mask },
+                origin,
+            }
+        };
+        Ok(tree.keys_of(node).into_iter().map(key).collect())
+    }
+
+    /// The index of a dataset whose records went through its filters: only chunks of such a dataset can be
+    /// served as they are stored. `None` where they did not, or where no element of the dataset can be
+    /// trusted: then the chunk index stays readable, and reading a chunk tells the reason.
+    pub(super) fn index_of_filtered(
+        &self,
+        task: &Task,
+        number: usize,
+    ) -> Result<Option<Arc<DatasetIndex>>> {
+        let content = &self.snapshot.datasets[number].content;
+        if !matches!(content, Content::Logged { filtered: true, .. }) {
+            return Ok(None);
+        }
+        let index = self.index_for(task, number)?;
+        Ok(index.check().is_ok().then_some(index))
+    }
+
+    /// Bytes of a chunk that is served as it is stored in the log. `index`: [`View::index_of_filtered`].
+    pub(super) fn len_as_stored(
+        &self,
+        index: Option<&DatasetIndex>,
+        number: usize,
+        chunk: u64,
+    ) -> Option<u64> {
+        match self.resolver(index?, number, chunk).source() {
+            ChunkSource::AsStored(stored) => Some(stored.len),
+            _ => None,
+        }
+    }
+
+    /// Reads from the data of a dataset. `offset`: bytes from the start of its first chunk.
+    pub(super) fn read_data(
+        &self,
+        task: &Task,
+        number: usize,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
+        match self.snapshot.datasets[number].content {
+            Content::Extent {
+                source,
+                offset: start,
+                ..
+            } => self.read_contiguous(number, source, start, offset, buf),
+            _ => self.read_chunk(task, number, offset, buf),
+        }
+    }
+
+    /// Fills `buf` with bytes of a dataset that was never logged and lies in one piece. `offset`: bytes from its start.
+    pub fn read_extent(&self, number: usize, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let Content::Extent {
+            source,
+            offset: start,
+            ..
+        } = self.snapshot.datasets[number].content
+        else {
+            return Err(self.bad_data(number, "all of it".into(), "it is not in one piece"));
+        };
+        self.read_contiguous(number, source, start, offset, buf)
+            .map(drop)
+    }
+
+    /// Reads from data that lies in one piece at byte `start` of a source file.
+    fn read_contiguous(
+        &self,
+        number: usize,
+        source: u16,
+        start: u64,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
+        let stored = self.map.datasets[number].stored;
+        if offset >= stored {
+            buf.fill(0);
+            return Ok(buf.len());
+        }
+        let len = buf.len().min((stored - offset) as usize);
+        let file = &self.sources[usize::from(source)];
+        file.read_exact_at(&mut buf[..len], start + offset)
+            .map_err(|e| self.bad_data(number, "contiguous data".into(), e))?;
+        file.check_unchanged()?;
+        Ok(len)
+    }
+
+    /// Reads from one chunk. `offset`: bytes from the start of the dataset's first chunk.
+    fn read_chunk(&self, task: &Task, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let (dataset, place) = self.dataset(number);
+        let (chunk, offset) = (offset / place.slot, offset % place.slot);
+        let is_filtered = !dataset.filters.is_empty();
+        if offset >= place.stored && !is_filtered {
+            // The rest of the slot. The length of a filtered chunk is known once it was made.
+            return Ok(zeros(buf, place.slot - offset));
+        }
+        let cached = self.budget.bytes().get(&self.cache_key(number, chunk));
+        let mut source = None;
+        if cached.is_none() && !is_filtered && dataset.logged().is_some() {
+            let index = self.index_for(task, number)?;
+            let found = self.checked_resolver(&index, number, chunk)?.source();
+            if let ChunkSource::InPlace(elements) = &found
+                && let Some(len) = self.read_in_place(number, chunk, elements, offset, buf)?
+            {
+                return Ok(len);
+            }
+            source = Some(found);
+        }
+        self.read_ahead(task, number, chunk);
+        if source == Some(ChunkSource::Assemble)
+            && task.reader_keeps()
+            && offset == 0
+            && let Some(buf) = buf.get_mut(..place.raw as usize)
+            && self.give_chunk(task, number, chunk, buf)
+        {
+            return Ok(buf.len());
+        }
+        let bytes = match cached {
+            Some(bytes) => bytes,
+            None => self
+                .batch(number, chunk)
+                .make(self, task.user(), number, || {
+                    self.cached_chunk(task, number, chunk, source)
+                })?,
+        };
+        if offset >= bytes.len() as u64 {
+            return Ok(zeros(buf, place.slot - offset));
+        }
+        Ok(copy_from(&bytes, offset as usize, buf))
+    }
+
+    /// Reads from a chunk whose elements follow each other in the log. They need not be cached here: the
+    /// kernel caches them. `None` where no whole element is asked for that has to be converted.
+    fn read_in_place(
+        &self,
+        number: usize,
+        chunk: u64,
+        elements: &InPlace,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
+        let raw = self.map.datasets[number].raw;
+        let mut len = buf.len().min((raw - offset) as usize);
+        let mut in_log = offset;
+        if let Some(conversion) = elements.conversion {
+            let to = conversion.to.kind.size();
+            len -= len % to;
+            if len == 0 || !offset.is_multiple_of(to as u64) {
+                return Ok(None);
+            }
+            in_log = offset / to as u64 * conversion.from.kind.size() as u64;
+        }
+        let file = &self.sources[usize::from(elements.source)];
+        let at = elements.offset + in_log;
+        let (target, scratch) = (&mut buf[..len], &mut Vec::new());
+        read_elements(file, at, elements.conversion, target, scratch)
+            .map_err(|e| self.bad_chunk(number, chunk, e))?;
+        file.check_unchanged()?;
+        Ok(Some(len))
+    }
+
+    /// Makes all of a chunk in the memory of a reader, who keeps it: then it need not be kept here. `false` where it is
+    /// asked for again, is being made already, or cannot be made.
+    fn give_chunk(&self, task: &Task, number: usize, chunk: u64, buf: &mut [u8]) -> bool {
+        let part = Part {
+            generation: self.generation,
+            dataset: number,
+            chunk: Some(chunk),
+        };
+        if self.budget.too_long().check(part).is_err() || !self.budget.given().is_first(part) {
+            return false;
+        }
+        let times = &self.budget.stats().chunk_time;
+        let make = || times.time(|| self.make_chunk_in(task, number, chunk, buf));
+        let made = self
+            .budget
+            .bytes()
+            .make_aside(&self.cache_key(number, chunk), make);
+        made.is_some_and(|made| made.is_ok())
+    }
+
+    /// Makes a chunk without filters that has to be assembled, in memory of its length.
+    fn make_chunk_in(&self, task: &Task, number: usize, chunk: u64, buf: &mut [u8]) -> Result<()> {
+        self.check_cache_size("a chunk", buf.len() as u64)
+            .map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+        let index = self.index_for(task, number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
+        let assembly = self.assembly(task, resolver.dataset, &decoded);
+        let sources = assembly.raw_chunk_in(&resolver, buf);
+        let sources = sources.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+        self.check_unchanged(sources)
+    }
+
+    /// Stored bytes of a chunk, as the canonical file has them.
+    pub fn chunk(&self, number: usize, chunk: u64) -> Result<Bytes> {
+        self.cached_chunk(&self.task(None), number, chunk, None)
+    }
+
+    /// All bytes of a chunk. `source`: how the chunk is served, where that is known.
+    fn cached_chunk(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        source: Option<ChunkSource>,
+    ) -> Result<Bytes> {
+        let part = Part {
+            generation: self.generation,
+            dataset: number,
+            chunk: Some(chunk),
+        };
+        let make = || {
+            let tried = self.budget.too_long().check(part);
+            tried.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+            let made = self.make_timed(task, number, chunk, source);
+            self.remember_if_too_long(task, part);
+            made
+        };
+        let bytes = self.budget.bytes();
+        task.retry(|| bytes.get_or_make(task, &self.cache_key(number, chunk), make))
+    }
+
+    /// Call this after `part` was made, or not.
+    pub(super) fn remember_if_too_long(&self, task: &Task, part: Part) {
+        if task.stopped() == Some(Stop::Deadline) {
+            self.budget.too_long().remember(part);
+        }
+    }
+
+    fn cache_key(&self, number: usize, chunk: u64) -> BytesKey {
+        BytesKey::Chunk(self.generation, number as u32, chunk)
+    }
+
+    /// Whether a chunk is cached.
+    pub(super) fn has_chunk(&self, number: usize, chunk: u64) -> bool {
+        self.budget.bytes().contains(&self.cache_key(number, chunk))
+    }
+
+    /// Makes a chunk before a reader asks for it. An error is dropped: the reader will meet it.
+    pub(super) fn prefetch(&self, task: &Task, number: usize, chunk: u64) {
+        let make = || self.make_timed(task, number, chunk, None);
+        let key = self.cache_key(number, chunk);
+        let _ = self.budget.bytes().make_ahead(&key, make);
+    }
+
+    fn make_timed(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        source: Option<ChunkSource>,
+    ) -> Result<Bytes> {
+        let times = &self.budget.stats().chunk_time;
+        let made = times.time(|| self.make_chunk(task, number, chunk, source))?;
+        Ok(Arc::new(made.unowned()))
+    }
+
+    /// Makes the stored bytes of a chunk. `source`: how it is served, where that is known.
+    pub(super) fn make_chunk(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        source: Option<ChunkSource>,
+    ) -> Result<Reserved<Vec<u8>>> {
+        let _running = self.running(task);
+        let (dataset, place) = self.dataset(number);
+        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
+        if let Content::Unreadable(reason) = &dataset.content {
+            return Err(bad_chunk(reason.clone()));
+        }
+        self.check_cache_size("a chunk", place.raw.max(place.stored))
+            .map_err(bad_chunk)?;
+        let index = self.index_for(task, number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let source = source.unwrap_or_else(|| resolver.source());
+        let (bytes, sources) = match source {
+            ChunkSource::AsStored(stored) => {
+                let bytes = stored_bytes(task, &self.sources, stored);
+                bytes.map(|bytes| (bytes, BTreeSet::from([usize::from(stored.source)])))
+            }
+            ChunkSource::InPlace(_) | ChunkSource::Assemble => {
+                self.assemble(task, number, &resolver)
+            }
+        }
+        .map_err(bad_chunk)?;
+        self.check_unchanged(sources)?;
+        Ok(bytes)
+    }
+
+    /// The elements of a chunk of a logged dataset, before its filters. Those past the dataset's edge have the fill value.
+    /// They are not cached.
+    pub fn raw_chunk(&self, task: &Task, number: usize, chunk: u64) -> Result<Reserved<Vec<u8>>> {
+        self.raw_chunk_in(task, number, chunk, Vec::new)
+    }
+
+    /// The same, in the memory of a buffer that is no longer needed, where it is read in one piece. The system takes longer
+    /// to give new memory than to copy what lies in the kernel.
+    pub fn raw_chunk_in(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        spare: impl Fn() -> Vec<u8>,
+    ) -> Result<Reserved<Vec<u8>>> {
+        task.retry(|| self.make_raw_chunk(task, number, chunk, &spare))
+    }
+
+    fn make_raw_chunk(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        spare: &impl Fn() -> Vec<u8>,
+    ) -> Result<Reserved<Vec<u8>>> {
+        let (dataset, place) = self.dataset(number);
+        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
+        if let Content::Unreadable(reason) = &dataset.content {
+            return Err(bad_chunk(reason.clone()));
+        }
+        self.check_cache_size("a chunk", place.raw)
+            .map_err(bad_chunk)?;
+        let index = self.index_for(task, number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        if let ChunkSource::InPlace(elements) = resolver.source() {
+            let reservation = task.reserve(place.raw).map_err(bad_chunk)?;
+            let mut raw = spare();
+            let more = (place.raw as usize).saturating_sub(raw.len());
+            make_room(&mut raw, more).map_err(bad_chunk)?;
+            raw.resize(place.raw as usize, 0);
+            if self.read_in_place(number, chunk, &elements, 0, &mut raw)? == Some(raw.len()) {
+                return Ok(Reserved::new(raw, reservation));
+            }
+        }
+        let (raw, sources) = self
+            .assemble_raw(task, number, &resolver)
+            .map_err(bad_chunk)?;
+        self.check_unchanged(sources)?;
+        Ok(raw)
+    }
+
+    /// A chunk's stored bytes, and the source files that they were made from.
+    fn assemble(
+        &self,
+        task: &Task,
+        number: usize,
+        resolver: &ChunkResolver<'_>,
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
+        let (raw, sources) = self.assemble_raw(task, number, resolver)?;
+        let filters = &resolver.dataset.filters;
+        if filters.is_empty() {
+            return Ok((raw, sources));
+        }
+        let (raw, mut reservation) = raw.into_parts();
+        // A filter makes new bytes of the old ones, the last of them at most as many as are stored.
+        reservation.grow(resolver.place.stored.max(resolver.place.raw))?;
+        let bytes = filters::encode(raw, filters)?;
+        reservation.shrink_to(bytes.capacity() as u64);
+        Ok((Reserved::new(bytes, reservation), sources))
+    }
+
+    /// A chunk's elements, and the source files that they were read from.
+    fn assemble_raw(
+        &self,
+        task: &Task,
+        number: usize,
+        resolver: &ChunkResolver<'_>,
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
+        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
+        let assembly = self.assembly(task, resolver.dataset, &decoded);
+        assembly.raw_chunk(resolver)
+    }
+
+    fn assembly<'a>(
+        &'a self,
+        task: &'a Task,
+        dataset: &'a Dataset,
+        decoded: &'a dyn Fn(&Record<'_>) -> Decoded,
+    ) -> Assembly<'a> {
+        Assembly {
+            task,
+            form: ElementForm::of(dataset),
+            sources: &self.sources,
+            unwritten: None,
+            addresses: &self.snapshot.addresses,
+            plans: Some(Plans {
+                budget: &self.budget,
+                generation: self.generation,
+            }),
+            decoded,
+        }
+    }
+
+    /// Decoded bytes of a record. They are cached where chunks other than that of `bounds` need them too.
+    fn decoded(&self, task: &Task, number: usize, record: &Record<'_>, bounds: &Bounds) -> Decoded {
+        let dataset = &self.snapshot.datasets[number];
+        let stored = record.stored;
+        let raw = record.elements().saturating_mul(dataset.element_size);
+        let decode = || {
+            let decoded = decode_record(task, &self.sources, stored, raw, &dataset.filters)?;
+            Ok(Arc::new(decoded.unowned()))
+        };
+        self.check_cache_size("a filtered record", raw.max(stored.len))?;
+        if bounds.contains(&record.bounds()) {
+            return decode();
+        }
+        let key = BytesKey::Record(self.generation, number as u32, stored, raw);
+        self.budget.bytes().get_or_make(task, &key, decode)
+    }
+
+    /// Memory is bounded by options, whatever a file asks for.
+    fn check_cache_size(&self, what: &str, bytes: u64) -> Result<(), String> {
+        check_limit(what, bytes, "cache_size", self.budget.limits().cache_size)
+    }
+
+    pub(super) fn dataset(&self, number: usize) -> (&Dataset, &Placement) {
+        (&self.snapshot.datasets[number], &self.map.datasets[number])
+    }
+
+    pub(super) fn resolver<'a>(
+        &'a self,
+        index: &'a DatasetIndex,
+        number: usize,
+        chunk: u64,
+    ) -> ChunkResolver<'a> {
+        let (dataset, place) = self.dataset(number);
+        ChunkResolver {
+            index,
+            dataset,
+            place,
+            bounds: place.grid.bounds(chunk),
+        }
+    }
+
+    /// Fails where no element of the dataset can be trusted.
+    pub(super) fn checked_resolver<'a>(
+        &'a self,
+        index: &'a DatasetIndex,
+        number: usize,
+        chunk: u64,
+    ) -> Result<ChunkResolver<'a>> {
+        let checked = index.check();
+        checked.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+        Ok(self.resolver(index, number, chunk))
+    }
+}
+
+/// Fills `buf` with zeros, at most `left` of them. Returns how many.
+fn zeros(buf: &mut [u8], left: u64) -> usize {
+    let len = buf.len().min(left as usize);
+    buf[..len].fill(0);
+    len
+}
+
+/// Copies the bytes from `at` on, as far as they go. Returns how many.
+fn copy_from(bytes: &[u8], at: usize, buf: &mut [u8]) -> usize {
+    let len = buf.len().min(bytes.len() - at);
+    buf[..len].copy_from_slice(&bytes[at..at + len]);
+    len
+}

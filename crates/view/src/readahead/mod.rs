@@ -1,0 +1,225 @@
+//! Read-ahead: chunks are made before a reader that goes through the chunk grid in order asks for them.
+//!
+//! Each dataset has a small table of the streams of reads that it sees at the moment ([`Streams`]). Where a
+//! stream goes on by the same step, a few threads of the budget ([`Pool`]) make the chunks that it will ask for
+//! next and put them into the cache. So records are inflated in parallel for a single reader. Errors are
+//! dropped here: the reader will meet them.
+//!
+//! Where the budget may have no threads, the chunks wait until the reader needs one that is missing. The read then makes
+//! that and those ([`Batch`]) in threads of its own, which end with the read.
+
+mod pool;
+mod streams;
+
+use std::sync::{OnceLock, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::View;
+pub(super) use pool::Pool;
+use streams::Streams;
+
+use h5logfs_common::parallel;
+use h5logfs_common::task::Task;
+use h5logfs_log::snapshot::Content;
+
+/// Bytes that are made ahead of one reader at most, unless one chunk is larger.
+const MAX_BYTES: u64 = 16 << 20;
+/// At most one part in so many of `cache_size` is used for read-ahead.
+const CACHE_PARTS: u64 = 4;
+
+/// How long it may take to make one chunk. The reader may be gone by then; if not, it makes the chunk itself.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The streams of reads of each dataset of a view.
+#[derive(Debug)]
+pub(super) struct Readers {
+    /// By number of the dataset, made at its first read. `None` where nothing can be made ahead.
+    datasets: Vec<OnceLock<Option<Box<Mutex<Readings>>>>>,
+    view: Weak<View>,
+}
+
+/// What is known of the reads of one dataset.
+#[derive(Debug)]
+struct Readings {
+    streams: Streams,
+    /// Chunks that are to be made ahead, and wait for a read. Only where there are no threads for them.
+    waiting: Vec<u64>,
+    /// How many may wait. Where there are more, the oldest are dropped.
+    most: usize,
+}
+
+impl Readings {
+    fn wait_with(&mut self, chunks: impl Iterator<Item = u64>) {
+        self.waiting.extend(chunks);
+        let too_many = self.waiting.len().saturating_sub(self.most);
+        self.waiting.drain(..too_many);
+    }
+}
+
+/// Chunks that one read makes at once: that which the reader asks for, and those that come next.
+#[derive(Debug)]
+pub(super) struct Batch {
+    next: Vec<u64>,
+}
+
+impl Readers {
+    pub fn new(datasets: usize, view: Weak<View>) -> Self {
+        Readers {
+            datasets: (0..datasets).map(|_| OnceLock::new()).collect(),
+            view,
+        }
+    }
+
+    /// Bytes of memory for the table of `datasets` datasets before any is read.
+    pub fn bytes(datasets: usize) -> usize {
+        datasets * size_of::<OnceLock<Option<Box<Mutex<Readings>>>>>()
+    }
+}
+
+/// A chunk to make ahead.
+#[derive(Debug, Clone)]
+struct Job {
+    view: Weak<View>,
+    generation: u64,
+    dataset: usize,
+    chunk: u64,
+    /// For whom the chunk is made.
+    user: Option<u32>,
+}
+
+impl View {
+    /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
+    pub(super) fn read_ahead(&self, task: &Task, number: usize, chunk: u64) {
+        let Some(mut readings) = self.readings(number) else {
+            return;
+        };
+        let Some(ahead) = readings.streams.next_after(chunk) else {
+            return;
+        };
+        let ahead = ahead.filter(|chunk| !self.has_chunk(number, *chunk));
+        let Some(pool) = self.budget.ahead() else {
+            readings.wait_with(ahead);
+            return;
+        };
+        drop(readings);
+        let job = |chunk| Job {
+            view: Weak::clone(&self.readers.view),
+            generation: self.generation,
+            dataset: number,
+            chunk,
+            user: task.user(),
+        };
+        let jobs = ahead.map(job);
+        pool.push(&job(chunk), jobs);
+    }
+
+    /// The chunks that are worth to be made with `chunk`, which is missing. Empty where threads make them, and on one core.
+    pub(super) fn batch(&self, number: usize, chunk: u64) -> Batch {
+        let mut next = Vec::new();
+        if self.budget.ahead().is_none()
+            && let Some(mut readings) = self.readings(number)
+        {
+            next = std::mem::take(&mut readings.waiting);
+        }
+        next.retain(|other| *other != chunk && !self.has_chunk(number, *other));
+        if !next.is_empty() && parallel::shares() == 1 {
+            next.clear();
+        }
+        Batch { next }
+    }
+
+    fn readings(&self, number: usize) -> Option<MutexGuard<'_, Readings>> {
+        let readings = self.readers.datasets.get(number)?;
+        let readings = readings.get_or_init(|| self.new_readings(number));
+        readings.as_ref().map(|readings| readings.lock())
+    }
+
+    fn new_readings(&self, number: usize) -> Option<Box<Mutex<Readings>>> {
+        let place = &self.map.datasets[number];
+        if !matches!(
+            self.snapshot.datasets[number].content,
+            Content::Logged { .. }
+        ) {
+            return None;
+        }
+        let chunk = place.raw.max(place.stored).max(1);
+        let share = self.budget.limits().cache_size / CACHE_PARTS;
+        let most = share.min(MAX_BYTES.max(chunk)) / chunk;
+        let readings = Readings {
+            streams: Streams::new(place.grid.steps(), place.grid.len(), most),
+            waiting: Vec::new(),
+            most: usize::try_from(most).unwrap_or(usize::MAX),
+        };
+        (most > 0).then(|| Box::new(Mutex::new(readings)))
+    }
+}
+
+impl Batch {
+    /// Returns the outcome of `make`, and meanwhile makes the next chunks of dataset `number` in other threads.
+    pub fn make<T: Send>(
+        &self,
+        view: &View,
+        user: Option<u32>,
+        number: usize,
+        make: impl Fn() -> T + Sync,
+    ) -> T {
+        if self.next.is_empty() {
+            return make();
+        }
+        let shares = parallel::shares().min(self.next.len() + 1);
+        let mut outcomes = parallel::share(shares, |share| {
+            let made = (share == 0).then(&make);
+            // The first share has a chunk already.
+            let first = (share + shares - 1) % shares;
+            let task = view.budget.task(user).for_at_most(LONGEST);
+            for chunk in self.next.iter().skip(first).step_by(shares) {
+                view.prefetch(&task, number, *chunk);
+            }
+            made
+        });
+        outcomes.swap_remove(0).unwrap_or_else(make)
+    }
+}
+
+impl Job {
+    fn is_same(&self, other: &Job) -> bool {
+        (self.generation, self.dataset, self.chunk)
+            == (other.generation, other.dataset, other.chunk)
+    }
+
+    /// Whether it makes a chunk of the same dataset.
+    fn is_beside(&self, other: &Job) -> bool {
+        (self.generation, self.dataset) == (other.generation, other.dataset)
+    }
+
+    /// Returns whether that took too long.
+    fn run(&self) -> bool {
+        let Some(view) = self.view.upgrade() else {
+            return false;
+        };
+        let task = view.budget.task(self.user).for_at_most(LONGEST);
+        view.prefetch(&task, self.dataset, self.chunk);
+        task.stopped().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_chunks_that_wait_too_long_the_oldest_go() {
+        let mut readings = Readings {
+            streams: Streams::new(vec![1], 100, 4),
+            waiting: Vec::new(),
+            most: 4,
+        };
+        for pass in 0..50 {
+            readings.wait_with(2 * pass..2 * pass + 2);
+            assert!(readings.waiting.len() <= 4);
+        }
+        assert_eq!(readings.waiting, [96, 97, 98, 99]);
+    }
+}

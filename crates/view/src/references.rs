@@ -1,0 +1,242 @@
+//! Where the bytes of a chunk lie in the files of the log, for readers that read these files without this crate, such as
+//! those of Zarr.
+
+use serde::Serialize;
+
+use super::View;
+use super::resolve::ChunkResolver;
+use h5logfs_common::buffers::zeroed;
+use h5logfs_common::error::Result;
+use h5logfs_common::task::Task;
+use h5logfs_log::filters::{self, DEFLATE, Filter};
+use h5logfs_log::model::{Block, Encoding, Record};
+use h5logfs_log::numbers::Conversion;
+use h5logfs_log::snapshot::Content;
+
+/// What the bytes of a chunk in a file of the log are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// The elements, as the dataset has them.
+    Elements,
+    /// The elements, with the bytes of each in the opposite order.
+    Swapped,
+    /// The elements after all filters of the dataset.
+    Filtered,
+    /// The elements as a zlib stream, which the filters of the dataset do not tell of.
+    Deflated,
+}
+
+/// One chunk in one piece of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ChunkReference {
+    /// Number of the source file.
+    pub source: u16,
+    /// The first byte, counted from the start of the file, whatever the arrangement of the source is.
+    pub offset: u64,
+    /// Bytes of the whole chunk. Of a chunk at the edge of its dataset, those behind the last element mean nothing.
+    pub len: u64,
+    /// What they are.
+    pub form: Form,
+}
+
+/// Chunks, by their numbers in the grid, and where each of them lies.
+pub type References<'a> = Box<dyn Iterator<Item = Result<PlacedChunk>> + 'a>;
+/// A chunk. `None`: it does not lie in the files of the log in one piece.
+pub type PlacedChunk = (u64, Option<ChunkReference>);
+
+impl View {
+    /// The chunks of a dataset that were written, by ascending number, and where each lies. `None` for a chunk that
+    /// does not lie in the log in one piece: it has to be read from the view. Chunks that are left out have the fill
+    /// value. Fails where elements of the dataset cannot be read.
+    ///
+    /// After the last one, call [`View::check_sources`].
+    pub fn references(&self, number: usize) -> Result<References<'_>> {
+        match &self.snapshot.datasets[number].content {
+            Content::Unreadable(reason) => Err(self.bad_data(number, "all of it".into(), reason)),
+            Content::Extent { source, offset, .. } => {
+                let raw = self.map.datasets[number].raw;
+                let place = self.one_piece(*source, *offset, raw);
+                let reference = place.map(|offset| ChunkReference {
+                    source: *source,
+                    offset,
+                    len: raw,
+                    form: Form::Elements,
+                });
+                let only = (raw > 0).then_some(Ok((0, reference)));
+                Ok(Box::new(only.into_iter()))
+            }
+            Content::Logged { .. } => {
+                let index = self.index(number)?;
+                self.checked_resolver(&index, number, 0)?;
+                let chunks = self.touched(number, 0)?;
+                Ok(Box::new(chunks.map(move |chunk| {
+                    let resolver = self.resolver(&index, number, chunk);
+                    let found = self.reference(&resolver);
+                    let found = found.map_err(|reason| self.bad_chunk(number, chunk, reason));
+                    Ok((chunk, found?))
+                })))
+            }
+        }
+    }
+
+    /// The bytes of a chunk after `pipeline`, where they lie in the log like that. They are decoded once, to see that they
+    /// can be.
+    pub fn stored_chunk(
+        &self,
+        task: &Task,
+        number: usize,
+        chunk: u64,
+        pipeline: &[Filter],
+    ) -> Result<Option<Vec<u8>>> {
+        let index = self.index(number)?;
+        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let bad_chunk = |reason| self.bad_chunk(number, chunk, reason);
+        let reference = self.reference(&resolver).map_err(bad_chunk)?;
+        let own = &self.snapshot.datasets[number].filters;
+        let has_gone_through = |form| match form {
+            Form::Filtered => alike(own, pipeline),
+            Form::Deflated => matches!(pipeline, [only] if only.id == DEFLATE),
+            Form::Elements | Form::Swapped => false,
+        };
+        let Some(found) = reference.filter(|found| has_gone_through(found.form)) else {
+            return Ok(None);
+        };
+        let source = &self.sources[usize::from(found.source)];
+        let read = || -> Result<Vec<u8>, String> {
+            let raw = self.map.datasets[number].raw;
+            let decoding = filters::decoding_memory(found.len, raw, pipeline);
+            let _reserved = task.reserve(found.len.saturating_add(decoding))?;
+            let mut bytes = zeroed(found.len as usize)?;
+            source
+                .read_file(&mut bytes, found.offset)
+                .map_err(|e| e.to_string())?;
+            filters::decode(&bytes, raw, pipeline)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(bad_chunk)?;
+        source.check_unchanged()?;
+        Ok(Some(bytes))
+    }
+
+    /// Fails where a file of the log is no longer what the scan saw.
+    pub fn check_sources(&self) -> Result<()> {
+        self.check_unchanged(0..self.sources.len())
+    }
+
+    /// The elements of a chunk, without the filters of its dataset. Those past the dataset's edge have the fill value.
+    pub fn chunk_elements(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
+        let (dataset, place) = self.dataset(number);
+        if let Content::Extent { .. } = dataset.content {
+            let address = self.snapshot.user_block + place.chunk_address(chunk);
+            let mut raw = zeroed(place.raw as usize)
+                .map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+            self.read_at(address, &mut raw)?;
+            return Ok(raw);
+        }
+        let raw = self.raw_chunk(&self.task(None), number, chunk)?;
+        Ok(raw.into_parts().0)
+    }
+
+    /// A chunk after the filters of its dataset. Unlike the bytes of the view, which store them, it is compressed.
+    pub fn compressed_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
+        let raw = self.chunk_elements(number, chunk)?;
+        filters::compress(&raw, &self.snapshot.datasets[number].filters)
+            .map_err(|e| self.bad_chunk(number, chunk, e))
+    }
+
+    /// Where the chunk lies in one piece, if it does. Looks at the last block that touches it.
+    fn reference(&self, resolver: &ChunkResolver<'_>) -> Result<Option<ChunkReference>, String> {
+        let found = resolver.if_covered(|record, block| match record.fault {
+            Some(reason) => Err(reason.to_owned()),
+            // Object references are translated where chunks are assembled.
+            None if !resolver.dataset.references.is_empty() => Ok(None),
+            None => Ok(self.reference_in(resolver, record, block)),
+        });
+        found.unwrap_or(Ok(None))
+    }
+
+    /// The same for a chunk that `block` covers.
+    fn reference_in(
+        &self,
+        resolver: &ChunkResolver<'_>,
+        record: &Record<'_>,
+        block: &Block<'_>,
+    ) -> Option<ChunkReference> {
+        let stored = record.stored;
+        let form = match stored.encoding {
+            Encoding::Raw => Form::Elements,
+            Encoding::Converted => form_of(record.conversion?)?,
+            Encoding::Pipeline if can_apply_all(&resolver.dataset.filters) => Form::Filtered,
+            Encoding::Deflate => Form::Deflated,
+            // What these bytes are, and how many, shows only where they are read.
+            Encoding::Pipeline
+            | Encoding::RawOrDeflate
+            | Encoding::DeflateStream
+            | Encoding::DeflateStreams => return None,
+        };
+        match form {
+            Form::Filtered | Form::Deflated => {
+                if !resolver.is_all_of(record, block) {
+                    return None;
+                }
+                Some(ChunkReference {
+                    source: stored.source,
+                    offset: self.one_piece(stored.source, stored.offset, stored.len)?,
+                    len: stored.len,
+                    form,
+                })
+            }
+            Form::Elements | Form::Swapped => {
+                let size = resolver.dataset.element_size;
+                let run = resolver.only_run(block)?;
+                let start = stored
+                    .offset
+                    .checked_add(run.in_record.checked_mul(size)?)?;
+                let offset = self.one_piece(stored.source, start, run.len.checked_mul(size)?)?;
+                // Behind a run that ends at the edge of the dataset, the file has other bytes, or none.
+                let len = resolver.place.raw;
+                let end = offset.checked_add(len)?;
+                let file = &self.sources[usize::from(stored.source)];
+                (end <= file.identity().size).then_some(ChunkReference {
+                    source: stored.source,
+                    offset,
+                    len,
+                    form,
+                })
+            }
+        }
+    }
+
+    /// The offset in its file of so many bytes of a source; `None` where they do not lie there in one piece.
+    fn one_piece(&self, source: u16, offset: u64, len: u64) -> Option<u64> {
+        self.sources[usize::from(source)].one_piece(offset, len)
+    }
+}
+
+/// Whether bytes that went through one pipeline also went through the other one.
+fn alike(one: &[Filter], other: &[Filter]) -> bool {
+    let parts = |pipeline: &[Filter]| -> Vec<(i32, Vec<u32>)> {
+        let part = |f: &Filter| (f.id, f.values.clone());
+        pipeline.iter().map(part).collect()
+    };
+    parts(one) == parts(other)
+}
+
+fn can_apply_all(pipeline: &[Filter]) -> bool {
+    pipeline.iter().all(Filter::can_apply)
+}
+
+/// What numbers are that this conversion makes those of the dataset of, where it changes at most their byte order.
+fn form_of(conversion: &Conversion) -> Option<Form> {
+    let (from, to) = (conversion.from, conversion.to);
+    if from.kind != to.kind {
+        return None;
+    }
+    let is_same = from.big_endian == to.big_endian || from.kind.size() == 1;
+    Some(if is_same {
+        Form::Elements
+    } else {
+        Form::Swapped
+    })
+}
