@@ -2,6 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 
 /// The longest view that is read as a whole.
@@ -37,7 +38,8 @@ fn places(view: &View) -> Vec<Range<u64>> {
         begins.extend([view.preamble_len(), len - SOME]);
         for number in 0..view.snapshot().datasets.len().min(MOST_DATASETS) {
             let last = view.grid(number).len().saturating_sub(1);
-            let chunks = [0, last / 2, last].map(|chunk| view.chunk_place(number, chunk));
+            let chunks =
+                [0, last / 2, last].map(|chunk| view.chunk_place(ChunkId::new(number, chunk)));
             begins.extend(chunks.into_iter().flatten().map(|(offset, _)| offset));
         }
     }
@@ -79,7 +81,7 @@ fn query_dataset(view: &View, number: usize) {
     let grid = view.grid(number);
     for chunk in [0, grid.len() / 2, grid.len().saturating_sub(1)] {
         if chunk < grid.len() {
-            let _ = view.chunk_blocks(number, chunk);
+            let _ = view.chunk_blocks(ChunkId::new(number, chunk));
         }
     }
     if let Ok(touched) = view.touched(number, 0) {

@@ -21,6 +21,7 @@ use super::ViewArgs;
 use super::output::{Output, fail_with_last};
 use super::unclosed::Unclosed;
 use h5logfs_log::snapshot::Dataset;
+use h5logfs_view::ChunkId;
 use h5logfs_view::{StoredBlock, View};
 use incomplete::Incomplete;
 use report::Report;
@@ -149,8 +150,8 @@ fn print_map(view: &View, name: &str, json: bool, out: &mut Output<impl Write>) 
 
 impl ChunkReport {
     fn of(view: &View, number: usize, chunk: u64) -> Result<Self> {
-        let (offset, stored) = view.chunk_place(number, chunk)?;
-        let (made_of, fault) = match view.chunk_blocks(number, chunk) {
+        let (offset, stored) = view.chunk_place(ChunkId::new(number, chunk))?;
+        let (made_of, fault) = match view.chunk_blocks(ChunkId::new(number, chunk)) {
             Ok(sources) => (sources, None),
             Err(e) => (Vec::new(), Some(e.to_string())),
         };

@@ -112,7 +112,7 @@ pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
         ..How::default()
     };
     let closed = match args.caller.refusal()? {
-        Some(reason) => Err(Error::bad_file(&args.path, reason)),
+        Some(reason) => Err(Error::of(&args.path, reason)),
         None => worker::end_with_parent().and_then(|()| recover(&args.path, how)),
     };
     let is_closed = closed.is_ok();

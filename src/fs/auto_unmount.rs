@@ -41,7 +41,7 @@ impl Watcher {
             .map_err(|e| Error::io(&program, e))?;
         match child.stdin.take() {
             Some(pipe) => Ok(Watcher { pipe }),
-            None => Err(Error::bad_file(program, "has no standard input")),
+            None => Err(Error::of(program, "has no standard input")),
         }
     }
 

@@ -12,8 +12,9 @@ use rustix::io::Errno as Os;
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::{Fault, Stop};
 use h5logfs_common::messages::{self, Subject};
-use h5logfs_common::task::{Stop, StopFlag};
+use h5logfs_common::task::StopFlag;
 
 /// Runs the work of one request. A failure becomes the errno of the answer. So does a panic: one bad file must not
 /// end a thread that serves all users.
@@ -41,7 +42,7 @@ pub fn guarded_until<T>(stop: &StopFlag, work: impl FnOnce() -> Result<T>) -> Re
 
 /// Whether work stops for a reason that is no fault of the file: its failure is no error.
 pub fn is_called_off(why: Stop) -> bool {
-    why != Stop::Deadline
+    !matches!(why, Stop::Deadline | Stop::DeadlineBefore)
 }
 
 /// What the reader gets where work was stopped.
@@ -50,7 +51,7 @@ pub fn errno_of(stop: Stop) -> Errno {
         Stop::CallerGone => Errno::EINTR,
         // The same as after the end of the mount.
         Stop::Ending => Errno::ENOTCONN,
-        Stop::Deadline => Errno::EIO,
+        Stop::Deadline | Stop::DeadlineBefore => Errno::EIO,
     }
 }
 
@@ -72,29 +73,26 @@ pub fn known<T>(found: Lookup<T>) -> Result<T, Errno> {
 
 /// Logs `error` and returns the errno for the reader: that of an error of the operating system, or `EIO`.
 fn answer(error: &Error) -> Errno {
-    let source = match error {
-        Error::Io { cause: source, .. } => source,
+    match error {
         Error::Remembered(error) => return answer(error),
-        Error::NoMemory { .. } => {
-            log_once(error);
-            return Errno::ENOMEM;
-        }
+        Error::Io { cause, .. } if is_ordinary(cause) => log::debug!("{error}"),
         // The catalog logged it at the time of the scan.
-        Error::ScanDied { .. } => {
-            log::debug!("{error}");
-            return Errno::EIO;
-        }
-        _ => {
-            log_once(error);
-            return Errno::EIO;
-        }
-    };
-    if is_ordinary(source) {
-        log::debug!("{error}");
-    } else {
-        log_once(error);
+        Error::ScanDied { .. } => log::debug!("{error}"),
+        Error::Stopped { why, .. } if is_called_off(*why) => log::debug!("{error}"),
+        _ => log_once(error),
     }
-    source.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
+    match error {
+        Error::Io { cause, .. } => cause.raw_os_error().map_or(Errno::EIO, Errno::from_i32),
+        Error::NoMemory { .. } => Errno::ENOMEM,
+        Error::Stopped { why, .. } => errno_of(*why),
+        Error::BadData { fault, .. } => match fault {
+            Fault::Io { errno, .. } => Errno::from_i32(errno.raw_os_error()),
+            Fault::NoMemory(_) => Errno::ENOMEM,
+            Fault::Stopped(why) => errno_of(*why),
+            Fault::Damage(_) | Fault::TooLarge { .. } | Fault::Changed { .. } => Errno::EIO,
+        },
+        _ => Errno::EIO,
+    }
 }
 
 /// An error that occurs again within this time is logged at level debug only: the kernel may ask for each page of a
@@ -181,6 +179,8 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use h5logfs_common::fault::Shortage;
+
     use super::*;
 
     fn errno_of(error: Error) -> i32 {
@@ -191,12 +191,24 @@ mod tests {
     fn an_error_of_the_operating_system_keeps_its_errno() {
         let error = Error::io("f", Os::ACCESS.into());
         assert_eq!(errno_of(error), Os::ACCESS.raw_os_error());
+        // Also where elements could not be read: their file, dataset and chunk are in the log.
+        let elements = |fault: Fault| Error::BadData {
+            path: "f".into(),
+            dataset: "/d".into(),
+            place: "chunk [0]".into(),
+            fault,
+        };
+        let stale = elements(Os::STALE.into());
+        assert_eq!(errno_of(stale), Os::STALE.raw_os_error());
+        let shortage = elements(Shortage::System { bytes: 1 }.into());
+        assert_eq!(errno_of(shortage), Os::NOMEM.raw_os_error());
+        assert_eq!(errno_of(elements("torn".into())), Os::IO.raw_os_error());
     }
 
     #[test]
     fn everything_else_is_an_input_output_error() {
         let eio = Os::IO.raw_os_error();
-        assert_eq!(errno_of(Error::bad_file("f", "torn")), eio);
+        assert_eq!(errno_of(Error::of("f", "torn")), eio);
         assert_eq!(errno_of(Error::Changed { path: "f".into() }), eio);
         let short = io::Error::from(io::ErrorKind::UnexpectedEof);
         assert_eq!(errno_of(Error::io("f", short)), eio);

@@ -124,7 +124,7 @@ pub enum InUse {
 pub fn unmount(path: &Path, in_use: InUse) -> Result<()> {
     let real = real_path(path).map_err(|e| Error::io(path, e))?;
     let Some(id) = Mounts::now()?.ours_at(&real) else {
-        return Err(Error::bad_file(path, "no h5logfs is mounted here"));
+        return Err(Error::of(path, "no h5logfs is mounted here"));
     };
     unmount_path(&real, in_use).map_err(|error| {
         if Mounts::now().is_ok_and(|now| now.path_of(id).is_none()) {
@@ -135,7 +135,7 @@ pub fn unmount(path: &Path, in_use: InUse) -> Result<()> {
             return error;
         }
         let reason = format!("it is in use: {users}; --lazy detaches it all the same");
-        Error::bad_file(path, reason)
+        Error::of(path, reason)
     })
 }
 
@@ -163,7 +163,7 @@ pub fn is_dead(path: &Path) -> bool {
 /// The mount point without symbolic links. Fails if it cannot serve as one.
 pub fn checked_mount_point(path: &Path) -> Result<PathBuf> {
     let real = real_path(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Error::bad_file(path, "the mount point does not exist"),
+        io::ErrorKind::NotFound => Error::of(path, "the mount point does not exist"),
         _ => Error::io(path, e),
     })?;
     if Mounts::now()?.ours_at(&real).is_some() {
@@ -172,13 +172,13 @@ pub fn checked_mount_point(path: &Path) -> Result<PathBuf> {
         } else {
             "an h5logfs is mounted here already"
         };
-        return Err(Error::bad_file(path, reason));
+        return Err(Error::of(path, reason));
     }
     let metadata = fs::metadata(&real).map_err(|e| Error::io(path, e))?;
     if metadata.is_dir() {
         Ok(real)
     } else {
-        Err(Error::bad_file(
+        Err(Error::of(
             path,
             "the mount point must be a directory, also when a single file is mounted",
         ))
@@ -206,7 +206,7 @@ pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
     let device = match mount_directly(request) {
         Err(Errno::PERM | Errno::ACCESS) => mount_with_helper(request)?,
         Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
-            return Err(Error::bad_file(
+            return Err(Error::of(
                 DEVICE,
                 "there is no FUSE device; is the kernel module fuse loaded?",
             ));
@@ -229,7 +229,7 @@ pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
 
 fn mounted_at(mount_point: &Path, table: &Table) -> Result<MountId> {
     let id = table.read()?.ours_at(mount_point);
-    id.ok_or_else(|| Error::bad_file(mount_point, "the mount has vanished again"))
+    id.ok_or_else(|| Error::of(mount_point, "the mount has vanished again"))
 }
 
 pub fn open_device() -> Result<OwnedFd, Errno> {
@@ -299,9 +299,9 @@ fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
     let message = error_message_of(child).map_err(failed)?;
     match (received, message) {
         (Ok(Some(device)), None) => Ok(device),
-        (_, Some(message)) => Err(Error::bad_file(request.mount_point, message)),
+        (_, Some(message)) => Err(Error::of(request.mount_point, message)),
         (Err(e), None) => Err(failed(e.into())),
-        (Ok(None), None) => Err(Error::bad_file(&helper, "sent no descriptor")),
+        (Ok(None), None) => Err(Error::of(&helper, "sent no descriptor")),
     }
 }
 
@@ -369,7 +369,7 @@ fn find_helper() -> Result<PathBuf> {
         .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
         .find(|candidate| candidate.is_file())
         .ok_or_else(|| {
-            Error::bad_file(
+            Error::of(
                 "fusermount3",
                 "not found; install the package fuse3, or mount as root",
             )
@@ -401,7 +401,7 @@ fn unmount_with_helper(path: &Path, in_use: InUse) -> Result<()> {
         .spawn();
     match child.and_then(error_message_of) {
         Ok(None) => Ok(()),
-        Ok(Some(message)) => Err(Error::bad_file(path, message)),
+        Ok(Some(message)) => Err(Error::of(path, message)),
         Err(e) => Err(Error::io(&helper, e)),
     }
 }

@@ -163,7 +163,7 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
         };
         (dir, filter)
     } else {
-        return Err(Error::bad_file(
+        return Err(Error::of(
             source,
             "only a directory or a regular file can be mounted",
         ));

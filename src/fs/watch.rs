@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use h5logfs_common::task::{Stop, StopFlag};
+use h5logfs_common::fault::Stop;
+use h5logfs_common::task::StopFlag;
 
 use super::errno::errno_of;
 use super::extra_threads::ExtraThreads;

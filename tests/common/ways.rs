@@ -11,6 +11,7 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_scan::scan;
+use h5logfs_view::ChunkId;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use h5logfs_view::index::saved::IndexInputs;
 use h5logfs_view::index::store::{FileState, Store, StoreEntry, StoreKey};
@@ -189,7 +190,10 @@ fn check_sources(view: &View) -> Result<()> {
         }
         let grid = view.grid(number);
         for chunk in 0..grid.len() {
-            let sources = match (view.chunk(number, chunk), view.chunk_blocks(number, chunk)) {
+            let sources = match (
+                view.chunk(ChunkId::new(number, chunk)),
+                view.chunk_blocks(ChunkId::new(number, chunk)),
+            ) {
                 (_, Ok(sources)) => sources,
                 (Err(_), Err(_)) => continue,
                 (Ok(_), Err(e)) => return Err(e.to_string()),
@@ -231,15 +235,15 @@ fn read_somewhat(view: &View) {
         let all = view.grid(number).len();
         let last = all.saturating_sub(SOME / 10).max(SOME)..all;
         for chunk in (0..all.min(SOME)).chain(last) {
-            let _ = view.chunk(number, chunk);
+            let _ = view.chunk(ChunkId::new(number, chunk));
         }
         if all == 0 || view.snapshot().datasets[number].logged().is_none() {
             continue;
         }
         let _ = view.records(number);
         for chunk in [0, all / 2, all - 1] {
-            let _ = view.chunk_blocks(number, chunk);
-            let place = view.chunk_place(number, chunk);
+            let _ = view.chunk_blocks(ChunkId::new(number, chunk));
+            let place = view.chunk_place(ChunkId::new(number, chunk));
             let _ = place.map(|(at, _)| view.read_at(at, &mut [0; 100]));
         }
         let _ = view.touched(number, 0).map(|t| t.take(10).count());
@@ -325,8 +329,8 @@ fn known_bytes(view: &View) -> Vec<Option<u8>> {
     let mut lost = Vec::new();
     for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
         for chunk in 0..view.grid(number).len() {
-            if dataset.logged().is_some() && view.chunk(number, chunk).is_err() {
-                let (start, stored) = view.chunk_place(number, chunk).unwrap();
+            if dataset.logged().is_some() && view.chunk(ChunkId::new(number, chunk)).is_err() {
+                let (start, stored) = view.chunk_place(ChunkId::new(number, chunk)).unwrap();
                 // What follows a chunk in its slot may not be had without it.
                 let align = if stored < 1 << 16 { 8 } else { 4096 };
                 let (end, next) = (start + stored, start + stored.next_multiple_of(align));

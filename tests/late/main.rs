@@ -34,6 +34,7 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::{Fsync, Options, Subfiles};
 use h5logfs_scan::{InProcess, scan};
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use job::{Course, Job, WIDTH, element};
@@ -120,7 +121,7 @@ fn shown(view: &View, ranks: usize) -> Shown {
         assert_eq!(snapshot.datasets[number].dims, dims);
         for chunk in 0..view.grid(number).len() {
             let flush = if name == "/rows" { chunk + 1 } else { flushes };
-            let bytes = view.chunk(number, chunk)?;
+            let bytes = view.chunk(ChunkId::new(number, chunk))?;
             let elements = bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b));
             is_whole &= is_row(flush, elements);
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::encoder::*;
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
@@ -73,7 +74,7 @@ impl Fixture {
 
     /// Reads a chunk from the canonical file, in two pieces as a kernel might.
     fn read(&self, view: &View, chunk: usize) -> h5logfs_common::error::Result<()> {
-        let (offset, stored) = view.chunk_place(0, chunk as u64).unwrap();
+        let (offset, stored) = view.chunk_place(ChunkId::new(0, chunk as u64)).unwrap();
         assert_eq!(stored, CHUNK as u64);
         let mut bytes = vec![0; CHUNK];
         let (first, second) = bytes.split_at_mut(CHUNK / 2);
@@ -205,4 +206,19 @@ fn threads_end_with_the_budget_and_views_go_when_nobody_has_them() {
         wait_until("the budget stays", || gone.1.upgrade().is_none());
     }
     wait_until("a thread stays", || threads() == 0);
+}
+
+#[test]
+fn a_chunk_that_cannot_be_made_for_a_reader_is_not_tried_twice() {
+    let _alone = alone();
+    let log = log_file(Some(1));
+    let (view, budget) = log.open_with(Budget::new(MemoryLimits::each(16 << 20)).without_threads());
+    let (offset, _) = view.chunk_place(ChunkId::new(0, 1)).unwrap();
+    let task = view.task(None).for_keeper();
+    let failed = view.read_for(&task, offset, &mut [0; CHUNK]).unwrap_err();
+    assert!(
+        failed.to_string().contains("dataset /a: chunk [1]"),
+        "{failed}"
+    );
+    assert_eq!(budget.stats().chunk_time.count(), 1);
 }

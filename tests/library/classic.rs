@@ -16,6 +16,7 @@ use h5logfs_log::scan::{Chunking, ScanRequest, Settings};
 use h5logfs_log::snapshot::Dataset;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use serde_json::Value;
@@ -416,7 +417,7 @@ fn elements(view: &View) -> Vec<Vec<Option<Vec<u8>>>> {
         let (grid, size) = (view.grid(number), dataset.element_size as usize);
         let mut found = vec![None; dataset.elements().unwrap() as usize];
         for chunk in 0..grid.len() {
-            let Ok(bytes) = view.chunk(number, chunk) else {
+            let Ok(bytes) = view.chunk(ChunkId::new(number, chunk)) else {
                 continue;
             };
             let (bounds, sides) = (grid.bounds(chunk), &grid.chunk);
@@ -537,8 +538,11 @@ fn a_chunk_is_made_of_what_decides_it() {
         return;
     };
     let view = open(&path, Chunking::Auto).unwrap();
-    assert_eq!(**view.chunk(0, 0).unwrap(), [1, 1, 3, 3, 2, 2]);
-    let sources = view.chunk_blocks(0, 0).unwrap();
+    assert_eq!(
+        **view.chunk(ChunkId::new(0, 0)).unwrap(),
+        [1, 1, 3, 3, 2, 2]
+    );
+    let sources = view.chunk_blocks(ChunkId::new(0, 0)).unwrap();
     let places: Vec<_> = sources.iter().map(|s| (s.start[0], s.count[0])).collect();
     assert_eq!(places, [(0, 4), (3, 3), (2, 2)]);
     let output = run(&["inspect", "--map", "row"], &path);
@@ -566,10 +570,10 @@ with h5py.File(sys.argv[1], 'r+') as f:
     );
     let view = open(&path, Chunking::Size(50)).unwrap();
     for chunk in [0, 1, 2] {
-        let failed = view.chunk(0, chunk).unwrap_err().to_string();
+        let failed = view.chunk(ChunkId::new(0, chunk)).unwrap_err().to_string();
         assert!(failed.contains("entry at byte 28"), "{failed}");
     }
-    let (at, _) = view.chunk_place(0, 0).unwrap();
+    let (at, _) = view.chunk_place(ChunkId::new(0, 0)).unwrap();
     assert!(view.read_at(at, &mut [0; 1]).is_err());
     let records = view.records(0).unwrap().records;
     let faults: Vec<bool> = (0..2).map(|n| records.get(n).fault.is_some()).collect();
@@ -600,7 +604,7 @@ fn entries_of_nothing_are_looked_at() {
             return;
         };
         let view = open(&path, Chunking::Auto).unwrap();
-        assert_eq!(**view.chunk(0, 0).unwrap(), [1; 6]);
+        assert_eq!(**view.chunk(ChunkId::new(0, 0)).unwrap(), [1; 6]);
         let told = view.diagnostics().unwrap();
         let complaints: Vec<String> = told.iter().map(|d| d.to_string()).collect();
         let told = complaints

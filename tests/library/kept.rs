@@ -21,6 +21,7 @@ use h5logfs_common::task::Task;
 use h5logfs_log::scan::Settings;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::InProcess;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::MemoryLimits;
 use h5logfs_view::index::store::{FileState, Store, StoreKey};
@@ -327,8 +328,8 @@ fn touch(view: &View) {
         let grid = view.grid(number);
         for chunk in [0, grid.len() / 2, grid.len().saturating_sub(1)] {
             if chunk < grid.len() && view.snapshot().datasets[number].logged().is_some() {
-                let _ = view.chunk_place(number, chunk);
-                let _ = view.chunk(number, chunk);
+                let _ = view.chunk_place(ChunkId::new(number, chunk));
+                let _ = view.chunk(ChunkId::new(number, chunk));
             }
         }
         if view.len() < 1 << 24 {

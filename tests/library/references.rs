@@ -7,6 +7,7 @@ use std::path::Path;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::ChunkId;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use h5logfs_view::{Form, View};
 
@@ -139,7 +140,7 @@ fn a_compressed_chunk_is_the_chunk() {
     let entry = Entry::one(0, &[0, 0], &[4, 6], filter::apply(&filters, &raw));
     written(dir.path(), [4, 6], &filters, vec![entry]);
     let view = open_view(&dir.path().join("log.h5")).unwrap();
-    let compressed = view.compressed_chunk(0, 0).unwrap();
+    let compressed = view.compressed_chunk(ChunkId::new(0, 0)).unwrap();
     assert!(filter::undo(&filters, &compressed) == raw);
 }
 

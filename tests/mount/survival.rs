@@ -17,6 +17,7 @@ use crate::common::layer::{Failing, Layer};
 use crate::common::{
     Mounted, User, can_mount, errno, is_running, messages, mount, unmount_by_force, wait_until,
 };
+use h5logfs_view::ChunkId;
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
@@ -57,7 +58,7 @@ impl Log {
         file.subfiled = subfiled;
         file.write(&path);
         let view = open_view(&path).unwrap();
-        let places = (0..CHUNKS).map(|chunk| view.chunk_place(0, chunk).unwrap().0);
+        let places = (0..CHUNKS).map(|chunk| view.chunk_place(ChunkId::new(0, chunk)).unwrap().0);
         let contents = contents.chunks(CHUNK as usize).map(<[u8]>::to_vec);
         Log {
             name: name.to_owned(),
@@ -395,7 +396,7 @@ fn log_with_large_chunks(path: &Path) -> u64 {
     let records = places.map(|at| Entry::one(0, &[at], &[1], vec![42]));
     LogFile::with(vec![dataset], records.to_vec()).write(path);
     let view = open_view(path).unwrap();
-    view.chunk_place(0, 1).unwrap().0
+    view.chunk_place(ChunkId::new(0, 1)).unwrap().0
 }
 
 #[test]

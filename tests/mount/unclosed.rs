@@ -21,6 +21,7 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::InProcess;
 use h5logfs_scan::scan;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use h5logfs_view::index::store::Store;
@@ -100,7 +101,7 @@ fn try_shown(view: &View) -> Result<String> {
     let len = view.snapshot().datasets[0].dims[0] as usize;
     let mut bytes = Vec::new();
     for chunk in 0..view.grid(0).len() {
-        bytes.extend_from_slice(&view.chunk(0, chunk)?);
+        bytes.extend_from_slice(&view.chunk(ChunkId::new(0, chunk))?);
     }
     bytes.truncate(len);
     Ok(String::from_utf8(bytes).unwrap())

@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use h5logfs_catalog::Catalog;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::InProcess;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::MemoryLimits;
 
@@ -134,7 +135,7 @@ fn touched(top: u64, left: u64, window: u64) -> impl Iterator<Item = (u64, u64)>
 }
 
 fn read_chunk(view: &View, chunk: u64, bytes: &mut [u8]) -> Result<()> {
-    let (offset, stored) = view.chunk_place(0, chunk)?;
+    let (offset, stored) = view.chunk_place(ChunkId::new(0, chunk))?;
     ensure!(stored == bytes.len() as u64, "a chunk of {stored} bytes");
     view.read_at(offset, bytes)?;
     Ok(())

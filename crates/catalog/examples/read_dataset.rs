@@ -12,6 +12,7 @@ use std::sync::Arc;
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::workers::{Limits, WorkerPool};
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_view::ChunkId;
 use h5logfs_view::cache::MemoryLimits;
 use h5logfs_view::{View, ViewReader};
 
@@ -55,7 +56,7 @@ fn print_chunks(
     let dataset = &view.snapshot().datasets[number];
     let mut reader = ViewReader::new(Arc::clone(view));
     for chunk in 0..view.grid(number).len() {
-        let (offset, len) = view.chunk_place(number, chunk)?;
+        let (offset, len) = view.chunk_place(ChunkId::new(number, chunk))?;
         let mut bytes = vec![0; len as usize];
         reader.seek(SeekFrom::Start(offset))?;
         reader.read_exact(&mut bytes)?;

@@ -77,7 +77,7 @@ impl OpenLog {
 
     /// Begins a piece of work with [`OpenLog::view`]. The process does not fork before it ends, in the same thread.
     pub fn enter(&self) -> Result<Inside> {
-        fork_gate::enter().map_err(|broken| Error::bad_file(self.view().path(), broken.to_string()))
+        fork_gate::enter().map_err(|broken| Error::of(self.view().path(), broken.to_string()))
     }
 }
 
@@ -137,7 +137,7 @@ fn of_log<T>(
     act: impl Fn(&Arc<Shared>, Candidate<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     let inside = fork_gate::enter();
-    let _inside = inside.map_err(|broken| Error::bad_file(path, broken.to_string()))?;
+    let _inside = inside.map_err(|broken| Error::of(path, broken.to_string()))?;
     let metadata = path.metadata().map_err(|e| Error::io(path, e))?;
     if !metadata.is_file() {
         return Ok(None);

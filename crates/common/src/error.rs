@@ -1,4 +1,4 @@
-//! The one error type of the crate.
+//! Why something failed with a log file: a [`Fault`] with the file, and the object, that it is about.
 //!
 //! Every variant names what a user needs to find the cause: the file, the object, the reason. Only the
 //! file system layer turns an error into an errno.
@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+
+use crate::fault::{Fault, Shortage, Stop};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -45,7 +47,7 @@ pub enum Error {
     },
 
     /// Elements of one dataset that cannot be read.
-    #[error("{}: dataset {dataset}: {place}: {reason}", path.display())]
+    #[error("{}: dataset {dataset}: {place}: {fault}", path.display())]
     BadData {
         /// The log file.
         path: PathBuf,
@@ -54,7 +56,7 @@ pub enum Error {
         /// Where in the dataset: a chunk, or "all of it".
         place: String,
         /// Why they cannot be read.
-        reason: String,
+        fault: Fault,
     },
 
     /// The process that scanned the file crashed, or was killed for going past its limits.
@@ -67,12 +69,21 @@ pub enum Error {
     },
 
     /// There is no memory for what the file asks for: see [`memory`](crate::memory). Another attempt may succeed.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {shortage}", path.display())]
     NoMemory {
         /// The file.
         path: PathBuf,
         /// How much is missing, and which limit holds.
-        reason: String,
+        shortage: Shortage,
+    },
+
+    /// The work with the file was stopped before its end.
+    #[error("{}: {why}", path.display())]
+    Stopped {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: Stop,
     },
 
     /// The error of an earlier scan of the same state of the same file.
@@ -96,19 +107,19 @@ impl Error {
         }
     }
 
-    /// An [`Error::BadFile`].
-    pub fn bad_file(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
-        Error::BadFile {
-            path: path.into(),
-            reason: reason.to_string(),
-        }
-    }
-
-    /// An [`Error::NoMemory`].
-    pub fn no_memory(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
-        Error::NoMemory {
-            path: path.into(),
-            reason: reason.to_string(),
+    /// `fault`, of the file `path`: damage makes an [`Error::BadFile`].
+    pub fn of(path: impl Into<PathBuf>, fault: impl Into<Fault>) -> Self {
+        let path = path.into();
+        match fault.into() {
+            Fault::Damage(reason) => Error::BadFile { path, reason },
+            fault @ Fault::TooLarge { .. } => Error::BadFile {
+                path,
+                reason: fault.to_string(),
+            },
+            Fault::NoMemory(shortage) => Error::NoMemory { path, shortage },
+            Fault::Stopped(why) => Error::Stopped { path, why },
+            Fault::Io { file, errno } => Error::io(file.unwrap_or(path), errno.into()),
+            Fault::Changed { file } => Error::Changed { path: file },
         }
     }
 
@@ -126,7 +137,6 @@ impl Error {
         match &mut self {
             Error::NotALog { path, reason }
             | Error::BadFile { path, reason }
-            | Error::NoMemory { path, reason }
             | Error::ScanDied { path, reason } => {
                 shorten_path(path);
                 shorten(reason);
@@ -135,15 +145,59 @@ impl Error {
                 path,
                 dataset,
                 place,
-                reason,
+                fault,
             } => {
                 shorten_path(path);
-                [dataset, place, reason].into_iter().for_each(shorten);
+                [dataset, place].into_iter().for_each(shorten);
+                match fault {
+                    Fault::Damage(reason) => shorten(reason),
+                    Fault::Io { file, .. } => file.iter_mut().for_each(shorten_path),
+                    Fault::Changed { file } => shorten_path(file),
+                    Fault::TooLarge { .. } | Fault::NoMemory(_) | Fault::Stopped(_) => {}
+                }
             }
-            Error::Io { path, .. } | Error::Changed { path } => shorten_path(path),
+            Error::Io { path, .. }
+            | Error::NoMemory { path, .. }
+            | Error::Stopped { path, .. }
+            | Error::Changed { path } => shorten_path(path),
             Error::Remembered(_) => {}
         }
         self
+    }
+}
+
+/// Without the object that it was about, where damage names its file.
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { path, cause } => match Fault::from(cause) {
+                Fault::Io { file, errno } => Fault::Io {
+                    file: file.or(Some(path)),
+                    errno,
+                },
+                other => other.at(path.display()),
+            },
+            Error::BadData {
+                path,
+                dataset,
+                place,
+                fault,
+            } => fault.at(format_args!(
+                "{}: dataset {dataset}: {place}",
+                path.display()
+            )),
+            Error::NoMemory { shortage, .. } => shortage.into(),
+            Error::Stopped { why, .. } => why.into(),
+            Error::Changed { path } => Fault::Changed { file: path },
+            Error::Remembered(error) => match &*error {
+                Error::Io { path, cause } if cause.raw_os_error().is_some() => Fault::Io {
+                    file: Some(path.clone()),
+                    errno: Errno::from_io_error(cause).unwrap_or(Errno::IO),
+                },
+                other => Fault::Damage(other.to_string()),
+            },
+            other => Fault::Damage(other.to_string()),
+        }
     }
 }
 
@@ -179,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_short() {
-        let reason = |text: String| match Error::bad_file("f", text).shortened() {
+        let reason = |text: String| match Error::of("f", text).shortened() {
             Error::BadFile { reason, .. } => reason,
             other => panic!("{other:?}"),
         };

@@ -2,7 +2,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`error`] | why something failed |
+//! | [`fault`] | why something failed |
+//! | [`error`] | the same with the file and the object |
 //! | [`memory`] | the memory that numbers in files ask for: reserved before it is allocated |
 //! | [`task`] | work on behalf of a caller: whose memory it takes, whether it is still wanted |
 //! | [`single_flight`] | one thread makes what several lack |
@@ -18,6 +19,7 @@
 pub mod buffers;
 pub mod diagnostic;
 pub mod error;
+pub mod fault;
 pub mod held_file;
 pub mod memory;
 pub mod messages;

@@ -20,6 +20,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::buffers;
+use crate::fault::Shortage;
 use crate::single_flight::SingleFlight;
 
 /// Something that keeps values which hold reservations, and can let go of them.
@@ -51,23 +52,14 @@ struct State {
     of_users: u64,
 }
 
-/// Why memory could not be reserved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refused {
-    /// All users together have too much.
-    Limit { used: u64 },
-    /// This user has too much.
-    Share { used: u64, share: u64 },
-}
-
 impl State {
     /// Counts `bytes` for a user. Fails where that exceeds the user's share.
-    fn count(&mut self, limit: u64, user: u32, bytes: u64) -> Result<(), Refused> {
+    fn count(&mut self, limit: u64, user: u32, bytes: u64) -> Result<(), Shortage> {
         let used = self.users.get(&user).copied().unwrap_or(0);
         let others = self.of_users - used;
         let share = limit.saturating_sub(others) / 2;
         if used.saturating_add(bytes) > share {
-            return Err(Refused::Share { used, share });
+            return Err(Shortage::Share { bytes, used, share });
         }
         if bytes > 0 {
             self.users.insert(user, used + bytes);
@@ -86,9 +78,13 @@ impl State {
         }
     }
 
-    fn take(&mut self, limit: u64, user: Option<u32>, bytes: u64) -> Result<(), Refused> {
+    fn take(&mut self, limit: u64, user: Option<u32>, bytes: u64) -> Result<(), Shortage> {
         if self.used.saturating_add(bytes) > limit {
-            return Err(Refused::Limit { used: self.used });
+            return Err(Shortage::Limit {
+                bytes,
+                used: self.used,
+                limit,
+            });
         }
         if let Some(user) = user {
             self.count(limit, user, bytes)?;
@@ -121,31 +117,17 @@ impl Memory {
         self.state.lock().most
     }
 
-    fn take(&self, user: Option<u32>, bytes: u64) -> Result<(), String> {
+    fn take(&self, user: Option<u32>, bytes: u64) -> Result<(), Shortage> {
         loop {
             let refused = match self.state.lock().take(self.limit, user, bytes) {
                 Ok(()) => return Ok(()),
                 Err(refused) => refused,
             };
-            let helps = matches!(refused, Refused::Limit { .. }) && bytes <= self.limit;
+            let helps = matches!(refused, Shortage::Limit { .. }) && bytes <= self.limit;
             let caches = self.caches.as_ref().and_then(Weak::upgrade);
             if !helps || !caches.is_some_and(|caches| caches.evict_one()) {
-                return Err(self.describe(bytes, refused));
+                return Err(refused);
             }
-        }
-    }
-
-    fn describe(&self, bytes: u64, refused: Refused) -> String {
-        let limit = self.limit;
-        match refused {
-            Refused::Limit { used } => format!(
-                "no memory for {bytes} bytes: {used} of the {limit} bytes that cache_size and index_memory allow are \
-                 in use"
-            ),
-            Refused::Share { used, share } => format!(
-                "no memory for {bytes} bytes: the user has {used} bytes in use, of a share of {share} bytes of \
-                 cache_size and index_memory"
-            ),
         }
     }
 
@@ -218,7 +200,7 @@ struct Owner {
 /// The first reservation of a piece of work that was refused.
 #[derive(Debug)]
 struct Refusal {
-    reason: String,
+    shortage: Shortage,
     /// It would have been granted where no other work was in progress.
     by_others: bool,
 }
@@ -247,9 +229,9 @@ impl Account {
     }
 
     /// Why memory was refused to this work, if it was.
-    pub fn refusal(&self) -> Option<String> {
+    pub fn refusal(&self) -> Option<Shortage> {
         let refusal = self.0.refusal.lock();
-        refusal.as_ref().map(|refusal| refusal.reason.clone())
+        refusal.as_ref().map(|refusal| refusal.shortage)
     }
 
     /// An empty reservation.
@@ -266,14 +248,14 @@ impl Account {
     /// call tries again: it is the one that can let go of all that the work holds.
     pub fn retry<T, E>(
         &self,
-        job: impl Fn() -> Result<T, E>,
+        mut job: impl FnMut() -> Result<T, E>,
         may_go_on: impl Fn() -> bool,
     ) -> Result<T, E> {
         if self.0.tries.swap(true, Relaxed) {
             return job();
         }
         let _outermost = Outermost(&self.0.tries);
-        let run = || {
+        let mut run = || {
             *self.0.refusal.lock() = None;
             job()
         };
@@ -330,17 +312,17 @@ impl Reservation {
         self.owner.user.filter(|_| self.is_own.load(Relaxed))
     }
 
-    /// Reserves `more` bytes. The reason of a failure names the options that bound them.
-    pub fn grow(&mut self, more: u64) -> Result<(), String> {
+    /// Reserves `more` bytes.
+    pub fn grow(&mut self, more: u64) -> Result<(), Shortage> {
         let owner = &*self.owner;
-        if let Err(reason) = owner.memory.take(self.user(), more) {
+        if let Err(shortage) = owner.memory.take(self.user(), more) {
             let alone = owner.own.load(Relaxed).saturating_add(more);
             let by_others = alone <= owner.memory.most(owner.user);
             owner.refusal.lock().get_or_insert_with(|| Refusal {
-                reason: reason.clone(),
+                shortage,
                 by_others,
             });
-            return Err(reason);
+            return Err(shortage);
         }
         self.bytes += more;
         if self.is_own.load(Relaxed) {
@@ -380,27 +362,28 @@ impl Reservation {
 
     /// Reserves and allocates capacity for `more` elements of a list that counts here. The list grows by half at
     /// least, so that adding elements one by one takes few steps.
-    pub fn make_room<T>(&mut self, list: &mut Vec<T>, more: usize) -> Result<(), String> {
+    pub fn make_room<T>(&mut self, list: &mut Vec<T>, more: usize) -> Result<(), Shortage> {
         let (len, capacity) = (list.len(), list.capacity());
         if capacity - len >= more {
             return Ok(());
         }
-        let wanted = len.checked_add(more).ok_or("a list past 2^64 elements")?;
+        let past = Shortage::System { bytes: u64::MAX };
+        let wanted = len.checked_add(more).ok_or(past)?;
         let wanted = wanted.max(capacity.saturating_add(capacity / 2)).max(8);
         let size = size_of::<T>().max(1);
-        let bytes = wanted.checked_mul(size).ok_or("a list past 2^64 bytes")? as u64;
+        let bytes = wanted.checked_mul(size).ok_or(past)? as u64;
         // Both exist while the elements move.
         self.grow(bytes)?;
-        if let Err(reason) = buffers::make_room(list, wanted - len) {
+        if let Err(shortage) = buffers::make_room(list, wanted - len) {
             self.shrink_to(self.bytes - bytes);
-            return Err(reason);
+            return Err(shortage);
         }
         self.shrink_to(self.bytes - (capacity * size) as u64);
         Ok(())
     }
 
     /// Adds an element to a list that counts here.
-    pub fn push<T>(&mut self, list: &mut Vec<T>, element: T) -> Result<(), String> {
+    pub fn push<T>(&mut self, list: &mut Vec<T>, element: T) -> Result<(), Shortage> {
         if list.len() == list.capacity() {
             self.make_room(list, 1)?;
         }
@@ -409,18 +392,18 @@ impl Reservation {
     }
 
     /// Adds elements to a list that counts here.
-    pub fn extend<T: Copy>(&mut self, list: &mut Vec<T>, elements: &[T]) -> Result<(), String> {
+    pub fn extend<T: Copy>(&mut self, list: &mut Vec<T>, elements: &[T]) -> Result<(), Shortage> {
         self.make_room(list, elements.len())?;
         list.extend_from_slice(elements);
         Ok(())
     }
 
     /// A list of `len` default elements, zeros for numbers, that counts here.
-    pub fn filled<T: Copy + Default>(&mut self, len: usize) -> Result<Vec<T>, String> {
+    pub fn filled<T: Copy + Default>(&mut self, len: usize) -> Result<Vec<T>, Shortage> {
         let mut list = Vec::new();
         if len > 0 {
             let bytes = len.checked_mul(size_of::<T>());
-            let bytes = bytes.ok_or("a list past 2^64 bytes")? as u64;
+            let bytes = bytes.ok_or(Shortage::System { bytes: u64::MAX })? as u64;
             self.grow(bytes)?;
             buffers::make_room(&mut list, len)
                 .inspect_err(|_| self.shrink_to(self.bytes - bytes))?;
@@ -631,7 +614,7 @@ mod tests {
                 account.reservation().grow(bytes)
             };
             let refused = account.retry(job, || true).unwrap_err();
-            assert!(refused.contains("cache_size"), "{refused}");
+            assert!(refused.to_string().contains("cache_size"), "{refused}");
             assert_eq!((tried.into_inner(), account.refusal()), (1, Some(refused)));
         }
     }

@@ -5,31 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::fault::{Fault, Shortage, Stop};
 use crate::memory::{Account, Memory, Reservation};
-
-/// Why work stops before its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Stop {
-    /// The caller does not wait for the answer any more.
-    CallerGone = 1,
-    /// The work took more processor time than it may.
-    Deadline = 2,
-    /// The mount, or the program, ends.
-    Ending = 3,
-}
-
-impl Stop {
-    fn reason(self) -> &'static str {
-        match self {
-            Stop::CallerGone => "stopped: the caller is gone",
-            Stop::Deadline => {
-                "stopped: it takes more processor time than one request may (read_cpu)"
-            }
-            Stop::Ending => "stopped: the mount ends",
-        }
-    }
-}
 
 /// Asks work in other threads to stop. Clones are the same flag.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +26,8 @@ impl StopFlag {
             0 => None,
             1 => Some(Stop::CallerGone),
             2 => Some(Stop::Deadline),
-            _ => Some(Stop::Ending),
+            3 => Some(Stop::Ending),
+            _ => Some(Stop::DeadlineBefore),
         }
     }
 }
@@ -75,6 +53,7 @@ struct Patience {
 const CHECKS: u32 = 1024;
 
 impl Patience {
+    /// Whether it is over, as far as the last look tells.
     fn is_over(&self) -> bool {
         let checks = self.checks.fetch_add(1, Ordering::Relaxed);
         checks.is_multiple_of(CHECKS) && Instant::now() >= self.end
@@ -137,19 +116,24 @@ impl Task {
         self.account.user()
     }
 
-    /// Why it has to stop, if it has to.
+    /// Why it has to stop, if it has to. Work that waits asks this now and then.
     pub fn stopped(&self) -> Option<Stop> {
+        if let Some(time) = &self.patience
+            && Instant::now() >= time.end
+        {
+            self.stop.stop(Stop::CallerGone);
+        }
         self.stop.stopped()
     }
 
     /// Fails where the work has to stop. Costs next to nothing: long loops ask in each round.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Stop> {
         if self.patience.as_ref().is_some_and(|time| time.is_over()) {
             self.stop.stop(Stop::CallerGone);
         }
         match self.stop.stopped() {
             None => Ok(()),
-            Some(stop) => Err(stop.reason().into()),
+            Some(stop) => Err(stop),
         }
     }
 
@@ -159,7 +143,7 @@ impl Task {
     }
 
     /// Reserves `bytes`.
-    pub fn reserve(&self, bytes: u64) -> Result<Reservation, String> {
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, Shortage> {
         let mut reservation = self.reservation();
         reservation.grow(bytes)?;
         Ok(reservation)
@@ -171,16 +155,18 @@ impl Task {
         self.account.memory().most_used()
     }
 
-    /// Fails where the work was stopped, or memory was refused to it since its last attempt began. Code that takes
-    /// errors for damage of the file calls this at its end: these two are none.
-    pub fn finish(&self) -> Result<(), String> {
+    /// Fails where the work was stopped, or memory was refused to it since its last attempt began. Code that counts or
+    /// skips what it could not read calls this at its end: these two are no damage.
+    pub fn finish(&self) -> Result<(), Fault> {
         self.check()?;
-        self.account.refusal().map_or(Ok(()), Err)
+        self.account
+            .refusal()
+            .map_or(Ok(()), |refused| Err(refused.into()))
     }
 
     /// Runs `job`. Where it fails only because other work holds the memory that it needs, waits for that and runs it
     /// again. `job` must not hold memory of this task between its runs.
-    pub fn retry<T, E>(&self, job: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    pub fn retry<T, E>(&self, job: impl FnMut() -> Result<T, E>) -> Result<T, E> {
         self.account.retry(job, || self.stopped().is_none())
     }
 }
@@ -214,7 +200,7 @@ impl Drop for Running {
 }
 
 /// Fails where the work that this thread does has to stop.
-pub fn check_running() -> Result<(), String> {
+pub fn check_running() -> Result<(), Stop> {
     RUNNING.with(|running| running.borrow().as_ref().map_or(Ok(()), Task::check))
 }
 
@@ -230,7 +216,7 @@ mod tests {
         stop.stop(Stop::Deadline);
         stop.stop(Stop::Ending);
         assert_eq!(task.stopped(), Some(Stop::Deadline));
-        assert!(task.check().unwrap_err().contains("read_cpu"));
+        assert_eq!(task.check(), Err(Stop::Deadline));
     }
 
     #[test]
@@ -255,5 +241,8 @@ mod tests {
         assert!((0..2 * CHECKS).all(|_| task.check().is_ok()));
         let task = Task::unlimited().for_at_most(Duration::ZERO);
         assert!(task.check().is_err() && task.stopped().is_some());
+        // Also while it waits, and makes no checks.
+        let task = Task::unlimited().for_at_most(Duration::ZERO);
+        assert_eq!(task.stopped(), Some(Stop::CallerGone));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use h5logfs_common::fault::Fault;
+
 /// Why there is no file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -12,6 +14,10 @@ pub enum Error {
     /// The new file cannot be written, or read back.
     #[error(transparent)]
     File(#[from] io::Error),
+
+    /// The objects of the new file are not as they have to be, or there is no memory for them.
+    #[error(transparent)]
+    Fault(#[from] Fault),
 
     /// The file cannot be made of this log, for this reason.
     #[error("{0}")]

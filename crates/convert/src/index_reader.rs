@@ -4,8 +4,9 @@ use h5logfs_log::image::HeaderBytes;
 use h5logfs_view::Grid;
 
 use crate::chunk_index::StoredChunk;
+use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Signature, type, level, entries used, left and right sibling.
 const HEADER: usize = 24;
@@ -38,7 +39,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads what lies below the node at `address`. `above`: the level of its parent.
     fn node(&mut self, address: u64, above: Option<u8>) -> Result<()> {
-        let bad = |what: &str| format!("the node of the chunk index at {address} {what}");
+        let bad =
+            |what: &str| Fault::from(format!("the node of the chunk index at {address} {what}"));
         let mut head = [0; HEADER];
         self.bytes.read(address, &mut head)?;
         let [level, low, high] = [head[5], head[6], head[7]];

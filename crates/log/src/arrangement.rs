@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use h5logfs_common::fault::Fault;
+
 /// Where the bytes of a source lie in its file. All other modules count the bytes of a source as if they were
 /// contiguous.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +36,7 @@ pub enum Arrangement {
 
 impl Arrangement {
     /// Fails with the reason where it contradicts itself.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Fault> {
         let is_sound = match self {
             Arrangement::Whole | Arrangement::ZerosAfter => true,
             Arrangement::Striped {
@@ -56,7 +58,7 @@ impl Arrangement {
 
     /// Fails with the reason where a file of this size cannot have the blocks. Blocks that share bytes could make a
     /// log of any length.
-    pub(super) fn check_in(&self, file: u64) -> Result<(), String> {
+    pub(super) fn check_in(&self, file: u64) -> Result<(), Fault> {
         let Arrangement::Blocks { block, at, .. } = self else {
             return Ok(());
         };

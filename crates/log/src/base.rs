@@ -8,6 +8,7 @@ use super::Logged;
 use super::model::{Encoding, Record, StoredBytes};
 use super::numbers::Conversion;
 use crate::boxes::Bounds;
+use h5logfs_common::fault::Fault;
 
 /// Elements of a dataset in a file, in row-major order. The elements of one index of the first dimension are
 /// contiguous, and these rows lie at equal distances. Every record overrides them.
@@ -34,7 +35,7 @@ impl Base {
         dims: Vec<u64>,
         element: u64,
         conversion: Option<Conversion>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let element = conversion.map_or(element, |c| c.from.kind.size() as u64);
         let inner = dims.iter().skip(1);
         let row = inner.copied().try_fold(element, u64::checked_mul);
@@ -53,7 +54,7 @@ impl Base {
                 row,
                 conversion,
             }),
-            _ => Err(format!("{dims:?} elements at {offset} are in no file")),
+            _ => Err(format!("{dims:?} elements at {offset} are in no file").into()),
         }
     }
 

@@ -4,6 +4,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::source_file::SourceFile;
 use h5logfs_common::buffers::zeroed;
+use h5logfs_common::fault::Fault;
 
 /// The most bytes that a deflated stream of `stored` bytes can hold: 1032:1 (RFC 1951), and some for tiny streams.
 pub fn largest_inflated(stored: u64) -> u64 {
@@ -13,14 +14,11 @@ pub fn largest_inflated(stored: u64) -> u64 {
 /// Inflates zlib streams that lie back to back (RFC 1950) to exactly `size` bytes.
 ///
 /// Fails where a stream is damaged, where it holds fewer or more bytes, and where stored bytes are left over.
-pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, String> {
+pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, Fault> {
     if size > largest_inflated(stored.len() as u64) {
-        return Err(format!(
-            "{} stored bytes cannot hold {size} bytes",
-            stored.len()
-        ));
+        return Err(format!("{} stored bytes cannot hold {size} bytes", stored.len()).into());
     }
-    let size = usize::try_from(size).map_err(|e| e.to_string())?;
+    let size = usize::try_from(size)?;
     let mut out = zeroed(size)?;
     let (mut read, mut written) = (0, 0);
     while read < stored.len() {
@@ -29,13 +27,13 @@ pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, String> {
         written += o;
     }
     if written != size {
-        return Err(format!("inflates to {written} bytes instead of {size}"));
+        return Err(format!("inflates to {written} bytes instead of {size}").into());
     }
     Ok(out)
 }
 
 /// Inflates one stream; returns bytes read and bytes written.
-fn one_stream(stored: &[u8], out: &mut [u8]) -> Result<(usize, usize), String> {
+fn one_stream(stored: &[u8], out: &mut [u8]) -> Result<(usize, usize), Fault> {
     let mut stream = Decompress::new(true);
     let (mut read, mut written) = (0, 0);
     loop {
@@ -64,7 +62,7 @@ fn step(
     stored: &[u8],
     out: &mut [u8],
     flush: FlushDecompress,
-) -> Result<(Status, usize, usize), String> {
+) -> Result<(Status, usize, usize), Fault> {
     let (i, o) = (stream.total_in(), stream.total_out());
     let status = stream
         .decompress(stored, out, flush)
@@ -91,15 +89,15 @@ pub fn inflate_stream(
     offset: u64,
     hint: u64,
     size: u64,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, Fault> {
     let inflated = inflate_from(source, offset, hint, size);
-    inflated.map_err(|e| format!("data at byte {offset} of the log: {e}"))
+    inflated.map_err(|e| Fault::from(e).at(format_args!("data at byte {offset} of the log")))
 }
 
-fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Result<Vec<u8>, String> {
+fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Result<Vec<u8>, Fault> {
     let left = source.len().saturating_sub(offset);
     if size > largest_inflated(left) {
-        return Err(format!("{left} stored bytes cannot hold {size} bytes"));
+        return Err(format!("{left} stored bytes cannot hold {size} bytes").into());
     }
     // One byte more reveals a stream that holds more.
     let room = usize::try_from(size).ok().and_then(|n| n.checked_add(1));
@@ -113,9 +111,7 @@ fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Resul
         let contiguous = source.contiguous(at).max(1);
         piece.resize(next.min(end - at).min(contiguous) as usize, 0);
         next = PIECE;
-        source
-            .read_exact_at(&mut piece, at)
-            .map_err(|e| e.to_string())?;
+        source.read_exact_at(&mut piece, at)?;
         at += piece.len() as u64;
         let mut read = 0;
         while read < piece.len() {
@@ -128,7 +124,7 @@ fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Resul
                     return Err("inflates to more bytes than expected".into());
                 }
                 Status::StreamEnd if (written as u64) < size => {
-                    return Err(format!("inflates to {written} bytes instead of {size}"));
+                    return Err(format!("inflates to {written} bytes instead of {size}").into());
                 }
                 Status::StreamEnd => {
                     inflated.truncate(written);
@@ -178,7 +174,7 @@ mod tests {
             assert_eq!(inflate_stream(&tail, 5, hint, size).unwrap(), bytes);
             for wrong in [0, size - 1, size + 1, u64::MAX] {
                 let failed = inflate_stream(&tail, 5, hint, wrong).unwrap_err();
-                assert!(failed.contains("byte 5"), "{failed}");
+                assert!(failed.to_string().contains("byte 5"), "{failed}");
             }
             assert!(inflate_stream(&file(b"", 1), 5, hint, size).is_err());
             assert!(inflate_stream(&tail, 4, hint, size).is_err());

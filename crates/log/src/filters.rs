@@ -15,6 +15,7 @@ use zlib_rs::adler32::adler32;
 
 use crate::deflate::inflate;
 use h5logfs_common::buffers::{make_room, with_room};
+use h5logfs_common::fault::Fault;
 
 /// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub const OPTIONAL: u32 = 1;
 
 impl Filter {
     /// Fails where its parameters make no sense for elements of so many bytes.
-    pub fn check(&self, element_size: u64) -> Result<(), String> {
+    pub fn check(&self, element_size: u64) -> Result<(), Fault> {
         let width = self.values.first().copied().unwrap_or(0);
         if self.id == SHUFFLE && u64::from(width) > element_size {
             return Err("a shuffle of more than an element".into());
@@ -80,7 +81,7 @@ fn deflated_size(size: u64) -> Option<u64> {
 }
 
 /// Applies the pipeline as the view does; the result has [`stored_size`] bytes.
-pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
+pub fn encode(mut bytes: Vec<u8>, pipeline: &[Filter]) -> Result<Vec<u8>, Fault> {
     for filter in pipeline {
         bytes = match filter.id {
             DEFLATE => deflate_stored(&bytes)?,
@@ -117,7 +118,7 @@ pub fn decoding_memory(stored: u64, raw: u64, pipeline: &[Filter]) -> u64 {
 }
 
 /// Undoes the pipeline. The result has `raw` bytes.
-pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, String> {
+pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, Fault> {
     let mut bytes = Cow::Borrowed(stored);
     for (i, filter) in pipeline.iter().enumerate().rev() {
         bytes = Cow::Owned(match filter.id {
@@ -130,13 +131,13 @@ pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, S
             }
             SHUFFLE => unshuffle(&bytes, shuffle_width(filter))?,
             FLETCHER32 => strip_fletcher32(bytes.into_owned())?,
-            other => return Err(format!("filter {other} is none that h5logfs can undo")),
+            other => return Err(format!("filter {other} is none that h5logfs can undo").into()),
         });
     }
     if bytes.len() as u64 == raw {
         Ok(bytes.into_owned())
     } else {
-        Err(format!("{} bytes instead of {raw}", bytes.len()))
+        Err(format!("{} bytes instead of {raw}", bytes.len()).into())
     }
 }
 
@@ -146,7 +147,7 @@ fn shuffle_width(filter: &Filter) -> usize {
 
 /// Byte 0 of every element, then byte 1 of every element, and so on. Bytes behind the last whole element stay at
 /// the end.
-fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
+fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, Fault> {
     let count = bytes.len() / width;
     let mut out = copied(bytes)?;
     for byte in 0..width {
@@ -158,7 +159,7 @@ fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-fn unshuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
+fn unshuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, Fault> {
     let count = bytes.len() / width;
     let mut out = copied(bytes)?;
     for byte in 0..width {
@@ -170,7 +171,7 @@ fn unshuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-fn copied(bytes: &[u8]) -> Result<Vec<u8>, String> {
+fn copied(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
     let mut out = with_room(bytes.len())?;
     out.extend_from_slice(bytes);
     Ok(out)
@@ -193,7 +194,7 @@ fn deflate(bytes: &[u8], level: u32) -> io::Result<Vec<u8>> {
 }
 
 /// A zlib stream (RFC 1950) of stored blocks.
-fn deflate_stored(bytes: &[u8]) -> Result<Vec<u8>, String> {
+fn deflate_stored(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
     let size = deflated_size(bytes.len() as u64).unwrap_or(0);
     let mut out = with_room(size as usize)?;
     // 32 KiB window, no dictionary, fastest level.
@@ -231,14 +232,14 @@ fn fletcher32(bytes: &[u8]) -> u32 {
     reduce(b) << 16 | reduce(a)
 }
 
-fn with_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+fn with_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
     let sum = fletcher32(&bytes).to_le_bytes();
     make_room(&mut bytes, sum.len())?;
     bytes.extend_from_slice(&sum);
     Ok(bytes)
 }
 
-fn strip_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+fn strip_fletcher32(mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
     let split = bytes.len().checked_sub(4).ok_or("no room for a checksum")?;
     let sum = fletcher32(&bytes[..split]);
     if bytes[split..] != sum.to_le_bytes() {

@@ -13,7 +13,9 @@ pub use dataset::{DatasetHeader, HeaderAttribute, HeaderSpace};
 
 use std::ops::{ControlFlow, Range};
 
-type Result<T> = std::result::Result<T, String>;
+use h5logfs_common::fault::Fault;
+
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Message types (HDF5 File Format Specification, IV.A.2).
 const FILL_VALUE: u16 = 0x05;
@@ -94,7 +96,7 @@ impl HeaderBytesMut for Vec<u8> {
 const PAST_IMAGE: &str = "offset past the image";
 
 fn range(at: u64, len: usize) -> Result<Range<usize>> {
-    let start = usize::try_from(at).map_err(|e| e.to_string())?;
+    let start = usize::try_from(at)?;
     let end = start.checked_add(len).ok_or(PAST_IMAGE)?;
     Ok(start..end)
 }
@@ -137,7 +139,7 @@ impl<B: HeaderBytes> Image<B> {
 
     fn usize_at(&self, at: usize) -> Result<usize> {
         let value = u64::from_le_bytes(self.get(at)?);
-        usize::try_from(value).map_err(|e| e.to_string())
+        usize::try_from(value).map_err(Fault::from)
     }
 
     /// The end of `size` bytes at `start`. Fails where it lies outside the image.
@@ -153,7 +155,7 @@ impl<B: HeaderBytes> Image<B> {
             [0] => 40,
             [1] => 44,
             [2 | 3] => 28,
-            [version] => return Err(format!("superblock version {version}")),
+            [version] => return Err(format!("superblock version {version}").into()),
         };
         self.get(at).map(u64::from_le_bytes)
     }
@@ -176,7 +178,7 @@ impl<B: HeaderBytes> Image<B> {
             [1, ..] | [2, _, _, 1] => message.data + 4,
             [3, flags, ..] if flags & HAS_VALUE != 0 => message.data + 2,
             [2 | 3, ..] => return Ok(Vec::new()),
-            [version, ..] => return Err(format!("fill value message of version {version}")),
+            [version, ..] => return Err(format!("fill value message of version {version}").into()),
         };
         let len = self.u32_at(at)?;
         // 0 is the default fill value, and all bits of a negative length say that there is none.
@@ -209,7 +211,7 @@ impl<B: HeaderBytes> Image<B> {
         header: u64,
         see: impl FnMut(Message) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let header = usize::try_from(header).map_err(|e| e.to_string())?;
+        let header = usize::try_from(header)?;
         if &self.get::<4>(header)? == b"OHDR" {
             self.messages_v2(header, see)
         } else {
@@ -348,7 +350,7 @@ impl<B: HeaderBytesMut> Image<B> {
             [0] => (24, 40, None),
             [1] => (28, 44, None),
             [2 | 3] => (12, 28, Some((0, 48))),
-            [version] => return Err(format!("superblock version {version}")),
+            [version] => return Err(format!("superblock version {version}").into()),
         };
         self.put(base_at, &base.to_le_bytes())?;
         self.put(end_at, &end_of_file.to_le_bytes())?;
@@ -372,9 +374,7 @@ impl<B: HeaderBytesMut> Image<B> {
             (3, 1, false) => message.data + 2,
             (3, 2, true) => message.data + 3,
             _ => {
-                return Err(format!(
-                    "layout message of version {version}, class {class}"
-                ));
+                return Err(format!("layout message of version {version}, class {class}").into());
             }
         };
         if at + 8 > message.data + message.len {
@@ -391,7 +391,7 @@ impl<B: HeaderBytesMut> Image<B> {
         let message = message.ok_or("no fill value message")?;
         match self.get::<1>(message.data)? {
             [2] => self.put(message.data + 1, &[EARLY])?,
-            [version] => return Err(format!("fill value message of version {version}")),
+            [version] => return Err(format!("fill value message of version {version}").into()),
         }
         message.block.map_or(Ok(()), |block| self.checksum(block))
     }
@@ -399,7 +399,7 @@ impl<B: HeaderBytesMut> Image<B> {
     /// Version-2 headers keep four times in their prefix (IV.A.1.b); in version 1 the modification
     /// time is a message, which not every object has.
     pub fn set_times(&mut self, times: &ObjectTimes) -> Result<()> {
-        let header = usize::try_from(times.header).map_err(|e| e.to_string())?;
+        let header = usize::try_from(times.header)?;
         if &self.get::<4>(header)? != b"OHDR" {
             if let Some(message) = self.message(times.header, MODIFICATION_TIME)? {
                 self.put(message.data + 4, &times.change.to_le_bytes())?;

@@ -5,6 +5,7 @@ use std::ops::{ControlFlow, Range};
 use serde::{Deserialize, Serialize};
 
 use crate::boxes::{Bounds, check_end};
+use h5logfs_common::fault::Fault;
 
 /// The elements `start[d] + k[d]·stride[d]` for all `k[d] < count[d]`, in row-major order of `k`. Elements that are
 /// contiguous along the last dimensions make one block.
@@ -22,7 +23,7 @@ pub struct Lattice {
 
 impl Lattice {
     /// Fails where it has no elements, ends past 2^63-1, or the number of elements overflows.
-    pub fn new(start: Vec<u64>, count: Vec<u64>, stride: Vec<u64>) -> Result<Self, String> {
+    pub fn new(start: Vec<u64>, count: Vec<u64>, stride: Vec<u64>) -> Result<Self, Fault> {
         let rank = start.len();
         if count.len() != rank || stride.len() != rank {
             return Err("sides of different ranks".into());

@@ -56,6 +56,7 @@ use serde::{Deserialize, Serialize};
 
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
 use model::Selections;
 use origins::Origins;
 use records::RecordList;
@@ -96,7 +97,7 @@ impl Tables {
 
     /// Fails with the reason where it names source files that do not exist, of so many, or bytes that no file
     /// has.
-    pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
+    pub fn check(&self, sources: usize) -> std::result::Result<(), Fault> {
         match self {
             Tables::LogVol(tables) => tables.check(sources),
             Tables::Classic(tables) => tables.check(sources),
@@ -132,7 +133,7 @@ pub trait Layout {
         task: &Task,
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>, String>;
+    ) -> Result<Box<dyn RecordTable>, Fault>;
 
     /// Bytes of the record tables in their files.
     fn tables_len(&self, sources: &[SourceFile]) -> u64;
@@ -161,7 +162,7 @@ pub trait RecordTable: Send + Sync + Debug {
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> Result<DatasetRecords, String>;
+    ) -> Result<DatasetRecords, Fault>;
 
     /// Number of entries of all datasets, also of those that cover nothing or cannot be decoded.
     fn entries(&self) -> usize;
@@ -190,7 +191,7 @@ const MOST_DIAGNOSTICS: usize = 100;
 
 impl DatasetRecords {
     /// No records of a dataset of this rank.
-    pub fn none(task: &Task, rank: usize) -> Result<Self, String> {
+    pub fn none(task: &Task, rank: usize) -> Result<Self, Fault> {
         Ok(DatasetRecords {
             records: RecordList::new(task, rank, 0)?,
             diagnostics: Vec::new(),

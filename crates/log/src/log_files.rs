@@ -250,7 +250,7 @@ pub fn foreign(error: &io::Error) -> Option<Foreign> {
 /// The system allows what a [`Foreign`] refuses. So it is the files that are wrong, and trying again is of no use.
 fn failure(path: PathBuf, error: io::Error) -> Error {
     match foreign(&error) {
-        Some(reason) => Error::bad_file(path, reason),
+        Some(reason) => Error::of(path, reason.to_string()),
         None => Error::io(path, error),
     }
 }

@@ -12,6 +12,7 @@ use super::numbers::Conversion;
 use crate::boxes::packed::{PackedBoxes, Rows};
 use crate::boxes::{Bounds, Order, check_end};
 use h5logfs_common::buffers::with_room;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
@@ -44,7 +45,7 @@ impl Selection {
         number: usize,
         start: impl Fn(usize, usize) -> u64 + Sync,
         count: impl Fn(usize, usize) -> u64 + Sync,
-    ) -> Result<Reserved<Self>, String> {
+    ) -> Result<Reserved<Self>, Fault> {
         // All blocks are the same element, so the last one counts. Nothing in the log bounds their number.
         let first = if rank == 0 {
             number.saturating_sub(1)
@@ -87,7 +88,7 @@ impl Selection {
     }
 
     /// The selection with the memory for it, which exists already: it is small, or its bytes were reserved elsewhere.
-    pub fn reserved(self, task: &Task) -> Result<Reserved<Self>, String> {
+    pub fn reserved(self, task: &Task) -> Result<Reserved<Self>, Fault> {
         let reservation = task.reserve(self.bytes() as u64 + OVERHEAD)?;
         Ok(Reserved::new(self, reservation))
     }
@@ -200,7 +201,7 @@ struct Blocks<S, C> {
 }
 
 impl<S: Fn(usize, usize) -> u64, C: Fn(usize, usize) -> u64> Blocks<S, C> {
-    fn elements(&self, block: usize) -> Result<u64, String> {
+    fn elements(&self, block: usize) -> Result<u64, Fault> {
         let mut elements = 1u64;
         for d in 0..self.rank {
             let count = (self.count)(block, d);
@@ -458,7 +459,7 @@ fn without_lead(query: &Bounds) -> Bounds {
 mod tests {
     use super::*;
 
-    fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Reserved<Selection>, String> {
+    fn listed(rank: usize, starts: &[u64], counts: &[u64]) -> Result<Reserved<Selection>, Fault> {
         let start = |block: usize, d: usize| starts[block * rank + d];
         let count = |block: usize, d: usize| counts[block * rank + d];
         Selection::new(&Task::unlimited(), rank, starts.len() / rank, start, count)

@@ -1,6 +1,7 @@
 //! Which process wrote which bytes of a log's data, and in which flush, as far as its layout tells.
 
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 
 /// Bytes of data that one process wrote in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +60,7 @@ impl Origins {
     }
 
     /// Adds a span, as a part of the last one where it goes on there. Fails where there are too many.
-    pub fn push(&mut self, span: Span) -> Result<(), String> {
+    pub fn push(&mut self, span: Span) -> Result<(), Fault> {
         if let Some(last) = self.spans.last_mut()
             && (last.source, last.end) == (span.source, span.start)
             && (last.rank, last.flush) == (span.rank, span.flush)
@@ -68,9 +69,9 @@ impl Origins {
             return Ok(());
         }
         if self.spans.len() >= MOST_SPANS {
-            return Err(format!(
-                "more than {MOST_SPANS} pieces of data of one rank and flush"
-            ));
+            return Err(
+                format!("more than {MOST_SPANS} pieces of data of one rank and flush").into(),
+            );
         }
         self.spans.push(span);
         Ok(())

@@ -8,6 +8,7 @@ use super::model::{Encoding, Record, Selection, StoredBytes};
 use super::numbers::Conversion;
 use crate::boxes::packed::Row;
 use h5logfs_common::buffers::with_room;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
 
@@ -91,7 +92,7 @@ const OF_NUMBER: u64 = 48;
 
 impl RecordList {
     /// A list with capacity for `number` records. Fails where there is no memory for them.
-    pub fn new(task: &Task, rank: usize, number: usize) -> Result<Self, String> {
+    pub fn new(task: &Task, rank: usize, number: usize) -> Result<Self, Fault> {
         let mut list = RecordList {
             reservation: task.reservation(),
             rank,
@@ -134,7 +135,7 @@ impl RecordList {
         order: u64,
         start: &[u64],
         count: &[u64],
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let stride = self.stride();
         self.reservation.make_room(&mut self.rows, stride)?;
         self.rows.extend_from_slice(start);
@@ -151,7 +152,7 @@ impl RecordList {
         order: u64,
         (id, selection): Numbered,
         lead: Option<u64>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let stride = self.stride();
         self.reservation.make_room(&mut self.rows, stride)?;
         let bounds = selection.bounds();
@@ -217,7 +218,7 @@ impl RecordList {
     }
 
     /// Marks the last record as one whose bytes cannot be read, for this reason.
-    pub fn spoil_last(&mut self, reason: String) -> Result<(), String> {
+    pub fn spoil_last(&mut self, reason: String) -> Result<(), Fault> {
         self.reservation.grow(reason.len() as u64)?;
         let faults = &mut self.shared.faults;
         self.reservation.push(faults, reason.into())?;
@@ -229,7 +230,7 @@ impl RecordList {
     }
 
     /// Sorts the records into the order in which they apply. Called once all records are there.
-    pub fn put_in_order(&mut self) -> Result<(), String> {
+    pub fn put_in_order(&mut self) -> Result<(), Fault> {
         let key = |row: &[u64]| (row[2 * self.rank + ORDER], row[2 * self.rank + OFFSET]);
         let keys = self.rows.chunks_exact(self.stride()).map(key);
         if keys.clone().is_sorted() {

@@ -13,6 +13,7 @@ use crate::source_file::Identity;
 use crate::{Logged, Tables};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::Error;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
@@ -170,16 +171,16 @@ impl Dataset {
     }
 
     /// Fails with the reason where its parts contradict each other, in a log of so many source files.
-    fn check(&self, sources: usize) -> Result<(), String> {
+    fn check(&self, sources: usize) -> Result<(), Fault> {
         let rank = self.dims.len();
         if rank > MAX_RANK || self.max_dims.len() != rank {
-            return Err(format!("{rank} dimensions, {} limits", self.max_dims.len()));
+            return Err(format!("{rank} dimensions, {} limits", self.max_dims.len()).into());
         }
         if self.element_size == 0 {
             return Err("elements of no bytes".into());
         }
         if !self.fill.is_empty() && self.fill.len() as u64 != self.element_size {
-            return Err(format!("a fill value of {} bytes", self.fill.len()));
+            return Err(format!("a fill value of {} bytes", self.fill.len()).into());
         }
         let fits = |at: &u64| {
             at.checked_add(REFERENCE)
@@ -199,9 +200,9 @@ impl Dataset {
         }
     }
 
-    fn check_storage(&self) -> Result<(), String> {
+    fn check_storage(&self) -> Result<(), Fault> {
         if self.filters.len() > MOST_FILTERS {
-            return Err(format!("{} filters", self.filters.len()));
+            return Err(format!("{} filters", self.filters.len()).into());
         }
         for filter in &self.filters {
             filter.check(self.element_size)?;
@@ -212,7 +213,8 @@ impl Dataset {
             Storage::Chunked(chunk) if rank == 0 || chunk.len() != rank => Err(format!(
                 "chunks of {} dimensions in a dataset of {rank}",
                 chunk.len()
-            )),
+            )
+            .into()),
             _ => Ok(()),
         }
     }
@@ -223,13 +225,13 @@ impl Dataset {
         offset: u64,
         len: u64,
         sources: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         if usize::from(source) >= sources {
-            return Err(format!("source file {source} of {sources}"));
+            return Err(format!("source file {source} of {sources}").into());
         }
         let end = offset.checked_add(len);
         if end.is_none_or(|end| end > i64::MAX as u64) {
-            return Err(format!("{len} bytes at {offset} are in no file"));
+            return Err(format!("{len} bytes at {offset} are in no file").into());
         }
         let raw = self
             .elements()
@@ -238,7 +240,7 @@ impl Dataset {
         if whole && self.references.is_empty() {
             return Ok(());
         }
-        Err(format!("{len} bytes that are not its elements"))
+        Err(format!("{len} bytes that are not its elements").into())
     }
 }
 
@@ -250,7 +252,7 @@ const LISTS_IN_MEMORY: u64 = 24;
 
 /// Bytes of memory that the decoded form of a snapshot takes at most. Fails where more bytes follow its image than
 /// [`LONGEST_LISTS`].
-fn decoded_at_most(bytes: &[u8]) -> Result<u64, String> {
+fn decoded_at_most(bytes: &[u8]) -> Result<u64, Fault> {
     let parts = postcard::take_from_bytes::<(u64, &Bytes)>(bytes);
     let (_user_block_and_image, lists) = parts.map_err(|e| e.to_string())?;
     if lists.len() <= LONGEST_LISTS {
@@ -260,25 +262,24 @@ fn decoded_at_most(bytes: &[u8]) -> Result<u64, String> {
     Err(format!(
         "{} bytes about its objects, of which there may be {LONGEST_LISTS}",
         lists.len()
-    ))
+    )
+    .into())
 }
 
 impl Snapshot {
     /// Fails with the reason where its parts contradict each other, as far as that shows without a look at
     /// the log. A snapshot comes from another process, or from a file that may be damaged. The image
     /// and the addresses of chunks are checked when they are used.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Fault> {
         let sources = self.sources.len();
         let first = self.sources.first().map_or(0, |s| s.identity.size);
         if self.user_block > first {
             let user_block = self.user_block;
-            return Err(format!(
-                "a user block of {user_block} bytes in a file of {first}"
-            ));
+            return Err(format!("a user block of {user_block} bytes in a file of {first}").into());
         }
         // Sources have 16-bit numbers.
         if sources == 0 || sources > 1 << 16 {
-            return Err(format!("a log of {sources} files"));
+            return Err(format!("a log of {sources} files").into());
         }
         let may_grow = self.journal.is_some() || self.image_at.is_some();
         if !may_grow && self.sources.iter().any(|s| s.grows) {
@@ -286,7 +287,7 @@ impl Snapshot {
         }
         for dataset in &self.datasets {
             let checked = dataset.check(sources);
-            checked.map_err(|e| format!("dataset {}: {e}", dataset.name))?;
+            checked.map_err(|e| Fault::from(e).at(format_args!("dataset {}", dataset.name)))?;
         }
         for source in &self.sources {
             source.arrangement.check()?;
@@ -322,7 +323,7 @@ impl Snapshot {
     }
 
     /// Encodes it for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, String> {
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
         let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
         decoded_at_most(&bytes)?;
         Ok(bytes)
@@ -330,7 +331,7 @@ impl Snapshot {
 
     /// Decodes a snapshot. The caller has to check it: see [`Snapshot::check`]. Fails also where there is no
     /// memory for it.
-    pub fn from_bytes(task: &Task, bytes: &[u8]) -> Result<Reserved<Self>, String> {
+    pub fn from_bytes(task: &Task, bytes: &[u8]) -> Result<Reserved<Self>, Fault> {
         let mut reservation = task.reserve(decoded_at_most(bytes)?)?;
         match postcard::take_from_bytes::<Snapshot>(bytes) {
             Ok((snapshot, [])) => {
@@ -338,7 +339,7 @@ impl Snapshot {
                 Ok(Reserved::new(snapshot, reservation))
             }
             Ok(_) => Err("bytes behind a snapshot".into()),
-            Err(e) => Err(e.to_string()),
+            Err(e) => Err(e.to_string().into()),
         }
     }
 
@@ -377,7 +378,7 @@ mod tests {
     use super::*;
     use crate::filters::SHUFFLE;
 
-    fn from_bytes(bytes: &[u8]) -> Result<Reserved<Snapshot>, String> {
+    fn from_bytes(bytes: &[u8]) -> Result<Reserved<Snapshot>, Fault> {
         Snapshot::from_bytes(&Task::unlimited(), bytes)
     }
 
@@ -481,7 +482,7 @@ mod tests {
         let mut long = snapshot(Vec::new());
         long.diagnostics = vec![Diagnostic::note(" ".repeat(LONGEST_LISTS))];
         assert!(long.bytes() > LONGEST_LISTS);
-        assert!(long.to_bytes().unwrap_err().contains("may be"));
+        assert!(long.to_bytes().unwrap_err().to_string().contains("may be"));
         let bytes = postcard::to_stdvec(&long).unwrap();
         assert!(from_bytes(&bytes).is_err());
     }

@@ -163,7 +163,7 @@ impl SourceDir {
         let real = file.canonicalize().map_err(|e| Error::io(file, e))?;
         match (real.parent(), real.file_name()) {
             (Some(parent), Some(name)) => Ok((SourceDir::open(parent)?, name.into())),
-            _ => Err(Error::bad_file(file, "is a directory")),
+            _ => Err(Error::of(file, "is a directory")),
         }
     }
 

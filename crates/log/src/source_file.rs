@@ -16,6 +16,7 @@ use super::counters::ReadCounter;
 use super::file_id::FileId;
 use super::source_dir::{SourceDir, SourcePath};
 use h5logfs_common::error::{Error, Result, is_stale};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::held_file::HeldFile;
 use h5logfs_common::stats::Stats;
 
@@ -84,7 +85,7 @@ impl From<&Stat> for Identity {
 /// What compares data of a file with their checksums before they are believed.
 pub trait Guard: Debug + Send + Sync {
     /// Fails where these bytes of `file` do not match their checksums.
-    fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), String>;
+    fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), Fault>;
 }
 
 /// One file that holds log bytes, open for reading, in the state in which the scan saw it. A file that
@@ -170,7 +171,7 @@ impl SourceFile {
     pub fn arranged(mut self, arrangement: Arrangement) -> Result<Self> {
         let checked = arrangement.check();
         let checked = checked.and_then(|()| arrangement.check_in(self.identity.size));
-        checked.map_err(|e| Error::bad_file(&self.path, e))?;
+        checked.map_err(|e| Error::of(&self.path, e))?;
         self.arrangement = arrangement;
         Ok(self)
     }
@@ -211,7 +212,7 @@ impl SourceFile {
                 "it has {} bytes, where the journal speaks of {len}",
                 self.identity.size
             );
-            return Err(Error::bad_file(&self.path, reason));
+            return Err(Error::of(&self.path, reason));
         }
         if self.origin.is_some() {
             self.id = self.file_id()?;
@@ -371,7 +372,7 @@ impl SourceFile {
     pub fn read_file(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         if let Some(guard) = &self.guard {
             let checked = guard.check(self, offset, buf.len() as u64);
-            checked.map_err(|reason| Error::bad_file(&self.path, reason))?;
+            checked.map_err(|reason| Error::of(&self.path, reason))?;
         }
         self.read_unguarded(buf, offset)
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::source_file::SourceFile;
+use h5logfs_common::fault::Fault;
 
 /// Bytes read at once while walking a table: after a jump, and at most.
 const LEAST_STEP: u64 = 4 << 10;
@@ -52,11 +53,9 @@ impl<'a> SourceBytes<'a> {
     }
 
     /// Fills `buffer` from `offset`.
-    pub fn read_exact_at(self, buffer: &mut [u8], offset: u64) -> Result<(), String> {
+    pub fn read_exact_at(self, buffer: &mut [u8], offset: u64) -> Result<(), Fault> {
         match self {
-            SourceBytes::File(file) => file
-                .read_table_at(buffer, offset)
-                .map_err(|e| e.to_string()),
+            SourceBytes::File(file) => file.read_table_at(buffer, offset).map_err(Fault::from),
             SourceBytes::Memory(bytes) => {
                 buffer.copy_from_slice(part(bytes, offset, buffer.len() as u64)?);
                 Ok(())
@@ -66,11 +65,13 @@ impl<'a> SourceBytes<'a> {
 }
 
 /// The `len` bytes at `offset`.
-fn part(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], String> {
+fn part(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], Fault> {
     let end = offset.checked_add(len);
     let range = end.map(|end| offset as usize..end as usize);
     let part = range.and_then(|range| bytes.get(range));
-    part.ok_or_else(|| format!("{len} bytes at {offset} of {} in memory", bytes.len()))
+    let part =
+        part.ok_or_else(|| format!("{len} bytes at {offset} of {} in memory", bytes.len()))?;
+    Ok(part)
 }
 
 /// Buffered reads of a table, or of a section of one, that is walked mostly forward. The further the walk goes
@@ -164,7 +165,7 @@ impl<'a> Window<'a> {
     }
 
     /// The `len` bytes at `at`. They have to lie in one piece.
-    pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], String> {
+    pub fn bytes(&mut self, at: u64, len: u64) -> Result<&[u8], Fault> {
         if let SourceBytes::Memory(bytes) = self.source {
             return part(bytes, self.file_offset(at), len);
         }
@@ -180,11 +181,11 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[..len as usize])
     }
 
-    fn read(&mut self, at: u64, len: u64) -> Result<(), String> {
+    fn read(&mut self, at: u64, len: u64) -> Result<(), Fault> {
         let end = at.saturating_add(len);
         let piece = self.piece(at);
         let Some((begin, piece)) = piece.filter(|(begin, piece)| end <= begin + piece.len) else {
-            return Err(format!("byte {end} is past its end"));
+            return Err(format!("byte {end} is past its end").into());
         };
         let buffered_end = self.at + self.buffer.len() as u64;
         let goes_on = (self.at..=buffered_end + LEAST_STEP).contains(&at);
@@ -207,7 +208,7 @@ impl<'a> Window<'a> {
     }
 
     /// Buffers the `len` bytes at an offset of the source.
-    fn fill(&mut self, offset: u64, len: u64) -> Result<(), String> {
+    fn fill(&mut self, offset: u64, len: u64) -> Result<(), Fault> {
         self.buffer.resize(len as usize, 0);
         let read = self.source.read_exact_at(&mut self.buffer, offset);
         read.inspect_err(|_| self.buffer.clear())

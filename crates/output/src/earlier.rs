@@ -100,7 +100,7 @@ impl DataFile<'_> {
             let file = self.file.try_clone();
             let file = file.and_then(|file| SourceFile::new(file, self.path.to_owned()));
             let file = file.map_err(|e| e.to_string())?;
-            entries_by_rank(&file, FRONT..self.begin, self.flush)
+            Ok(entries_by_rank(&file, FRONT..self.begin, self.flush)?)
         });
         let mut sections = BTreeMap::<u32, Section>::new();
         for (rank, pieces) in earlier? {

@@ -109,7 +109,8 @@ impl Reader {
         wanted: &Bounds,
         out: &mut [u8],
     ) -> Result<(), String> {
-        self.with_elements(written, dataset, |elements| elements.read(wanted, out))?
+        let read = self.with_elements(written, dataset, |elements| elements.read(wanted, out))?;
+        Ok(read?)
     }
 
     /// Where a box of a dataset lies in one piece of a data file, if it does. What is not written to a file has no place.
@@ -457,7 +458,7 @@ impl Pending {
             pieces: vec![piece],
         };
         let tables = TableBytes::Memory(section.bytes());
-        self.table.extend(task, tables, &more)
+        Ok(self.table.extend(task, tables, &more)?)
     }
 
     /// Indexes the entries of a dataset.

@@ -1,6 +1,7 @@
 //! Where the chunks of an open log lie in its files, as plain data. `_zarr.py` makes references of it.
 
 use h5logfs_catalog::direct::OpenLog;
+use h5logfs_view::ChunkId;
 use h5logfs_view::Form;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -89,9 +90,9 @@ pub fn chunk<'py>(
     let made = unlocked(py, || {
         let _inside = log.enter().map_err(|e| exception(&e))?;
         let made = if filtered {
-            view.compressed_chunk(number, chunk)
+            view.compressed_chunk(ChunkId::new(number, chunk))
         } else {
-            view.chunk_elements(number, chunk)
+            view.chunk_elements(ChunkId::new(number, chunk))
         };
         made.map_err(|e| exception(&e))
     })?;

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 
 use super::tree::Original;
 use crate::hdf5_sys::{self as h5, Id, Kind, Target};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::scan::Choice;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The choice, and the scales of all datasets that it has.
 pub fn with_scales(original: Original<'_>, choice: &Choice) -> Result<Choice> {

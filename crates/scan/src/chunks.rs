@@ -5,7 +5,9 @@
 use h5logfs_log::image::{HeaderBytes, Image};
 use h5logfs_log::source_file::SourceFile;
 
-type Result<T> = std::result::Result<T, String>;
+use h5logfs_common::fault::Fault;
+
+type Result<T> = std::result::Result<T, Fault>;
 
 const UNDEFINED: u64 = u64::MAX;
 
@@ -30,7 +32,7 @@ impl HeaderBytes for Hdf5<'_> {
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
         let offset = self.base.checked_add(at).ok_or("an address past 2^64")?;
         let read = self.source.read_exact_at(buf, offset);
-        read.map_err(|e| e.to_string())
+        read.map_err(Fault::from)
     }
 }
 
@@ -100,13 +102,13 @@ fn index_of(layout: &[u8]) -> Result<(u64, Index)> {
             fields.number(width)?;
             let kind = fields.number(1)?;
             if kind != EXTENSIBLE_ARRAY {
-                return Err(format!("it has a chunk index of kind {kind}"));
+                return Err(format!("it has a chunk index of kind {kind}").into());
             }
             // The header of the array repeats these parameters.
             fields.number(5)?;
             (chunk, Index::Array(fields.number(8)?))
         }
-        other => return Err(format!("it has a layout message of version {other}")),
+        other => return Err(format!("it has a layout message of version {other}").into()),
     };
     match chunk {
         0 => Err("it has chunks without elements".into()),
@@ -162,12 +164,12 @@ impl Reader<'_> {
 
     fn add(&mut self, number: u64, address: u64) -> Result<()> {
         if number < self.next {
-            return Err(format!("its chunk {number} comes twice"));
+            return Err(format!("its chunk {number} comes twice").into());
         }
         self.next = number.saturating_add(1);
         if number < self.most && address != UNDEFINED {
             if self.at.len() >= MOST_CHUNKS {
-                return Err(format!("it has more than {MOST_CHUNKS} chunks"));
+                return Err(format!("it has more than {MOST_CHUNKS} chunks").into());
             }
             let offset = self.file.base.checked_add(address);
             self.at
@@ -188,7 +190,7 @@ impl Reader<'_> {
         let entries = fields.number(2)?;
         let is_level_right = level.is_none_or(|level| level == own_level);
         if !head.starts_with(b"TREE") || kind != 1 || !is_level_right {
-            return Err(format!("the node at {address} of its chunk index"));
+            return Err(format!("the node at {address} of its chunk index").into());
         }
         let body = self.read(address + HEAD, entries * (KEY + 8))?;
         for entry in body.chunks_exact(KEY as usize + 8) {
@@ -200,7 +202,7 @@ impl Reader<'_> {
             match own_level.checked_sub(1) {
                 Some(below) => self.tree(child, Some(below))?,
                 None if !offset.is_multiple_of(self.chunk) => {
-                    return Err(format!("it has a chunk at {offset}"));
+                    return Err(format!("it has a chunk at {offset}").into());
                 }
                 None => self.add(offset / self.chunk, child)?,
             }

@@ -9,6 +9,7 @@ use super::chunks::{self, Hdf5};
 use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::classic::{self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics};
 use h5logfs_log::image::MAX_RANK;
@@ -16,7 +17,7 @@ use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The objects of a file of this layout.
 struct ClassicObjects {
@@ -44,17 +45,19 @@ impl LayoutObjects for ClassicObjects {
             return Ok(None);
         }
         let integers = |wanted, most| layout_objects::integers(dataset, attributes, wanted, most);
-        let one = |wanted| match integers(wanted, 1)?.as_deref() {
-            Some([value]) => Ok(*value),
-            _ => Err(format!("an anchor without {wanted}")),
+        let one = |wanted| -> Result<i64> {
+            match integers(wanted, 1)?.as_deref() {
+                Some([value]) => Ok(*value),
+                _ => Err(format!("an anchor without {wanted}").into()),
+            }
         };
         let id = one(ID)?;
         let first = one(FIRST)?;
         if id < 0 || first < -1 {
-            return Err(format!("an anchor with the id {id}, first entry {first}"));
+            return Err(format!("an anchor with the id {id}, first entry {first}").into());
         }
         if self.anchors.get(&id).is_some_and(|all| all.len() > 1) {
-            return Err(format!("another anchor has the id {id}, too"));
+            return Err(format!("another anchor has the id {id}, too").into());
         }
         if h5::dataset_space(dataset)?.rank() != Some(0) {
             return Err("an anchor that is no scalar".into());
@@ -88,7 +91,7 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
             base,
         };
         let opened = open_log(request, &root, name, file);
-        opened.map_err(|e| format!("/{name}: {e}"))
+        opened.map_err(|e| Fault::from(e).at(format_args!("/{name}")))
     };
     let both_exist: Result<Vec<bool>> = both_exist.into_iter().collect();
     let logs = both_exist.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));
@@ -137,7 +140,7 @@ fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> 
     let len = space.elements().filter(|len| *len <= i64::MAX as u64);
     let len = len.ok_or("more bytes than can be counted")?;
     let found = chunks::of_bytes(file, h5::address(&dataset)?, len)?;
-    let log = SourceFile::open(request.dir, request.relative).map_err(|e| e.to_string())?;
+    let log = SourceFile::open(request.dir, request.relative)?;
     // The path may lead to another file by now.
     if log.identity() != file.source.identity() {
         return Err("the file was changed meanwhile".into());
@@ -147,7 +150,7 @@ fn open_log(request: ScanRequest<'_>, root: &Id, name: &str, file: Hdf5<'_>) -> 
         at: found.at,
         len,
     });
-    arranged.map_err(|e| e.to_string())
+    arranged.map_err(Fault::from)
 }
 
 /// All anchors, by id. Skips damaged anchors, because the walk through the objects reports them.

@@ -3,8 +3,9 @@
 use super::references::Translator;
 use super::tree::{Copier, Object};
 use crate::hdf5_sys::{self as h5, Id, Link, Shape, Space, StorageClass, Values};
+use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Bytes that are copied at once.
 const COPY_STEP: u64 = 8 << 20;

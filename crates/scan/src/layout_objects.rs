@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::ffi::CString;
 
 use crate::hdf5_sys::{self as h5, Id};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::DatasetHeader;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Each form implements this in which HDF5 stores the objects of a log.
 pub trait LayoutObjects {
@@ -68,10 +69,10 @@ pub fn integers(
     let found = names.find(|n| n.as_bytes() == wanted.as_bytes());
     let read = |name: &CString| h5::read_integers(&h5::open_attribute(dataset, name)?, most);
     let values = found.map(read).transpose();
-    values.map_err(|e| format!("attribute {wanted}: {e}"))
+    values.map_err(|e| Fault::from(e).at(format_args!("attribute {wanted}")))
 }
 
 /// Checks an extent that an anchor records.
 pub fn extent(value: i64) -> Result<u64> {
-    u64::try_from(value).map_err(|_| format!("an extent of {value}"))
+    Ok(u64::try_from(value).map_err(|_| format!("an extent of {value}"))?)
 }

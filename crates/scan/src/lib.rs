@@ -54,6 +54,7 @@ use parking_lot::Mutex;
 use crate::chunks::Hdf5;
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::journal;
@@ -79,10 +80,10 @@ impl Scanner for InProcess {
         let _one_at_a_time = self.0.lock();
         let path = || request.dir.full_path(request.relative);
         let plugins = h5::PluginState::keep();
-        let _plugins = plugins.map_err(|reason| Error::bad_file(path(), reason))?;
+        let _plugins = plugins.map_err(|reason| Error::of(path(), reason))?;
         let snapshot = scan(request)?;
         let reservation = task.reserve(snapshot.bytes() as u64);
-        let reservation = reservation.map_err(|reason| Error::no_memory(path(), reason))?;
+        let reservation = reservation.map_err(|reason| Error::of(path(), reason))?;
         Ok(Reserved::new(snapshot, reservation))
     }
 }
@@ -123,42 +124,30 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
     let seal = logvol::seal(&source, request.settings);
     let file = match open(&source) {
         Ok(file) => file,
-        Err(e) => {
-            check_refusal(&path)?;
+        Err(Fault::Damage(reason)) => {
             return Err(if carries_mark(&source, signature)? {
-                Error::bad_file(path, e)
+                Error::of(path, reason)
             } else {
-                not_a_log(&path, e)
+                not_a_log(&path, reason)
             });
         }
+        Err(fault) => return Err(Error::of(path, fault)),
     };
     let log = find_log(request, &file, source, seal);
     let scan = |log: Log| scan_log(&file, log, request.settings);
     match log.and_then(|log| log.map(scan).transpose()) {
         Ok(Some(snapshot)) => Ok(snapshot),
         Ok(None) => Err(not_a_log(&path, "plain HDF5")),
-        Err(e) => {
-            check_refusal(&path)?;
-            Err(Error::bad_file(path, e))
-        }
+        Err(fault) => Err(Error::of(path, fault)),
     }
 }
 
 /// Opens the file of the held descriptor, because its path may lead to another file by now.
-fn open(source: &SourceFile) -> std::result::Result<Id, String> {
+fn open(source: &SourceFile) -> std::result::Result<Id, Fault> {
     h5::forbid_plugins()?;
     // Forget refusals that belong to other files.
     h5::take_refusal();
     h5::open_descriptor(source.as_fd())
-}
-
-/// Fails if libhdf5 failed because the system refused something, which libhdf5 does not tell. A lack of
-/// descriptors or a bad disk says nothing about the file, so it must not pass for plain HDF5.
-fn check_refusal(path: &Path) -> Result<()> {
-    match h5::take_refusal() {
-        Some(errno) => Err(Error::io(path, errno.into())),
-        None => Ok(()),
-    }
 }
 
 /// A log in an HDF5 file.
@@ -175,7 +164,7 @@ struct Log {
 
 impl Log {
     /// Fails where a seal is not as it was when its file was opened: what libhdf5 has read may be of another state.
-    fn check_seals(&self, settings: &Settings) -> std::result::Result<(), String> {
+    fn check_seals(&self, settings: &Settings) -> std::result::Result<(), Fault> {
         for (file, before) in self.sources.files.iter().zip(&self.seals) {
             // Also where there was none: the front of a close may have come while libhdf5 read the file.
             if logvol::seal(file, settings)? != *before {
@@ -191,15 +180,15 @@ fn find_log(
     request: ScanRequest<'_>,
     file: &Id,
     source: SourceFile,
-    seal: std::result::Result<Option<CloseSeal>, String>,
-) -> std::result::Result<Option<Log>, String> {
+    seal: std::result::Result<Option<CloseSeal>, Fault>,
+) -> std::result::Result<Option<Log>, Fault> {
     if let Some(header) = logvol::Header::read(file)? {
         return logvol::find_log(request, file, source, header, seal?).map(Some);
     }
     classic::find_log(request, file, source)
 }
 
-fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Snapshot, String> {
+fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Snapshot, Fault> {
     let files = &log.sources.files;
     let source = files.first().ok_or("a log without files")?;
     let user_block = h5::user_block(&h5::file_creation(file)?)?;
@@ -217,7 +206,7 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
     let shown = shown::image(original, &chooser, &settings.choice, true, at)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
-    log.sources.check_unchanged().map_err(|e| e.to_string())?;
+    log.sources.check_unchanged()?;
     log.check_seals(settings)?;
     let mut sources = log.sources.describe();
     for source in &mut sources {

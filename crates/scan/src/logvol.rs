@@ -7,6 +7,7 @@ use std::ffi::CString;
 use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Space};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::{Filter, OPTIONAL};
 use h5logfs_log::front::FRONT;
 use h5logfs_log::image::{DatasetHeader, HeaderSpace, MAX_RANK};
@@ -22,7 +23,7 @@ use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::window::Piece;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The most values of a recorded filter pipeline.
 const MOST_PIPELINE_VALUES: usize = 4096;
@@ -41,11 +42,13 @@ impl Header {
     /// `None` if the file is no log.
     pub fn read(file: &Id) -> Result<Option<Self>> {
         let root = h5::open_group(file, c"/")?;
-        let name = CString::new(MARK).map_err(|e| e.to_string())?;
+        let name = h5::c_name(MARK.as_bytes())?;
         let Some(attribute) = h5::find_attribute(&root, &name)? else {
             return Ok(None);
         };
-        match h5::read_integers(&attribute, 5).map_err(|e| format!("{MARK}: {e}"))?[..] {
+        match h5::read_integers(&attribute, 5)
+            .map_err(|e| Fault::from(e).at(format_args!("{MARK}")))?[..]
+        {
             [datasets, data_logs, metadata_logs, config, subfiles] => Ok(Some(Header {
                 datasets,
                 data_logs,
@@ -53,7 +56,7 @@ impl Header {
                 config,
                 subfiles,
             })),
-            ref other => Err(format!("{MARK} has {} values, not 5", other.len())),
+            ref other => Err(format!("{MARK} has {} values, not 5", other.len()).into()),
         }
     }
 
@@ -127,10 +130,7 @@ fn anchor(integers: impl Fn(&str, usize) -> Result<Option<Vec<i64>>>) -> Result<
     let filters = integers(FILTERS, MOST_PIPELINE_VALUES).transpose();
     let rank = dims.len();
     if max.len() != rank || id.len() != 1 {
-        return Err(format!(
-            "an anchor with {rank} extents and {} limits",
-            max.len()
-        ));
+        return Err(format!("an anchor with {rank} extents and {} limits", max.len()).into());
     }
     let mut anchor = Anchor {
         id: id[0],
@@ -170,13 +170,13 @@ fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
         .map(|v| u64::try_from(*v).ok().filter(|v| *v > 0));
     match sides.collect::<Option<Vec<u64>>>() {
         Some(shape) if shape.len() == rank => Ok(shape),
-        _ => Err(format!("{CHUNK} is {values:?} for rank {rank}")),
+        _ => Err(format!("{CHUNK} is {values:?} for rank {rank}").into()),
     }
 }
 
 /// `id, flags, n, value[0..n]` for each filter.
 fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
-    let broken = || format!("{FILTERS} is {values:?}");
+    let broken = || Fault::from(format!("{FILTERS} is {values:?}"));
     let numbers: Vec<u32> = values
         .iter()
         .map(|v| u32::try_from(*v).map_err(|_| broken()))
@@ -187,7 +187,7 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
         let count = *count as usize;
         let values = tail.get(..count).ok_or_else(broken)?;
         if count > h5::MOST_FILTER_VALUES {
-            return Err(format!("{FILTERS} has a filter of {count} values"));
+            return Err(format!("{FILTERS} has a filter of {count} values").into());
         }
         filters.push(can_be_skipped(Filter {
             id: i32::try_from(*id).map_err(|_| broken())?,
@@ -256,7 +256,7 @@ pub fn find_log(
 /// The seal of a closed file, where it has one. Fails where not all of what it is about can be seen.
 pub fn seal(file: &SourceFile, settings: &Settings) -> Result<Option<CloseSeal>> {
     let checked = check_seal(file, settings.compared);
-    checked.map_err(|reason| format!("{}: {reason}", file.path().display()))
+    checked.map_err(|fault| fault.at(file.path().display()))
 }
 
 /// The data files that have a seal. Their log is one piece of extents, and one table.
@@ -310,7 +310,7 @@ fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> R
             }
         }
         if i64::from(found) < promised {
-            return Err(format!("/_LOG has {found} datasets {kind}_N of {promised}"));
+            return Err(format!("/_LOG has {found} datasets {kind}_N of {promised}").into());
         }
     }
     Ok(())
@@ -319,7 +319,7 @@ fn find_tables(file: &Id, header: Header, source: u16, tables: &mut Tables) -> R
 /// Where the dataset `kind_number` lies; `None` if there is none.
 fn log_dataset(group: &Id, kind: &str, number: u32, source: u16) -> Result<Option<LogDataset>> {
     let name = format!("{kind}_{number}");
-    let path = CString::new(name.as_str()).map_err(|e| e.to_string())?;
+    let path = h5::c_name(name.as_bytes())?;
     if !h5::hard_link_exists(group, &path)? {
         return Ok(None);
     }
@@ -327,16 +327,16 @@ fn log_dataset(group: &Id, kind: &str, number: u32, source: u16) -> Result<Optio
     let len = h5::storage_size(&dataset);
     let class = h5::storage_class(&h5::dataset_creation(&dataset)?)?;
     if class != h5::StorageClass::Contiguous {
-        return Err(format!("/_LOG/{name} is not contiguous"));
+        return Err(format!("/_LOG/{name} is not contiguous").into());
     }
     let offset = match h5::dataset_offset(&dataset) {
         Some(offset) => offset,
         None if len == 0 => 0,
-        None => return Err(format!("/_LOG/{name} has no place in the file")),
+        None => return Err(format!("/_LOG/{name} has no place in the file").into()),
     };
     let end = offset.checked_add(len);
     if end.is_none_or(|end| end > i64::MAX as u64) {
-        return Err(format!("/_LOG/{name}: {len} bytes at {offset}"));
+        return Err(format!("/_LOG/{name}: {len} bytes at {offset}").into());
     }
     Ok(Some(LogDataset {
         source,

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::tree::Original;
 use crate::hdf5_sys::{self as h5, Id, Space};
+use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The largest global heap collection that is read.
 const LARGEST_HEAP: u64 = 64 << 20;
@@ -92,7 +93,7 @@ fn find_heap_object(heap: &[u8], wanted: u32) -> Result<Vec<u8>> {
     let mut at = HEADER;
     while at + HEADER <= heap.len() {
         let index = u16::from_le_bytes(array(heap, at)?);
-        let size = usize::try_from(read_u64(heap, at + 8)?).map_err(|e| e.to_string())?;
+        let size = usize::try_from(read_u64(heap, at + 8)?)?;
         let data = at + HEADER;
         let end = data.checked_add(size).ok_or(PAST_END)?;
         // Object 0 is the free space at the end.
@@ -183,7 +184,7 @@ fn select(space: &Id, extent: &Space, serialized: &[u8]) -> Result<()> {
                 blocks(space, extent, &mut reader, width)
             }
         }
-        other => Err(format!("a selection of kind and version {other:?}")),
+        other => Err(format!("a selection of kind and version {other:?}").into()),
     }
 }
 
@@ -191,7 +192,7 @@ fn rank(extent: &Space, reader: &mut Reader<'_>) -> Result<u64> {
     let rank = reader.number(4)?;
     match extent {
         Space::Simple { dims, .. } if dims.len() as u64 == rank && rank > 0 => Ok(rank),
-        _ => Err(format!("a selection of rank {rank}")),
+        _ => Err(format!("a selection of rank {rank}").into()),
     }
 }
 

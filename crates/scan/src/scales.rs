@@ -2,8 +2,9 @@
 //! for them need the dataspaces of the datasets, which anchors of a log do not have.
 
 use crate::hdf5_sys::{self as h5, Id, Name, Space};
+use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Size of an item of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
 const USE_SIZE: u32 = 16;
@@ -51,7 +52,7 @@ impl ScaleAttributes {
     /// Writes a text with a zero at its end, as readers expect it.
     fn text(&self, object: &Id, name: &str, text: &[u8]) -> Result<()> {
         let text = [text, b"\0"].concat();
-        let size = u32::try_from(text.len()).map_err(|e| e.to_string())?;
+        let size = u32::try_from(text.len())?;
         let utf8 = !text.is_ascii() && std::str::from_utf8(&text).is_ok();
         let datatype = h5::terminated_text_type(size, utf8)?;
         h5::write_plain_attribute(object, Name::ascii(name), &datatype, &self.scalar, &text)

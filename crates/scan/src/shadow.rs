@@ -8,9 +8,10 @@ use std::ffi::CString;
 use super::layout_objects::{Anchor, LayoutObjects, Owner};
 use super::logvol::can_be_skipped;
 use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::shadow::Shadow;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The datasets of a shadow that are logged: their IDs, by the addresses of their object headers.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl ShadowObjects {
         for (id, header) in &shadow.logged {
             let other = header.and_then(|header| ids.insert(header, *id));
             if let Some(other) = other {
-                return Err(format!("the datasets {other} and {id} are the same object"));
+                return Err(format!("the datasets {other} and {id} are the same object").into());
             }
         }
         Ok(ShadowObjects(ids))

@@ -10,13 +10,14 @@ use super::tree::{self, Copier, Datasets, MadeAtOnce, Object, Original};
 use super::window::Window;
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::{HeaderBytesMut, Image, ObjectTimes};
 use h5logfs_log::scan::Choice;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// From this size on, the view reads a contiguous dataset that was never logged from the log file.
 const LARGE_EXTENT: u64 = 64 << 10;
@@ -158,7 +159,8 @@ impl Datasets for Shown<'_> {
             }
             Ok(None) => Ok((self.plain(copier, old, template)?, Owner::Other)),
             // Shown as a scalar that cannot be read.
-            Err(reason) => {
+            Err(fault) => {
+                let reason = fault.into_damage()?;
                 let id = self.unreadable(copier, template, Space::scalar(), reason)?;
                 Ok((id, Owner::Anchor))
             }
@@ -184,7 +186,8 @@ impl Shown<'_> {
             Ok(id) => id,
             Err(e) => {
                 // libhdf5 refuses the recorded chunks or filters. Show the dataset without them, unreadable.
-                problem.get_or_insert(e);
+                let refused = e.into_damage()?;
+                problem.get_or_insert(refused);
                 plan = DatasetPlan::logged(model, &anchor, false, chooser);
                 model.create(at, &plan, &[])?
             }
@@ -264,7 +267,8 @@ impl Shown<'_> {
         self.copied_bytes = total;
         match copier.copy_elements(old, &new, template.at) {
             Ok(()) => Ok(new),
-            Err(reason) => {
+            Err(fault) => {
+                let reason = fault.into_damage()?;
                 drop(new);
                 h5::delete_link(template.at.parent, template.at.link)?;
                 self.unreadable(copier, template, space, reason)
@@ -381,7 +385,7 @@ fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
     }
     let chunk = anchor.chunk.as_ref().and_then(|c| c.as_ref().err());
     let filters = anchor.filters.as_ref().and_then(|f| f.as_ref().err());
-    chunk.or(filters).cloned()
+    chunk.or(filters).map(Fault::to_string)
 }
 
 /// Extent and storage of a dataset to be made.

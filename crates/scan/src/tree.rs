@@ -9,10 +9,11 @@ use super::layout_objects::{LayoutObjects, Owner};
 use super::references::Translator;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::image::{HeaderBytes, ObjectTimes};
 use h5logfs_log::scan::Choice;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Attributes of this size and more do not fit into an object header (64 KiB, less what describes them).
 const LARGE_ATTRIBUTE: u64 = 64_000;
@@ -47,7 +48,7 @@ impl Original<'_> {
     /// returned.
     fn object(&self, id: Id) -> Result<(Object, Option<String>)> {
         let (attributes, reason) = match h5::attribute_names(&id) {
-            Err(reason) if self.is_partial => (Vec::new(), Some(reason)),
+            Err(Fault::Damage(reason)) if self.is_partial => (Vec::new(), Some(reason)),
             found => (found?, None),
         };
         let object = Object {
@@ -201,7 +202,8 @@ impl Copier<'_> {
         }];
         while let Some(group) = groups.pop() {
             let found = self.group(&group, datasets);
-            let found = found.map_err(|e| format!("group {}/: {e}", group.path))?;
+            let found =
+                found.map_err(|e| Fault::from(e).at(format_args!("group {}/", group.path)))?;
             // The first group found is walked next.
             groups.extend(found.into_iter().rev());
         }
@@ -228,8 +230,10 @@ impl Copier<'_> {
             };
             match self.link(&at, datasets) {
                 Ok(made) => groups.extend(made),
-                Err(e) if self.original.is_partial => self.leave_out(&path, "the object", &e),
-                Err(e) => return Err(format!("link {path}: {e}")),
+                Err(Fault::Damage(reason)) if self.original.is_partial => {
+                    self.leave_out(&path, "the object", &reason);
+                }
+                Err(e) => return Err(format!("link {path}: {e}").into()),
             }
         }
         Ok(groups)
@@ -502,7 +506,7 @@ impl Copier<'_> {
                     self.attributes(&old, &new, &path, owner, Some(&mut translator))?;
                 }
                 Work::Elements => copy_elements(&old.id, &new, Some(&mut translator))
-                    .map_err(|e| format!("dataset {path}: {e}"))?,
+                    .map_err(|e| Fault::from(e).at(format_args!("dataset {path}")))?,
             }
             let lost = translator.lost - lost_before;
             if lost > 0 {

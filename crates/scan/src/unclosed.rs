@@ -12,6 +12,7 @@ use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
 use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::front::FRONT;
@@ -35,7 +36,7 @@ pub fn scan(
     journal: Recorded,
 ) -> Result<Snapshot> {
     let path = master.path().to_owned();
-    let bad = |e: String| Error::bad_file(&path, e);
+    let bad = |fault: Fault| Error::of(&path, fault);
     let mut diagnostics = Vec::new();
     let is_recent = is_recent(&journal.identity);
     let Seen {
@@ -109,7 +110,7 @@ struct Objects {
 }
 
 impl Objects {
-    fn of(journal: &mut Recorded) -> std::result::Result<Self, String> {
+    fn of(journal: &mut Recorded) -> std::result::Result<Self, Fault> {
         if let Some(shadow) = journal.shadow.take() {
             h5::forbid_plugins()?;
             return Ok(Objects {
@@ -260,12 +261,12 @@ fn sealed_files(
 
 /// Adds the attribute that says what is missing. A program's own attribute of this name has another one in the
 /// layout, and keeps that in the view. In a shadow it has this one, and stays alone.
-fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), String> {
+fn add_incomplete(file: &h5::Id, text: &str) -> std::result::Result<(), Fault> {
     let root = h5::open_group(file, c"/")?;
     if h5::find_attribute(&root, &h5::c_name(INCOMPLETE.as_bytes())?)?.is_some() {
         return Ok(());
     }
-    let size = u32::try_from(text.len()).map_err(|e| e.to_string())?;
+    let size = u32::try_from(text.len())?;
     let datatype = h5::text_type(size, !text.is_ascii())?;
     let scalar = h5::Space::scalar().create()?;
     let name = h5::Name::ascii(INCOMPLETE);
@@ -312,7 +313,7 @@ impl<'a> DataFiles<'a> {
         for (log, place) in subfiles.into_iter().enumerate() {
             let subfile = log_files.open(&place)?;
             if subfile.file_id()? != Some(journal.id) {
-                return Err(Error::bad_file(subfile.path(), "it belongs to another log"));
+                return Err(Error::of(subfile.path(), "it belongs to another log"));
             }
             files.add(place, subfile, log, seen_from)?;
         }

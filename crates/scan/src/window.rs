@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use h5logfs_log::image::HeaderBytes;
 
+use h5logfs_common::fault::Fault;
+
 /// Bytes of a block.
 const BLOCK: u64 = 8 << 10;
 /// How many are kept.
@@ -26,7 +28,7 @@ impl<'a> Window<'a> {
     }
 
     /// Copies bytes of the block at `start`, from byte `from` of it on.
-    fn copy(&self, start: u64, from: usize, buf: &mut [u8]) -> Result<(), String> {
+    fn copy(&self, start: u64, from: usize, buf: &mut [u8]) -> Result<(), Fault> {
         let kept = &mut *self.kept.borrow_mut();
         if !kept.iter().any(|(known, _)| *known == start) {
             let len = self.bytes.size().saturating_sub(start).min(BLOCK);
@@ -47,7 +49,7 @@ impl HeaderBytes for Window<'_> {
         self.bytes.size()
     }
 
-    fn read(&self, mut at: u64, mut buf: &mut [u8]) -> Result<(), String> {
+    fn read(&self, mut at: u64, mut buf: &mut [u8]) -> Result<(), Fault> {
         while !buf.is_empty() {
             let from = at % BLOCK;
             let here = buf.len().min((BLOCK - from) as usize);

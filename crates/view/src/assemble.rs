@@ -8,6 +8,7 @@ use super::plan::{Plans, Touching};
 use super::resolve::{BoxRecords, ChunkResolver, Run};
 use h5logfs_common::buffers::zeroed;
 use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::deflate::{DEFLATE_PIECES, inflate, inflate_stream};
@@ -17,7 +18,7 @@ use h5logfs_log::snapshot::Dataset;
 use h5logfs_log::source_file::SourceFile;
 
 /// The elements of a record, as bytes; or why they are not available.
-pub type Decoded = Result<Bytes, String>;
+pub type Decoded = Result<Bytes, Fault>;
 
 /// What the elements of a dataset are.
 #[derive(Debug, Clone, Copy)]
@@ -57,13 +58,13 @@ pub struct Unwritten<'a> {
 
 impl<'a> Unwritten<'a> {
     /// The stored bytes of a record; `None` where they lie in a file.
-    pub(super) fn of(&self, stored: &StoredBytes) -> Option<Result<&'a [u8], String>> {
+    pub(super) fn of(&self, stored: &StoredBytes) -> Option<Result<&'a [u8], Fault>> {
         let find = || {
             let start = stored.offset.checked_sub(self.offset)?;
             self.bytes.get(range(start, stored.len)?)
         };
         let missing = || format!("{} bytes at {} in memory", stored.len, stored.offset);
-        (stored.source == self.source).then(|| find().ok_or_else(missing))
+        (stored.source == self.source).then(|| Ok(find().ok_or_else(missing)?))
     }
 }
 
@@ -87,7 +88,7 @@ impl Assembly<'_> {
     pub fn raw_chunk(
         &self,
         resolver: &ChunkResolver<'_>,
-    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), Fault> {
         let mut reservation = self.task.reserve(resolver.place.raw)?;
         let mut chunk = zeroed(resolver.place.raw as usize)?;
         let indexes = [resolver.index];
@@ -105,7 +106,7 @@ impl Assembly<'_> {
         &self,
         resolver: &ChunkResolver<'_>,
         chunk: &mut [u8],
-    ) -> Result<BTreeSet<usize>, String> {
+    ) -> Result<BTreeSet<usize>, Fault> {
         let indexes = [resolver.index];
         let records = resolver.records(&indexes);
         if let Some(sources) = self.planned(&records, chunk)? {
@@ -120,7 +121,7 @@ impl Assembly<'_> {
         &self,
         records: &BoxRecords<'_>,
         chunk: &mut [u8],
-    ) -> Result<Option<BTreeSet<usize>>, String> {
+    ) -> Result<Option<BTreeSet<usize>>, Fault> {
         let Some(plans) = self.plans else {
             return Ok(None);
         };
@@ -128,20 +129,25 @@ impl Assembly<'_> {
             return Ok(None);
         };
         let task = self.task;
-        // Without memory for a plan there may be enough for the chunk.
-        let Ok(Some(plan)) = plans.of(task, records, &touching) else {
-            return task.check().map(|()| None);
+        let plan = match plans.of(task, records, &touching) {
+            Ok(Some(plan)) => plan,
+            Err(stopped @ Fault::Stopped(_)) => return Err(stopped),
+            // Without memory for a plan there may be enough for the chunk.
+            Ok(None) | Err(_) => return Ok(None),
         };
         if !plan.is_whole() {
             chunk.fill(0);
             fill(chunk, self.form.fill);
         }
         let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
-        let Ok(sources) = applied else {
+        let sources = match applied {
+            Ok(sources) => sources,
+            Err(fault) if fault.ends_work() => return Err(fault),
             // What cannot be read at once may be read piece by piece.
-            task.finish()?;
-            chunk.fill(0);
-            return Ok(None);
+            Err(_) => {
+                chunk.fill(0);
+                return Ok(None);
+            }
         };
         self.translate_references(chunk);
         Ok(Some(sources))
@@ -152,7 +158,7 @@ impl Assembly<'_> {
         &self,
         records: &BoxRecords<'_>,
         chunk: &mut [u8],
-    ) -> Result<BTreeSet<usize>, String> {
+    ) -> Result<BTreeSet<usize>, Fault> {
         fill(chunk, self.form.fill);
         if let Some(sources) = self.put_apart(records, chunk)? {
             self.translate_references(chunk);
@@ -166,7 +172,7 @@ impl Assembly<'_> {
         let mut pieces = Pieces::new(self.task, self.sources, element);
         records.runs(self.task, |record, _, run| {
             if let Some(reason) = record.fault {
-                return Err(reason.to_owned());
+                return Err(reason.into());
             }
             let stored = record.stored;
             if matches!(stored.encoding, Encoding::Raw | Encoding::Converted) {
@@ -197,7 +203,7 @@ impl Assembly<'_> {
         &self,
         records: &BoxRecords<'_>,
         chunk: &mut [u8],
-    ) -> Result<Option<BTreeSet<usize>>, String> {
+    ) -> Result<Option<BTreeSet<usize>>, Fault> {
         if self.unwritten.is_some() || !records.may_be_apart() {
             return Ok(None);
         }
@@ -209,10 +215,11 @@ impl Assembly<'_> {
             }
             pieces.add(record, run, chunk)
         });
-        if found.and_then(|_| pieces.copy(chunk)).is_ok() {
-            return Ok(Some(pieces.used));
+        match found.and_then(|_| pieces.copy(chunk)) {
+            Ok(()) => Ok(Some(pieces.used)),
+            Err(fault) if fault.ends_work() => Err(fault),
+            Err(_) => Ok(None),
         }
-        self.task.finish().map(|()| None)
     }
 
     /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
@@ -250,7 +257,7 @@ fn fill(chunk: &mut [u8], fill: &[u8]) {
 }
 
 /// Copies a run from a record's bytes to its place in the chunk.
-pub(super) fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), String> {
+pub(super) fn copy_run(from: &[u8], to: &mut [u8], run: Run, element: u64) -> Result<(), Fault> {
     let part = |start: u64| {
         let start = start.checked_mul(element)?;
         range(start, run.len.checked_mul(element)?)
@@ -271,12 +278,10 @@ pub fn stored_bytes(
     task: &Task,
     sources: &[SourceFile],
     stored: StoredBytes,
-) -> Result<Reserved<Vec<u8>>, String> {
+) -> Result<Reserved<Vec<u8>>, Fault> {
     let reservation = task.reserve(stored.len)?;
     let mut bytes = zeroed(stored.len as usize)?;
-    sources[usize::from(stored.source)]
-        .read_exact_at(&mut bytes, stored.offset)
-        .map_err(|e| e.to_string())?;
+    sources[usize::from(stored.source)].read_exact_at(&mut bytes, stored.offset)?;
     Ok(Reserved::new(bytes, reservation))
 }
 
@@ -287,7 +292,7 @@ pub fn decode_record(
     stored: StoredBytes,
     raw: u64,
     filters: &[Filter],
-) -> Result<Reserved<Vec<u8>>, String> {
+) -> Result<Reserved<Vec<u8>>, Fault> {
     let source = &sources[usize::from(stored.source)];
     if stored.encoding == Encoding::DeflateStream {
         // It is read in pieces.

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
@@ -17,7 +18,7 @@ pub struct CoverageBitmap {
 impl CoverageBitmap {
     /// `elements`: elements of the chunk. `in_dataset`: how many of them lie within the dataset's edge. Fails
     /// where there is no memory for so many bits.
-    pub fn new(task: &Task, elements: u64, in_dataset: u64) -> Result<Self, String> {
+    pub fn new(task: &Task, elements: u64, in_dataset: u64) -> Result<Self, Fault> {
         let mut reservation = task.reservation();
         Ok(CoverageBitmap {
             words: reservation.filled(elements.div_ceil(64) as usize)?,

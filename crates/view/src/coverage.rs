@@ -17,6 +17,7 @@ use crate::index::DatasetIndex;
 pub use cells::{Axis, CellGrid};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 use h5logfs_log::DatasetRecords;
@@ -143,7 +144,7 @@ impl View {
         origins: &Origins,
         wanted: &Wanted,
     ) -> error::Result<CoverageMap> {
-        let failed = |reason: String| self.bad_data(number, "all of it".into(), reason);
+        let failed = |fault: Fault| self.bad_data(number, "all of it".into(), fault);
         let limits = Limits {
             adding: BUDGET,
             counting: BUDGET_OF_PART,
@@ -178,7 +179,7 @@ fn picture(
     origins: &Origins,
     wanted: &Wanted,
     limits: Limits,
-) -> Result<CoverageMap, String> {
+) -> Result<CoverageMap, Fault> {
     let mut pass = Adding::new(task, grid, origins, wanted, limits)?;
     pass.add_all(&found.records)?;
     let mut map = pass.finish();
@@ -217,7 +218,7 @@ impl<'a> Adding<'a> {
         origins: &'a Origins,
         wanted: &Wanted,
         limits: Limits,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let cells = CellGrid::new(&grid.dims, &grid.chunk, wanted);
         let mut reservation = task.reserve((cells.len() * size_of::<Cell>()) as u64)?;
         let pieces = match grid.len() {
@@ -248,7 +249,7 @@ impl<'a> Adding<'a> {
     }
 
     /// Adds all records, in the order in which they apply.
-    fn add_all(&mut self, records: &RecordList) -> Result<(), String> {
+    fn add_all(&mut self, records: &RecordList) -> Result<(), Fault> {
         self.map.has_base = records.base().is_some();
         let whole = self.map.grid.whole();
         for record in records.iter() {

@@ -9,6 +9,7 @@ use super::cache::Bytes;
 use super::cache::lru::Cache;
 use super::resolve::{BoxRecords, Overlap, Run};
 use crate::index::DatasetIndex;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
@@ -119,7 +120,7 @@ impl Elements<'_> {
 
     /// Fills `out` with the elements of a box, in row-major order. The box must not be empty, lie within the extent, and
     /// have as many elements as fit into `out`.
-    pub fn read(&self, wanted: &Bounds, out: &mut [u8]) -> Result<(), String> {
+    pub fn read(&self, wanted: &Bounds, out: &mut [u8]) -> Result<(), Fault> {
         for index in self.indexes {
             index.check()?;
         }
@@ -135,7 +136,7 @@ impl Elements<'_> {
         whole: &Bounds,
         sides: &[u64],
         out: &mut [u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let elements: u64 = part.count().product();
         if elements > AT_ONCE
             && let Some((first, second)) = self.cut(part)
@@ -189,7 +190,7 @@ impl Elements<'_> {
     }
 
     /// Puts a part together in `out`, which has zeros.
-    fn put(&self, part: &Bounds, sides: &[u64], out: &mut [u8]) -> Result<(), String> {
+    fn put(&self, part: &Bounds, sides: &[u64], out: &mut [u8]) -> Result<(), Fault> {
         let assembly = Assembly {
             task: self.task,
             form: self.form,
@@ -220,7 +221,7 @@ impl Elements<'_> {
     }
 
     /// Undoes the filters of bytes in memory.
-    fn decode(&self, stored: &[u8], raw: u64) -> Result<Reserved<Vec<u8>>, String> {
+    fn decode(&self, stored: &[u8], raw: u64) -> Result<Reserved<Vec<u8>>, Fault> {
         let filters = self.form.filters;
         let memory = filters::decoding_memory(stored.len() as u64, raw, filters);
         let mut reservation = self.task.reserve(memory)?;

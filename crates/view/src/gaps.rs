@@ -2,10 +2,11 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::View;
 use super::resolve::Run;
+use super::{ChunkId, View};
 use crate::index::DatasetIndex;
 use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
 
@@ -122,8 +123,9 @@ impl Slabs<'_> {
                 .is_some_and(|common| self.index.is_touched(&common))
         };
         for chunk in grid.matching(0, touched) {
-            let counted = self.chunk(chunk, &mut written);
-            counted.map_err(|reason| view.bad_chunk(self.number, chunk, reason))?;
+            let id = ChunkId::new(self.number, chunk);
+            let counted = self.chunk(id, &mut written);
+            counted.map_err(|fault| view.bad_chunk(id, fault))?;
         }
         let others = slab
             .count()
@@ -140,9 +142,9 @@ impl Slabs<'_> {
     }
 
     /// Adds the elements of a chunk that records wrote to the numbers of their indices.
-    fn chunk(&self, chunk: u64, written: &mut [u64]) -> Result<(), String> {
+    fn chunk(&self, id: ChunkId, written: &mut [u64]) -> Result<(), Fault> {
         self.task.check()?;
-        let resolver = self.view.resolver(self.index, self.number, chunk);
+        let resolver = self.view.resolver(self.index, id);
         let bounds = &resolver.bounds;
         if resolver.if_covered(|_, _| ()).is_some() {
             let thick = bounds.end[self.dimension] - bounds.start[self.dimension];
@@ -153,7 +155,7 @@ impl Slabs<'_> {
         let grid = &resolver.place.grid;
         let limit = self.view.budget.limits().cache_size;
         if grid.elements() > limit {
-            return Err(format!("it has more elements than cache_size, {limit}"));
+            return Err(format!("it has more elements than cache_size, {limit}").into());
         }
         let inner = grid.chunk[self.dimension + 1..].iter().product();
         let side = grid.chunk[self.dimension];

@@ -2,6 +2,22 @@
 
 use h5logfs_log::boxes::Bounds;
 
+/// One chunk of a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChunkId {
+    /// Number of its dataset in the snapshot.
+    pub dataset: usize,
+    /// Its number in the chunk grid of the dataset.
+    pub number: u64,
+}
+
+impl ChunkId {
+    /// Chunk `number` of a dataset.
+    pub fn new(dataset: usize, number: u64) -> Self {
+        ChunkId { dataset, number }
+    }
+}
+
 /// The chunks of one dataset. Shapes count elements. A scalar is a grid of rank 0 with one chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {

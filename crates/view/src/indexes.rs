@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use super::cache::too_long::Part;
+use super::cache::Part;
 use super::{View, check_limit};
 use crate::index::DatasetIndex;
 use crate::index::saved::IndexInputs;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::origins::Origins;
 use h5logfs_log::snapshot::Dataset;
@@ -37,14 +38,10 @@ impl View {
             dataset: &logged,
             sources: &self.sources,
         };
-        let part = Part {
-            generation: self.generation,
-            dataset: number,
-            chunk: None,
-        };
+        let part = Part::Index(self.generation, number);
         self.budget.index(task, self.generation, number as u32, || {
-            let tried = self.budget.too_long().check(part);
-            tried.map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
+            let tried = self.budget.check_not_too_long(part);
+            tried.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
             let saved = self.saved.as_ref();
             let load = |entry| DatasetIndex::load(task, entry, inputs, &self.selections);
             let index = match saved.and_then(load) {
@@ -56,7 +53,7 @@ impl View {
                 }
             };
             self.check_index_memory("the index", index.bytes() as u64)
-                .map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
+                .map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
             Ok(Arc::new(index.unowned()))
         })
     }
@@ -64,7 +61,7 @@ impl View {
     fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<DatasetIndex> {
         let table = self.table(task)?;
         let index = DatasetIndex::build(task, table.as_ref(), inputs, &self.selections)
-            .map_err(|reason| self.bad_data(inputs.number, "all of it".into(), reason))?;
+            .map_err(|fault| self.bad_data(inputs.number, "all of it".into(), fault))?;
         let sources = inputs.sources;
         self.check_unchanged(0..sources.len())?;
         if let Some(entry) = &self.saved
@@ -81,7 +78,7 @@ impl View {
         for (number, guard) in &self.guards {
             let source = &self.sources[*number];
             let checked = guard.check_table(source);
-            checked.map_err(|reason| Error::bad_file(source.path(), reason))?;
+            checked.map_err(|fault| Error::of(source.path(), fault))?;
         }
         Ok(())
     }
@@ -92,7 +89,7 @@ impl View {
             let datasets = self.snapshot.datasets.iter();
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
             let layout = self.snapshot.log.layout();
-            let failed = |reason| Error::bad_file(self.path(), reason);
+            let failed = |fault: Fault| Error::of(self.path(), fault);
             self.check_tables(task)?;
             let table = layout.read_tables(task, &self.sources, &logged);
             let table = table.map_err(failed)?;
@@ -124,7 +121,7 @@ impl View {
         let logged = self.logged(number)?;
         let table = self.table(task)?;
         let found = table.records(task, &self.sources, &logged, &self.selections);
-        let found = found.map_err(|reason| self.bad_data(number, "all of it".into(), reason))?;
+        let found = found.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
         self.check_unchanged(0..self.sources.len())?;
         Ok(found)
     }
@@ -152,7 +149,7 @@ impl View {
         Ok(diagnostics.cloned().collect())
     }
 
-    fn check_index_memory(&self, what: &str, bytes: u64) -> Result<(), String> {
+    fn check_index_memory(&self, what: &'static str, bytes: u64) -> Result<(), Fault> {
         let limit = self.budget.limits().index_memory;
         check_limit(what, bytes, "index_memory", limit)
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::View;
+use super::{ChunkId, View};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
 use h5logfs_log::snapshot::Content;
@@ -56,24 +56,24 @@ impl Coverage {
 
 impl View {
     /// Offset in the canonical file and stored bytes of a chunk.
-    pub fn chunk_place(&self, number: usize, chunk: u64) -> Result<(u64, u64)> {
-        let place = &self.map.datasets[number];
-        let index = self.index_of_filtered(&self.task(None), number)?;
-        let stored = self.len_as_stored(index.as_deref(), number, chunk);
+    pub fn chunk_place(&self, id: ChunkId) -> Result<(u64, u64)> {
+        let place = &self.map.datasets[id.dataset];
+        let index = self.index_of_filtered(&self.task(None), id.dataset)?;
+        let stored = self.len_as_stored(index.as_deref(), id);
         let user_block = self.snapshot.user_block;
-        let address = user_block + place.chunk_address(chunk);
+        let address = user_block + place.chunk_address(id.number);
         Ok((address, stored.unwrap_or(place.stored)))
     }
 
     /// The blocks that a read of a chunk of a logged dataset takes elements from, in the order in which they
     /// apply. Fails where the chunk cannot be read.
-    pub fn chunk_blocks(&self, number: usize, chunk: u64) -> Result<Vec<StoredBlock>> {
-        let index = self.index(number)?;
-        let resolver = self.checked_resolver(&index, number, chunk)?;
+    pub fn chunk_blocks(&self, id: ChunkId) -> Result<Vec<StoredBlock>> {
+        let index = self.index(id.dataset)?;
+        let resolver = self.checked_resolver(&index, id)?;
         let mut blocks = Vec::new();
         let resolved = resolver.runs(&self.task(None), |record, block, _| {
             if let Some(reason) = record.fault {
-                return Err(reason.to_owned());
+                return Err(reason.into());
             }
             let common = block.bounds().intersection(&resolver.bounds);
             let block = common.map(|common| StoredBlock {
@@ -89,7 +89,7 @@ impl View {
             }
             Ok(())
         });
-        resolved.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+        resolved.map_err(|fault| self.bad_chunk(id, fault))?;
         blocks.reverse();
         Ok(blocks)
     }
@@ -100,7 +100,7 @@ impl View {
         let checked = match self.snapshot.datasets[number].content {
             Content::Logged { .. } => self.check_chunks(number, report),
             Content::Extent { len, .. } => self.check_contiguous(number, len),
-            Content::Unreadable(_) => self.make_chunk(&self.task(None), number, 0, None).map(drop),
+            Content::Unreadable(_) => self.check_chunk(&self.task(None), ChunkId::new(number, 0)),
         };
         if let Err(e) = checked {
             let _ = report(e);
@@ -113,7 +113,7 @@ impl View {
         report: &mut impl FnMut(Error) -> ControlFlow<()>,
     ) -> Result<()> {
         for chunk in self.touched(number, 0)? {
-            if let Err(e) = self.make_chunk(&self.task(None), number, chunk, None)
+            if let Err(e) = self.check_chunk(&self.task(None), ChunkId::new(number, chunk))
                 && report(e).is_break()
             {
                 break;
@@ -149,7 +149,7 @@ impl View {
         if let Some(known) = self.covered.get() {
             return Ok(*known);
         }
-        let stopped = |reason| Error::bad_file(self.path(), reason);
+        let stopped = |reason| Error::of(self.path(), reason);
         task.check().map_err(stopped)?;
         let counted = self.count_all_written(task)?.map(Coverage::share);
         Ok(*self.covered.get_or_init(|| counted))
@@ -196,9 +196,10 @@ impl View {
                 return Ok(None);
             };
             *budget = left;
-            let stopped = |reason| self.bad_chunk(number, chunk, reason);
+            let id = ChunkId::new(number, chunk);
+            let stopped = |why| self.bad_chunk(id, why);
             task.check().map_err(stopped)?;
-            let resolver = self.resolver(&index, number, chunk);
+            let resolver = self.resolver(&index, id);
             match resolver.count_written(task, budget, max_elements) {
                 Some(written) => coverage.written += u128::from(written),
                 None => {

@@ -48,8 +48,9 @@ pub use cache::Bytes;
 use cache::{Budget, Generation, MemoryLimits};
 pub use compared::Compared;
 pub use gaps::Gap;
-pub use grid::Grid;
+pub use grid::{ChunkId, Grid};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Hold, Reservation};
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task::{Running, Task};
@@ -132,19 +133,19 @@ impl View {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let main = snapshot.sources.first().map(|s| s.place.path.as_path());
         let main = dir.full_path(main.unwrap_or(Path::new("")));
-        snapshot.check().map_err(|e| Error::bad_file(&main, e))?;
+        snapshot.check().map_err(|e| Error::of(&main, e))?;
         let task = budget.task(None);
         let reservation = reserve(&task, &snapshot, budget.limits(), &main)?;
         let guards = guards(&snapshot);
         let sources = open_sources(dir, &snapshot, &guards, &budget)?;
-        let map = AddressMap::new(&snapshot).map_err(|e| Error::bad_file(&main, e))?;
+        let map = AddressMap::new(&snapshot).map_err(|e| Error::of(&main, e))?;
         let image = std::mem::take(&mut snapshot.image);
         let preamble = match snapshot.image_at {
             None => preamble::complete(image, &snapshot, &map),
             // Such an image is not for the canonical file, of which the view then has no more than the chunks.
             Some(_) => Ok(image),
         };
-        let preamble = preamble.map_err(|e| Error::bad_file(&main, e))?;
+        let preamble = preamble.map_err(|e| Error::of(&main, e))?;
         let datasets = map.datasets.len();
         let same = before.filter(|(_, len)| *len == map.len());
         let generation = match same {
@@ -243,17 +244,17 @@ impl View {
         sources.try_for_each(|source| self.sources[source].check_unchanged())
     }
 
-    fn bad_chunk(&self, number: usize, chunk: u64, reason: impl ToString) -> Error {
-        let place = format!("chunk {:?}", self.grid(number).position(chunk));
-        self.bad_data(number, place, reason)
+    fn bad_chunk(&self, id: ChunkId, fault: impl Into<Fault>) -> Error {
+        let place = format!("chunk {:?}", self.grid(id.dataset).position(id.number));
+        self.bad_data(id.dataset, place, fault)
     }
 
-    fn bad_data(&self, number: usize, place: String, reason: impl ToString) -> Error {
+    fn bad_data(&self, number: usize, place: String, fault: impl Into<Fault>) -> Error {
         Error::BadData {
             path: self.path(),
             dataset: self.snapshot.datasets[number].name.clone(),
             place,
-            reason: reason.to_string(),
+            fault: fault.into(),
         }
     }
 }
@@ -315,9 +316,9 @@ fn reserve(
     let guards: u64 = sealed.map(|file| SealGuard::most_memory(file.end())).sum();
     let bytes = (snapshot.bytes() + places + Readers::bytes(datasets)) as u64 + guards;
     check_limit("metadata", bytes, "index_memory", limits.index_memory)
-        .map_err(|e| Error::bad_file(main, e))?;
+        .map_err(|e| Error::of(main, e))?;
     let reservation = task.reserve(bytes);
-    let reservation = reservation.map_err(|e| Error::no_memory(main, e))?;
+    let reservation = reservation.map_err(|e| Error::of(main, e))?;
     reservation.release_share();
     Ok(reservation)
 }
@@ -329,11 +330,19 @@ fn descriptor_charge(budget: &Budget) -> u64 {
 }
 
 /// Fails where `bytes` are more than the `limit` that `option` sets.
-fn check_limit(what: &str, bytes: u64, option: &str, limit: u64) -> Result<(), String> {
+fn check_limit(
+    what: &'static str,
+    bytes: u64,
+    option: &'static str,
+    limit: u64,
+) -> Result<(), Fault> {
     if bytes <= limit {
         return Ok(());
     }
-    Err(format!(
-        "{what} of {bytes} bytes is larger than {option}, {limit} bytes"
-    ))
+    Err(Fault::TooLarge {
+        what,
+        bytes,
+        option,
+        limit,
+    })
 }

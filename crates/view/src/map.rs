@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::grid::Grid;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::btree::Tree;
 use h5logfs_log::filters;
 use h5logfs_log::snapshot::{Content, Dataset, Snapshot, Storage};
@@ -116,7 +117,7 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    pub fn new(snapshot: &Snapshot) -> Result<Self, String> {
+    pub fn new(snapshot: &Snapshot) -> Result<Self, Fault> {
         let too_large = |d: &Dataset| {
             format!(
                 "dataset {} ({:?} elements of {} bytes) cannot be laid out in a file",

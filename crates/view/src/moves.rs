@@ -3,6 +3,8 @@
 //! Most moves have a few elements, of any number. A call to copy them takes longer than the copy, and so does a branch
 //! that depends on their number. So a move copies a whole lot where the moves behind it write over what is too much.
 
+use h5logfs_common::fault::Fault;
+
 /// Bytes that are copied at once where elements are small, and where they are larger.
 const LOT: usize = 16;
 pub const LARGE_LOT: usize = 32;
@@ -55,8 +57,8 @@ impl PackedMove {
 /// Shows `take` these moves in packed form. They are in the order of their places in the chunk, and apart.
 pub fn pack(
     moves: &[Move],
-    mut take: impl FnMut(PackedMove) -> Result<(), String>,
-) -> Result<(), String> {
+    mut take: impl FnMut(PackedMove) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let (mut rest, mut at) = (moves, 0);
     while let Some(first) = rest.first() {
         let mut skipped = first.to - at;

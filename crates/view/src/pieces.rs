@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::resolve::Run;
 use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 use h5logfs_log::model::Record;
@@ -75,7 +76,7 @@ impl<'a> Pieces<'a> {
         record: &Record<'_>,
         run: Run,
         chunk: &mut [u8],
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), Fault> {
         let in_log = element_in_log(record, self.element);
         let piece = piece(record, run, in_log, self.element);
         let piece = piece.ok_or("a piece past 2^64 bytes")?;
@@ -90,7 +91,7 @@ impl<'a> Pieces<'a> {
         self.copy(chunk)
     }
 
-    fn number_of(&mut self, conversion: &Conversion) -> std::result::Result<u8, String> {
+    fn number_of(&mut self, conversion: &Conversion) -> std::result::Result<u8, Fault> {
         let known = self.conversions.iter().position(|c| c == conversion);
         let number = known.unwrap_or_else(|| {
             self.conversions.push(*conversion);
@@ -100,7 +101,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Reads all that was collected into the chunk.
-    pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), String> {
+    pub fn copy(&mut self, chunk: &mut [u8]) -> std::result::Result<(), Fault> {
         let mut lists = std::mem::take(&mut self.lists);
         let copied = lists
             .iter_mut()
@@ -114,7 +115,7 @@ impl<'a> Pieces<'a> {
         (source, conversion): Way,
         list: &mut Vec<Piece>,
         chunk: &mut [u8],
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), Fault> {
         let conversion = conversion.and_then(|at| self.conversions.get(usize::from(at)).copied());
         self.used.insert(usize::from(source));
         let source = &self.sources[usize::from(source)];
@@ -148,15 +149,13 @@ impl<'a> Pieces<'a> {
         pieces: &[Piece],
         end: u64,
         chunk: &mut [u8],
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), Fault> {
         let begin = pieces[0].offset;
         let len = (end - begin) as usize;
         let more = len.saturating_sub(self.scratch.len());
         self.reservation.make_room(&mut self.scratch, more)?;
         let span = first_bytes(&mut self.scratch, len);
-        source
-            .read_exact_at(span, begin)
-            .map_err(|e| e.to_string())?;
+        source.read_exact_at(span, begin)?;
         let span = &*span;
         for piece in pieces {
             let stored = range(piece.offset - begin, piece.stored);
@@ -178,10 +177,10 @@ impl<'a> Pieces<'a> {
         conversion: Option<Conversion>,
         piece: &Piece,
         chunk: &mut [u8],
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), Fault> {
         let target = target(piece, conversion, chunk)?;
         let read = read_elements(source, piece.offset, conversion, target, &mut self.scratch);
-        read.map_err(|e| e.to_string())
+        read.map_err(Fault::from)
     }
 }
 
@@ -228,7 +227,7 @@ fn target<'a>(
     piece: &Piece,
     conversion: Option<Conversion>,
     chunk: &'a mut [u8],
-) -> std::result::Result<&'a mut [u8], String> {
+) -> std::result::Result<&'a mut [u8], Fault> {
     let len = match conversion {
         None => Some(piece.stored),
         Some(Conversion { from, to, .. }) => {

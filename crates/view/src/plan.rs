@@ -12,6 +12,7 @@ use super::cache::{Budget, Generation};
 use super::moves::{LARGE_LOT, MOST_PLACES, Move, PackedMove, gather, pack};
 use super::pieces::{GAP, SPAN, range};
 use super::resolve::{BoxRecords, Run};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 use h5logfs_log::model::{Encoding, StoredBytes};
@@ -41,7 +42,7 @@ impl Plans<'_> {
         task: &Task,
         chunk: &BoxRecords<'_>,
         touching: &Touching,
-    ) -> Result<Option<Arc<GatherPlan>>, String> {
+    ) -> Result<Option<Arc<GatherPlan>>, Fault> {
         let make = || GatherPlan::of(task, chunk, touching);
         self.budget.plan(task, self.generation, &touching.key, make)
     }
@@ -166,7 +167,7 @@ impl GatherPlan {
         task: &Task,
         chunk: &BoxRecords<'_>,
         touching: &Touching,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Fault> {
         let elements = chunk.sides.iter().product::<u64>();
         Self::with_scratch(task, chunk, touching, elements.max(LONG))
     }
@@ -177,7 +178,7 @@ impl GatherPlan {
         chunk: &BoxRecords<'_>,
         touching: &Touching,
         scratch: u64,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Fault> {
         let elements = chunk.sides.iter().product::<u64>();
         if elements > MOST_ELEMENTS {
             return Ok(None);
@@ -193,7 +194,7 @@ impl GatherPlan {
             if record == touching.records.len() {
                 return Err("records that change".into());
             }
-            reservation.push(&mut found, (record as u32, run))
+            Ok(reservation.push(&mut found, (record as u32, run))?)
         })?;
         found.sort_unstable_by_key(|(record, run)| (*record, run.in_record));
         if !are_apart(&found) {
@@ -226,12 +227,7 @@ impl GatherPlan {
     }
 
     /// Adds a part of as many of the first runs as may be in memory at one time. Returns how many these are.
-    fn add_part(
-        &mut self,
-        task: &Task,
-        runs: &[(u32, Run)],
-        scratch: u64,
-    ) -> Result<usize, String> {
+    fn add_part(&mut self, task: &Task, runs: &[(u32, Run)], scratch: u64) -> Result<usize, Fault> {
         let reservation = &mut self.reservation;
         let (mut taken, mut len) = (0, 0);
         let mut of_part = task.reservation();
@@ -264,7 +260,7 @@ impl GatherPlan {
             taken += rest.len();
         }
         moves.sort_unstable_by_key(|one| one.to);
-        pack(&moves, |one| reservation.push(&mut self.moves, one))?;
+        pack(&moves, |one| Ok(reservation.push(&mut self.moves, one)?))?;
         let part = Part {
             spans: self.spans.len(),
             moves: self.moves.len(),
@@ -282,7 +278,7 @@ impl GatherPlan {
         sources: &[SourceFile],
         element: u64,
         chunk: &mut [u8],
-    ) -> Result<BTreeSet<usize>, String> {
+    ) -> Result<BTreeSet<usize>, Fault> {
         let past = || "elements past 2^64 bytes".to_owned();
         let mut used = BTreeSet::new();
         let longest = self.parts.iter().map(|part| part.len).max().unwrap_or(0);
@@ -303,7 +299,7 @@ impl GatherPlan {
                 at = bytes.end as u64;
                 let read =
                     sources[source].read_exact_at(&mut scratch[bytes], start.ok_or_else(past)?);
-                read.map_err(|e| e.to_string())?;
+                read?;
                 used.insert(source);
             }
             let moves = &self.moves[first_move..part.moves];

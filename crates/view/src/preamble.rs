@@ -2,18 +2,19 @@
 //! knowing where the datasets will lie; their addresses are filled in here.
 
 use super::map::AddressMap;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::image::Image;
 use h5logfs_log::snapshot::{Snapshot, Storage};
 
 /// The completed image. Fails with a reason where the image has no place for an address.
-pub fn complete(image: Vec<u8>, snapshot: &Snapshot, map: &AddressMap) -> Result<Vec<u8>, String> {
+pub fn complete(image: Vec<u8>, snapshot: &Snapshot, map: &AddressMap) -> Result<Vec<u8>, Fault> {
     let mut image = Image::new(image);
     for (dataset, place) in snapshot.datasets.iter().zip(&map.datasets) {
         if let Some(address) = place.layout_address() {
             let chunked = matches!(dataset.storage, Storage::Chunked(_));
             image
                 .set_layout_address(dataset.header, address, chunked)
-                .map_err(|e| format!("dataset {}: {e}", dataset.name))?;
+                .map_err(|e| Fault::from(e).at(format_args!("dataset {}", dataset.name)))?;
         }
     }
     image.set_superblock(snapshot.user_block, map.len())?;

@@ -5,15 +5,17 @@
 //!                        ├ read_node: a B-tree node, computed
 //!                        ├ read_contiguous: bytes of the log as they lie
 //!                        └ read_chunk ─┬ read_in_place: elements that follow each other in the log
-//!                                      └ cached_chunk ─ make_chunk ─ assemble ─ filters
+//!                                      └ make ─┬ make_stored: for the cache, and ahead of readers ─┬ assemble
+//!                                              │                                                   └ filtered
+//!                                              └ make_raw_in: in the reader's buffer
 //! ```
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::assemble::{Assembly, Decoded, ElementForm, decode_record, stored_bytes};
-use super::cache::too_long::Part;
-use super::cache::{Bytes, BytesKey};
+use super::cache::{Bytes, BytesKey, Part};
+use super::grid::ChunkId;
 use super::map::{Placement, Region};
 use super::pieces::read_elements;
 use super::plan::Plans;
@@ -22,13 +24,25 @@ use super::{View, check_limit};
 use crate::index::DatasetIndex;
 use h5logfs_common::buffers::make_room;
 use h5logfs_common::error::Result;
+use h5logfs_common::fault::{Fault, Shortage, Stop};
 use h5logfs_common::memory::Reserved;
-use h5logfs_common::task::{Stop, Task};
+use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
 use h5logfs_log::btree::{Key, Tree};
 use h5logfs_log::filters;
 use h5logfs_log::model::Record;
 use h5logfs_log::snapshot::{Content, Dataset};
+
+/// Where a chunk goes that is made.
+enum Target<'a> {
+    /// To the cache. If another thread makes it, this one waits.
+    Cache,
+    /// To the cache, before a reader asks for it. If another thread makes it, there is nothing to do.
+    Ahead,
+    /// To the memory of a reader who keeps it: then it need not be kept here. It has the length of the chunk. A chunk
+    /// that this reader has dropped, and one that another thread makes, goes to the cache.
+    Buffer(&'a mut [u8]),
+}
 
 impl View {
     /// Fills `buf` with the bytes from `offset` on. Returns how many were read: fewer than asked for only at
@@ -109,7 +123,7 @@ impl View {
         let mask = filters::mask(&dataset.filters);
         let index = self.index_of_filtered(task, number)?;
         let key = |chunk| {
-            let stored = self.len_as_stored(index.as_deref(), number, chunk);
+            let stored = self.len_as_stored(index.as_deref(), ChunkId::new(number, chunk));
             let mut origin = place.grid.origin(chunk);
             origin.push(0);
             Key {
@@ -139,13 +153,8 @@ impl View {
     }
 
     /// Bytes of a chunk that is served as it is stored in the log. `index`: [`View::index_of_filtered`].
-    pub(super) fn len_as_stored(
-        &self,
-        index: Option<&DatasetIndex>,
-        number: usize,
-        chunk: u64,
-    ) -> Option<u64> {
-        match self.resolver(index?, number, chunk).source() {
+    pub(super) fn len_as_stored(&self, index: Option<&DatasetIndex>, id: ChunkId) -> Option<u64> {
+        match self.resolver(index?, id).source() {
             ChunkSource::AsStored(stored) => Some(stored.len),
             _ => None,
         }
@@ -208,40 +217,45 @@ impl View {
     /// Reads from one chunk. `offset`: bytes from the start of the dataset's first chunk.
     fn read_chunk(&self, task: &Task, number: usize, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let (dataset, place) = self.dataset(number);
-        let (chunk, offset) = (offset / place.slot, offset % place.slot);
+        let (id, offset) = (
+            ChunkId::new(number, offset / place.slot),
+            offset % place.slot,
+        );
         let is_filtered = !dataset.filters.is_empty();
         if offset >= place.stored && !is_filtered {
             // The rest of the slot. The length of a filtered chunk is known once it was made.
             return Ok(zeros(buf, place.slot - offset));
         }
-        let cached = self.budget.bytes().get(&self.cache_key(number, chunk));
+        let cached = self.budget.bytes().get(&self.cache_key(id));
         let mut source = None;
         if cached.is_none() && !is_filtered && dataset.logged().is_some() {
             let index = self.index_for(task, number)?;
-            let found = self.checked_resolver(&index, number, chunk)?.source();
+            let found = self.checked_resolver(&index, id)?.source();
             if let ChunkSource::InPlace(elements) = &found
-                && let Some(len) = self.read_in_place(number, chunk, elements, offset, buf)?
+                && let Some(len) = self.read_in_place(id, elements, offset, buf)?
             {
                 return Ok(len);
             }
             source = Some(found);
         }
-        self.read_ahead(task, number, chunk);
-        if source == Some(ChunkSource::Assemble)
-            && task.reader_keeps()
-            && offset == 0
-            && let Some(buf) = buf.get_mut(..place.raw as usize)
-            && self.give_chunk(task, number, chunk, buf)
-        {
-            return Ok(buf.len());
-        }
+        self.read_ahead(task, id);
         let bytes = match cached {
             Some(bytes) => bytes,
-            None => self
-                .batch(number, chunk)
-                .make(self, task.user(), number, || {
-                    self.cached_chunk(task, number, chunk, source)
-                })?,
+            None => {
+                let whole = buf.get_mut(..place.raw as usize).filter(|_| offset == 0);
+                if let Some(whole) = whole
+                    && source == Some(ChunkSource::Assemble)
+                    && task.reader_keeps()
+                {
+                    match self.make(task, id, source, Target::Buffer(&mut *whole))? {
+                        Some(bytes) => bytes,
+                        None => return Ok(whole.len()),
+                    }
+                } else {
+                    let make = || self.cached_chunk(task, id, source);
+                    self.batch(id).make(self, task.user(), make)?
+                }
+            }
         };
         if offset >= bytes.len() as u64 {
             return Ok(zeros(buf, place.slot - offset));
@@ -253,13 +267,12 @@ impl View {
     /// kernel caches them. `None` where no whole element is asked for that has to be converted.
     fn read_in_place(
         &self,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
         elements: &InPlace,
         offset: u64,
         buf: &mut [u8],
     ) -> Result<Option<usize>> {
-        let raw = self.map.datasets[number].raw;
+        let raw = self.map.datasets[id.dataset].raw;
         let mut len = buf.len().min((raw - offset) as usize);
         let mut in_log = offset;
         if let Some(conversion) = elements.conversion {
@@ -274,145 +287,165 @@ impl View {
         let at = elements.offset + in_log;
         let (target, scratch) = (&mut buf[..len], &mut Vec::new());
         read_elements(file, at, elements.conversion, target, scratch)
-            .map_err(|e| self.bad_chunk(number, chunk, e))?;
+            .map_err(|e| self.bad_chunk(id, e))?;
         file.check_unchanged()?;
         Ok(Some(len))
     }
 
-    /// Makes all of a chunk in the memory of a reader, who keeps it: then it need not be kept here. `false` where it is
-    /// asked for again, is being made already, or cannot be made.
-    fn give_chunk(&self, task: &Task, number: usize, chunk: u64, buf: &mut [u8]) -> bool {
-        let part = Part {
-            generation: self.generation,
-            dataset: number,
-            chunk: Some(chunk),
-        };
-        if self.budget.too_long().check(part).is_err() || !self.budget.given().is_first(part) {
-            return false;
-        }
-        let times = &self.budget.stats().chunk_time;
-        let make = || times.time(|| self.make_chunk_in(task, number, chunk, buf));
-        let made = self
-            .budget
-            .bytes()
-            .make_aside(&self.cache_key(number, chunk), make);
-        made.is_some_and(|made| made.is_ok())
-    }
-
-    /// Makes a chunk without filters that has to be assembled, in memory of its length.
-    fn make_chunk_in(&self, task: &Task, number: usize, chunk: u64, buf: &mut [u8]) -> Result<()> {
-        self.check_cache_size("a chunk", buf.len() as u64)
-            .map_err(|reason| self.bad_chunk(number, chunk, reason))?;
-        let index = self.index_for(task, number)?;
-        let resolver = self.checked_resolver(&index, number, chunk)?;
-        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
-        let assembly = self.assembly(task, resolver.dataset, &decoded);
-        let sources = assembly.raw_chunk_in(&resolver, buf);
-        let sources = sources.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
-        self.check_unchanged(sources)
-    }
-
     /// Stored bytes of a chunk, as the canonical file has them.
-    pub fn chunk(&self, number: usize, chunk: u64) -> Result<Bytes> {
-        self.cached_chunk(&self.task(None), number, chunk, None)
+    pub fn chunk(&self, id: ChunkId) -> Result<Bytes> {
+        self.cached_chunk(&self.task(None), id, None)
     }
 
-    /// All bytes of a chunk. `source`: how the chunk is served, where that is known.
-    fn cached_chunk(
-        &self,
-        task: &Task,
-        number: usize,
-        chunk: u64,
-        source: Option<ChunkSource>,
-    ) -> Result<Bytes> {
-        let part = Part {
-            generation: self.generation,
-            dataset: number,
-            chunk: Some(chunk),
-        };
-        let make = || {
-            let tried = self.budget.too_long().check(part);
-            tried.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
-            let made = self.make_timed(task, number, chunk, source);
-            self.remember_if_too_long(task, part);
-            made
-        };
-        let bytes = self.budget.bytes();
-        task.retry(|| bytes.get_or_make(task, &self.cache_key(number, chunk), make))
-    }
-
-    /// Call this after `part` was made, or not.
-    pub(super) fn remember_if_too_long(&self, task: &Task, part: Part) {
-        if task.stopped() == Some(Stop::Deadline) {
-            self.budget.too_long().remember(part);
-        }
-    }
-
-    fn cache_key(&self, number: usize, chunk: u64) -> BytesKey {
-        BytesKey::Chunk(self.generation, number as u32, chunk)
-    }
-
-    /// Whether a chunk is cached.
-    pub(super) fn has_chunk(&self, number: usize, chunk: u64) -> bool {
-        self.budget.bytes().contains(&self.cache_key(number, chunk))
+    fn cached_chunk(&self, task: &Task, id: ChunkId, source: Option<ChunkSource>) -> Result<Bytes> {
+        let made = self.make(task, id, source, Target::Cache)?;
+        made.ok_or_else(|| self.bad_chunk(id, "it was not made"))
     }
 
     /// Makes a chunk before a reader asks for it. An error is dropped: the reader will meet it.
-    pub(super) fn prefetch(&self, task: &Task, number: usize, chunk: u64) {
-        let make = || self.make_timed(task, number, chunk, None);
-        let key = self.cache_key(number, chunk);
-        let _ = self.budget.bytes().make_ahead(&key, make);
+    pub(crate) fn prefetch(&self, task: &Task, id: ChunkId) {
+        let _ = self.make(task, id, None, Target::Ahead);
     }
 
-    fn make_timed(
+    /// Makes a chunk for `target`. Returns the stored bytes where they are in the cache. `source`: how the chunk is
+    /// served, where that is known.
+    ///
+    /// Work that waits for memory holds nothing that other work may wait for: no flight, and nothing reserved. So the
+    /// attempts are outermost, and the index is there before the flight of the chunk begins.
+    fn make(
         &self,
         task: &Task,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
         source: Option<ChunkSource>,
-    ) -> Result<Bytes> {
-        let times = &self.budget.stats().chunk_time;
-        let made = times.time(|| self.make_chunk(task, number, chunk, source))?;
-        Ok(Arc::new(made.unowned()))
+        mut target: Target<'_>,
+    ) -> Result<Option<Bytes>> {
+        if let Target::Ahead = target {
+            return self.try_make(task, id, source, &mut target);
+        }
+        task.retry(|| self.try_make(task, id, source, &mut target))
     }
 
-    /// Makes the stored bytes of a chunk. `source`: how it is served, where that is known.
-    pub(super) fn make_chunk(
+    fn try_make(
         &self,
         task: &Task,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
+        source: Option<ChunkSource>,
+        target: &mut Target<'_>,
+    ) -> Result<Option<Bytes>> {
+        if let Content::Unreadable(reason) = &self.snapshot.datasets[id.dataset].content {
+            return Err(self.bad_chunk(id, reason.as_str()));
+        }
+        let index = self.index_for(task, id.dataset)?;
+        let resolver = self.checked_resolver(&index, id)?;
+        let (bytes, key) = (self.budget.bytes(), self.cache_key(id));
+        let stored = || {
+            let made = self.making(task, id, || self.make_stored(task, id, &resolver, source))?;
+            Ok(Arc::new(made.unowned()))
+        };
+        match target {
+            Target::Ahead => bytes.make_ahead(&key, stored).map(|()| None),
+            Target::Buffer(buf) if self.is_given_first(id) => {
+                let make = || self.making(task, id, || self.make_raw_in(task, id, &resolver, buf));
+                match bytes.make_aside(&key, make) {
+                    Some(made) => made.map(|()| None),
+                    // It is in the cache, or on its way there.
+                    None => bytes.get_or_make(task, &key, stored).map(Some),
+                }
+            }
+            Target::Buffer(_) | Target::Cache => bytes.get_or_make(task, &key, stored).map(Some),
+        }
+    }
+
+    /// Runs `make`, which makes a chunk. What took too long a moment ago is not tried again.
+    fn making<T>(&self, task: &Task, id: ChunkId, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let part = Part::Chunk(self.generation, id);
+        self.budget
+            .check_not_too_long(part)
+            .map_err(|fault| self.bad_chunk(id, fault))?;
+        let _running = self.running(task);
+        let made = self.budget.stats().chunk_time.time(make);
+        self.remember_if_too_long(task, part);
+        made
+    }
+
+    /// Call this after `part` was made, or not.
+    pub(crate) fn remember_if_too_long(&self, task: &Task, part: Part) {
+        if task.stopped() == Some(Stop::Deadline) {
+            self.budget.remember_too_long(part);
+        }
+    }
+
+    fn cache_key(&self, id: ChunkId) -> BytesKey {
+        BytesKey::Chunk(self.generation, id)
+    }
+
+    /// Whether a chunk is cached.
+    pub(crate) fn has_chunk(&self, id: ChunkId) -> bool {
+        self.budget.bytes().contains(&self.cache_key(id))
+    }
+
+    /// Whether this chunk goes to a reader who keeps it for the first time, as far as is remembered. One that is asked
+    /// for again was dropped there: then it is worth a place in the cache.
+    fn is_given_first(&self, id: ChunkId) -> bool {
+        self.budget.given().insert((self.generation, id), ())
+    }
+
+    /// Reads all that a chunk is made of, and keeps nothing of it.
+    pub(crate) fn check_chunk(&self, task: &Task, id: ChunkId) -> Result<()> {
+        if let Content::Unreadable(reason) = &self.snapshot.datasets[id.dataset].content {
+            return Err(self.bad_chunk(id, reason.as_str()));
+        }
+        let index = self.index_for(task, id.dataset)?;
+        let resolver = self.checked_resolver(&index, id)?;
+        let _running = self.running(task);
+        self.make_stored(task, id, &resolver, None).map(drop)
+    }
+
+    /// The stored bytes of a chunk: those of a record, or its elements after the filters of the dataset.
+    fn make_stored(
+        &self,
+        task: &Task,
+        id: ChunkId,
+        resolver: &ChunkResolver<'_>,
         source: Option<ChunkSource>,
     ) -> Result<Reserved<Vec<u8>>> {
-        let _running = self.running(task);
-        let (dataset, place) = self.dataset(number);
-        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
-        if let Content::Unreadable(reason) = &dataset.content {
-            return Err(bad_chunk(reason.clone()));
-        }
+        let bad_chunk = |fault: Fault| self.bad_chunk(id, fault);
+        let place = resolver.place;
         self.check_cache_size("a chunk", place.raw.max(place.stored))
             .map_err(bad_chunk)?;
-        let index = self.index_for(task, number)?;
-        let resolver = self.checked_resolver(&index, number, chunk)?;
-        let source = source.unwrap_or_else(|| resolver.source());
-        let (bytes, sources) = match source {
-            ChunkSource::AsStored(stored) => {
-                let bytes = stored_bytes(task, &self.sources, stored);
-                bytes.map(|bytes| (bytes, BTreeSet::from([usize::from(stored.source)])))
-            }
-            ChunkSource::InPlace(_) | ChunkSource::Assemble => {
-                self.assemble(task, number, &resolver)
-            }
+        if let ChunkSource::AsStored(stored) = source.unwrap_or_else(|| resolver.source()) {
+            let bytes = stored_bytes(task, &self.sources, stored).map_err(bad_chunk)?;
+            self.check_unchanged([usize::from(stored.source)])?;
+            return Ok(bytes);
         }
-        .map_err(bad_chunk)?;
+        let (raw, sources) = self.assemble(task, id, resolver).map_err(bad_chunk)?;
+        let bytes = filtered(raw, resolver).map_err(bad_chunk)?;
         self.check_unchanged(sources)?;
         Ok(bytes)
     }
 
+    /// Makes a chunk without filters that has to be assembled, in memory of its length.
+    fn make_raw_in(
+        &self,
+        task: &Task,
+        id: ChunkId,
+        resolver: &ChunkResolver<'_>,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let bad_chunk = |fault: Fault| self.bad_chunk(id, fault);
+        self.check_cache_size("a chunk", buf.len() as u64)
+            .map_err(bad_chunk)?;
+        let decoded =
+            |record: &Record<'_>| self.decoded(task, id.dataset, record, &resolver.bounds);
+        let assembly = self.assembly(task, resolver.dataset, &decoded);
+        let sources = assembly.raw_chunk_in(resolver, buf).map_err(bad_chunk)?;
+        self.check_unchanged(sources)
+    }
+
     /// The elements of a chunk of a logged dataset, before its filters. Those past the dataset's edge have the fill value.
     /// They are not cached.
-    pub fn raw_chunk(&self, task: &Task, number: usize, chunk: u64) -> Result<Reserved<Vec<u8>>> {
-        self.raw_chunk_in(task, number, chunk, Vec::new)
+    pub fn raw_chunk(&self, task: &Task, id: ChunkId) -> Result<Reserved<Vec<u8>>> {
+        self.raw_chunk_in(task, id, Vec::new)
     }
 
     /// The same, in the memory of a buffer that is no longer needed, where it is read in one piece. The system takes longer
@@ -420,76 +453,57 @@ impl View {
     pub fn raw_chunk_in(
         &self,
         task: &Task,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
         spare: impl Fn() -> Vec<u8>,
     ) -> Result<Reserved<Vec<u8>>> {
-        task.retry(|| self.make_raw_chunk(task, number, chunk, &spare))
+        task.retry(|| self.make_raw(task, id, &spare))
     }
 
-    fn make_raw_chunk(
+    fn make_raw(
         &self,
         task: &Task,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
         spare: &impl Fn() -> Vec<u8>,
     ) -> Result<Reserved<Vec<u8>>> {
-        let (dataset, place) = self.dataset(number);
-        let bad_chunk = |reason: String| self.bad_chunk(number, chunk, reason);
+        let (dataset, place) = self.dataset(id.dataset);
+        let bad_chunk = |fault: Fault| self.bad_chunk(id, fault);
         if let Content::Unreadable(reason) = &dataset.content {
-            return Err(bad_chunk(reason.clone()));
+            return Err(self.bad_chunk(id, reason.as_str()));
         }
         self.check_cache_size("a chunk", place.raw)
             .map_err(bad_chunk)?;
-        let index = self.index_for(task, number)?;
-        let resolver = self.checked_resolver(&index, number, chunk)?;
+        let index = self.index_for(task, id.dataset)?;
+        let resolver = self.checked_resolver(&index, id)?;
         if let ChunkSource::InPlace(elements) = resolver.source() {
-            let reservation = task.reserve(place.raw).map_err(bad_chunk)?;
-            let mut raw = spare();
-            let more = (place.raw as usize).saturating_sub(raw.len());
-            make_room(&mut raw, more).map_err(bad_chunk)?;
-            raw.resize(place.raw as usize, 0);
-            if self.read_in_place(number, chunk, &elements, 0, &mut raw)? == Some(raw.len()) {
+            let room = || -> Result<_, Shortage> {
+                let reservation = task.reserve(place.raw)?;
+                let mut raw = spare();
+                let more = (place.raw as usize).saturating_sub(raw.len());
+                make_room(&mut raw, more)?;
+                raw.resize(place.raw as usize, 0);
+                Ok((raw, reservation))
+            };
+            let (mut raw, reservation) = room().map_err(|refused| bad_chunk(refused.into()))?;
+            if self.read_in_place(id, &elements, 0, &mut raw)? == Some(raw.len()) {
                 return Ok(Reserved::new(raw, reservation));
             }
         }
-        let (raw, sources) = self
-            .assemble_raw(task, number, &resolver)
-            .map_err(bad_chunk)?;
+        let (raw, sources) = self.assemble(task, id, &resolver).map_err(bad_chunk)?;
         self.check_unchanged(sources)?;
         Ok(raw)
     }
 
-    /// A chunk's stored bytes, and the source files that they were made from.
+    /// A chunk's elements, and the source files that they were read from.
     fn assemble(
         &self,
         task: &Task,
-        number: usize,
+        id: ChunkId,
         resolver: &ChunkResolver<'_>,
-    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
-        let (raw, sources) = self.assemble_raw(task, number, resolver)?;
-        let filters = &resolver.dataset.filters;
-        if filters.is_empty() {
-            return Ok((raw, sources));
-        }
-        let (raw, mut reservation) = raw.into_parts();
-        // A filter makes new bytes of the old ones, the last of them at most as many as are stored.
-        reservation.grow(resolver.place.stored.max(resolver.place.raw))?;
-        let bytes = filters::encode(raw, filters)?;
-        reservation.shrink_to(bytes.capacity() as u64);
-        Ok((Reserved::new(bytes, reservation), sources))
-    }
-
-    /// A chunk's elements, and the source files that they were read from.
-    fn assemble_raw(
-        &self,
-        task: &Task,
-        number: usize,
-        resolver: &ChunkResolver<'_>,
-    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), String> {
-        let decoded = |record: &Record<'_>| self.decoded(task, number, record, &resolver.bounds);
-        let assembly = self.assembly(task, resolver.dataset, &decoded);
-        assembly.raw_chunk(resolver)
+    ) -> Result<(Reserved<Vec<u8>>, BTreeSet<usize>), Fault> {
+        let decoded =
+            |record: &Record<'_>| self.decoded(task, id.dataset, record, &resolver.bounds);
+        self.assembly(task, resolver.dataset, &decoded)
+            .raw_chunk(resolver)
     }
 
     fn assembly<'a>(
@@ -530,7 +544,7 @@ impl View {
     }
 
     /// Memory is bounded by options, whatever a file asks for.
-    fn check_cache_size(&self, what: &str, bytes: u64) -> Result<(), String> {
+    fn check_cache_size(&self, what: &'static str, bytes: u64) -> Result<(), Fault> {
         check_limit(what, bytes, "cache_size", self.budget.limits().cache_size)
     }
 
@@ -541,15 +555,14 @@ impl View {
     pub(super) fn resolver<'a>(
         &'a self,
         index: &'a DatasetIndex,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
     ) -> ChunkResolver<'a> {
-        let (dataset, place) = self.dataset(number);
+        let (dataset, place) = self.dataset(id.dataset);
         ChunkResolver {
             index,
             dataset,
             place,
-            bounds: place.grid.bounds(chunk),
+            bounds: place.grid.bounds(id.number),
         }
     }
 
@@ -557,13 +570,28 @@ impl View {
     pub(super) fn checked_resolver<'a>(
         &'a self,
         index: &'a DatasetIndex,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
     ) -> Result<ChunkResolver<'a>> {
-        let checked = index.check();
-        checked.map_err(|reason| self.bad_chunk(number, chunk, reason))?;
-        Ok(self.resolver(index, number, chunk))
+        index.check().map_err(|fault| self.bad_chunk(id, fault))?;
+        Ok(self.resolver(index, id))
     }
+}
+
+/// Elements of a chunk after the filters of its dataset.
+fn filtered(
+    raw: Reserved<Vec<u8>>,
+    resolver: &ChunkResolver<'_>,
+) -> Result<Reserved<Vec<u8>>, Fault> {
+    let filters = &resolver.dataset.filters;
+    if filters.is_empty() {
+        return Ok(raw);
+    }
+    let (raw, mut reservation) = raw.into_parts();
+    // A filter makes new bytes of the old ones, the last of them at most as many as are stored.
+    reservation.grow(resolver.place.stored.max(resolver.place.raw))?;
+    let bytes = filters::encode(raw, filters)?;
+    reservation.shrink_to(bytes.capacity() as u64);
+    Ok(Reserved::new(bytes, reservation))
 }
 
 /// Fills `buf` with zeros, at most `left` of them. Returns how many.

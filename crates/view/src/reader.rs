@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn errors_carry_those_of_the_crate() {
-        let error = to_io(Error::bad_file("/log", "torn"));
+        let error = to_io(Error::of("/log", "torn"));
         let own = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
         assert!(matches!(own, Some(Error::BadFile { .. })), "{error}");
     }

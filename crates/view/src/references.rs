@@ -3,10 +3,11 @@
 
 use serde::Serialize;
 
-use super::View;
 use super::resolve::ChunkResolver;
+use super::{ChunkId, View};
 use h5logfs_common::buffers::zeroed;
 use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::filters::{self, DEFLATE, Filter};
 use h5logfs_log::model::{Block, Encoding, Record};
@@ -53,7 +54,9 @@ impl View {
     /// After the last one, call [`View::check_sources`].
     pub fn references(&self, number: usize) -> Result<References<'_>> {
         match &self.snapshot.datasets[number].content {
-            Content::Unreadable(reason) => Err(self.bad_data(number, "all of it".into(), reason)),
+            Content::Unreadable(reason) => {
+                Err(self.bad_data(number, "all of it".into(), reason.as_str()))
+            }
             Content::Extent { source, offset, .. } => {
                 let raw = self.map.datasets[number].raw;
                 let place = self.one_piece(*source, *offset, raw);
@@ -68,12 +71,12 @@ impl View {
             }
             Content::Logged { .. } => {
                 let index = self.index(number)?;
-                self.checked_resolver(&index, number, 0)?;
+                self.checked_resolver(&index, ChunkId::new(number, 0))?;
                 let chunks = self.touched(number, 0)?;
                 Ok(Box::new(chunks.map(move |chunk| {
-                    let resolver = self.resolver(&index, number, chunk);
-                    let found = self.reference(&resolver);
-                    let found = found.map_err(|reason| self.bad_chunk(number, chunk, reason));
+                    let id = ChunkId::new(number, chunk);
+                    let found = self.reference(&self.resolver(&index, id));
+                    let found = found.map_err(|fault| self.bad_chunk(id, fault));
                     Ok((chunk, found?))
                 })))
             }
@@ -85,15 +88,14 @@ impl View {
     pub fn stored_chunk(
         &self,
         task: &Task,
-        number: usize,
-        chunk: u64,
+        id: ChunkId,
         pipeline: &[Filter],
     ) -> Result<Option<Vec<u8>>> {
-        let index = self.index(number)?;
-        let resolver = self.checked_resolver(&index, number, chunk)?;
-        let bad_chunk = |reason| self.bad_chunk(number, chunk, reason);
+        let index = self.index(id.dataset)?;
+        let resolver = self.checked_resolver(&index, id)?;
+        let bad_chunk = |fault| self.bad_chunk(id, fault);
         let reference = self.reference(&resolver).map_err(bad_chunk)?;
-        let own = &self.snapshot.datasets[number].filters;
+        let own = &self.snapshot.datasets[id.dataset].filters;
         let has_gone_through = |form| match form {
             Form::Filtered => alike(own, pipeline),
             Form::Deflated => matches!(pipeline, [only] if only.id == DEFLATE),
@@ -103,14 +105,12 @@ impl View {
             return Ok(None);
         };
         let source = &self.sources[usize::from(found.source)];
-        let read = || -> Result<Vec<u8>, String> {
-            let raw = self.map.datasets[number].raw;
+        let read = || -> Result<Vec<u8>, Fault> {
+            let raw = self.map.datasets[id.dataset].raw;
             let decoding = filters::decoding_memory(found.len, raw, pipeline);
             let _reserved = task.reserve(found.len.saturating_add(decoding))?;
             let mut bytes = zeroed(found.len as usize)?;
-            source
-                .read_file(&mut bytes, found.offset)
-                .map_err(|e| e.to_string())?;
+            source.read_file(&mut bytes, found.offset)?;
             filters::decode(&bytes, raw, pipeline)?;
             Ok(bytes)
         };
@@ -125,30 +125,29 @@ impl View {
     }
 
     /// The elements of a chunk, without the filters of its dataset. Those past the dataset's edge have the fill value.
-    pub fn chunk_elements(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
-        let (dataset, place) = self.dataset(number);
+    pub fn chunk_elements(&self, id: ChunkId) -> Result<Vec<u8>> {
+        let (dataset, place) = self.dataset(id.dataset);
         if let Content::Extent { .. } = dataset.content {
-            let address = self.snapshot.user_block + place.chunk_address(chunk);
-            let mut raw = zeroed(place.raw as usize)
-                .map_err(|reason| self.bad_chunk(number, chunk, reason))?;
+            let address = self.snapshot.user_block + place.chunk_address(id.number);
+            let mut raw = zeroed(place.raw as usize).map_err(|fault| self.bad_chunk(id, fault))?;
             self.read_at(address, &mut raw)?;
             return Ok(raw);
         }
-        let raw = self.raw_chunk(&self.task(None), number, chunk)?;
+        let raw = self.raw_chunk(&self.task(None), id)?;
         Ok(raw.into_parts().0)
     }
 
     /// A chunk after the filters of its dataset. Unlike the bytes of the view, which store them, it is compressed.
-    pub fn compressed_chunk(&self, number: usize, chunk: u64) -> Result<Vec<u8>> {
-        let raw = self.chunk_elements(number, chunk)?;
-        filters::compress(&raw, &self.snapshot.datasets[number].filters)
-            .map_err(|e| self.bad_chunk(number, chunk, e))
+    pub fn compressed_chunk(&self, id: ChunkId) -> Result<Vec<u8>> {
+        let raw = self.chunk_elements(id)?;
+        filters::compress(&raw, &self.snapshot.datasets[id.dataset].filters)
+            .map_err(|e| self.bad_chunk(id, e))
     }
 
     /// Where the chunk lies in one piece, if it does. Looks at the last block that touches it.
-    fn reference(&self, resolver: &ChunkResolver<'_>) -> Result<Option<ChunkReference>, String> {
+    fn reference(&self, resolver: &ChunkResolver<'_>) -> Result<Option<ChunkReference>, Fault> {
         let found = resolver.if_covered(|record, block| match record.fault {
-            Some(reason) => Err(reason.to_owned()),
+            Some(reason) => Err(Fault::from(reason)),
             // Object references are translated where chunks are assembled.
             None if !resolver.dataset.references.is_empty() => Ok(None),
             None => Ok(self.reference_in(resolver, record, block)),

@@ -7,6 +7,7 @@ use super::bitmap::CoverageBitmap;
 use super::map::Placement;
 use super::pieces::element_in_log;
 use crate::index::DatasetIndex;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::{Bounds, Order};
 use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
@@ -141,8 +142,8 @@ impl ChunkResolver<'_> {
     pub fn runs(
         &self,
         task: &Task,
-        take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
-    ) -> Result<u64, String> {
+        take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), Fault>,
+    ) -> Result<u64, Fault> {
         self.records(&[self.index]).runs(task, take)
     }
 
@@ -194,8 +195,8 @@ impl BoxRecords<'_> {
     pub fn runs(
         &self,
         task: &Task,
-        take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
-    ) -> Result<u64, String> {
+        take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), Fault>,
+    ) -> Result<u64, Fault> {
         self.runs_in(Order::Back, task, take)
     }
 
@@ -204,8 +205,8 @@ impl BoxRecords<'_> {
     pub fn runs_apart(
         &self,
         task: &Task,
-        mut take: impl FnMut(&Record<'_>, Run) -> Result<(), String>,
-    ) -> Result<u64, String> {
+        mut take: impl FnMut(&Record<'_>, Run) -> Result<(), Fault>,
+    ) -> Result<u64, Fault> {
         self.runs_in(Order::Any, task, |record, _, run| take(record, run))
     }
 
@@ -221,8 +222,8 @@ impl BoxRecords<'_> {
         &self,
         order: Order,
         task: &Task,
-        mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), String>,
-    ) -> Result<u64, String> {
+        mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), Fault>,
+    ) -> Result<u64, Fault> {
         let memory = self.indexes.iter().map(|index| index.query_memory());
         let _sorting = task.reserve(memory.max().unwrap_or(0))?;
         let elements = self.sides.iter().product();
@@ -230,7 +231,7 @@ impl BoxRecords<'_> {
         let mut overlap = Overlap::new(self.sides, self.bounds);
         let mut visit = |record: &Record<'_>| {
             record.visit(self.bounds, order, |block| {
-                let mut taken = task.check();
+                let mut taken = task.check().map_err(Fault::from);
                 overlap.runs(&block, |all| {
                     let before = covered.missing();
                     covered.cover(all.in_chunk, all.in_chunk + all.len, |start, end| {

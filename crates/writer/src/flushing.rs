@@ -164,7 +164,10 @@ impl Writer {
         let Open { ranks, files } = open.ok_or_else(|| Error::closed(&self.path))?;
         // The same on all ranks.
         if let Err(reason) = self.outline.check_extents(extents) {
-            return Ok(GlobalOutcome::Failed { rank: 0, reason });
+            return Ok(GlobalOutcome::Failed {
+                rank: 0,
+                reason: reason.to_string(),
+            });
         }
         let lines = if ranks.is_root() {
             let defined = self.defined.iter().chain(extents);

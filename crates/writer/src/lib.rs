@@ -201,7 +201,7 @@ impl Writer {
                 }
                 Ok(())
             });
-            added.map_err(|reason| self.definition_error(reason))?;
+            added.map_err(|reason| self.definition_error(reason.to_string()))?;
             self.note_flushed(definition);
         }
         Ok(())
@@ -354,7 +354,7 @@ impl Writer {
             return Err(Error::closed(&self.path));
         }
         let added = self.outline.add(&definition);
-        added.map_err(|reason| self.definition_error(reason))?;
+        added.map_err(|reason| self.definition_error(reason.to_string()))?;
         self.defined.push(definition);
         Ok(())
     }

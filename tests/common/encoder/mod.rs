@@ -16,6 +16,7 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::ChunkId;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use h5logfs_view::{Form, View};
 
@@ -766,17 +767,17 @@ pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
     let grid = view.grid(number);
     let mut contents = vec![0xa5; dataset.elements().unwrap() as usize * size];
     for chunk in 0..grid.len() {
-        let (offset, len) = view.chunk_place(number, chunk)?;
+        let (offset, len) = view.chunk_place(ChunkId::new(number, chunk))?;
         // A chunk that is read as the kernel does may be made elsewhere than one that is kept.
         let mut placed = vec![0x5a; len as usize];
         view.read_for(&view.task(None).for_keeper(), offset, &mut placed)?;
-        let stored = view.chunk(number, chunk)?;
+        let stored = view.chunk(ChunkId::new(number, chunk))?;
         assert_eq!(len, stored.len() as u64);
         assert!(placed[..] == stored[..], "chunk {chunk} where it is placed");
         // A chunk that is served as it lies is for its reader to check.
         let raw = filter::try_undo(&filters, &stored)
             .filter(|raw| raw.len() as u64 == grid.elements() * dataset.element_size)
-            .ok_or_else(|| Error::bad_file(view.path(), "its reader finds a chunk damaged"))?;
+            .ok_or_else(|| Error::of(view.path(), "its reader finds a chunk damaged"))?;
         let block = (grid.origin(chunk), grid.chunk.clone());
         paint(&mut contents, &dataset.dims, size, &[block], &raw);
     }
@@ -823,11 +824,11 @@ pub fn follow_references(view: &View, number: usize) -> Result<(Vec<Form>, usize
         let mut expected = vec![0; raw.len()];
         let stored = match dataset.content {
             Content::Extent { .. } => {
-                let address = view.chunk_place(number, chunk)?.0;
+                let address = view.chunk_place(ChunkId::new(number, chunk))?.0;
                 view.read_at(address, &mut expected)?;
                 expected
             }
-            _ => filter::undo(&filters, &view.chunk(number, chunk)?),
+            _ => filter::undo(&filters, &view.chunk(ChunkId::new(number, chunk))?),
         };
         let (start, count) = bounds_of(chunk);
         let inside = |bytes: &[u8]| {
@@ -842,7 +843,7 @@ pub fn follow_references(view: &View, number: usize) -> Result<(Vec<Form>, usize
         assert!(inside(&raw) == inside(&stored), "chunk at {start:?}");
     }
     for chunk in (0..grid.len()).filter(|chunk| !listed.contains(chunk)) {
-        let raw = filter::undo(&filters, &view.chunk(number, chunk)?);
+        let raw = filter::undo(&filters, &view.chunk(ChunkId::new(number, chunk))?);
         let filled = match dataset.fill.as_slice() {
             [] => vec![0; raw.len()],
             fill => fill.repeat(raw.len() / size),

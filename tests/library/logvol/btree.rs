@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::common::encoder::raw::{self, Id, call};
 use crate::common::encoder::*;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use hdf5_metno_sys::h5d::*;
 
@@ -116,7 +117,7 @@ fn check_lookups(view: &View, number: usize, shown: &Id) {
     let user_block = view.snapshot().user_block;
     for chunk in spread(view.grid(number).len()) {
         let origin = view.grid(number).origin(chunk);
-        let (address, size) = view.chunk_place(number, chunk).unwrap();
+        let (address, size) = view.chunk_place(ChunkId::new(number, chunk)).unwrap();
         let (found, stored, mask) = chunk_info(shown, &origin);
         // Some versions of libhdf5 count from the end of the user block here.
         let base = if found == address { 0 } else { user_block };
@@ -214,7 +215,7 @@ fn sizes_of_chunks_that_are_served_as_they_lie() {
     let shown = raw::open_file(&exported);
     let shown = raw::open(&shown, "d");
     check_lookups(&view, 0, &shown);
-    let as_logged = (0..150).filter(|c| view.chunk_place(0, *c).unwrap().1 < 160);
+    let as_logged = (0..150).filter(|c| view.chunk_place(ChunkId::new(0, *c)).unwrap().1 < 160);
     assert_eq!(as_logged.count(), 50);
     let contents = file.contents(&file.datasets[0]);
     assert!(read_by_chunks(&view, 0).unwrap() == contents);
@@ -238,7 +239,7 @@ fn ten_million_chunks() {
     let exported = dir.path().join("view.h5");
     let file = export_paths(&view, spread(chunks), &exported);
     for chunk in spread(chunks) {
-        let (address, size) = view.chunk_place(0, chunk).unwrap();
+        let (address, size) = view.chunk_place(ChunkId::new(0, chunk)).unwrap();
         assert_eq!(size, 800);
         file.write_all_at(&chunk.to_le_bytes(), address).unwrap();
     }

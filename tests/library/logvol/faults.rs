@@ -10,6 +10,7 @@ use crate::common::encoder::*;
 use h5logfs_common::error::Error;
 use h5logfs_common::task::Task;
 use h5logfs_log::snapshot::{Content, Snapshot};
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
@@ -37,14 +38,15 @@ fn read(view: &View, name: &str) -> Result<Vec<u8>, Error> {
 fn refusal(view: &View, name: &str) -> String {
     let number = number_of(view, name);
     let mut chunks = 0..view.grid(number).len().min(MOST_CHUNKS);
-    let error = chunks.find_map(|chunk| Some((chunk, view.chunk(number, chunk).err()?)));
+    let error =
+        chunks.find_map(|chunk| Some((chunk, view.chunk(ChunkId::new(number, chunk)).err()?)));
     let (chunk, error) = error.unwrap_or_else(|| panic!("{name} can be read"));
     let message = error.to_string();
     let path = view.path().display().to_string();
     assert!(message.contains(&path), "no file in: {message}");
     assert!(message.contains(&format!("dataset {name}:")), "{message}");
     // The read of the file's bytes fails as well.
-    let (offset, _) = view.chunk_place(number, chunk).unwrap();
+    let (offset, _) = view.chunk_place(ChunkId::new(number, chunk)).unwrap();
     let mut bytes = [0; 8];
     assert!(view.read_at(offset, &mut bytes).is_err());
     message
@@ -217,8 +219,9 @@ fn records_that_claim_the_same_bytes() {
         assert_eq!(extents(&path, "_ld")[0].0, offset);
         for _ in 0..2 {
             for chunk in 0..4 {
-                assert_eq!(view.chunk(0, chunk).unwrap()[..], [5; 4]);
-                view.chunk(other as usize, 4 + chunk).unwrap_err();
+                assert_eq!(view.chunk(ChunkId::new(0, chunk)).unwrap()[..], [5; 4]);
+                view.chunk(ChunkId::new(other as usize, 4 + chunk))
+                    .unwrap_err();
             }
         }
     }
@@ -395,7 +398,9 @@ fn a_chunk_larger_than_the_budget() {
     let whole = Entry::one(0, &[0], &[4 << 20], vec![3; 4 << 20]);
     let (_dir, path) = place(&with_bad(dataset, vec![whole]));
     let view = open_view_within(&path, 1 << 20).unwrap();
-    let (offset, _) = view.chunk_place(number_of(&view, "/bad"), 0).unwrap();
+    let (offset, _) = view
+        .chunk_place(ChunkId::new(number_of(&view, "/bad"), 0))
+        .unwrap();
     let mut bytes = vec![0; 4 << 20];
     view.read_at(offset, &mut bytes).unwrap();
     assert!(bytes.iter().all(|b| *b == 3));
@@ -411,7 +416,7 @@ fn what_follows_a_chunk_is_not_read_from_the_log() {
     // The chunk does not fit into the budget.
     let view = open_view_within(&path, 1 << 20).unwrap();
     let number = number_of(&view, "/bad");
-    let (offset, _) = view.chunk_place(number, 0).unwrap();
+    let (offset, _) = view.chunk_place(ChunkId::new(number, 0)).unwrap();
     view.index(number).unwrap();
     let before = view.log_bytes_read();
     let mut bytes = vec![9; LEN.next_multiple_of(4096) as usize];
@@ -482,7 +487,7 @@ fn very_many_chunks_that_nobody_wrote() {
     view.check_dataset(0, &mut |fault| panic!("{fault}"));
     assert_eq!(view.covered(0).unwrap(), Some(4.0 / CHUNKS as f64));
     let mut extents = Vec::new();
-    let (mut at, _) = view.chunk_place(0, 0).unwrap();
+    let (mut at, _) = view.chunk_place(ChunkId::new(0, 0)).unwrap();
     while at < view.len() {
         let segment = view.segment_at(at).unwrap();
         at = segment.range.end;
@@ -751,7 +756,7 @@ fn large_table() -> LogFile {
 
 /// Where the chunks of the first dataset begin.
 fn first_chunk(view: &View) -> u64 {
-    view.chunk_place(0, 0).unwrap().0
+    view.chunk_place(ChunkId::new(0, 0)).unwrap().0
 }
 
 /// The scan walks through a large table in its search for tiles, but does not decode it.

@@ -11,6 +11,7 @@ use crate::common::encoder::*;
 use crate::common::settled::{settle, unsettle};
 use crate::common::ways::{Ways, numbers};
 use h5logfs_common::error::Error;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -757,7 +758,7 @@ fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseEr
                 })
                 .collect();
             let is_lost = inside.iter().any(|(at, _)| lost[*at as usize] == 1);
-            let stored = match view.chunk(number, chunk) {
+            let stored = match view.chunk(ChunkId::new(number, chunk)) {
                 Ok(stored) => stored,
                 Err(e) => {
                     prop_assert!(is_lost, "{how}: {e}");

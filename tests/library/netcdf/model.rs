@@ -23,6 +23,7 @@ use h5logfs_common::error::Result;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::scan;
+use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use serde_json::{Value as Json, json};
@@ -423,7 +424,7 @@ fn what_the_file_does_not_have_is_a_hole() {
     let mut written = Written::new(&job, &mut Numbers(1));
     written.settings.set("netcdf", b"hdf5").unwrap();
     let view = written.open().unwrap();
-    let (at, stored) = view.chunk_place(0, 0).unwrap();
+    let (at, stored) = view.chunk_place(ChunkId::new(0, 0)).unwrap();
     let mut first = vec![1; 4096];
     view.read_at(at, &mut first).unwrap();
     assert!(first[..2500].iter().all(|b| *b == 7));
@@ -596,7 +597,7 @@ fn read_all(view: &View) {
             let _ = read_by_chunks(view, number);
         } else if !grid.is_empty() {
             for chunk in [0, grid.len() / 2, grid.len() - 1] {
-                let _ = view.chunk(number, chunk);
+                let _ = view.chunk(ChunkId::new(number, chunk));
             }
         }
     }

@@ -11,6 +11,7 @@ use std::time::Instant;
 use rustix::fs::OFlags;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::log_files::LogFiles;
@@ -139,7 +140,7 @@ impl<'a> Broker<'a> {
 
     fn no_snapshot(&self, error: io::Error) -> NoSnapshot {
         if error.kind() == io::ErrorKind::OutOfMemory {
-            return NoSnapshot::Failed(Error::no_memory(self.path(), error));
+            return NoSnapshot::Failed(Error::of(self.path(), error));
         }
         error.into()
     }
@@ -214,14 +215,14 @@ impl<'a> Broker<'a> {
     /// Decodes the snapshot from the worker. Fails if it contradicts itself or belongs to another log.
     pub fn check(&self, task: &Task, bytes: &[u8]) -> Result<Reserved<Snapshot>> {
         let path = self.path();
-        let bad = |reason: String| Error::ScanDied {
-            path: path.clone(),
-            reason: format!("the worker does not make sense: {reason}"),
+        let bad = |fault: Fault| match fault.into_damage() {
+            Ok(reason) => Error::ScanDied {
+                path: path.clone(),
+                reason: format!("the worker does not make sense: {reason}"),
+            },
+            Err(fault) => Error::of(&path, fault),
         };
-        let snapshot = Snapshot::from_bytes(task, bytes).map_err(|reason| match task.finish() {
-            Ok(()) => bad(reason),
-            Err(no_memory) => Error::no_memory(&path, no_memory),
-        })?;
+        let snapshot = Snapshot::from_bytes(task, bytes).map_err(bad)?;
         snapshot.check().map_err(bad)?;
         let first = snapshot.sources.first().map(|source| &source.place);
         if first != Some(&SourcePath::below(self.request.relative)) {
@@ -229,10 +230,10 @@ impl<'a> Broker<'a> {
         }
         let mut files = snapshot.sources.iter().chain(&snapshot.journal);
         match files.find(|file| !self.may_open(&file.place)) {
-            Some(file) => Err(bad(format!(
-                "{} is no part of the log",
-                file.place.path.display()
-            ))),
+            Some(file) => {
+                let file = file.place.path.display();
+                Err(bad(format!("{file} is no part of the log").into()))
+            }
             None => Ok(snapshot),
         }
     }

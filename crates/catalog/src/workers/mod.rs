@@ -97,7 +97,7 @@ impl WorkerPool {
         // Earlier scans may have spent the budget of the owner while this one waited.
         if let Some(reason) = self.failures.refusal(owner, Instant::now()) {
             let path = request.dir.full_path(request.relative);
-            return Err(Error::bad_file(path, reason));
+            return Err(Error::of(path, reason));
         }
         let broker = Broker::new(request, self.limits.metadata, owner);
         let rights = self.idle.rights(&request, &file);

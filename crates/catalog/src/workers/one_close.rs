@@ -48,7 +48,7 @@ impl Close {
 
 /// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
 pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
-    let bad = |reason: String| Error::bad_file(log, reason);
+    let bad = |reason: String| Error::of(log, reason);
     let mut arguments = vec![SUBCOMMAND.into()];
     arguments.extend(how.arguments().into_iter().map(OsString::from));
     arguments.extend([hidden_program::release().into(), "--".into(), log.into()]);

@@ -40,7 +40,7 @@ impl Scanner for OneScan {
         let (worker, socket) = start(&self.limits).map_err(|e| {
             let (path, program) = (request.dir.full_path(request.relative), &self.limits.program);
             let program = program.display();
-            Error::bad_file(
+            Error::of(
                 path,
                 format!(
                     "a log is scanned by the program h5logfs, and {program} cannot be started: {e}; \

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use h5logfs_common::error::Error;
+use h5logfs_common::fault::Fault;
 use serde::{Deserialize, Serialize};
 
 /// Chunks that follow each other and cannot be read for the same reason.
@@ -23,13 +24,14 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// What an error says of elements. Gives the error back where it is about something else.
+    /// What an error says of elements that cannot be read. Gives the error back where it is about something else: work that
+    /// was stopped, or has no memory, says nothing about elements.
     pub fn of(number: usize, error: Error) -> Result<Self, Error> {
         match error {
             Error::BadData {
                 dataset,
                 place,
-                reason,
+                fault: fault @ (Fault::Damage(_) | Fault::Io { .. }),
                 ..
             } => Ok(LeftOut {
                 number,
@@ -37,7 +39,7 @@ impl LeftOut {
                 last: place.clone(),
                 first: place,
                 count: 1,
-                reason,
+                reason: fault.to_string(),
             }),
             other => Err(other),
         }

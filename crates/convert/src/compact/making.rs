@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use h5logfs_common::error::Error as LogError;
 use h5logfs_common::task::Task;
 use h5logfs_log::filters::{DEFLATE, Filter, OPTIONAL, compress, mask};
+use h5logfs_view::ChunkId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -170,15 +171,13 @@ impl Source {
 
     /// A chunk after its filters. Where it lies in the log like that it is taken as it is.
     fn filtered(&self, task: &Task, number: usize, chunk: u64, spare: &Spare) -> Result<Filtered> {
-        let pipeline = &self.dataset(number).filters;
+        let (id, pipeline) = (ChunkId::new(number, chunk), &self.dataset(number).filters);
         if !pipeline.is_empty()
-            && let Some(bytes) = self.view.stored_chunk(task, number, chunk, pipeline)?
+            && let Some(bytes) = self.view.stored_chunk(task, id, pipeline)?
         {
             return Ok(Filtered { bytes, mask: 0 });
         }
-        let raw = self
-            .view
-            .raw_chunk_in(task, number, chunk, || spare.take())?;
+        let raw = self.view.raw_chunk_in(task, id, || spare.take())?;
         // The memory of the raw chunk counts until it is dropped; that of the result is bounded by the number of parts.
         let (raw, _reservation) = raw.into_parts();
         filter(raw, pipeline).map_err(|e| self.about(number, e))

@@ -5,6 +5,7 @@ use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_view::View;
 
 use crate::error::Result;
+use h5logfs_common::fault::Fault;
 
 /// The metadata of a file.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Metadata {
             )),
         };
         let is_whole = datasets.iter().map(is_whole);
-        let is_whole = is_whole.collect::<Result<_, String>>()?;
+        let is_whole = is_whole.collect::<Result<_, Fault>>()?;
         Ok(Metadata {
             image: headers.into_bytes(),
             datasets,

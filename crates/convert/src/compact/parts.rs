@@ -1,6 +1,7 @@
 //! All there is to store, in the order in which it lies in the file, cut into parts that are made one by one.
 
 use h5logfs_common::error::Error;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::snapshot::Content;
 
 use super::left_out::LeftOut;
@@ -125,18 +126,18 @@ impl<'a> Parts<'a> {
     /// The chunks of a dataset that are to be stored: those that were written. Fails where no element of it can be trusted.
     fn chunks(&self, number: usize) -> Result<Chunks<'a>, Error> {
         let view = &self.source.view;
-        let all_of_it = |reason: String| Error::BadData {
+        let all_of_it = |fault: Fault| Error::BadData {
             path: view.path(),
             dataset: self.source.dataset(number).name.clone(),
             place: "all of it".into(),
-            reason,
+            fault,
         };
         if let Content::Unreadable(reason) = &self.source.dataset(number).content {
-            return Err(all_of_it(reason.clone()));
+            return Err(all_of_it(reason.as_str().into()));
         }
         let index = match view.index(number) {
             // The tables of the log.
-            Err(Error::BadFile { reason, .. }) => return Err(all_of_it(reason)),
+            Err(Error::BadFile { reason, .. }) => return Err(all_of_it(reason.into())),
             found => found?,
         };
         index.check().map_err(all_of_it)?;

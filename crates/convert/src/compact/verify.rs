@@ -9,8 +9,10 @@ use std::thread;
 
 use parking_lot::Mutex;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::{Filter, decode};
 use h5logfs_log::image::{HeaderBytes, Image};
+use h5logfs_view::ChunkId;
 
 use super::left_out::LeftOut;
 use super::parts::{Part, Parts, What};
@@ -43,13 +45,13 @@ impl HeaderBytes for Written<'_> {
         self.len - self.user_block
     }
 
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), String> {
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Fault> {
         let end = at.checked_add(buf.len() as u64);
         if end.is_none_or(|end| end > self.size()) {
-            return Err(format!("{} bytes at {at} are not in the file", buf.len()));
+            return Err(format!("{} bytes at {at} are not in the file", buf.len()).into());
         }
         let read = self.file.read_exact_at(buf, at + self.user_block);
-        read.map_err(|e| e.to_string())
+        Ok(read?)
     }
 }
 
@@ -180,7 +182,7 @@ fn place(
     image: &Image<&Written<'_>>,
     written: &Written<'_>,
     number: usize,
-) -> Result<Place, String> {
+) -> Result<Place, Fault> {
     const CONTIGUOUS: u8 = 1;
     const CHUNKED: u8 = 2;
     let dataset = source.dataset(number);
@@ -319,7 +321,11 @@ impl Check<'_> {
         let position = || self.source.view.grid(number).position(chunk);
         let raw_len = self.source.raw_len(number);
         let task = self.source.view.task(None);
-        let expected = match self.source.view.raw_chunk(&task, number, chunk) {
+        let expected = match self
+            .source
+            .view
+            .raw_chunk(&task, ChunkId::new(number, chunk))
+        {
             Ok(expected) => expected,
             Err(e) if self.source.skips_damaged && stored.is_none() => {
                 LeftOut::of(number, e)?.add_to(&mut self.left_out.lock());
@@ -327,7 +333,7 @@ impl Check<'_> {
             }
             Err(e) => return Err(e.into()),
         };
-        let found = stored.ok_or_else(|| "it is not there".to_owned());
+        let found = stored.ok_or(Fault::from("it is not there"));
         let found = found.and_then(|stored| self.read_chunk(number, &stored, raw_len));
         let reason = match found {
             Ok(found) if self.is_same_chunk(number, chunk, &found, &expected) => {
@@ -336,7 +342,7 @@ impl Check<'_> {
                 return Ok(());
             }
             Ok(_) => "its elements are not those of the log".to_owned(),
-            Err(reason) => reason,
+            Err(fault) => fault.to_string(),
         };
         let reason = format!("chunk {:?} of the new file: {reason}", position());
         Err(self.source.about(number, reason))
@@ -355,7 +361,7 @@ impl Check<'_> {
         is_same_within(&grid.chunk, &count, element, one, other)
     }
 
-    fn read_chunk(&self, number: usize, stored: &StoredChunk, raw: u64) -> Result<Vec<u8>, String> {
+    fn read_chunk(&self, number: usize, stored: &StoredChunk, raw: u64) -> Result<Vec<u8>, Fault> {
         let mut bytes = vec![0; stored.size as usize];
         self.written.read(stored.address, &mut bytes)?;
         let pipeline = &self.source.dataset(number).filters;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::record::{Mark, Superblock};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::image::{Image, SUPERBLOCK};
 use h5logfs_log::journal::{self, JobState};
 use h5logfs_log::log_files::LogFiles;
@@ -57,7 +58,7 @@ impl Held {
             check_no_job(&dir, &name, &seen)?;
         }
         let Some(user_block) = find_signature(&seen)? else {
-            return Err(Error::bad_file(path, not_hdf5(&seen)?));
+            return Err(Error::of(path, not_hdf5(&seen)?));
         };
         let mut superblock = [0; SUPERBLOCK];
         let read = file.read_exact_at(&mut superblock, user_block);
@@ -121,8 +122,8 @@ impl Held {
     }
 
     /// An error about the file.
-    pub fn refused(&self, reason: impl ToString) -> Error {
-        Error::bad_file(&self.path, reason)
+    pub fn refused(&self, reason: impl Into<Fault>) -> Error {
+        Error::of(&self.path, reason)
     }
 
     /// Fails where a job has begun to write the log.
@@ -186,19 +187,16 @@ fn locked(path: &Path, cause: io::Error) -> Error {
         return Error::io(path, cause);
     }
     let reason = "another program has it open, as its lock shows: wait until that ends";
-    Error::bad_file(path, reason)
+    Error::of(path, reason)
 }
 
 /// Fails where the path does not lead to a file of its own.
 fn check_place(path: &Path) -> Result<()> {
     if path.is_dir() {
-        return Err(Error::bad_file(
-            path,
-            "is a directory: give the log files in it",
-        ));
+        return Err(Error::of(path, "is a directory: give the log files in it"));
     }
     match log_of(path).filter(|log| log.is_file()) {
-        Some(log) => Err(Error::bad_file(
+        Some(log) => Err(Error::of(
             path,
             format!("is a part of the log {}", log.display()),
         )),
@@ -222,7 +220,7 @@ fn check_no_job(dir: &SourceDir, name: &Path, file: &SourceFile) -> Result<()> {
     } else {
         "it was not closed: let `h5logfs recover` close it first".to_owned()
     };
-    Err(Error::bad_file(file.path(), reason))
+    Err(Error::of(file.path(), reason))
 }
 
 /// What a file is that is no HDF5 file.

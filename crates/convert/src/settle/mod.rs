@@ -21,7 +21,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::parallel;
 use h5logfs_log::image::{Added, Image, SUPERBLOCK};
 use h5logfs_log::snapshot::{Content, Snapshot, Storage};
-use h5logfs_view::View;
+use h5logfs_view::{ChunkId, View};
 
 use crate::chunk_index::{ChunkIndex, StoredChunk};
 use append::Appender;
@@ -203,7 +203,9 @@ impl Log {
         let addressed = image.set_superblock(held.user_block(), end);
         addressed.map_err(|e| held.refused(e))?;
         let image = image.into_bytes();
-        let superblock: Superblock = image.front().try_into().map_err(|e| held.refused(e))?;
+        let superblock = image.front().try_into();
+        let superblock: Superblock =
+            superblock.map_err(|_| held.refused("an image without a superblock"))?;
         objects.extend_from_slice(image.rest());
         let written = held.file().write_all_at(&objects, self.start);
         written.map_err(|e| held.failed(e))?;
@@ -254,7 +256,7 @@ fn append_datasets(
             let is_chunked = matches!(dataset.storage, Storage::Chunked(_));
             let set = image.set_layout_address(dataset.header, address, is_chunked);
             let named = |e| format!("dataset {}: {e}", dataset.name);
-            set.map_err(|e| Error::bad_file(view.path(), named(e)))?;
+            set.map_err(|e| Error::of(view.path(), named(e)))?;
         }
     }
     Ok(image.into_bytes())
@@ -280,7 +282,7 @@ fn append_chunks(
         for (chunk, bytes) in batch.iter_mut().zip(make(view, number, &numbers, threads)?) {
             chunk.address = out.address();
             let stored = u32::try_from(bytes.len());
-            chunk.size = stored.map_err(|_| Error::bad_file(view.path(), "a chunk past 4 GiB"))?;
+            chunk.size = stored.map_err(|_| Error::of(view.path(), "a chunk past 4 GiB"))?;
             out.put(&bytes)?;
             *done += size;
             progress(*done);
@@ -293,7 +295,7 @@ fn append_chunks(
 fn make(view: &View, number: usize, chunks: &[u64], threads: usize) -> Result<Vec<Vec<u8>>> {
     let work = |first: usize| {
         let own = chunks.iter().skip(first).step_by(threads);
-        own.map(|chunk| view.compressed_chunk(number, *chunk))
+        own.map(|chunk| view.compressed_chunk(ChunkId::new(number, *chunk)))
             .collect::<Result<Vec<_>>>()
     };
     let shares = parallel::share(threads.min(chunks.len()).max(1), work);
@@ -317,10 +319,7 @@ fn append_index(
 ) -> Result<Option<u64>> {
     let element = view.snapshot().datasets[number].element_size;
     let Some(index) = ChunkIndex::new(view.grid(number), element, chunks) else {
-        return Err(Error::bad_file(
-            view.path(),
-            "a chunk index past 2^64 bytes",
-        ));
+        return Err(Error::of(view.path(), "a chunk index past 2^64 bytes"));
     };
     out.align()?;
     let address = out.address();

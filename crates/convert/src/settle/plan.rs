@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Shortage;
 use h5logfs_common::memory::Reservation;
 use h5logfs_log::filters;
 use h5logfs_log::image::SUPERBLOCK;
@@ -64,7 +65,7 @@ impl Plan {
     /// Looks at all chunks of a log that is one file. Fails where some of its elements cannot be read, as far as that shows
     /// without reading them.
     pub fn new(view: &View) -> Result<Self> {
-        let no_memory = |reason: String| Error::no_memory(view.path(), reason);
+        let no_memory = |shortage: Shortage| Error::of(view.path(), shortage);
         let task = view.budget().task(None);
         let mut reservation = task.reservation();
         let mut pieces = Vec::new();
@@ -123,7 +124,7 @@ fn chunks(
     reservation: &mut Reservation,
     pieces: &mut Vec<Piece>,
 ) -> Result<Vec<StoredChunk>> {
-    let no_memory = |reason: String| Error::no_memory(view.path(), reason);
+    let no_memory = |shortage: Shortage| Error::of(view.path(), shortage);
     let dataset = &view.snapshot().datasets[number];
     let raw = chunk_bytes(view, number);
     let mut chunks = Vec::new();
@@ -131,7 +132,7 @@ fn chunks(
         let (chunk, reference) = placed?;
         let place = reference.and_then(|found| usable(view, number, chunk, found));
         if let Some(range) = &place {
-            let too_many = |_| Error::bad_file(view.path(), "more than 2^32 chunks");
+            let too_many = |_| Error::of(view.path(), "more than 2^32 chunks");
             let piece = Piece {
                 start: range.start,
                 end: range.end,
@@ -201,7 +202,7 @@ fn count_up(view: &View, number: usize, plan: &mut DatasetPlan) -> Result<()> {
     let dataset = &view.snapshot().datasets[number];
     let refused = |reason: &str| {
         let reason = format!("dataset {}: {reason}", dataset.name);
-        Err(Error::bad_file(view.path(), reason))
+        Err(Error::of(view.path(), reason))
     };
     plan.appended = plan.missing().count() as u64;
     plan.in_place = plan.chunks.len() as u64 - plan.appended;

@@ -4,6 +4,8 @@ pub mod packed;
 
 use std::fmt;
 
+use h5logfs_common::fault::Fault;
+
 /// The order in which a query shows what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -23,7 +25,7 @@ pub struct Bounds {
 }
 
 /// Fails where a coordinate, or the end of a block, does not fit into 63 bits.
-pub fn check_end(start: u64, count: u64) -> Result<(), String> {
+pub fn check_end(start: u64, count: u64) -> Result<(), Fault> {
     let end = start
         .checked_add(count)
         .filter(|end| *end <= i64::MAX as u64);

@@ -15,6 +15,7 @@ use std::ops::{ControlFlow, Range};
 use serde::{Deserialize, Serialize};
 
 use super::{Bounds, Order};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
@@ -120,7 +121,7 @@ pub struct PackedBoxes {
 
 impl PackedBoxes {
     /// Packs all rows. The reservation is for the table alone.
-    pub fn build(task: &Task, rows: &(impl Rows + Sync)) -> Result<(Self, Reservation), String> {
+    pub fn build(task: &Task, rows: &(impl Rows + Sync)) -> Result<(Self, Reservation), Fault> {
         let overlap = if rows.rank() > 0 && rows.rows() > GROUP {
             natural_overlap(rows)
         } else {
@@ -146,7 +147,7 @@ impl PackedBoxes {
         task: &Task,
         rows: &R,
         order: Option<&[u32]>,
-    ) -> Result<(Self, Reservation), String> {
+    ) -> Result<(Self, Reservation), Fault> {
         let groups = rows.rows().div_ceil(GROUP);
         let shares = if groups > MANY_GROUPS {
             parallel::shares()
@@ -181,7 +182,7 @@ impl PackedBoxes {
         rows: &impl Rows,
         order: Option<&[u32]>,
         groups: Range<usize>,
-    ) -> Result<(Self, Reservation), String> {
+    ) -> Result<(Self, Reservation), Fault> {
         let columns = 2 * rows.rank() + rows.values();
         let head = (columns + rows.rank() + 1) * size_of::<u64>() + columns;
         let mut reservation = task.reserve(groups.len() as u64 * head as u64)?;
@@ -219,7 +220,7 @@ impl PackedBoxes {
         &mut self,
         mut next: PackedBoxes,
         reservation: &mut Reservation,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let begin = self.packed.len() as u64;
         let stride = next.stride();
         for head in next.heads.chunks_exact_mut(stride) {

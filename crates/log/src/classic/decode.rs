@@ -11,6 +11,7 @@ use crate::source_file::SourceFile;
 use crate::window::Window;
 use crate::{DatasetRecords, Logged};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
@@ -38,7 +39,7 @@ impl Decoder<'_> {
     /// `anchor`: position of the dataset's anchor.
     ///
     /// Fails where there is no memory, and where the task stops. Damage is no failure.
-    pub fn records(&self, anchor: usize) -> Result<DatasetRecords, String> {
+    pub fn records(&self, anchor: usize) -> Result<DatasetRecords, Fault> {
         let entries = &self.entries.by_anchor[anchor];
         let places = &entries.places;
         let mut found = DatasetRecords {
@@ -49,9 +50,8 @@ impl Decoder<'_> {
         let mut window = Window::over(self.metadata);
         for place in places {
             self.task.check()?;
-            if let Err(reason) = self.add(place, &mut window, &mut found) {
-                // Memory that was refused is no damage.
-                self.task.finish()?;
+            if let Err(fault) = self.add(place, &mut window, &mut found) {
+                let reason = fault.into_damage()?;
                 let place = entry_name(place.at);
                 found.add_diagnostic(Diagnostic::unreadable(reason).at(place));
             }
@@ -66,7 +66,7 @@ impl Decoder<'_> {
         place: &EntryPosition,
         window: &mut Window<'_>,
         found: &mut DatasetRecords,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let rank = self.dataset.dims.len();
         let entry = Entry::read(window, place.at, |_| Some(rank as u64))?;
         let list = &mut found.records;
@@ -105,7 +105,7 @@ impl Decoder<'_> {
     }
 
     /// Starts and counts of the entry's block. Fails where it is not in the dataset.
-    fn block(&self, entry: &Entry, bytes: &[u8]) -> Result<Vec<u64>, String> {
+    fn block(&self, entry: &Entry, bytes: &[u8]) -> Result<Vec<u64>, Fault> {
         let sides = numbers(entry.order, bytes)?;
         let rank = self.dataset.dims.len();
         for (d, dim) in self.dataset.dims.iter().enumerate() {
@@ -113,18 +113,19 @@ impl Decoder<'_> {
             if start.checked_add(count).is_none_or(|end| end > *dim) {
                 return Err(format!(
                     "{count} from {start} on are outside of dimension {d}, which has {dim}"
-                ));
+                )
+                .into());
             }
         }
         Ok(sides)
     }
 
     /// The points of an entry. Fails where one is not in the dataset.
-    fn points(&self, entry: &Entry, number: u64) -> Result<Reserved<Selection>, String> {
+    fn points(&self, entry: &Entry, number: u64) -> Result<Reserved<Selection>, Fault> {
         let dims = self.dataset.dims;
         let rank = dims.len();
         if entry.len > MOST_POINTS {
-            return Err(format!("{number} points are more than can be held"));
+            return Err(format!("{number} points are more than can be held").into());
         }
         // In steps, for the log may claim more bytes than the file has.
         let mut reservation = self.task.reserve(2 * STEP)?;
@@ -134,24 +135,23 @@ impl Decoder<'_> {
         while done < entry.len {
             step.resize(STEP.min(entry.len - done) as usize, 0);
             self.metadata
-                .read_exact_at(&mut step, entry.coordinates + done)
-                .map_err(|e| e.to_string())?;
+                .read_exact_at(&mut step, entry.coordinates + done)?;
             self.task.check()?;
             reservation.extend(&mut coordinates, &numbers(entry.order, &step)?)?;
             done += step.len() as u64;
         }
         for point in coordinates.chunks_exact(rank.max(1)) {
             if point.iter().zip(dims).any(|(at, dim)| at >= dim) {
-                return Err(format!("the point {point:?} is outside of {dims:?}"));
+                return Err(format!("the point {point:?} is outside of {dims:?}").into());
             }
         }
-        let number = usize::try_from(number).map_err(|e| e.to_string())?;
+        let number = usize::try_from(number)?;
         let at = |point: usize, d: usize| coordinates[point * rank + d];
         Selection::new(self.task, rank, number, at, |_, _| 1)
     }
 
     /// Where the bytes of `elements` elements lie.
-    fn stored(&self, entry: &Entry, elements: u64) -> Result<Located, String> {
+    fn stored(&self, entry: &Entry, elements: u64) -> Result<Located, Fault> {
         let raw = elements.checked_mul(self.dataset.element_size);
         let raw = raw.ok_or("more bytes than can be counted")?;
         let log = self.data.len();
@@ -196,15 +196,15 @@ fn largest_deflated(raw: u64) -> u64 {
 }
 
 /// Coordinates. Fails where one is negative.
-fn numbers(order: ByteOrder, bytes: &[u8]) -> Result<Vec<u64>, String> {
+fn numbers(order: ByteOrder, bytes: &[u8]) -> Result<Vec<u64>, Fault> {
     let number = |bytes: &[u8]| {
         let number = order.i64_at(bytes, 0);
-        u64::try_from(number).map_err(|_| format!("a coordinate of {number}"))
+        u64::try_from(number).map_err(|_| format!("a coordinate of {number}").into())
     };
     bytes.chunks_exact(8).map(number).collect()
 }
 
-fn product(counts: &[u64]) -> Result<u64, String> {
+fn product(counts: &[u64]) -> Result<u64, Fault> {
     if counts.contains(&0) {
         return Ok(0);
     }

@@ -3,6 +3,7 @@
 use super::DATA_LOG;
 use crate::source_file::SourceFile;
 use crate::window::Window;
+use h5logfs_common::fault::Fault;
 
 /// The first bytes of the two logs. One character of a version follows.
 const METADATA_MAGIC: &[u8] = b"logvol_metadata";
@@ -54,10 +55,10 @@ impl ByteOrder {
     }
 
     /// The byte order in which the field `format` has its only valid value.
-    fn of_format(bytes: &[u8], at: usize) -> Result<Self, String> {
+    fn of_format(bytes: &[u8], at: usize) -> Result<Self, Fault> {
         let orders = [ByteOrder::Little, ByteOrder::Big];
         let found = orders.into_iter().find(|o| o.i32_at(bytes, at) == CLASSIC);
-        found.ok_or_else(|| format!("byte {at}: the format is none that is known"))
+        Ok(found.ok_or_else(|| format!("byte {at}: the format is none that is known"))?)
     }
 }
 
@@ -74,7 +75,7 @@ pub fn has_magics(metadata: &SourceFile, data: &SourceFile) -> bool {
 }
 
 /// `bytes`: one more than the magic.
-fn check_magic(bytes: &[u8], magic: &[u8]) -> Result<(), String> {
+fn check_magic(bytes: &[u8], magic: &[u8]) -> Result<(), Fault> {
     match bytes.strip_prefix(magic) {
         Some([b'0'..=b'9' | b'.', ..]) => Ok(()),
         _ => Err("byte 0: the magic is wrong".into()),
@@ -82,15 +83,15 @@ fn check_magic(bytes: &[u8], magic: &[u8]) -> Result<(), String> {
 }
 
 /// Reads the header of the metadata log: the number of entries.
-pub(super) fn read_metadata_header(window: &mut Window<'_>) -> Result<u64, String> {
+pub(super) fn read_metadata_header(window: &mut Window<'_>) -> Result<u64, Fault> {
     let bytes = window.bytes(0, METADATA_HEADER)?;
     check_magic(bytes, METADATA_MAGIC)?;
     let entries = ByteOrder::of_format(bytes, 16)?.i64_at(bytes, 20);
-    u64::try_from(entries).map_err(|_| format!("byte 20: {entries} entries"))
+    Ok(u64::try_from(entries).map_err(|_| format!("byte 20: {entries} entries"))?)
 }
 
 /// Fails with the reason where the header of the data log is invalid.
-pub(super) fn check_data_header(log: &SourceFile) -> Result<(), String> {
+pub(super) fn check_data_header(log: &SourceFile) -> Result<(), Fault> {
     let mut window = Window::over(log);
     let bytes = window.bytes(0, DATA_HEADER)?;
     check_magic(bytes, DATA_MAGIC)?;
@@ -129,7 +130,7 @@ impl Entry {
         window: &mut Window<'_>,
         at: u64,
         rank_of: impl Fn(i64) -> Option<u64>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let end_of = |at: u64, len: u64| at.checked_add(len).ok_or(PAST_END);
         let head = window.bytes(at, HEAD)?;
         // The field reads the same in both byte orders: 0, or a 1 at either end.
@@ -150,7 +151,7 @@ impl Entry {
                 let len = number.checked_mul(8 * rank).ok_or(PAST_END)?;
                 (EntrySelection::Points(number), len)
             }
-            other => return Err(format!("unknown selection {other}")),
+            other => return Err(format!("unknown selection {other}").into()),
         };
         let tail = window.bytes(end_of(coordinates, len)?, TAIL)?;
         Ok(Entry {

@@ -20,6 +20,7 @@ use super::{DatasetRecords, Layout, Logged, RecordTable};
 use decode::Decoder;
 pub use entry::has_magics;
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use table::EntryTable;
 
@@ -60,10 +61,10 @@ pub struct Anchor {
 
 impl Tables {
     /// Fails with the reason where it names source files that do not exist, of so many.
-    pub fn check(&self, sources: usize) -> std::result::Result<(), String> {
+    pub fn check(&self, sources: usize) -> std::result::Result<(), Fault> {
         for source in [self.metadata, self.data] {
             if usize::from(source) >= sources {
-                return Err(format!("source file {source} of {sources}"));
+                return Err(format!("source file {source} of {sources}").into());
             }
         }
         if self.anchors.is_sorted_by(|a, b| a.id < b.id) {
@@ -95,7 +96,7 @@ impl Layout for Tables {
         task: &Task,
         sources: &[SourceFile],
         _: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>, String> {
+    ) -> Result<Box<dyn RecordTable>, Fault> {
         Ok(Box::new(ClassicTable {
             entries: EntryTable::read(task, self, self.logs(sources))?,
             tables: self.clone(),
@@ -128,7 +129,7 @@ impl RecordTable for ClassicTable {
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> Result<DatasetRecords, String> {
+    ) -> Result<DatasetRecords, Fault> {
         let (metadata, data) = self.tables.logs(sources);
         let decoder = Decoder {
             task,

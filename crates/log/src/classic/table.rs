@@ -10,6 +10,7 @@ use crate::source_file::SourceFile;
 use crate::tiling::Tilings;
 use crate::window::Window;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
@@ -46,7 +47,7 @@ impl EntryTable {
         task: &Task,
         tables: &Tables,
         (metadata, data): (&SourceFile, &SourceFile),
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let mut found = EntryTable {
             by_anchor: Vec::new(),
             data: Vec::new(),
@@ -56,7 +57,8 @@ impl EntryTable {
         let anchors = tables.anchors.len();
         found.reservation.make_room(&mut found.by_anchor, anchors)?;
         found.by_anchor.resize_with(anchors, Entries::default);
-        if let Err(reason) = check_data_header(data) {
+        if let Err(fault) = check_data_header(data) {
+            let reason = fault.into_damage()?;
             let place = format!("/{DATA_LOG}");
             found
                 .diagnostics
@@ -79,17 +81,18 @@ impl EntryTable {
             let reservation = &mut found.reservation;
             reservation.push(&mut found.by_anchor[number].places, place)?;
             match u64::try_from(entry.data) {
-                Ok(begin) if begin >= DATA_HEADER => reservation.push(&mut found.data, begin),
+                Ok(begin) if begin >= DATA_HEADER => Ok(reservation.push(&mut found.data, begin)?),
                 _ => Ok(()),
             }
         });
-        // What was cut short for lack of memory is no damage.
-        task.finish()?;
         found.data.sort_unstable();
         found.data.dedup();
         match walked {
             // Not all entries were found, so chains need not be complete.
-            Err(reason) => found.diagnostics.push(Diagnostic::unreadable(reason)),
+            Err(fault) => {
+                let diagnostic = Diagnostic::unreadable(fault.into_damage()?);
+                found.diagnostics.push(diagnostic);
+            }
             Ok(()) => found.follow_chains(task, tables)?,
         }
         Ok(found)
@@ -106,7 +109,7 @@ impl EntryTable {
         self.reservation.release_share();
     }
 
-    fn follow_chains(&mut self, task: &Task, tables: &Tables) -> Result<(), String> {
+    fn follow_chains(&mut self, task: &Task, tables: &Tables) -> Result<(), Fault> {
         let mut diagnostics = Vec::new();
         for (anchor, entries) in tables.anchors.iter().zip(&mut self.by_anchor) {
             let id = anchor.id;
@@ -156,11 +159,11 @@ impl EntryTable {
 fn walk<'a>(
     tables: &Tables,
     log: &'a SourceFile,
-    mut visit: impl FnMut(usize, &Entry, &mut Window<'a>) -> Result<(), String>,
-) -> Result<(), String> {
+    mut visit: impl FnMut(usize, &Entry, &mut Window<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let mut window = Window::over(log);
     let entries = read_metadata_header(&mut window);
-    let entries = entries.map_err(|e| format!("/{METADATA_LOG}: {e}"))?;
+    let entries = entries.map_err(|e| Fault::from(e).at(format_args!("/{METADATA_LOG}")))?;
     let rank_of = |id| tables.find(id).map(|n| u64::from(tables.anchors[n].rank));
     let mut at = METADATA_HEADER;
     for _ in 0..entries {
@@ -170,7 +173,8 @@ fn walk<'a>(
             visit(number, &entry, &mut window)?;
             Ok(entry)
         });
-        let entry = shown.map_err(|e| format!("/{METADATA_LOG}: entry at byte {at}: {e}"))?;
+        let entry = shown
+            .map_err(|e| Fault::from(e).at(format_args!("/{METADATA_LOG}: entry at byte {at}")))?;
         at = entry.end();
     }
     Ok(())
@@ -194,14 +198,14 @@ pub(super) fn tilings(tables: &Tables, (metadata, _): (&SourceFile, &SourceFile)
 }
 
 /// Whether an entry covers nothing.
-fn is_empty(entry: &Entry, window: &mut Window<'_>) -> Result<bool, String> {
+fn is_empty(entry: &Entry, window: &mut Window<'_>) -> Result<bool, Fault> {
     let block = block_of(entry, window)?;
     let has_none = |block: &[(u64, u64)]| block.iter().any(|(_, count)| *count == 0);
     Ok(entry.selection == EntrySelection::Points(0) || block.is_some_and(|block| has_none(&block)))
 }
 
 /// Start and count of the block along each dimension; `None` where the entry covers something else.
-fn block_of(entry: &Entry, window: &mut Window<'_>) -> Result<Option<Vec<(u64, u64)>>, String> {
+fn block_of(entry: &Entry, window: &mut Window<'_>) -> Result<Option<Vec<(u64, u64)>>, Fault> {
     if entry.selection != EntrySelection::Subarray {
         return Ok(None);
     }

@@ -5,8 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::{HeaderBytes, HeaderBytesMut};
+use h5logfs_common::fault::{Fault, Shortage};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The metadata of a file: those in its front, and those that are added at its end. What lies between is not libhdf5's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,10 +43,7 @@ impl Added {
     /// The inverse of [`Added::into_bytes`]: `bytes` begin with a front of `front` bytes. Fails where they are fewer.
     pub fn from_bytes(mut bytes: Vec<u8>, front: usize, start: u64) -> Result<Self> {
         if bytes.len() < front {
-            return Err(format!(
-                "{} bytes, of which {front} are a front",
-                bytes.len()
-            ));
+            return Err(format!("{} bytes, of which {front} are a front", bytes.len()).into());
         }
         let rest = bytes.split_off(front);
         Ok(Added {
@@ -90,9 +88,10 @@ impl Added {
 
     /// Lets the file end here.
     pub fn resize(&mut self, end: u64) -> Result<()> {
-        let len = usize::try_from(end.saturating_sub(self.start)).map_err(|e| e.to_string())?;
+        let len = usize::try_from(end.saturating_sub(self.start))?;
         let more = len.saturating_sub(self.rest.len());
-        self.rest.try_reserve(more).map_err(|e| e.to_string())?;
+        let room = self.rest.try_reserve(more);
+        room.map_err(|_| Shortage::System { bytes: more as u64 })?;
         self.rest.resize(len, 0);
         Ok(())
     }

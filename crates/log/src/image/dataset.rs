@@ -6,8 +6,9 @@ use super::{
     CONTINUATION, FILL_VALUE, HeaderBytes, Image, LAYOUT, MAX_RANK, MODIFICATION_TIME, Message,
     lookup3,
 };
+use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Further message types (HDF5 File Format Specification, IV.A.2).
 const NIL: u16 = 0x00;
@@ -162,7 +163,7 @@ impl<B: HeaderBytes> Image<B> {
         const PROPERTIES: u8 = 0xfc;
         /// It says at how many attributes their storage changes.
         const HAS_LIMITS: u8 = 0x10;
-        let header = usize::try_from(header).map_err(|e| e.to_string())?;
+        let header = usize::try_from(header)?;
         if &self.get::<4>(header)? != b"OHDR" {
             return Ok((vec![1], [0; 4]));
         }

@@ -7,6 +7,7 @@ use crate::front::FRONT;
 use crate::logvol::extent::{crc32, each_piece};
 use crate::source_file::SourceFile;
 use crate::window::Piece;
+use h5logfs_common::fault::Fault;
 
 /// Where it stands in the front: at the end of the first page, so that no page shows the metadata of a close without it.
 pub const SEAL_AT: usize = 4096 - SEAL_LEN;
@@ -40,7 +41,7 @@ impl CloseSeal {
     }
 
     /// `None` where the front has no seal. Fails where it is damaged.
-    fn of(front: &[u8]) -> Result<Option<Self>, String> {
+    fn of(front: &[u8]) -> Result<Option<Self>, Fault> {
         let Some(bytes) = front.get(SEAL_AT..SEAL_AT + SEAL_LEN) else {
             return Ok(None);
         };
@@ -96,22 +97,22 @@ pub fn has_seal(front: &[u8]) -> bool {
 /// than `most` bytes are not compared.
 ///
 /// What libhdf5 has read of the file is what the seal is about if the seal is the same before and after that.
-pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, String> {
-    check(file, most).map_err(|reason| {
-        format!(
-            "not all of the closed log can be read here: {reason}. The file system may show late what another node has \
-             written, or the file is damaged"
+pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fault> {
+    check(file, most).map_err(|fault| {
+        fault.at(
+            "not all of the closed log can be read here, because the file system shows late what another node has \
+             written, or the file is damaged",
         )
     })
 }
 
-fn check(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, String> {
+fn check(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fault> {
     if file.len() < FRONT {
         return Ok(None);
     }
     let mut front = vec![0; FRONT as usize];
     let read = file.read_unguarded(&mut front, 0);
-    read.map_err(|e| e.to_string())?;
+    read?;
     let Some(seal) = CloseSeal::of(&front)? else {
         return Ok(None);
     };
@@ -121,12 +122,13 @@ fn check(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, String> {
     if seal.start == u64::MAX {
         return Err("its objects are not there yet".into());
     }
-    let len = file.metadata().map_err(|e| e.to_string())?.len();
+    let len = file.metadata()?.len();
     if seal.start.checked_add(seal.len).is_none_or(|end| end > len) {
         return Err(format!(
             "it has {len} bytes, and {} bytes of objects from byte {} on",
             seal.len, seal.start
-        ));
+        )
+        .into());
     }
     if seal.len <= most {
         let objects = Piece {
@@ -164,7 +166,12 @@ mod tests {
         assert_eq!(check(&front, 100), Ok(false));
         assert_eq!(check(&front[..100], 100), Ok(false));
         set_unfinished_seal(&mut front);
-        assert!(check(&front, 100).unwrap_err().contains("not there yet"));
+        assert!(
+            check(&front, 100)
+                .unwrap_err()
+                .to_string()
+                .contains("not there yet")
+        );
         let objects = [7; 50];
         set_seal(&mut front, FRONT + 10, &objects);
         assert!(has_seal(&front));
@@ -189,7 +196,7 @@ mod tests {
             other[at] ^= 1;
             let said = check(&other, 100).unwrap_err();
             assert!(
-                said.contains("not all of the closed log"),
+                said.to_string().contains("not all of the closed log"),
                 "byte {at}: {said}"
             );
         }

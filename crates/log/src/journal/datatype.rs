@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::image::MAX_RANK;
+use h5logfs_common::fault::Fault;
 
 /// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or variable-length text, which attributes may
 /// have. Sizes and offsets are in bytes.
@@ -162,17 +163,17 @@ impl Datatype {
     }
 
     /// Fails with the reason where libhdf5 would not accept the type, or elements of it cannot be logged.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Fault> {
         self.check_nested(0)?;
         if self.message_size() > LARGEST_MESSAGE {
             return Err(format!(
                 "the datatype has too many members: their names and types take more than {LARGEST_MESSAGE} bytes"
-            ));
+            ).into());
         }
         match self.most_runs() {
             runs if runs > MOST_RUNS => Err(format!(
                 "the datatype is an array of too many compounds with padding: {runs} pieces, {MOST_RUNS} are possible"
-            )),
+            ).into()),
             _ => Ok(()),
         }
     }
@@ -209,21 +210,22 @@ impl Datatype {
         }
     }
 
-    fn check_nested(&self, depth: usize) -> Result<(), String> {
+    fn check_nested(&self, depth: usize) -> Result<(), Fault> {
         if depth > DEEPEST {
-            return Err(format!("the datatype is nested more than {DEEPEST} deep"));
+            return Err(format!("the datatype is nested more than {DEEPEST} deep").into());
         }
         match self {
             Datatype::Integer { size, .. } | Datatype::Bitfield { size, .. }
                 if ![1, 2, 4, 8].contains(size) =>
             {
-                Err(format!(
-                    "an integer or bitfield of {size} bytes: 1, 2, 4 and 8 are possible"
-                ))
+                Err(
+                    format!("an integer or bitfield of {size} bytes: 1, 2, 4 and 8 are possible")
+                        .into(),
+                )
             }
-            Datatype::Float { size, .. } if ![4, 8].contains(size) => Err(format!(
-                "a floating-point number of {size} bytes: 4 and 8 are possible"
-            )),
+            Datatype::Float { size, .. } if ![4, 8].contains(size) => {
+                Err(format!("a floating-point number of {size} bytes: 4 and 8 are possible").into())
+            }
             Datatype::VariableText => {
                 Err("elements of variable length cannot be logged: use a text of fixed size".into())
             }
@@ -233,18 +235,20 @@ impl Datatype {
             Datatype::Opaque { tag, .. } if tag.len() > LONGEST_TAG => Err(format!(
                 "the tag of an opaque type has {} bytes; {LONGEST_TAG} are possible",
                 tag.len()
-            )),
+            )
+            .into()),
             Datatype::Enumeration { base, members } => {
                 if !matches!(**base, Datatype::Integer { .. }) {
                     return Err(format!(
                         "an enumeration needs an integer type, not {}",
                         base.short()
-                    ));
+                    )
+                    .into());
                 }
                 if let Some((name, value)) = members.iter().find(|m| !base.can_hold(m.1)) {
-                    return Err(format!(
-                        "{name} = {value} of an enumeration does not fit {base}"
-                    ));
+                    return Err(
+                        format!("{name} = {value} of an enumeration does not fit {base}").into(),
+                    );
                 }
                 if members.is_empty() {
                     return Err("the enumeration has no values".into());
@@ -253,7 +257,8 @@ impl Datatype {
                 if let Some((name, value)) = members.iter().find(|m| !seen.insert(m.1)) {
                     return Err(format!(
                         "{name} = {value} of an enumeration: another name has that value"
-                    ));
+                    )
+                    .into());
                 }
                 check_names(members.iter().map(|m| m.0.as_str()))?;
                 base.check_nested(depth + 1)
@@ -269,7 +274,7 @@ impl Datatype {
                 if dims.is_empty() || dims.len() > MAX_RANK || dims.contains(&0) {
                     return Err(format!(
                         "an array type of shape {dims:?}: 1 to {MAX_RANK} dimensions are possible, and none is 0"
-                    ));
+                    ).into());
                 }
                 base.check_nested(depth + 1)
             }
@@ -364,24 +369,24 @@ impl Datatype {
     }
 }
 
-fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() {
             return Err("the name of a member is empty".into());
         }
         if name.contains('\0') {
-            return Err(format!("the name of member {name:?} has a zero byte"));
+            return Err(format!("the name of member {name:?} has a zero byte").into());
         }
         if !seen.insert(name) {
-            return Err(format!("member {name} is there twice"));
+            return Err(format!("member {name} is there twice").into());
         }
     }
     Ok(())
 }
 
 /// Fails where a member lies outside the compound, or two members overlap.
-fn check_places(size: u32, members: &[Member]) -> Result<(), String> {
+fn check_places(size: u32, members: &[Member]) -> Result<(), Fault> {
     if members.is_empty() {
         return Err("the compound has no members".into());
     }
@@ -398,12 +403,13 @@ fn check_places(size: u32, members: &[Member]) -> Result<(), String> {
             Some(_) => {
                 return Err(format!(
                     "member {name} at offset {offset} overlaps another one, which ends at {end}"
-                ));
+                )
+                .into());
             }
             None => {
                 return Err(format!(
                     "member {name} of {bytes} bytes at offset {offset} ends past the {size} bytes of its compound"
-                ));
+                ).into());
             }
         }
     }

@@ -13,8 +13,9 @@ use super::value::Value;
 use super::words::{dimensions, largest_extent, shortened};
 use crate::filters::Filter;
 use crate::image::MAX_RANK;
+use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// One definition. Paths are absolute, with the names that users see.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -170,12 +171,14 @@ impl Outline {
         match definition {
             Definition::Group { path } => self.add_object(path, Kind::Group),
             Definition::Dataset { path, layout } => {
-                check_layout(layout).map_err(|e| format!("dataset {path}: {e}"))?;
+                check_layout(layout)
+                    .map_err(|e| Fault::from(e).at(format_args!("dataset {path}")))?;
                 if self.datasets.len() >= i32::MAX as usize {
                     return Err(format!(
                         "dataset {path}: a file cannot have more than {} datasets",
                         i32::MAX
-                    ));
+                    )
+                    .into());
                 }
                 let room = with_room(self.laid_out, 0, laid_out(layout, &layout.dims));
                 let laid_out = room.ok_or_else(|| {
@@ -194,9 +197,9 @@ impl Outline {
                 object,
                 name,
                 value,
-            } => self
-                .add_attribute(object, name, value)
-                .map_err(|e| format!("attribute {} of {object}: {e}", shortened(name))),
+            } => self.add_attribute(object, name, value).map_err(|e| {
+                Fault::from(e).at(format_args!("attribute {} of {object}", shortened(name)))
+            }),
             Definition::Extent { dataset, dims } => self.set_extent(*dataset, dims),
             Definition::Scale { dataset, name } => self.make_scale(*dataset, name),
             Definition::Attachment {
@@ -226,9 +229,9 @@ impl Outline {
     pub fn dataset_at(&self, path: &str) -> Result<u32> {
         match self.objects.get(path) {
             Some(Kind::Dataset(id)) => Ok(*id),
-            Some(Kind::Group) => Err(format!("{path} is a group, and no dataset")),
+            Some(Kind::Group) => Err(format!("{path} is a group, and no dataset").into()),
             None if path == "/" => Err("/ is a group, and no dataset".into()),
-            None => Err(format!("there is no dataset {path} in this file")),
+            None => Err(format!("there is no dataset {path} in this file").into()),
         }
     }
 
@@ -247,14 +250,15 @@ impl Outline {
                 "{path}: a {} of that name cannot be made: there is a {} already",
                 kind.word(),
                 there.word()
-            ));
+            )
+            .into());
         }
         let parent = path.rfind('/').map_or("", |end| &path[..end]);
         match self.objects.get(parent) {
             _ if parent.is_empty() => {}
             Some(Kind::Group) => {}
-            Some(Kind::Dataset(_)) => return Err(format!("{path}: {parent} is a dataset")),
-            None => return Err(format!("{path}: there is no group {parent}")),
+            Some(Kind::Dataset(_)) => return Err(format!("{path}: {parent} is a dataset").into()),
+            None => return Err(format!("{path}: there is no group {parent}").into()),
         }
         self.objects.insert(path.to_owned(), kind);
         Ok(())
@@ -300,13 +304,11 @@ impl Outline {
     /// What the bytes of all datasets become with a new extent of one of them.
     fn extended(&self, all: u128, dataset: u32, dims: &[u64]) -> Result<u128> {
         let Some(Defined { path, layout, .. }) = self.datasets.get(dataset as usize) else {
-            return Err(format!("there is no dataset {dataset} in this file"));
+            return Err(format!("there is no dataset {dataset} in this file").into());
         };
         let fault = |what: String| {
             let old = &layout.dims;
-            Err(format!(
-                "dataset {path}: the extent {old:?} cannot become {dims:?}: {what}"
-            ))
+            Err(format!("dataset {path}: the extent {old:?} cannot become {dims:?}: {what}").into())
         };
         if dims.len() != layout.dims.len() {
             return fault(format!("the dataset has {}", dimensions(layout.dims.len())));
@@ -326,7 +328,7 @@ impl Outline {
         }
         let (old, new) = (laid_out(layout, &layout.dims), laid_out(layout, dims));
         let room = with_room(all, old, new);
-        room.ok_or_else(|| format!("dataset {path}: {}", too_large(layout, dims)))
+        Ok(room.ok_or_else(|| format!("dataset {path}: {}", too_large(layout, dims)))?)
     }
 }
 
@@ -344,12 +346,12 @@ fn too_large(layout: &DatasetLayout, dims: &[u64]) -> String {
 }
 
 fn check_path(path: &str) -> Result<()> {
-    let fault = |what: &str| Err(format!("{path:?}: {what}"));
+    let fault = |what: &str| Err(format!("{path:?}: {what}").into());
     if path.len() > LONGEST_PATH {
         let (path, len) = (shortened(path), path.len());
-        return Err(format!(
-            "{path:?}: the path has {len} bytes; {LONGEST_PATH} are possible"
-        ));
+        return Err(
+            format!("{path:?}: the path has {len} bytes; {LONGEST_PATH} are possible").into(),
+        );
     }
     let Some(names) = path.strip_prefix('/') else {
         return fault("the path does not begin with a slash");
@@ -358,7 +360,7 @@ fn check_path(path: &str) -> Result<()> {
         if let "." | ".." = name {
             return fault("no object can be named \".\" or \"..\" in HDF5");
         }
-        check_name(name).or_else(|e| fault(&e))?;
+        check_name(name).or_else(|e| fault(&e.to_string()))?;
     }
     Ok(())
 }
@@ -372,9 +374,9 @@ fn check_name(name: &str) -> Result<()> {
         return Err("a name has a zero byte".into());
     }
     match name.len() {
-        len if len > LONGEST_NAME => Err(format!(
-            "a name has {len} bytes; {LONGEST_NAME} are possible"
-        )),
+        len if len > LONGEST_NAME => {
+            Err(format!("a name has {len} bytes; {LONGEST_NAME} are possible").into())
+        }
         _ => Ok(()),
     }
 }
@@ -388,22 +390,24 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
             "the extent {dims:?} has {}, the largest extent {largest} has {}",
             dimensions(dims.len()),
             dimensions(max.len())
-        ));
+        )
+        .into());
     }
     if dims.len() > MAX_RANK {
         let number = dims.len();
-        return Err(format!("{number} dimensions; HDF5 has {MAX_RANK} at most"));
+        return Err(format!("{number} dimensions; HDF5 has {MAX_RANK} at most").into());
     }
     for (d, (dim, max)) in dims.iter().zip(max).enumerate() {
         if let Some(max) = max.filter(|max| dim > max) {
             return Err(format!(
                 "the extent {dims:?} is larger than the largest extent {largest}: {dim} and {max} in dimension {d}"
-            ));
+            ).into());
         }
         if *dim > i64::MAX as u64 || max.is_some_and(|m| m > i64::MAX as u64) {
             return Err(format!(
                 "dimension {d} is longer than 2^63-1: extent {dims:?}, largest extent {largest}"
-            ));
+            )
+            .into());
         }
     }
     let element = u64::from(layout.datatype.size());
@@ -412,12 +416,13 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
         return Err(format!(
             "the fill value has {fill} bytes, an element ({}) has {element}",
             layout.datatype.short()
-        ));
+        )
+        .into());
     }
     if fill > LARGEST_VALUE {
-        return Err(format!(
-            "the fill value has {fill} bytes; {LARGEST_VALUE} are possible"
-        ));
+        return Err(
+            format!("the fill value has {fill} bytes; {LARGEST_VALUE} are possible").into(),
+        );
     }
     let Some(chunk) = &layout.chunk else {
         return if layout.filters.is_empty() {
@@ -434,15 +439,17 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
             "the chunk shape {chunk:?} has {}, the extent {dims:?} has {}",
             dimensions(chunk.len()),
             dimensions(dims.len())
-        ));
+        )
+        .into());
     }
     if let Some(d) = chunk.iter().position(|side| *side == 0) {
-        return Err(format!("the chunk shape {chunk:?} is 0 in dimension {d}"));
+        return Err(format!("the chunk shape {chunk:?} is 0 in dimension {d}").into());
     }
     if let Some(d) = (0..dims.len()).find(|d| max[*d].is_some_and(|max| chunk[*d] > max.max(1))) {
         return Err(format!(
             "the chunk shape {chunk:?} is longer in dimension {d} than the largest extent {largest}"
-        ));
+        )
+        .into());
     }
     let bytes = chunk.iter().try_fold(element, |n, d| n.checked_mul(*d));
     match bytes {
@@ -450,7 +457,8 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
         _ => Err(format!(
             "a chunk of shape {chunk:?} ({}) has 4 GiB or more: choose a smaller chunk shape",
             layout.datatype.short()
-        )),
+        )
+        .into()),
     }
 }
 
@@ -753,7 +761,7 @@ mod tests {
         let mut outline = Outline::default();
         begin.iter().for_each(|d| outline.add(d).unwrap());
         for (definition, words) in cases {
-            assert_eq!(outline.add(&definition).unwrap_err(), words);
+            assert_eq!(outline.add(&definition).unwrap_err().to_string(), words);
         }
     }
 }

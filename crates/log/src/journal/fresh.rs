@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, AtFlags, SeekFrom, StatxFlags, fadvise, fstatfs, seek, statx};
 use rustix::io::pread;
 
+use h5logfs_common::fault::Fault;
+
 /// How long a node may remember a length.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -38,8 +40,8 @@ fn forget(file: impl AsFd) -> bool {
 /// kernel may keep zeros for the rest of a page that has been written since.
 pub fn or_afresh<T>(
     file: impl AsFd,
-    mut check: impl FnMut() -> Result<T, String>,
-) -> Result<T, String> {
+    mut check: impl FnMut() -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let checked = check();
     if checked.is_err() && forget(file) {
         return check();

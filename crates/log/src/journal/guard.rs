@@ -19,6 +19,7 @@ use crate::front::FRONT;
 use crate::logvol::extent::{Extents, Located};
 use crate::source_file::{Guard, SourceFile};
 use crate::window::Piece;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task;
 
@@ -96,7 +97,7 @@ impl SealGuard {
 
     /// Fails where the table of a closed log does not have the entries of the extents. Once it has them, it is not compared
     /// again.
-    pub fn check_table(&self, file: &SourceFile) -> Result<(), String> {
+    pub fn check_table(&self, file: &SourceFile) -> Result<(), Fault> {
         let mut table = self.table.lock();
         if let Some(found) = *table {
             self.compare_table(file, found)?;
@@ -107,7 +108,7 @@ impl SealGuard {
 
     /// Compares a table with the checksums of the entries in the extents. Its sections are those of the ranks that have
     /// entries, in their order.
-    fn compare_table(&self, file: &SourceFile, table: Piece) -> Result<(), String> {
+    fn compare_table(&self, file: &SourceFile, table: Piece) -> Result<(), Fault> {
         let about = |reason| format!("the table at byte {}: {reason}", table.offset);
         let (mut lens, mut begins, mut last) = (BTreeMap::<u32, u64>::new(), Vec::new(), FRONT);
         for extent in Extents::any(file, FRONT..self.end) {
@@ -142,7 +143,7 @@ impl SealGuard {
     }
 
     /// Compares the group with the byte at `at`, for a read of `wanted`. Returns where the group ends.
-    fn compare(&self, file: &SourceFile, at: u64, wanted: Range<u64>) -> Result<u64, String> {
+    fn compare(&self, file: &SourceFile, at: u64, wanted: Range<u64>) -> Result<u64, Fault> {
         let group = self.group(file, at)?;
         let is_wanted = || task::check_running().is_ok();
         let Some(_flight) = self.comparing.take_while(group.start, is_wanted) else {
@@ -160,7 +161,9 @@ impl SealGuard {
             if seen.is_some_and(|seen| seen >= extent.bytes().end) {
                 continue;
             }
-            match or_afresh(file, || extent.check_data(file, task::check_running)) {
+            match or_afresh(file, || {
+                extent.check_data(file, || Ok(task::check_running()?))
+            }) {
                 Ok(()) => self.add(extent.bytes()),
                 Err(reason) if overlap(&extent.data(), &wanted) => return Err(reason),
                 Err(_) => is_good = false,
@@ -173,7 +176,7 @@ impl SealGuard {
     }
 
     /// The group with the byte at `at`.
-    fn group(&self, file: &SourceFile, at: u64) -> Result<Range<u64>, String> {
+    fn group(&self, file: &SourceFile, at: u64) -> Result<Range<u64>, Fault> {
         let (begin, known_end) = {
             let state = self.state.read();
             let begin = state.begins.range(..=at).next_back();
@@ -224,7 +227,7 @@ impl SealGuard {
 
 impl Guard for SealGuard {
     /// What was compared before is not compared again.
-    fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), String> {
+    fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), Fault> {
         let end = offset.saturating_add(len).min(self.end);
         let mut at = offset.max(FRONT);
         if at >= self.seen_from.load(Ordering::Acquire) {
@@ -245,14 +248,13 @@ fn places(
     file: &SourceFile,
     table: Piece,
     lens: &BTreeMap<u32, u64>,
-) -> Result<BTreeMap<u32, u64>, String> {
-    let differs = || "its sections are not those of the ranks that have entries".to_owned();
-    let word = |number: u64| -> Result<u64, String> {
+) -> Result<BTreeMap<u32, u64>, Fault> {
+    let differs = || Fault::from("its sections are not those of the ranks that have entries");
+    let word = |number: u64| -> Result<u64, Fault> {
         let at = number.checked_mul(8).filter(|at| at + 8 <= table.len);
         let at = at.and_then(|at| table.offset.checked_add(at));
         let mut bytes = [0; 8];
-        file.read_unguarded(&mut bytes, at.ok_or_else(differs)?)
-            .map_err(|e| e.to_string())?;
+        file.read_unguarded(&mut bytes, at.ok_or_else(differs)?)?;
         Ok(u64::from_le_bytes(bytes))
     };
     let (sections, mut wanted, mut places) = (word(0)?, lens.iter(), BTreeMap::new());
@@ -302,7 +304,8 @@ mod tests {
     use crate::front::unclosed_front;
     use crate::logvol::extent::{ExtentHeader, Seal, crc32, data_sum};
     use crate::source_dir::SourceDir;
-    use h5logfs_common::task::{Stop, StopFlag, Task};
+    use h5logfs_common::fault::Stop;
+    use h5logfs_common::task::{StopFlag, Task};
 
     /// Bytes of entries, bytes of data, and whether the extent has a seal. Without entries it is a gap.
     type Shape = (usize, usize, bool);
@@ -436,7 +439,7 @@ mod tests {
         let ends = [log.ends[5]].into_iter();
         let guard = SealGuard::new(&SealedFile::new(0, ends, log.len()));
         let said = guard.check(&log.file, log.data[4].start, 10).unwrap_err();
-        assert!(said.contains("no extent"), "{said}");
+        assert!(said.to_string().contains("no extent"), "{said}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Header {
         match self.subfiles {
             0 => Ok(Vec::new()),
             n => find_subfiles(files, i64::from(n))
-                .map_err(|e| Error::bad_file(files.dir().full_path(files.log()), e)),
+                .map_err(|e| Error::of(files.dir().full_path(files.log()), e)),
         }
     }
 

@@ -82,17 +82,17 @@ impl<'a> Lines<'a> {
     /// The first line.
     pub(super) fn header(&mut self) -> Result<(Header, FileId)> {
         let found: Option<Header> = self.next(LONGEST_HEADER)?;
-        let broken = |reason: String| Error::bad_file(self.source.path(), reason);
-        let header = found.ok_or_else(|| broken("a journal without a first line".into()))?;
+        let broken = |reason: &str| Error::of(self.source.path(), reason);
+        let header = found.ok_or_else(|| broken("a journal without a first line"))?;
         if header.journal != VERSION {
-            return Err(broken(format!("a journal of version {}", header.journal)));
+            return Err(broken(&format!("a journal of version {}", header.journal)));
         }
         let has_room = header
             .append
             .is_none_or(|append| append.flush < MOST_FLUSHES);
         let id = header.file_id();
         let id = id.filter(|_| header.subfiles <= MOST_SUBFILES && has_room);
-        let id = id.ok_or_else(|| broken("a journal of no file".into()))?;
+        let id = id.ok_or_else(|| broken("a journal of no file"))?;
         Ok((header, id))
     }
 

@@ -72,14 +72,14 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
     let Some(id) = file.file_id()? else {
         if lacks_front(files, file)? {
             let reason = "it has a journal, but its first bytes cannot be seen here yet";
-            return Err(Error::bad_file(file.path(), reason));
+            return Err(Error::of(file.path(), reason));
         }
         return Ok(None);
     };
     let place = SourcePath::below(path_of(files.log()));
     let missing = |reason: String| {
         if front::is_unclosed(file)? {
-            Err(Error::bad_file(
+            Err(Error::of(
                 file.path(),
                 format!("it was not closed, and {reason}"),
             ))
@@ -100,7 +100,8 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
     let recorded = match Recorded::read(&source) {
         Ok(recorded) if recorded.id == id => recorded,
         Ok(_) => return missing(format!("{} belongs to another file", place.path.display())),
-        Err(e) => return missing(e.to_string()),
+        Err(e @ Error::BadFile { .. }) => return missing(e.to_string()),
+        Err(e) => return Err(e),
     };
     Ok(Some((place, recorded)))
 }

@@ -8,6 +8,7 @@ use crate::file_id::FileId;
 use crate::front::FRONT;
 use crate::source_file::{Identity, SourceFile};
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 
 /// The most ends of flushes that are held in memory: one for each flush and data file, 8 bytes each.
 pub const MOST_ENDS: usize = 1 << 27;
@@ -41,7 +42,7 @@ impl Recorded {
 
     /// Reads a journal up to the end of flush `last`. Of an append it reads the first commit in any case.
     pub fn read_until(source: &SourceFile, last: u64) -> Result<Self> {
-        let broken = |reason: String| Error::bad_file(source.path(), reason);
+        let broken = |fault: Fault| Error::of(source.path(), fault);
         let mut lines = Lines::new(source);
         let (header, id) = lines.header()?;
         let mut found = Recorded {
@@ -78,7 +79,7 @@ impl Recorded {
         &mut self,
         commit: Commit,
         pending: &mut Vec<Line>,
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), Fault> {
         let before = self.commits.last();
         let number = match before {
             Some(before) => before.flush.checked_add(1),
@@ -91,10 +92,9 @@ impl Recorded {
         let files = self.header.data_files() as usize;
         let has_tags = commit.tags.is_empty() || commit.tags.len() == files;
         if Some(commit.flush) != number || commit.ends.len() != files || !has_tags || !grows {
-            return Err(format!(
-                "flush {} at {:?} cannot follow",
-                commit.flush, commit.ends
-            ));
+            return Err(
+                format!("flush {} at {:?} cannot follow", commit.flush, commit.ends).into(),
+            );
         }
         let numbers = commit.ends.len() + commit.tags.len();
         if self.commits.len().saturating_mul(numbers) > MOST_ENDS {
@@ -108,7 +108,7 @@ impl Recorded {
     }
 
     /// Adds what a line says that a commit covers.
-    fn add(&mut self, line: Line) -> std::result::Result<(), String> {
+    fn add(&mut self, line: Line) -> std::result::Result<(), Fault> {
         let mixed = match line {
             Line::Define(_) => self.shadow.is_some(),
             _ => !self.definitions.is_empty(),

@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use super::definition::{Defined, Outline};
 use super::limits::LONGEST_NAME;
 use super::words::dimensions;
+use h5logfs_common::fault::Fault;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The most scales of one dimension. netCDF uses one.
 const MOST_SCALES: usize = 1024;
@@ -30,11 +31,8 @@ impl Outline {
             scales,
             layout,
         } = self.dataset(dataset)?;
-        let fault = |what: &str| {
-            Err(format!(
-                "dataset {path} cannot be a dimension scale: {what}"
-            ))
-        };
+        let fault =
+            |what: &str| Err(format!("dataset {path} cannot be a dimension scale: {what}").into());
         let rank = layout.dims.len();
         if rank != 1 {
             return fault(&format!("it has {}, and a scale has one", dimensions(rank)));
@@ -61,7 +59,8 @@ impl Outline {
         let fault = |what: &str| {
             Err(format!(
                 "dimension {dimension} of dataset {path} cannot have the scale {scale_path}: {what}"
-            ))
+            )
+            .into())
         };
         if self.dataset(scale)?.scales.name.is_none() {
             return fault("that dataset is not a dimension scale; make it one first");
@@ -91,9 +90,7 @@ impl Outline {
         let dimension = self.dimension(dataset, dimension)?;
         let Defined { path, scales, .. } = self.dataset(dataset)?;
         let fault = |what: &str| {
-            Err(format!(
-                "label of dimension {dimension} of dataset {path}: {what}"
-            ))
+            Err(format!("label of dimension {dimension} of dataset {path}: {what}").into())
         };
         if label.is_empty() {
             return fault("it is empty");
@@ -114,7 +111,7 @@ impl Outline {
 
     fn dataset(&self, id: u32) -> Result<&Defined> {
         let defined = self.datasets.get(id as usize);
-        defined.ok_or_else(|| format!("there is no dataset {id} in this file"))
+        Ok(defined.ok_or_else(|| format!("there is no dataset {id} in this file"))?)
     }
 
     /// Checks the number of a dimension.
@@ -127,7 +124,8 @@ impl Outline {
         Err(format!(
             "dataset {path} has {}, and none of number {dimension}: the first one is 0",
             dimensions(rank)
-        ))
+        )
+        .into())
     }
 
     /// Keeps attributes of a dataset for what HDF5 writes there.
@@ -138,7 +136,7 @@ impl Outline {
         if let Some((path, name)) = keys.iter().find(|key| self.attributes.contains(*key)) {
             return Err(format!(
                 "dataset {path} has an attribute {name}, which HDF5 needs for dimension scales and labels"
-            ));
+            ).into());
         }
         self.attributes.extend(keys);
         Ok(())
@@ -150,7 +148,7 @@ fn check_text(text: &str) -> Result<()> {
         return Err("has a zero byte".into());
     }
     if text.len() > LONGEST_NAME {
-        return Err(format!("has more than {LONGEST_NAME} bytes"));
+        return Err(format!("has more than {LONGEST_NAME} bytes").into());
     }
     Ok(())
 }
@@ -174,7 +172,7 @@ mod tests {
 
     fn refused(outcome: Result<()>, reason: &str) {
         let said = outcome.unwrap_err();
-        assert!(said.contains(reason), "{said}");
+        assert!(said.to_string().contains(reason), "{said}");
     }
 
     #[test]

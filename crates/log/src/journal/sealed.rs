@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::front::FRONT;
 use crate::window::Piece;
+use h5logfs_common::fault::Fault;
 
 /// The flushes of a log that is not closed, up to one of which all was seen on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +76,7 @@ impl SealedFile {
 
 impl Sealed {
     /// Fails with the reason where it cannot be of a log of files with these lengths.
-    pub(crate) fn check(&self, lens: &[u64]) -> Result<(), String> {
+    pub(crate) fn check(&self, lens: &[u64]) -> Result<(), Fault> {
         for file in &self.files {
             let len = lens.get(usize::from(file.source));
             let is_sorted = file.ends.is_sorted() && file.ends.first() >= Some(&FRONT);
@@ -84,7 +85,7 @@ impl Sealed {
                 None => file.end(),
             };
             if !is_sorted || file.end() > end || len.is_none_or(|len| end > *len) {
-                return Err(format!("ends of flushes outside of file {}", file.source));
+                return Err(format!("ends of flushes outside of file {}", file.source).into());
             }
         }
         Ok(())

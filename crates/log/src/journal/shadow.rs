@@ -17,8 +17,9 @@ use flate2::write::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::Line;
+use h5logfs_common::fault::{Fault, Shortage};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The most bytes of an image that one line has.
 pub const LARGEST_PART: usize = 1 << 20;
@@ -61,12 +62,13 @@ impl ImagePart {
         if self.bytes.is_empty() {
             return Ok(bytes);
         }
-        let stored = STANDARD.decode(&self.bytes).map_err(|e| e.to_string())?;
+        let stored = STANDARD.decode(&self.bytes);
+        let stored = stored.map_err(|e| e.to_string())?;
         let mut inflater = ZlibDecoder::new(&stored[..]).take(LARGEST_PART as u64 + 1);
         let read = inflater.read_to_end(&mut bytes);
-        read.map_err(|e| format!("broken zlib stream: {e}"))?;
+        read.map_err(|e| Fault::from(e).at(format_args!("broken zlib stream")))?;
         if bytes.len() > LARGEST_PART {
-            return Err(format!("it has more than {LARGEST_PART} bytes"));
+            return Err(format!("it has more than {LARGEST_PART} bytes").into());
         }
         Ok(bytes)
     }
@@ -138,8 +140,8 @@ impl Shadow {
     /// Changes the image as a line says. Fails with the reason where that is not possible.
     pub(super) fn change_image(&mut self, part: &ImagePart) -> Result<()> {
         let ImagePart { size, at, .. } = *part;
-        let fault = |reason: String| format!("{reason}, in a part of the image at byte {at}");
-        let bytes = part.inflated().map_err(fault)?;
+        let place = format_args!("a part of the image at byte {at}");
+        let bytes = part.inflated().map_err(|fault| fault.at(place))?;
         let end = at.checked_add(bytes.len() as u64);
         let old = self.image.len() as u64;
         let fits = size <= LARGEST_IMAGE
@@ -150,9 +152,9 @@ impl Shadow {
             };
         if !fits {
             let len = bytes.len();
-            return Err(fault(format!(
-                "{len} bytes cannot make an image of {size} bytes of one of {old}"
-            )));
+            let reason =
+                format!("{len} bytes cannot make an image of {size} bytes of one of {old}");
+            return Err(Fault::from(reason).at(place));
         }
         // At most the length that the image has now.
         let at = at as usize;
@@ -160,7 +162,9 @@ impl Shadow {
         self.image[at..at + kept].copy_from_slice(&bytes[..kept]);
         let added = &bytes[kept..];
         let room = self.image.try_reserve(added.len());
-        room.map_err(|e| fault(e.to_string()))?;
+        room.map_err(|_| Shortage::System {
+            bytes: added.len() as u64,
+        })?;
         self.image.extend_from_slice(added);
         self.image.truncate(size as usize);
         Ok(())
@@ -170,7 +174,7 @@ impl Shadow {
     pub(super) fn set_logged(&mut self, dataset: &LoggedDataset) -> Result<()> {
         let LoggedDataset { id, header } = *dataset;
         if id >= i32::MAX as u32 {
-            return Err(format!("a logged dataset {id}"));
+            return Err(format!("a logged dataset {id}").into());
         }
         self.logged.insert(id, header);
         Ok(())
@@ -317,7 +321,10 @@ mod tests {
         }
         for part in bad {
             let refused = shadow.change_image(&part).unwrap_err();
-            assert!(refused.contains("part of the image at byte"), "{refused}");
+            assert!(
+                refused.to_string().contains("part of the image at byte"),
+                "{refused}"
+            );
             assert_eq!(shadow, before, "{part:?}");
         }
     }

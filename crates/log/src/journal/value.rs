@@ -6,6 +6,7 @@ use super::datatype::Datatype;
 use super::hex;
 use super::limits::{LARGEST_VALUE, LONGEST_NAME};
 use crate::image::MAX_RANK;
+use h5logfs_common::fault::Fault;
 
 /// The most bytes of an attribute message.
 const LARGEST_ATTRIBUTE: u64 = 65_000;
@@ -33,7 +34,7 @@ pub enum Value {
 
 impl Value {
     /// Fails with the reason where no attribute can hold the value.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), Fault> {
         let bytes = match self {
             Value::Elements {
                 datatype,
@@ -46,7 +47,7 @@ impl Value {
                     .try_fold(u64::from(datatype.size()), |n, d| n.checked_mul(*d));
                 if dims.len() > MAX_RANK {
                     let number = dims.len();
-                    return Err(format!("{number} dimensions; HDF5 has {MAX_RANK} at most"));
+                    return Err(format!("{number} dimensions; HDF5 has {MAX_RANK} at most").into());
                 }
                 if wanted != Some(bytes.len() as u64) {
                     let wanted = wanted.map_or("more than 2^64".into(), |n| n.to_string());
@@ -54,7 +55,8 @@ impl Value {
                         "the value has {} bytes; the shape {dims:?} of {} needs {wanted}",
                         bytes.len(),
                         datatype.short()
-                    ));
+                    )
+                    .into());
                 }
                 bytes.len() as u64
             }
@@ -80,7 +82,8 @@ impl Value {
         if bytes > LARGEST_VALUE {
             return Err(format!(
                 "the value has {bytes} bytes; {LARGEST_VALUE} are possible: use a dataset"
-            ));
+            )
+            .into());
         }
         if bytes + described + LONGEST_NAME as u64 <= LARGEST_ATTRIBUTE {
             Ok(())

@@ -12,6 +12,7 @@ use super::{Commit, Recorded};
 use crate::front::FRONT;
 use crate::logvol::extent::{self, FlushRange};
 use crate::source_file::SourceFile;
+use h5logfs_common::fault::Fault;
 
 /// The most data of a log, in bytes, that are compared with their checksums before it is shown: the last ones of each data
 /// file. Of what is in front of them the extents and their entries are compared; their data, when they are
@@ -137,11 +138,11 @@ pub fn is_sealed(journal: &Recorded) -> bool {
 }
 
 /// Returns from where on the data of the flush were compared.
-fn check(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, String> {
-    let len = file.metadata().map_err(|e| e.to_string())?.len();
+fn check(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, Fault> {
+    let len = file.metadata()?.len();
     let end = range.bytes.end;
     if len < end {
-        return Err(format!("it has {len} bytes of {end}"));
+        return Err(format!("it has {len} bytes of {end}").into());
     }
     extent::check_flush(file, range, data_from)
 }

@@ -3,18 +3,19 @@
 use super::{LogDataset, Tables};
 use crate::window::Piece;
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 
 impl Tables {
     /// Fails with the reason where a place cannot exist. `sources`: number of source files.
-    pub fn check(&self, sources: usize) -> Result<(), String> {
+    pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if !self.metadata.is_empty() && !self.sections.is_empty() {
             return Err("tables of a closed log and sections of an unclosed one".into());
         }
-        let known = |source: u16| {
+        let known = |source: u16| -> Result<(), Fault> {
             if usize::from(source) < sources {
                 Ok(())
             } else {
-                Err(format!("source file {source} of {sources}"))
+                Err(format!("source file {source} of {sources}").into())
             }
         };
         for log in self.metadata.iter().chain(&self.data) {
@@ -106,12 +107,12 @@ fn first_overlap(mut places: Vec<Place>) -> Option<Diagnostic> {
     None
 }
 
-fn check_range(offset: u64, len: u64) -> Result<(), String> {
+fn check_range(offset: u64, len: u64) -> Result<(), Fault> {
     let end = offset.checked_add(len);
     if end.is_some_and(|end| end <= i64::MAX as u64) {
         Ok(())
     } else {
-        Err(format!("{len} bytes at {offset} are in no file"))
+        Err(format!("{len} bytes at {offset} are in no file").into())
     }
 }
 

@@ -15,6 +15,7 @@ use crate::records::RecordList;
 use crate::window::{TableBytes, Window};
 use crate::{DatasetRecords, Logged};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
@@ -61,7 +62,7 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn hold(&mut self, id: u64, selection: &Arc<Reserved<Selection>>) -> Result<(), String> {
+    fn hold(&mut self, id: u64, selection: &Arc<Reserved<Selection>>) -> Result<(), Fault> {
         self.reservation.grow(HELD)?;
         self.held.insert(id, Arc::clone(selection));
         Ok(())
@@ -73,12 +74,12 @@ const HELD: u64 = 48;
 
 impl<'a> Decoder<'a> {
     /// The records of all entries. Fails where there is no memory, and where the task stops. Damage is no failure.
-    pub fn records(&self) -> Result<DatasetRecords, String> {
+    pub fn records(&self) -> Result<DatasetRecords, Fault> {
         self.records_of(self.entries.of_dataset(self.dataset.id))
     }
 
     /// The records of some entries of the dataset.
-    pub fn records_of(&self, places: &[EntryPosition]) -> Result<DatasetRecords, String> {
+    pub fn records_of(&self, places: &[EntryPosition]) -> Result<DatasetRecords, Fault> {
         let mut state = State {
             window: None,
             shared: None,
@@ -95,10 +96,8 @@ impl<'a> Decoder<'a> {
         };
         for place in places {
             self.task.check()?;
-            if let Err(reason) = self.add(place, &mut state, &mut found.records) {
-                // Memory that was refused is no damage.
-                self.task.finish()?;
-                let diagnostic = Diagnostic::unreadable(reason).at(self.name(place));
+            if let Err(fault) = self.add(place, &mut state, &mut found.records) {
+                let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(self.name(place));
                 found.add_diagnostic(diagnostic);
             }
         }
@@ -148,7 +147,7 @@ impl<'a> Decoder<'a> {
         place: &EntryPosition,
         state: &mut State<'a>,
         list: &mut RecordList,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let source = self.tables.source_of(place.table);
         let end = self.sources.of(source).len();
         let head = EntryHeader::read(self.window(&mut state.window, source), place.position, end)?;
@@ -181,7 +180,7 @@ impl<'a> Decoder<'a> {
         // A record whose data are lost may be the last one: no older record must take its place.
         let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&u32::MAX));
         let fault = match flush {
-            Err(reason) => Some(reason),
+            Err(fault) => Some(fault.into_damage()?),
             Ok(_) if stored.encoding != Encoding::Raw && raw > largest_inflated(stored.len) => {
                 Some(format!(
                     "{} stored bytes cannot hold {raw} bytes",
@@ -221,12 +220,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// The N of the `_ld_N` in which the entry's data lie (sections 3 and 12).
-    fn data_flush(&self, source: u16, head: &EntryHeader) -> Result<u32, String> {
+    fn data_flush(&self, source: u16, head: &EntryHeader) -> Result<u32, Fault> {
         let (offset, len) = (head.data_offset, head.data_size);
         let found = self.tables.data_log(source, offset, len);
-        found
-            .map(|extent| extent.number)
-            .ok_or_else(|| format!("its data ({len} bytes at {offset}) lie in no _ld dataset"))
+        let extent = found
+            .ok_or_else(|| format!("its data ({len} bytes at {offset}) lie in no _ld dataset"))?;
+        Ok(extent.number)
     }
 
     /// What an entry covers that shares a selection which is known. `None` where it is not, or where the entry that has
@@ -237,7 +236,7 @@ impl<'a> Decoder<'a> {
         place: &EntryPosition,
         head: &EntryHeader,
         state: &mut State<'_>,
-    ) -> Result<Option<Coverage>, String> {
+    ) -> Result<Option<Coverage>, Fault> {
         let explicit = self.entries.explicit(target);
         let is_own = explicit.position() == place.position;
         let has_lead = head.record.is_some();
@@ -267,7 +266,7 @@ impl<'a> Decoder<'a> {
         source: u16,
         head: &EntryHeader,
         state: &mut State<'a>,
-    ) -> Result<Coverage, String> {
+    ) -> Result<Coverage, Fault> {
         let at = self.entries.explicit(target).position();
         let is_own = at == place.position;
         let explicit_entry = if is_own {
@@ -301,7 +300,7 @@ impl<'a> Decoder<'a> {
         head: &EntryHeader,
         lead: Option<u64>,
         state: &mut State<'a>,
-    ) -> Result<Coverage, String> {
+    ) -> Result<Coverage, Fault> {
         let rank = self.rank();
         if lead.is_some() && rank == 0 {
             return Err("a record number for a scalar dataset".into());
@@ -349,7 +348,7 @@ impl<'a> Decoder<'a> {
         &self,
         id: u64,
         state: &mut State<'_>,
-    ) -> Result<Option<Arc<Reserved<Selection>>>, String> {
+    ) -> Result<Option<Arc<Reserved<Selection>>>, Fault> {
         if let Some(there) = state.held.get(&id) {
             return Ok(Some(Arc::clone(there)));
         }
@@ -365,7 +364,7 @@ impl<'a> Decoder<'a> {
         id: u64,
         selection: Reserved<Selection>,
         state: &mut State<'_>,
-    ) -> Result<Arc<Reserved<Selection>>, String> {
+    ) -> Result<Arc<Reserved<Selection>>, Fault> {
         let (selection, is_new) = self.selections.keep(id, selection);
         if is_new {
             state.decoded += selection.bytes();
@@ -379,7 +378,7 @@ impl<'a> Decoder<'a> {
         source: u16,
         at: u64,
         head: &EntryHeader,
-    ) -> Result<Reserved<Vec<u8>>, String> {
+    ) -> Result<Reserved<Vec<u8>>, Fault> {
         let mut reservation = self.task.reservation();
         let mut body = reservation.filled(head.body_len() as usize)?;
         self.sources
@@ -389,7 +388,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Decodes in several threads the selections of these entries that can be read in one way only.
-    fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) -> Result<(), String> {
+    fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) -> Result<(), Fault> {
         let mut reservation = self.task.reservation();
         let mut targets: Vec<(u32, u16)> = Vec::new();
         let several = places
@@ -509,8 +508,8 @@ fn id(target: u32, (own, wanted): (usize, usize), spelling: SelectionEncoding) -
     u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
 }
 
-fn record_number(number: i64) -> Result<u64, String> {
-    u64::try_from(number).map_err(|_| format!("record number {number} is negative"))
+fn record_number(number: i64) -> Result<u64, Fault> {
+    Ok(u64::try_from(number).map_err(|_| format!("record number {number} is negative"))?)
 }
 
 /// A single block in plain coordinates (section 6.1) of `rank` dimensions, without the first `drop` of them.
@@ -520,12 +519,10 @@ fn one_block(
     drop: usize,
     lead: Option<u64>,
     sides: &mut Vec<u64>,
-) -> Result<Coverage, String> {
+) -> Result<Coverage, Fault> {
     if body.len() != 16 * rank {
         let len = body.len();
-        return Err(format!(
-            "{len} bytes of selection for 1 blocks of rank {rank}"
-        ));
+        return Err(format!("{len} bytes of selection for 1 blocks of rank {rank}").into());
     }
     sides.clear();
     for (half, of_lead) in [(0, lead), (rank, lead.map(|_| 1))] {
@@ -545,7 +542,7 @@ fn one_block(
     Ok(Coverage::Block)
 }
 
-fn product(counts: &[u64]) -> Result<u64, String> {
+fn product(counts: &[u64]) -> Result<u64, Fault> {
     let product = counts.iter().try_fold(1u64, |n, c| n.checked_mul(*c));
     product.ok_or_else(|| "a block has more elements than can be counted".into())
 }

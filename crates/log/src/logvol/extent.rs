@@ -14,6 +14,7 @@ use crate::source_file::SourceFile;
 use crate::window::Piece;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 
 /// The header of an extent: the bytes that one rank adds in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,12 +147,15 @@ pub fn sections_after(
                 "the file has {} bytes, but flush {flush} ended at {end}",
                 file.len()
             );
-            return Err(Error::bad_file(file.path(), reason));
+            return Err(Error::of(file.path(), reason));
         }
         // The first commit of an append covers several flushes.
         let extents = Extents::new(file, start..end, before..flush);
         let added = sections.add(extents, |extent| extent.check_entries(file));
-        if let Err(reason) = added {
+        if let Err(fault) = added {
+            let reason = fault
+                .into_damage()
+                .map_err(|fault| Error::of(file.path(), fault))?;
             let place = match flush - before {
                 0 | 1 => format!("flush {flush}"),
                 _ => format!("flushes {} to {flush}", before + 1),
@@ -189,8 +193,8 @@ impl Sections {
     fn add(
         &mut self,
         extents: Extents<'_>,
-        check: impl Fn(&Located) -> Result<(), String>,
-    ) -> Result<(), String> {
+        check: impl Fn(&Located) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         for extent in extents {
             let extent = extent?;
             check(&extent)?;
@@ -205,7 +209,7 @@ impl Sections {
         Ok(())
     }
 
-    fn push(&mut self, rank: u32, piece: Piece) -> Result<(), String> {
+    fn push(&mut self, rank: u32, piece: Piece) -> Result<(), Fault> {
         self.extents += 1;
         if self.extents > MOST_EXTENTS {
             return Err("more extents than can be kept in mind".into());
@@ -221,7 +225,7 @@ pub fn entries_by_rank(
     file: &SourceFile,
     range: Range<u64>,
     last: u64,
-) -> Result<BTreeMap<u32, Vec<Piece>>, String> {
+) -> Result<BTreeMap<u32, Vec<Piece>>, Fault> {
     let mut sections = Sections::default();
     sections.add(Extents::new(file, range, 0..last), |_| Ok(()))?;
     Ok(sections.by_rank)
@@ -232,7 +236,7 @@ pub fn entries_by_rank(
 pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
     let mut last = 0;
     for extent in Extents::any(file, FRONT..end) {
-        let extent = extent.map_err(|reason| Error::bad_file(file.path(), reason))?;
+        let extent = extent.map_err(|reason| Error::of(file.path(), reason))?;
         last = extent.header.flush;
     }
     Ok(last)
@@ -243,8 +247,8 @@ pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
 pub fn each_with_data(
     file: &SourceFile,
     range: Range<u64>,
-    mut visit: impl FnMut(ExtentHeader, Range<u64>) -> Result<(), String>,
-) -> Result<(), String> {
+    mut visit: impl FnMut(ExtentHeader, Range<u64>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     for extent in Extents::any(file, range) {
         let extent = extent?;
         if extent.header.entries > 0 && extent.header.data > 0 {
@@ -281,12 +285,12 @@ impl Located {
         }
     }
 
-    fn check_entries(&self, file: &SourceFile) -> Result<(), String> {
+    fn check_entries(&self, file: &SourceFile) -> Result<(), Fault> {
         check_entries(file, self.entries(), self.header.entries_crc)
     }
 
     /// Fails where a copy of its entries at this offset does not match their checksum.
-    pub fn check_copy(&self, file: &SourceFile, offset: u64) -> Result<(), String> {
+    pub fn check_copy(&self, file: &SourceFile, offset: u64) -> Result<(), Fault> {
         let len = self.header.entries;
         check_entries(file, Piece { offset, len }, self.header.entries_crc)
     }
@@ -296,8 +300,8 @@ impl Located {
     pub fn check_data(
         &self,
         file: &SourceFile,
-        is_wanted: impl Fn() -> Result<(), String>,
-    ) -> Result<(), String> {
+        is_wanted: impl Fn() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let Some(seal) = self.header.seal.filter(|_| self.header.entries > 0) else {
             return Ok(());
         };
@@ -317,7 +321,7 @@ impl Located {
         Err(format!(
             "the {} bytes of data of rank {rank} in flush {flush}, at byte {}, do not match their checksum",
             data.len, data.offset
-        ))
+        ).into())
     }
 }
 
@@ -348,7 +352,7 @@ impl<'a> Extents<'a> {
         Extents::new(file, range, 0..u64::MAX)
     }
 
-    fn find(&mut self) -> Result<Option<Located>, String> {
+    fn find(&mut self) -> Result<Option<Located>, Fault> {
         let at = self.at;
         let left = self.end.saturating_sub(at);
         if left == 0 {
@@ -366,19 +370,19 @@ impl<'a> Extents<'a> {
         Ok(Some(Located { at, header, end }))
     }
 
-    fn header(&self, left: u64) -> Result<Option<ExtentHeader>, String> {
+    fn header(&self, left: u64) -> Result<Option<ExtentHeader>, Fault> {
         if left < ExtentHeader::SIZE {
             return Ok(None);
         }
         let mut bytes = [0; ExtentHeader::SIZE as usize];
         let read = self.file.read_unguarded(&mut bytes, self.at);
-        read.map_err(|e| e.to_string())?;
+        read?;
         Ok(ExtentHeader::from_bytes(&bytes))
     }
 }
 
 impl Iterator for Extents<'_> {
-    type Item = Result<Located, String>;
+    type Item = Result<Located, Fault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let found = self.find();
@@ -403,7 +407,7 @@ pub struct FlushRange {
 /// Fails where not all of a flush is in the file: extents that are not those of the commit, entries or data that do not
 /// match their checksums. Of the data it reads those of extents from the offset `data_from` on. Returns where the first of
 /// these begins, or else the flush ends.
-pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, String> {
+pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, Fault> {
     let flush = range.flush;
     let extents = Extents::new(file, range.bytes.clone(), flush.saturating_sub(1)..flush);
     let mut tags = 0u64;
@@ -424,7 +428,8 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
         Err(format!(
             "the extents from byte {} on are not those of flush {flush}",
             range.bytes.start
-        ))
+        )
+        .into())
     }
 }
 
@@ -432,22 +437,22 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
 pub(crate) fn each_piece(
     file: &SourceFile,
     range: Piece,
-    mut visit: impl FnMut(&[u8]) -> Result<(), String>,
-) -> Result<(), String> {
+    mut visit: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     const STEP: u64 = 1 << 20;
     let mut buffer = vec![0; STEP.min(range.len) as usize];
     let mut at = 0;
     while at < range.len {
         let part = &mut buffer[..STEP.min(range.len - at) as usize];
         let read = file.read_unguarded(part, range.offset + at);
-        read.map_err(|e| e.to_string())?;
+        read?;
         visit(part)?;
         at += part.len() as u64;
     }
     Ok(())
 }
 
-fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String> {
+fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), Fault> {
     let mut sum = Crc::new();
     each_piece(file, piece, |part| {
         sum.update(part);
@@ -459,7 +464,8 @@ fn check_entries(file: &SourceFile, piece: Piece, crc: u32) -> Result<(), String
         Err(format!(
             "the entries at byte {} do not match their checksum",
             piece.offset
-        ))
+        )
+        .into())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::model::Selections;
 use crate::window::TableBytes;
 use crate::{DatasetRecords, Logged};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
 /// The sections of a log, as far as they are known. Entries are added to the end of each. Memory grows with the number of
@@ -68,9 +69,9 @@ impl GrowingTable {
     }
 
     /// Fails with the reason where entries of any dataset may be missing.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), Fault> {
         match self.entries.diagnostics.first() {
-            Some(reason) => Err(reason.to_string()),
+            Some(reason) => Err(reason.to_string().into()),
             None => Ok(()),
         }
     }
@@ -81,7 +82,7 @@ impl GrowingTable {
         task: &Task,
         tables: TableBytes<'_>,
         more: &Section,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let number = self.number_of(more);
         let section = &mut self.tables.sections[number];
         for piece in &more.pieces {
@@ -133,7 +134,7 @@ impl GrowingTable {
         tables: TableBytes<'_>,
         dataset: &Logged<'_>,
         first: usize,
-    ) -> Result<DatasetRecords, String> {
+    ) -> Result<DatasetRecords, Fault> {
         let places = self.entries.of_dataset(dataset.id);
         let decoder = Decoder {
             task,

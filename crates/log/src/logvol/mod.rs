@@ -32,6 +32,7 @@ use super::{DatasetRecords, Layout, Logged, RecordTable};
 use decode::Decoder;
 pub use growing::GrowingTable;
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use table::EntryTable;
 pub use table::table_head;
@@ -130,7 +131,7 @@ impl Layout for Tables {
         task: &Task,
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>, String> {
+    ) -> Result<Box<dyn RecordTable>, Fault> {
         let ranks = datasets.iter().map(|d| (d.id, d.dims.len())).collect();
         let merged = self.config & MERGED != 0;
         Ok(Box::new(LogVolTable {
@@ -172,7 +173,7 @@ impl RecordTable for LogVolTable {
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> Result<DatasetRecords, String> {
+    ) -> Result<DatasetRecords, Fault> {
         let decoder = Decoder {
             task,
             tables: &self.tables,

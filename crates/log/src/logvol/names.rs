@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::log_files::LogFiles;
 use crate::source_dir::SourcePath;
+use h5logfs_common::fault::Fault;
 
 /// The root group that holds the log.
 pub const LOG_GROUP: &str = "_LOG";
@@ -48,7 +49,7 @@ fn numbered(name: &OsStr, number: u32) -> OsString {
 
 /// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. Where the master was renamed, `BASENAME` is the one
 /// name with which the files there begin.
-pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>, String> {
+pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>, Fault> {
     let count = u16::try_from(count)
         .ok()
         .filter(|n| (1..u16::MAX).contains(n))
@@ -57,7 +58,7 @@ pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>
     let shown = files.dir().full_path(&directory);
     let names = files
         .list(&SourcePath::below(&directory))
-        .map_err(|e| format!("{}: {e}", shown.display()))?;
+        .map_err(|e| Fault::from(e).at(format_args!("{}", shown.display())))?;
     let own = files.log().file_name().unwrap_or_default();
     let prefix = if names.contains(&numbered(own, 0)) {
         own
@@ -71,7 +72,7 @@ pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>
             [one] => one,
             _ => {
                 let first = shown.join(numbered(own, 0));
-                return Err(format!("{} is missing", first.display()));
+                return Err(format!("{} is missing", first.display()).into());
             }
         }
     };

@@ -8,6 +8,7 @@ use super::table::{Entry, Visitor, walk};
 use crate::origins::{Origins, Span};
 use crate::source_file::SourceFile;
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
 impl Tables {
@@ -40,7 +41,7 @@ impl Tables {
         task: &Task,
         sources: &[SourceFile],
         origins: &mut Origins,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         for data in &self.data {
             let range = data.offset..data.offset.saturating_add(data.len);
             extent::each_with_data(
@@ -66,7 +67,7 @@ impl Tables {
         task: &Task,
         sources: &[SourceFile],
         origins: &mut Origins,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let mut finder = Finder {
             task,
             tables: self,
@@ -75,7 +76,7 @@ impl Tables {
             sections: vec![0; sources.len()],
             stopped: Ok(()),
         };
-        walk(sources, self, &mut finder);
+        walk(sources, self, &mut finder)?;
         let Finder {
             sections, stopped, ..
         } = finder;
@@ -105,7 +106,7 @@ struct Finder<'a> {
     section: u32,
     /// The most sections of a table, by source file.
     sections: Vec<u32>,
-    stopped: Result<(), String>,
+    stopped: Result<(), Fault>,
 }
 
 impl Visitor for Finder<'_> {
@@ -117,7 +118,7 @@ impl Visitor for Finder<'_> {
         self.section = self.section.saturating_add(1);
     }
 
-    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         self.task.check()?;
         self.stopped.clone()?;
         let source = self.tables.source_of(entry.table);

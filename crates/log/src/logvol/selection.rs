@@ -8,6 +8,7 @@ use super::table::{EntryHeader, i32_at, i64_at, selection_size};
 use crate::Logged;
 use crate::deflate::{inflate, largest_inflated};
 use crate::model::Selection;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
 
@@ -64,7 +65,7 @@ struct Lists {
 
 impl Lists {
     /// Empty lists with capacity for `values` values each.
-    fn with_room(task: &Task, values: usize) -> Result<Self, String> {
+    fn with_room(task: &Task, values: usize) -> Result<Self, Fault> {
         let mut reservation = task.reservation();
         let (mut starts, mut counts) = (Vec::new(), Vec::new());
         reservation.make_room(&mut starts, values)?;
@@ -86,14 +87,15 @@ impl<'a> Blocks<'a> {
         body: &'a [u8],
         rank: usize,
         may_be_merged: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let (count, bytes) = unpack(task, head, body, rank)?;
         // Encoded coordinates are smaller than decoded ones.
         let decoded = selection_size(rank as u64, count, false);
         if matches!(bytes, Bytes::Inflated(_)) && decoded > LARGEST_UNPACKED {
             return Err(format!(
                 "a deflated selection of {decoded} bytes, more than {LARGEST_UNPACKED}"
-            ));
+            )
+            .into());
         }
         let size = bytes.len() as u64;
         let merged = may_be_merged && head.has(MUL) && head.record.is_none();
@@ -103,9 +105,9 @@ impl<'a> Blocks<'a> {
         } else if (merged || !head.has(ENC)) && fits(false) {
             Coordinates::Plain { bytes, merged }
         } else {
-            return Err(format!(
-                "{size} bytes of selection for {count} blocks of rank {rank}"
-            ));
+            return Err(
+                format!("{size} bytes of selection for {count} blocks of rank {rank}").into(),
+            );
         };
         Ok(Blocks {
             rank,
@@ -127,7 +129,7 @@ impl<'a> Blocks<'a> {
         dataset: &Logged<'_>,
         data_size: i64,
         drop: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let fits = |s: SelectionEncoding| {
             let lists = self.lists(task, s).ok()?;
             let elements = match self.rank {
@@ -141,7 +143,7 @@ impl<'a> Blocks<'a> {
         let stored = u64::try_from(data_size).unwrap_or(0);
         let least = (self.count as u64).saturating_mul(dataset.element_size);
         if self.rank == drop && least > largest_inflated(stored) {
-            return Err(format!("{} blocks in {stored} bytes of data", self.count));
+            return Err(format!("{} blocks in {stored} bytes of data", self.count).into());
         }
         match &self.coordinates {
             Coordinates::Encoded(_) => {
@@ -189,7 +191,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// The selection, without the first `drop` dimensions.
-    pub fn selection(&self, task: &Task, drop: usize) -> Result<Reserved<Selection>, String> {
+    pub fn selection(&self, task: &Task, drop: usize) -> Result<Reserved<Selection>, Fault> {
         let (rank, own) = (self.rank - drop, self.rank);
         if let Coordinates::Plain { bytes, .. } = &self.coordinates
             && self.spelling == SelectionEncoding::Usual
@@ -216,7 +218,7 @@ impl<'a> Blocks<'a> {
         )
     }
 
-    fn lists(&self, task: &Task, spelling: SelectionEncoding) -> Result<Lists, String> {
+    fn lists(&self, task: &Task, spelling: SelectionEncoding) -> Result<Lists, Fault> {
         let mut lists = Lists::with_room(task, self.count * self.rank)?;
         match &self.coordinates {
             Coordinates::Plain { bytes, .. } => {
@@ -247,7 +249,7 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = i64> + Clone {
     bytes.chunks_exact(8).map(|b| i64_at(b, 0))
 }
 
-fn check_signs(bytes: &[u8]) -> Result<(), String> {
+fn check_signs(bytes: &[u8]) -> Result<(), Fault> {
     let signs = bytes.chunks_exact(8).fold(0, |signs, b| signs | b[7]);
     match signs & 0x80 {
         0 => Ok(()),
@@ -265,7 +267,7 @@ fn unpack<'a>(
     head: &EntryHeader,
     body: &'a [u8],
     rank: usize,
-) -> Result<(u64, Bytes<'a>), String> {
+) -> Result<(u64, Bytes<'a>), Fault> {
     let wanted = |count| selection_size(rank as u64, count, head.has(ENC));
     let outside = split_count(head, body);
     if !head.has(DEFL) {
@@ -291,20 +293,22 @@ fn unpack<'a>(
 }
 
 /// Inflates at most [`LARGEST_UNPACKED`] bytes, and reserves them as they come.
-fn inflate_whole(task: &Task, body: &[u8]) -> Result<Reserved<Vec<u8>>, String> {
+fn inflate_whole(task: &Task, body: &[u8]) -> Result<Reserved<Vec<u8>>, Fault> {
     let mut reservation = task.reservation();
     let (mut whole, mut piece) = (Vec::new(), [0; 1 << 12]);
     let mut inflated = flate2::read::ZlibDecoder::new(body).take(LARGEST_UNPACKED);
     loop {
         let read = inflated.read(&mut piece);
-        match read.map_err(|e| format!("a deflated selection that does not inflate: {e}"))? {
+        match read.map_err(|e| {
+            Fault::from(e).at(format_args!("a deflated selection that does not inflate"))
+        })? {
             0 => return Ok(Reserved::new(whole, reservation)),
             len => reservation.extend(&mut whole, &piece[..len])?,
         }
     }
 }
 
-fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8]), String> {
+fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8]), Fault> {
     if !head.has(MUL) {
         return Ok((1, body));
     }
@@ -315,7 +319,7 @@ fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8])
     let count = i32_at(count, 0);
     match u64::try_from(count) {
         Ok(n) if n > 0 => Ok((n, rest)),
-        _ => Err(format!("{count} blocks")),
+        _ => Err(format!("{count} blocks").into()),
     }
 }
 
@@ -325,10 +329,10 @@ fn decode(
     blocks: impl Iterator<Item = (i64, i64)>,
     spelling: SelectionEncoding,
     lists: &mut Lists,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     if steps.iter().any(|s| *s <= 0) {
         // Only a dataset without elements has such steps, and no block of it has elements.
-        return Err(format!("encoding steps {steps:?}"));
+        return Err(format!("encoding steps {steps:?}").into());
     }
     let of_ones: i128 = steps.iter().map(|s| i128::from(*s)).sum::<i128>() + 1;
     let steps: Vec<u64> = steps.iter().map(|s| *s as u64).collect();
@@ -387,7 +391,7 @@ mod tests {
         steps: &[i64],
         block: (i64, i64),
         spelling: SelectionEncoding,
-    ) -> Result<(Vec<u64>, Vec<u64>), String> {
+    ) -> Result<(Vec<u64>, Vec<u64>), Fault> {
         let mut lists = Lists::with_room(&Task::unlimited(), steps.len() + 1)?;
         decode(steps, [block].into_iter(), spelling, &mut lists)?;
         Ok((lists.starts, lists.counts))

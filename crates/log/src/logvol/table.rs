@@ -12,6 +12,7 @@ use super::{Section, Tables};
 use crate::source_file::SourceFile;
 use crate::window::{Piece, TableBytes, Window};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
@@ -49,15 +50,15 @@ const FRONT: u64 = HEADER + 8 + 8;
 
 impl EntryHeader {
     /// Reads the header of the entry at `at`, which must not reach past `end`.
-    pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, String> {
+    pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, Fault> {
         let left = end.saturating_sub(at);
         if left < HEADER {
-            return Err(format!("{left} bytes are no entry"));
+            return Err(format!("{left} bytes are no entry").into());
         }
         // A shorter entry may be the last one of its piece.
         let bytes = window.bytes(at, left.min(FRONT).min(window.bytes_left(at)))?;
         if (bytes.len() as u64) < HEADER {
-            return Err(format!("{} bytes are no entry", bytes.len()));
+            return Err(format!("{} bytes are no entry", bytes.len()).into());
         }
         let size = i32_at(bytes, 0);
         let size = u64::try_from(size)
@@ -66,7 +67,7 @@ impl EntryHeader {
             .ok_or_else(|| format!("claims {size} bytes of {left}"))?;
         let flags = i32_at(bytes, 8);
         if flags & !KNOWN_FLAGS != 0 {
-            return Err(format!("unknown flags {flags:#x}"));
+            return Err(format!("unknown flags {flags:#x}").into());
         }
         if flags & REC != 0 && size.min(bytes.len() as u64) < HEADER + 8 {
             return Err("too short for a record number".into());
@@ -202,7 +203,7 @@ impl EntryTable {
         tables: &Tables,
         ranks: &HashMap<i64, usize>,
         merged: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let lists = (ranks.len() * OF_DATASET) as u64;
         let of = |(id, rank): (&i64, &usize)| {
             let (rank, places) = (Some(*rank), Vec::new());
@@ -218,9 +219,7 @@ impl EntryTable {
             found: &mut found,
             section: SectionSelections::default(),
         };
-        walk(sources, tables, &mut finder);
-        // What was cut short for lack of memory is no damage.
-        task.finish()?;
+        walk(sources, tables, &mut finder)?;
         Ok(found)
     }
 
@@ -248,7 +247,7 @@ impl EntryTable {
         number: usize,
         from: u64,
         section: &mut SectionSelections,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         section.go_on(self.explicit.len());
         let end = window.len();
         let mut finder = Finder {
@@ -257,9 +256,10 @@ impl EntryTable {
             found: self,
             section: std::mem::take(section),
         };
-        Walk::new(number, window, &mut finder).follow(|walk| walk.entries(from, end));
+        let followed =
+            Walk::new(number, window, &mut finder).follow(|walk| walk.entries(from, end));
         *section = finder.section;
-        task.finish()
+        followed
     }
 
     /// Drops all entries, but not their selections, which later entries may share.
@@ -269,13 +269,13 @@ impl EntryTable {
         }
     }
 
-    fn push(&mut self, dataset: i64, place: EntryPosition) -> Result<(), String> {
+    fn push(&mut self, dataset: i64, place: EntryPosition) -> Result<(), Fault> {
         if self.keeps_all && !self.by_dataset.contains_key(&dataset) {
             self.reservation.grow(OF_DATASET as u64)?;
             self.by_dataset.insert(dataset, Entries::default());
         }
         match self.by_dataset.get_mut(&dataset) {
-            Some(entries) => self.reservation.push(&mut entries.places, place),
+            Some(entries) => Ok(self.reservation.push(&mut entries.places, place)?),
             None => Ok(()),
         }
     }
@@ -361,7 +361,7 @@ impl Visitor for Finder<'_> {
         self.section.go_on(self.found.explicit.len());
     }
 
-    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         self.task.check()?;
         self.check_size(entry)?;
         let target = if entry.head.has(REF) {
@@ -401,7 +401,7 @@ impl Visitor for Finder<'_> {
 impl Finder<'_> {
     /// Section 12: an entry whose size contradicts its flags ends the section, for what follows it may be
     /// anything. Deleted datasets have no known rank; deflated and merged bodies have no known size.
-    fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+    fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         let head = entry.head;
         let rank = self.found.by_dataset.get(&head.dataset);
         let rank = rank.and_then(|entries| entries.rank);
@@ -416,7 +416,7 @@ impl Finder<'_> {
             false => 1,
         };
         if blocks <= 0 && !head.has(DEFL) {
-            return Err(format!("{blocks} blocks"));
+            return Err(format!("{blocks} blocks").into());
         }
         let Some(rank) = rank else {
             return Ok(());
@@ -432,7 +432,8 @@ impl Finder<'_> {
         } else {
             Err(format!(
                 "{got} bytes of selection where {blocks} blocks of rank {rank} take {wanted}"
-            ))
+            )
+            .into())
         }
     }
 }
@@ -446,7 +447,7 @@ pub(super) trait Visitor {
     fn section(&mut self);
 
     /// The next entry. An error ends the section.
-    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String>;
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault>;
 
     /// A section, or a whole table, cannot be followed to its end.
     fn unreadable(&mut self, diagnostic: Diagnostic);
@@ -469,15 +470,15 @@ impl Entry<'_, '_> {
     }
 
     /// The first `len` bytes of the selection. It has to have as many.
-    pub fn body(&mut self, len: u64) -> Result<&[u8], String> {
+    pub fn body(&mut self, len: u64) -> Result<&[u8], Fault> {
         self.window.bytes(self.at + self.head.len(), len)
     }
 
     /// Where the entry lies whose selection this one shares (section 6.3), from byte 0 of the source file; `None`
     /// where that is outside the table. Fails where the table cannot be followed.
-    pub fn shared(&mut self) -> Result<Option<u64>, String> {
+    pub fn shared(&mut self) -> Result<Option<u64>, Fault> {
         if self.head.body_len() != 8 {
-            return Err(format!("{} bytes for a shared selection", self.head.size));
+            return Err(format!("{} bytes for a shared selection", self.head.size).into());
         }
         let back = i64_at(self.body(8)?, 0);
         let target = self.at.checked_add_signed(back);
@@ -486,14 +487,19 @@ impl Entry<'_, '_> {
     }
 }
 
-/// Calls `visitor` with all entries of a log, in the order of its tables.
-pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl Visitor) {
+/// Calls `visitor` with all entries of a log, in the order of its tables. Damage is no failure.
+pub(super) fn walk(
+    sources: &[SourceFile],
+    tables: &Tables,
+    visitor: &mut impl Visitor,
+) -> Result<(), Fault> {
     for diagnostic in &tables.diagnostics {
         visitor.unreadable(diagnostic.clone());
     }
     if let Some(overlap) = tables.overlap() {
         // The bytes of one small table could stand for any number of entries.
-        return visitor.unreadable(overlap);
+        visitor.unreadable(overlap);
+        return Ok(());
     }
     for (number, table) in tables.metadata.iter().enumerate() {
         let piece = Piece {
@@ -502,13 +508,14 @@ pub(super) fn walk(sources: &[SourceFile], tables: &Tables, visitor: &mut impl V
         };
         let name = format!("_md_{}", table.number);
         let window = Window::new(TableBytes::Files(sources), table.source, name, &[piece]);
-        Walk::new(number, window, visitor).follow(Walk::table);
+        Walk::new(number, window, visitor).follow(Walk::table)?;
     }
     for (number, section) in tables.sections.iter().enumerate() {
         let window = section.window(TableBytes::Files(sources));
         let len = window.len();
-        Walk::new(number, window, visitor).follow(|walk| walk.section(0, len));
+        Walk::new(number, window, visitor).follow(|walk| walk.section(0, len))?;
     }
+    Ok(())
 }
 
 impl Section {
@@ -535,14 +542,15 @@ impl<'a, V: Visitor> Walk<'a, V> {
         }
     }
 
-    fn follow(mut self, walk: impl FnOnce(&mut Self) -> Result<(), String>) {
-        if let Err(reason) = walk(&mut self) {
-            let diagnostic = Diagnostic::unreadable(reason).at(self.window.name());
-            self.visitor.unreadable(diagnostic);
+    fn follow(mut self, walk: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+        if let Err(fault) = walk(&mut self) {
+            let diagnostic = Diagnostic::unreadable(fault.into_damage()?);
+            self.visitor.unreadable(diagnostic.at(self.window.name()));
         }
+        Ok(())
     }
 
-    fn table(&mut self) -> Result<(), String> {
+    fn table(&mut self) -> Result<(), Fault> {
         self.visitor.table();
         let len = self.window.len();
         let sections = number_at(&mut self.window, 0)?;
@@ -557,7 +565,8 @@ impl<'a, V: Visitor> Walk<'a, V> {
                 .ok()
                 .filter(|end| (start..=len).contains(end))
                 .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
-            if let Err(reason) = self.section(start, end) {
+            if let Err(fault) = self.section(start, end) {
+                let reason = fault.into_damage()?;
                 let place = format!("{}: section {section}", self.window.name());
                 self.visitor
                     .unreadable(Diagnostic::unreadable(reason).at(place));
@@ -567,24 +576,24 @@ impl<'a, V: Visitor> Walk<'a, V> {
         Ok(())
     }
 
-    fn section(&mut self, start: u64, end: u64) -> Result<(), String> {
+    fn section(&mut self, start: u64, end: u64) -> Result<(), Fault> {
         self.visitor.section();
         self.entries(start, end)
     }
 
-    fn entries(&mut self, start: u64, end: u64) -> Result<(), String> {
+    fn entries(&mut self, start: u64, end: u64) -> Result<(), Fault> {
         let mut at = start;
         while at < end {
             let size = self
                 .entry(at, end)
-                .map_err(|reason| format!("entry at byte {at}: {reason}"))?;
+                .map_err(|reason| Fault::from(reason).at(format_args!("entry at byte {at}")))?;
             at += size;
         }
         Ok(())
     }
 
     /// Visits the entry at position `at` of the table; returns its size.
-    fn entry(&mut self, at: u64, end: u64) -> Result<u64, String> {
+    fn entry(&mut self, at: u64, end: u64) -> Result<u64, Fault> {
         let head = EntryHeader::read(&mut self.window, at, end)?;
         self.visitor.entry(&mut Entry {
             head,
@@ -596,7 +605,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
     }
 }
 
-fn number_at(window: &mut Window<'_>, at: u64) -> Result<i64, String> {
+fn number_at(window: &mut Window<'_>, at: u64) -> Result<i64, Fault> {
     Ok(i64_at(window.bytes(at, 8)?, 0))
 }
 

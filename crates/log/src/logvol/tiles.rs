@@ -6,6 +6,7 @@ use super::table::{Entry, EntryHeader, Visitor, i64_at, walk};
 use crate::source_file::SourceFile;
 use crate::tiling::Tilings;
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 
 /// The most datasets of one log that are examined.
 const MOST_DATASETS: usize = 1 << 16;
@@ -23,8 +24,8 @@ const LARGEST_BLOCK: u64 = 16 * 32;
 /// is tiled then.
 pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> Tilings {
     let mut finder = Finder::new(tables);
-    walk(sources, tables, &mut finder);
-    if finder.is_damaged {
+    let walked = walk(sources, tables, &mut finder);
+    if walked.is_err() || finder.is_damaged {
         return Tilings::of_damaged();
     }
     if finder.gave_up {
@@ -52,7 +53,7 @@ impl Visitor for Finder<'_> {
         self.spelled.clear();
     }
 
-    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), String> {
+    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         if self.gives_up(entry.head.data_size) {
             return Err("the records are too small".into());
         }
@@ -111,7 +112,7 @@ impl<'a> Finder<'a> {
 
     /// Reads the block of an entry. Returns whether it is a single one in plain coordinates, of this entry or of an
     /// earlier one that is remembered.
-    fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, String> {
+    fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, Fault> {
         let head = entry.head;
         if head.has(REF) {
             let target = entry.shared()?;

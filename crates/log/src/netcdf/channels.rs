@@ -3,6 +3,7 @@
 use super::metadata::{HeaderFields, MAGIC};
 use crate::arrangement::Arrangement;
 use crate::source_file::SourceFile;
+use h5logfs_common::fault::Fault;
 
 /// Bytes of a stripe.
 const BLOCK: u64 = 8 << 20;
@@ -33,7 +34,7 @@ impl Channels {
 
 /// The headers of all channels of a metadata log; one for the log of a single process. `metadata` is the whole file.
 /// Fails with the reason where it is not a metadata log.
-pub fn channels(metadata: &SourceFile) -> Result<Channels, String> {
+pub fn channels(metadata: &SourceFile) -> Result<Channels, Fault> {
     let first = HeaderFields::read(metadata, 0)?;
     let most = metadata.len().div_ceil(BLOCK).min(first.ranks);
     let most = u32::try_from(most).unwrap_or(MOST).min(MOST);

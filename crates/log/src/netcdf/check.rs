@@ -2,21 +2,19 @@
 
 use super::{Tables, Variable};
 use crate::numbers::NumberType;
+use h5logfs_common::fault::Fault;
 
 /// The most logs: their numbers share 64 bits with those of entries.
 const MOST_LOGS: usize = 1 << 23;
 
 impl Tables {
     /// Fails with the reason where the parts contradict each other. `sources`: number of source files.
-    pub fn check(&self, sources: usize) -> Result<(), String> {
+    pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if !matches!(self.version, 1 | 2 | 5) {
-            return Err(format!("version {} of netCDF", self.version));
+            return Err(format!("version {} of netCDF", self.version).into());
         }
         if sources == 0 || self.logs.len() > MOST_LOGS {
-            return Err(format!(
-                "{} logs in {sources} source files",
-                self.logs.len()
-            ));
+            return Err(format!("{} logs in {sources} source files", self.logs.len()).into());
         }
         let named = self
             .logs
@@ -25,7 +23,7 @@ impl Tables {
         // Source 0 is the netCDF file itself.
         let mut strange = named.flatten();
         if let Some(source) = strange.find(|n| *n == 0 || usize::from(*n) >= sources) {
-            return Err(format!("a log in source file {source} of {sources}"));
+            return Err(format!("a log in source file {source} of {sources}").into());
         }
         let mut metadata: Vec<u16> = self.logs.iter().map(|log| log.metadata).collect();
         metadata.sort_unstable();
@@ -45,7 +43,7 @@ impl Variable {
         inner.try_fold(self.kind.size() as u64, u64::checked_mul)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Fault> {
         if self.is_text && self.kind != NumberType::U8 {
             return Err("text of numbers".into());
         }
@@ -64,7 +62,7 @@ impl Variable {
     }
 }
 
-fn check_file_end(end: Option<u64>) -> Result<(), String> {
+fn check_file_end(end: Option<u64>) -> Result<(), Fault> {
     if end.is_some_and(|end| end <= i64::MAX as u64) {
         Ok(())
     } else {

@@ -13,6 +13,7 @@ use crate::source_file::SourceFile;
 use crate::window::Window;
 use crate::{DatasetRecords, Logged};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
@@ -27,12 +28,12 @@ pub(super) struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     /// Fails where there is no memory, and where the task stops. Damage is no failure.
-    pub fn records(&self) -> Result<DatasetRecords, String> {
+    pub fn records(&self) -> Result<DatasetRecords, Fault> {
         let mut found = DatasetRecords::none(self.task, self.dataset.dims.len())?;
         let variable = match self.variable() {
             Ok(variable) => variable,
-            Err(reason) => {
-                found.add_diagnostic(Diagnostic::unreadable(reason));
+            Err(fault) => {
+                found.add_diagnostic(Diagnostic::unreadable(fault.into_damage()?));
                 return Ok(found);
             }
         };
@@ -42,24 +43,22 @@ impl<'a> Decoder<'a> {
         let mut window = None;
         for place in places {
             self.task.check()?;
-            if let Err(reason) = self.add(place, variable, &mut window, &mut found) {
-                // Memory that was refused is no damage.
-                self.task.finish()?;
-                let diagnostic = Diagnostic::unreadable(reason).at(self.name(place));
+            if let Err(fault) = self.add(place, variable, &mut window, &mut found) {
+                let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(self.name(place));
                 found.add_diagnostic(diagnostic);
             }
         }
         match self.base(variable) {
             Ok(Some(base)) => found.records.set_base(base),
             Ok(None) => {}
-            Err(reason) => found.add_diagnostic(Diagnostic::unreadable(reason)),
+            Err(fault) => found.add_diagnostic(Diagnostic::unreadable(fault.into_damage()?)),
         }
         found.records.put_in_order()?;
         Ok(found)
     }
 
     /// The variable of the dataset. Fails where their extents or types differ.
-    fn variable(&self) -> Result<&'a Variable, String> {
+    fn variable(&self) -> Result<&'a Variable, Fault> {
         let variables = &self.table.tables.variables;
         let variable = usize::try_from(self.dataset.id).ok();
         let variable = variable.and_then(|id| variables.get(id));
@@ -71,7 +70,7 @@ impl<'a> Decoder<'a> {
                 && variable.kind.size() as u64 == self.dataset.element_size
         };
         let variable = variable.filter(is_dataset);
-        variable.ok_or_else(|| format!("dataset {} is no variable", self.dataset.id))
+        Ok(variable.ok_or_else(|| format!("dataset {} is no variable", self.dataset.id))?)
     }
 
     /// The name of an entry in messages.
@@ -89,7 +88,7 @@ impl<'a> Decoder<'a> {
         variable: &Variable,
         window: &mut Option<(usize, Window<'a>)>,
         found: &mut DatasetRecords,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let at = place.log();
         let (Some(log), Some(Some(header))) =
             (self.table.tables.logs.get(at), self.table.headers.get(at))
@@ -105,10 +104,10 @@ impl<'a> Decoder<'a> {
         };
         let order = header.fields.order();
         let entry = Entry::read(window, order, place.position(), place.number());
-        let entry = entry.map_err(EntryError::reason)?;
+        let entry = entry.map_err(EntryError::fault)?;
         let version = self.table.tables.version;
         let request = entry.check(window, variable, version);
-        let request = request.map_err(EntryError::reason)?;
+        let request = request.map_err(EntryError::fault)?;
         if request.elements == 0 {
             return Ok(());
         }
@@ -117,7 +116,7 @@ impl<'a> Decoder<'a> {
         } else {
             lost(self.sources, &entry, log.data)
         };
-        let covered = covered(self.task, &entry, &request, window).map_err(EntryError::reason)?;
+        let covered = covered(self.task, &entry, &request, window).map_err(EntryError::fault)?;
         let stored = StoredBytes {
             source: log.data.unwrap_or(log.metadata),
             offset: u64::try_from(entry.data_offset).unwrap_or(0),
@@ -141,7 +140,7 @@ impl<'a> Decoder<'a> {
         stored: StoredBytes,
         order: u64,
         found: &mut DatasetRecords,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let list = &mut found.records;
         match covered {
             Coverage::Block(sides) => {
@@ -159,7 +158,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The variable's elements in the netCDF file (section 7); `None` where the file ends before them.
-    fn base(&self, variable: &Variable) -> Result<Option<Base>, String> {
+    fn base(&self, variable: &Variable) -> Result<Option<Base>, Fault> {
         let len = source(self.sources, 0)?.len();
         let there = match len.checked_sub(variable.begin) {
             Some(there) if there > 0 => there,
@@ -196,7 +195,7 @@ pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> 
     };
     let there = source(sources, data).map(|source| (source.len(), source.path()));
     match (there, entry.data_end()) {
-        (Err(reason), _) => Some(reason),
+        (Err(fault), _) => Some(fault.to_string()),
         (Ok((there, path)), Some(end)) if end.unsigned_abs() > there => Some(format!(
             "its payload ends at {end}, past the end of {} at {there}",
             path.display()
@@ -253,7 +252,7 @@ impl Coverage {
             ));
         }
         let selection = Selection::new(task, rank, number, start, count);
-        selection.map(Coverage::Blocks).map_err(EntryError::Invalid)
+        Ok(Coverage::Blocks(selection?))
     }
 }
 
@@ -289,12 +288,12 @@ fn covered(
     })?;
     let (start, count) = sides.split_at(rank);
     let lattice = Lattice::new(start.to_vec(), count.to_vec(), stride);
-    let lattice = lattice.map_err(EntryError::Invalid)?;
+    let lattice = lattice.map_err(EntryError::from)?;
     Ok(match lattice.blocks() {
         1 => Coverage::Block(sides),
         _ => {
             let selection = Selection::strided(lattice).reserved(task);
-            Coverage::Blocks(selection.map_err(EntryError::Invalid)?)
+            Coverage::Blocks(selection?)
         }
     })
 }

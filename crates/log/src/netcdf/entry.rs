@@ -4,6 +4,7 @@ use super::Variable;
 use super::metadata::{ByteOrder, EntryError, LEAST_ENTRY};
 use crate::numbers::NumberType;
 use crate::window::Window;
+use h5logfs_common::fault::Fault;
 
 /// Numbers of index arrays that are read at once.
 const WORDS_AT_ONCE: u64 = 8 << 10;
@@ -202,10 +203,10 @@ impl Entry {
     pub fn each_subarray(
         &self,
         window: &mut Window<'_>,
-        mut visit: impl FnMut(Subarray<'_>) -> Result<(), String>,
+        mut visit: impl FnMut(Subarray<'_>) -> Result<(), Fault>,
     ) -> Result<(), EntryError> {
         let (begin, rank) = (self.at + LEAST_ENTRY, self.rank as usize);
-        let mut visit = |part: Subarray<'_>| visit(part).map_err(EntryError::Invalid);
+        let mut visit = |part: Subarray<'_>| visit(part).map_err(EntryError::from);
         let mut words = Vec::new();
         match self.call {
             PutCall::Vara | PutCall::Vars => {
@@ -353,10 +354,10 @@ struct Rules<'a> {
 
 impl Rules<'_> {
     /// The elements of a subarray, and the number of records that it needs.
-    fn check(&self, part: Subarray<'_>) -> Result<(u64, u64), String> {
+    fn check(&self, part: Subarray<'_>) -> Result<(u64, u64), Fault> {
         let sides = 0..part.rank();
         if let Some(dim) = sides.clone().find(|dim| part.words(*dim).1 < 0) {
-            return Err(format!("has a count below 0 in dimension {dim}"));
+            return Err(format!("has a count below 0 in dimension {dim}").into());
         }
         if part.is_empty() {
             return Ok((0, 0));

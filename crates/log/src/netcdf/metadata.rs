@@ -4,6 +4,7 @@ use super::entry::Entry;
 use crate::source_file::SourceFile;
 use crate::window::Window;
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 
 /// The first bytes of both files of a log.
 pub(super) const MAGIC: &[u8; 8] = b"PnetCDF0";
@@ -19,17 +20,28 @@ pub(super) const LEAST_ENTRY: u64 = 40;
 /// Why an entry cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EntryError {
-    /// The file cannot be read.
-    Unreadable(String),
+    /// The file cannot be read, or there is no memory for the entry.
+    Unreadable(Fault),
     /// The entry breaks a rule of the format.
     Invalid(String),
 }
 
+/// Of something that the entry says, in contrast to reading it.
+impl From<Fault> for EntryError {
+    fn from(fault: Fault) -> Self {
+        match fault.into_damage() {
+            Ok(reason) => EntryError::Invalid(reason),
+            Err(fault) => EntryError::Unreadable(fault),
+        }
+    }
+}
+
 impl EntryError {
-    /// The reason, for a person to read.
-    pub fn reason(self) -> String {
+    /// What it is for readers who make no difference.
+    pub fn fault(self) -> Fault {
         match self {
-            EntryError::Unreadable(reason) | EntryError::Invalid(reason) => reason,
+            EntryError::Unreadable(fault) => fault,
+            EntryError::Invalid(reason) => reason.into(),
         }
     }
 }
@@ -56,15 +68,15 @@ pub struct HeaderFields {
 
 impl HeaderFields {
     /// Reads the header at byte `at`, of a file or of a channel. Fails with the reason where it is not valid.
-    pub fn read(source: &SourceFile, at: u64) -> Result<Self, String> {
+    pub fn read(source: &SourceFile, at: u64) -> Result<Self, Fault> {
         let room = source.len().saturating_sub(at);
         let bytes = |from: u64, len: u64| {
             if from.checked_add(len).is_none_or(|end| end > room) {
-                return Err(format!("{room} bytes are no header of a metadata log"));
+                return Err(format!("{room} bytes are no header of a metadata log").into());
             }
             let mut bytes = vec![0; len as usize];
             let read = source.read_exact_at(&mut bytes, at + from);
-            read.map(|()| bytes).map_err(|e| e.to_string())
+            read.map(|()| bytes).map_err(Fault::from)
         };
         let fixed = bytes(0, FIXED)?;
         if !fixed.starts_with(MAGIC) {
@@ -76,7 +88,7 @@ impl HeaderFields {
         let order = match &fixed[16..20] {
             [0, 0, 0, 0] => ByteOrder { big_endian: false },
             [0, 0, 0, 1] => ByteOrder { big_endian: true },
-            other => return Err(format!("has no byte order, but {other:?}")),
+            other => return Err(format!("has no byte order, but {other:?}").into()),
         };
         if fixed[20..24] != [0; 4] {
             return Err("has payloads in external representation".into());
@@ -87,7 +99,7 @@ impl HeaderFields {
             return Err("has numbers of processes below 0".into());
         };
         if rank >= ranks {
-            return Err(format!("is of process {rank} of {ranks}"));
+            return Err(format!("is of process {rank} of {ranks}").into());
         }
         let path_len = name_len(number(64))?;
         let path = without_end(bytes(FIXED, path_len + 1)?)?;
@@ -116,12 +128,12 @@ impl HeaderFields {
     }
 }
 
-fn name_len(len: i64) -> Result<u64, String> {
+fn name_len(len: i64) -> Result<u64, Fault> {
     let len = u64::try_from(len).ok().filter(|len| *len < MOST_NAME);
     len.ok_or_else(|| "has a name of a length that cannot be".into())
 }
 
-fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, String> {
+fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, Fault> {
     match name.pop() {
         Some(0) if !name.contains(&0) => Ok(name),
         _ => Err("has a name that does not end where it should".into()),
@@ -173,7 +185,7 @@ pub struct LogHeader {
 impl LogHeader {
     /// Reads the header. Where it does not tell the number of valid entries, this reads the entries, too. Fails with
     /// the reason where the log cannot be used.
-    pub fn read(source: &SourceFile) -> Result<Self, String> {
+    pub fn read(source: &SourceFile) -> Result<Self, Fault> {
         let fields = HeaderFields::read(source, 0)?;
         count(source, fields)
     }
@@ -181,7 +193,7 @@ impl LogHeader {
 
 /// Counts the valid entries (2.2). PnetCDF writes their number one field too far, over the field that says where they
 /// begin.
-fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, String> {
+fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> {
     /// All but the byte that a redefinition overwrites.
     const NO_RANK: i64 = 0x00ff_ffff_ffff_ffff;
     let begin = fields.len as i64;
@@ -247,7 +259,7 @@ fn missing(claimed: i64, found: u64) -> String {
 
 /// Counts complete entries from the first one on, at most `most`. Each has its payload right behind that of the entry
 /// before it (2.5).
-fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64, String> {
+fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64, Fault> {
     let mut window = Window::over(source);
     let (mut at, mut end) = (fields.len, Some(FIRST_PAYLOAD));
     for number in 0..most {
@@ -272,8 +284,8 @@ pub(super) const FIRST_PAYLOAD: i64 = MAGIC.len() as i64;
 pub(super) fn walk(
     source: &SourceFile,
     header: &LogHeader,
-    mut visit: impl FnMut(&Entry, &mut Window<'_>) -> Result<(), String>,
-) -> Result<Option<String>, String> {
+    mut visit: impl FnMut(&Entry, &mut Window<'_>) -> Result<(), Fault>,
+) -> Result<Option<String>, Fault> {
     let mut window = Window::over(source);
     let mut at = header.fields.len;
     for number in 0..header.entries {
@@ -300,7 +312,7 @@ mod tests {
     use super::*;
     use crate::netcdf::testing::{HOST, LogBytes, sources};
 
-    fn read(bytes: &[u8]) -> Result<LogHeader, String> {
+    fn read(bytes: &[u8]) -> Result<LogHeader, Fault> {
         let (_dir, sources) = sources(&[bytes]);
         LogHeader::read(&sources[0])
     }

@@ -12,6 +12,7 @@ use crate::tiling::Tilings;
 use crate::{DatasetRecords, Layout, Logged, RecordTable};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
@@ -68,7 +69,7 @@ impl Table {
         task: &Task,
         sources: &[SourceFile],
         tables: &Tables,
-    ) -> std::result::Result<Self, String> {
+    ) -> std::result::Result<Self, Fault> {
         let lists = tables.logs.len() * size_of::<Option<LogHeader>>()
             + tables.variables.len() * size_of::<Vec<EntryPosition>>();
         let mut table = Table {
@@ -80,12 +81,14 @@ impl Table {
         };
         for (number, log) in tables.logs.iter().enumerate() {
             let read = table.read_log(task, sources, number, log);
-            // What was cut short for lack of memory is no damage.
-            task.finish()?;
-            if let Err(reason) = &read {
-                table.add(name(sources, log), reason.clone());
-            }
-            table.headers.push(read.ok());
+            let header = match read {
+                Ok(header) => Some(header),
+                Err(fault) => {
+                    table.add(name(sources, log), fault.into_damage()?);
+                    None
+                }
+            };
+            table.headers.push(header);
         }
         for places in &mut table.places {
             places.shrink_to_fit();
@@ -100,7 +103,7 @@ impl Table {
         sources: &[SourceFile],
         number: usize,
         log: &Log,
-    ) -> std::result::Result<LogHeader, String> {
+    ) -> std::result::Result<LogHeader, Fault> {
         let source = source(sources, log.metadata)?;
         let header = LogHeader::read(source)?;
         let mut end = Some(FIRST_PAYLOAD);
@@ -108,7 +111,7 @@ impl Table {
         walk(source, &header, |entry, _| {
             task.check()?;
             if entry.number >> ENTRY_BITS != 0 {
-                return Err(format!("has more than {} entries", entry.number));
+                return Err(format!("has more than {} entries", entry.number).into());
             }
             let astray = if end == Some(entry.data_offset) {
                 0
@@ -123,7 +126,7 @@ impl Table {
                         order: (number as u64) << ENTRY_BITS | entry.number,
                     };
                     let places = &mut self.places[variable];
-                    self.reservation.push(places, place)
+                    Ok(self.reservation.push(places, place)?)
                 }
                 None => {
                     let reason = format!(
@@ -163,7 +166,7 @@ impl RecordTable for Table {
         sources: &[SourceFile],
         dataset: &Logged<'_>,
         selections: &Selections,
-    ) -> std::result::Result<DatasetRecords, String> {
+    ) -> std::result::Result<DatasetRecords, Fault> {
         let decoder = Decoder {
             task,
             table: self,
@@ -201,7 +204,7 @@ impl Layout for Tables {
         task: &Task,
         sources: &[SourceFile],
         _: &[Logged<'_>],
-    ) -> std::result::Result<Box<dyn RecordTable>, String> {
+    ) -> std::result::Result<Box<dyn RecordTable>, Fault> {
         Ok(Box::new(Table::read(task, sources, self)?))
     }
 
@@ -231,8 +234,10 @@ impl Layout for Tables {
                 rank: u32::try_from(log.rank).ok(),
                 flush: None,
             });
-            if let Err(reason) = pushed {
-                origins.diagnostics.push(Diagnostic::note(reason));
+            if let Err(fault) = pushed {
+                origins
+                    .diagnostics
+                    .push(Diagnostic::note(fault.to_string()));
                 break;
             }
         }
@@ -243,7 +248,7 @@ impl Layout for Tables {
 
 impl Tables {
     /// Fails where a log cannot be read, and where an entry may be one of any variable.
-    fn find_tilings(&self, sources: &[SourceFile]) -> std::result::Result<Tilings, String> {
+    fn find_tilings(&self, sources: &[SourceFile]) -> std::result::Result<Tilings, Fault> {
         let mut found = Tilings::default();
         let mut block = Vec::new();
         for log in &self.logs {
@@ -265,7 +270,7 @@ impl Tables {
                     Ok(())
                 });
                 tiling.add(&block);
-                read.map_err(EntryError::reason)
+                read.map_err(EntryError::fault)
             })?;
         }
         Ok(found)
@@ -286,7 +291,7 @@ pub fn summarize(sources: &[SourceFile], tables: &Tables) -> Result<LogSummary> 
     for log in &tables.logs {
         let name = name(sources, log);
         let looked = look(sources, tables, log, &mut found.records);
-        let said = looked.map_err(|reason| Error::bad_file(&name, reason))?;
+        let said = looked.map_err(|reason| Error::of(&name, reason))?;
         let named = |diagnostic: Diagnostic| diagnostic.at(name.as_str());
         found.diagnostics.extend(said.into_iter().map(named));
     }
@@ -299,7 +304,7 @@ fn look(
     tables: &Tables,
     log: &Log,
     records: &mut u64,
-) -> std::result::Result<Vec<Diagnostic>, String> {
+) -> std::result::Result<Vec<Diagnostic>, Fault> {
     let source = source(sources, log.metadata)?;
     let header = LogHeader::read(source)?;
     let mut without_payload = 0u64;
@@ -336,7 +341,7 @@ fn look(
 /// The name of a log in messages.
 pub(super) fn name(sources: &[SourceFile], log: &Log) -> String {
     match source(sources, log.metadata) {
-        Err(reason) => reason,
+        Err(fault) => fault.to_string(),
         Ok(source) if matches!(source.arrangement(), Arrangement::Whole) => {
             source.path().display().to_string()
         }
@@ -347,7 +352,7 @@ pub(super) fn name(sources: &[SourceFile], log: &Log) -> String {
 pub(super) fn source(
     sources: &[SourceFile],
     number: u16,
-) -> std::result::Result<&SourceFile, String> {
+) -> std::result::Result<&SourceFile, Fault> {
     let found = sources.get(usize::from(number));
-    found.ok_or_else(|| format!("source file {number} does not exist"))
+    Ok(found.ok_or_else(|| format!("source file {number} does not exist"))?)
 }

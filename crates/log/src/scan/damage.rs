@@ -7,6 +7,7 @@ use crate::Logged;
 use crate::model::Selections;
 use crate::snapshot::{Content, Dataset};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
 /// Record tables of at most this many bytes are decoded. That takes 0.05 ms where each of their entries is one block.
@@ -28,7 +29,7 @@ pub fn is_known(chooser: &Chooser<'_>, datasets: &[Dataset]) -> bool {
 }
 
 /// Decodes all entries, in the same way as reads do.
-fn is_in_tables(chooser: &Chooser<'_>, datasets: &[Logged<'_>]) -> Result<bool, String> {
+fn is_in_tables(chooser: &Chooser<'_>, datasets: &[Logged<'_>]) -> Result<bool, Fault> {
     let task = &Task::limited(MEMORY);
     let Chooser { log, sources, .. } = chooser;
     let table = log.read_tables(task, sources, datasets)?;

@@ -113,10 +113,7 @@ impl Listings {
         dir.visit(directory, visit).map_err(failed)?;
         if memory > LARGEST {
             let reason = format!("the names of its logs take more than {LARGEST} bytes");
-            return Err(Error::bad_file(
-                dir.full_path(&directory.join(name)),
-                reason,
-            ));
+            return Err(Error::of(dir.full_path(&directory.join(name)), reason));
         }
         logs.sort();
         Ok(logs)

@@ -45,7 +45,7 @@ impl Originals {
         if own != path {
             reason = format!("this is {}, which {reason}", own.display());
         }
-        Err(Error::bad_file(path, reason))
+        Err(Error::of(path, reason))
     }
 }
 
@@ -55,7 +55,7 @@ impl Originals {
 /// A closed log without other files may be replaced: it is one file like any other.
 pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> Result<()> {
     let path = &dir.full_path(relative);
-    let refused = |reason: String| Err(Error::bad_file(path, reason));
+    let refused = |reason: String| Err(Error::of(path, reason));
     let there = dir.stat(relative).ok();
     if let Some(stat) = &there {
         originals.check_other(path, Identity::from(stat))?;

@@ -153,12 +153,19 @@ impl From<&Error> for ScanOutcome {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
-            Error::BadFile { path, reason } | Error::NoMemory { path, reason } => {
-                ScanOutcome::BadFile {
-                    path: path.as_path().into(),
-                    reason: reason.clone(),
-                }
-            }
+            Error::BadFile { path, reason } => ScanOutcome::BadFile {
+                path: path.as_path().into(),
+                reason: reason.clone(),
+            },
+            // The limits of a scan are the same for the next one of the file.
+            Error::NoMemory { path, shortage } => ScanOutcome::BadFile {
+                path: path.as_path().into(),
+                reason: shortage.to_string(),
+            },
+            Error::Stopped { path, why } => ScanOutcome::BadFile {
+                path: path.as_path().into(),
+                reason: why.to_string(),
+            },
             Error::Changed { path } => ScanOutcome::Changed {
                 path: path.as_path().into(),
             },
@@ -187,7 +194,7 @@ impl ScanOutcome {
                 path: path.0,
                 reason,
             },
-            ScanOutcome::BadFile { path, reason } => Error::bad_file(path.0, reason),
+            ScanOutcome::BadFile { path, reason } => Error::of(path.0, reason),
             ScanOutcome::Changed { path } => Error::Changed { path: path.0 },
         })
     }

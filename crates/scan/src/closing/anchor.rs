@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::hdf5_sys::{self as h5, Id, Name, PlainForm, Space};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::logvol::names;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// What an anchor says of its dataset.
 pub(super) struct AnchorNumbers<'a> {
@@ -54,7 +55,7 @@ impl AnchorWriter {
         let max = numbers.max_dims.iter().map(|m| m.unwrap_or(u64::MAX));
         let max: Vec<u64> = max.collect();
         int64.write(object, names::MAX_DIMS, &max, u64::to_le_bytes)?;
-        let id = i32::try_from(numbers.id).map_err(|e| e.to_string())?;
+        let id = i32::try_from(numbers.id)?;
         self.int32
             .write(object, names::ID, &[id], i32::to_le_bytes)?;
         if let Some(chunk) = numbers.chunk {

@@ -2,6 +2,7 @@
 //! the addresses of the log are patched in.
 
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::image::Image;
@@ -10,7 +11,7 @@ use h5logfs_log::journal::closed::{SEAL_AT, set_seal, set_unfinished_seal};
 use h5logfs_log::logvol::{MARK, SUBFILED, names};
 use h5logfs_log::window::Piece;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The part that a file plays in its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +92,8 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
     if front.iter().skip(available).any(|b| *b != 0) {
         return Err(format!(
             "the metadata in front of the log take more than {available} bytes: a fault of h5logfs"
-        ));
+        )
+        .into());
     }
     front.resize(FRONT as usize, 0);
     id.mark(&mut front);
@@ -111,8 +113,8 @@ fn mark(root: &Id, header: &Header, datasets: usize, role: Role) -> Result<()> {
         Role::Master => header.config | SUBFILED as i32,
         Role::Log { .. } => header.config,
     };
-    let datasets = i32::try_from(datasets).map_err(|e| e.to_string())?;
-    let subfiles = i32::try_from(header.data_files()).map_err(|e| e.to_string())?;
+    let datasets = i32::try_from(datasets)?;
+    let subfiles = i32::try_from(header.data_files())?;
     let numbers = [datasets, logs, logs, config, subfiles];
     let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
     let integers = h5::integer_type(4, true, false)?;

@@ -28,6 +28,7 @@ use crate::shown::with_times;
 use front::{Front, closed_front};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::image::Added;
@@ -46,7 +47,7 @@ pub fn write_front(
     role: Role,
     is_sealed: bool,
 ) -> Result<()> {
-    let creation = h5::new_file_creation().map_err(|e| Error::bad_file(path, e))?;
+    let creation = h5::new_file_creation().map_err(|e| Error::of(path, e))?;
     put_front(
         path,
         Front {
@@ -61,7 +62,7 @@ pub fn write_front(
 }
 
 fn put_front(path: &Path, front: Front<'_>) -> Result<()> {
-    let bytes = closed_front(front).map_err(|e| Error::bad_file(path, e))?;
+    let bytes = closed_front(front).map_err(|e| Error::of(path, e))?;
     let write = || {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         front.id.check(&file)?;
@@ -92,7 +93,7 @@ fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec
     let write = |opened: &Id| shadow.write(opened);
     let (copied, added) = make(path, &file, shadow.size(), write)?;
     let added = with_times(added, &copied.times);
-    let added = added.map_err(|e| Error::bad_file(path, e))?;
+    let added = added.map_err(|e| Error::of(path, e))?;
     put_added(path, &file, added)?;
     Ok(copied.diagnostics)
 }
@@ -118,11 +119,15 @@ fn make<T>(
     path: &Path,
     file: &File,
     size: u64,
-    write: impl FnOnce(&Id) -> std::result::Result<T, String>,
+    write: impl FnOnce(&Id) -> std::result::Result<T, Fault>,
 ) -> Result<(T, Added)> {
     let block = size.clamp(2 << 10, 1 << 20);
     let added = Added::to(file, FRONT).map_err(|e| Error::io(path, e))?;
-    h5::add(added, block, write).map_err(|e| Error::bad_file(path, plain(&e)))
+    let made = h5::add(added, block, write);
+    made.map_err(|fault| match fault {
+        Fault::Damage(said) => Error::of(path, plain(&said)),
+        other => Error::of(path, other),
+    })
 }
 
 /// An error of libhdf5 in one line. Where a system call failed, libhdf5 also tells the time, descriptors and addresses.

@@ -2,16 +2,16 @@
 //! sections 1.3 and 2).
 
 use std::collections::HashMap;
-use std::ffi::CString;
 
 use super::anchor::{AnchorNumbers, AnchorWriter};
 use super::scales::{self, Uses};
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space, Target};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
 use h5logfs_log::journal::value::Value;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Makes groups, anchors and attributes in an open file. `datasets` are in the order of their IDs, with their current
 /// extents.
@@ -36,7 +36,7 @@ pub(crate) fn make_objects(
             Definition::Group { path } => maker.group(path),
             Definition::Dataset { path, .. } => match next.next() {
                 Some((id, defined)) => maker.anchor(id, path, &defined.layout),
-                None => Err(format!("dataset {path} has no number: a fault of h5logfs")),
+                None => Err(format!("dataset {path} has no number: a fault of h5logfs").into()),
             },
             Definition::Attribute {
                 object,
@@ -44,7 +44,7 @@ pub(crate) fn make_objects(
                 value,
             } => maker
                 .attribute(object, name, value)
-                .map_err(|e| format!("attribute {name} of {object}: {e}")),
+                .map_err(|e| Fault::from(e).at(format_args!("attribute {name} of {object}"))),
             // `datasets` have what these say.
             Definition::Extent { .. }
             | Definition::Scale { .. }
@@ -86,14 +86,14 @@ struct Maker {
 impl Maker {
     fn group(&mut self, path: &str) -> Result<()> {
         let made = h5::create_group(&self.root, &link(path), &self.group_creation);
-        let id = made.map_err(|e| format!("group {path}: {e}"))?;
+        let id = made.map_err(|e| Fault::from(e).at(format_args!("group {path}")))?;
         self.last = Some((path.to_owned(), id));
         Ok(())
     }
 
     fn anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<()> {
         let made = self.make_anchor(id, path, layout);
-        let object = made.map_err(|e| format!("dataset {path}: {e}"))?;
+        let object = made.map_err(|e| Fault::from(e).at(format_args!("dataset {path}")))?;
         self.last = Some((path.to_owned(), object));
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Maker {
             bytes: stored.as_bytes(),
             utf8: !stored.is_ascii(),
         };
-        let text = |text: &String| CString::new(text.as_str()).map_err(|e| e.to_string());
+        let text = |text: &String| h5::c_name(text.as_bytes());
         match value {
             Value::Elements {
                 datatype,

@@ -138,7 +138,7 @@ impl<'a> Objects<'a> {
                 creation: creation?,
             })
         };
-        open().map_err(|e: String| Error::bad_file(path, plain(&e)))
+        open().map_err(|e: String| Error::of(path, plain(&e)))
     }
 
     /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added.
@@ -190,7 +190,7 @@ fn nothing_to_do(path: &Path, last: Option<u64>) -> Result<Option<Recovered>> {
         return Ok(None);
     }
     let reason = "it is closed already, and a closed log has no flushes that could be dropped";
-    Err(Error::bad_file(path, reason))
+    Err(Error::of(path, reason))
 }
 
 /// Locks the journal of the log at `path`. Fails if the job still runs, which holds the lock, and if the journal belongs
@@ -202,7 +202,7 @@ fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
     let opened = files.open_file(&place, OFlags::RDWR);
     let file = opened.map_err(|e| refusal::without_journal(files, e))?;
     journal::lock(&file).map_err(|e| match e.kind() {
-        io::ErrorKind::WouldBlock => Error::bad_file(path, refusal::running(files)),
+        io::ErrorKind::WouldBlock => Error::of(path, refusal::running(files)),
         _ => Error::io(&journal_path, e),
     })?;
     // What is not seen would be lost.
@@ -230,14 +230,14 @@ fn choose_flushes(
     match (last, all.torn) {
         (Some(last), _) if last > flushes => {
             let reason = format!("it has {flushes} flushes, not {last}");
-            Err(Error::bad_file(path, reason))
+            Err(Error::of(path, reason))
         }
         (Some(last), _) if last < all.first_flush() => {
             let first = all.first_flush();
             let reason = format!(
                 "its last append began after flush {first}, and what it had after flush {last} is not known any more"
             );
-            Err(Error::bad_file(path, reason))
+            Err(Error::of(path, reason))
         }
         (Some(last), _) => {
             let journal = files.open(&SourcePath::below(journal::path_of(files.log())))?;
@@ -245,7 +245,7 @@ fn choose_flushes(
         }
         (None, Some(torn)) if torn.hides_flushes() => {
             let reason = format!("{torn}; `--last-flush {flushes}` drops them");
-            Err(Error::bad_file(path, reason))
+            Err(Error::of(path, reason))
         }
         (None, _) => Ok(all),
     }
@@ -266,7 +266,7 @@ fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<
         "not all of flush {flush} can be read here: {reason}. Where another node wrote it a short time ago, wait, or \
          recover the log there. If it is damaged, `--last-flush {before}` drops it"
     );
-    Err(Error::bad_file(path, reason))
+    Err(Error::of(path, reason))
 }
 
 fn data_sources(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<SourceFile>> {
@@ -283,11 +283,11 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
     let read = |(number, source): (usize, SourceFile)| {
         let path = source.path().to_owned();
         if source.file_id()? != Some(journal.id) {
-            return Err(Error::bad_file(path, "it belongs to another log"));
+            return Err(Error::of(path, "it belongs to another log"));
         }
         let found = sections(&source, number as u16, journal.ends(number))?;
         if let Some(diagnostic) = found.diagnostics.first() {
-            return Err(Error::bad_file(&path, diagnostic));
+            return Err(Error::of(&path, diagnostic.to_string()));
         }
         Ok(DataFile {
             path,

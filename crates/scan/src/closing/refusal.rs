@@ -18,19 +18,16 @@ pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
     let (dir, name) = SourceDir::of_file(path).map_err(|e| match &e {
         Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound && journal.exists() => {
             let journal = journal.display();
-            Error::bad_file(path, format!("it is not there, but its journal {journal} is: the log was moved or removed. Put it back beside its journal"))
+            Error::of(path, format!("it is not there, but its journal {journal} is: the log was moved or removed. Put it back beside its journal"))
         }
         _ => e,
     })?;
     let full = dir.full_path(&name);
     if full.is_dir() {
-        return Err(Error::bad_file(
-            path,
-            "is a directory: give the log files in it",
-        ));
+        return Err(Error::of(path, "is a directory: give the log files in it"));
     }
     match log_of(&full).filter(|log| log.is_file()) {
-        Some(log) => Err(Error::bad_file(
+        Some(log) => Err(Error::of(
             path,
             format!("is a part of the log {}: give that", log.display()),
         )),
@@ -41,7 +38,7 @@ pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
 /// Whether the log is closed. Fails with the reason where it is no log that could be recovered.
 pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     if file.file_id()?.is_none() {
-        return Err(Error::bad_file(file.path(), not_ours(file)?));
+        return Err(Error::of(file.path(), not_ours(file)?));
     }
     if journal::may_belong_to(files, file)? {
         return Ok(false);
@@ -102,13 +99,13 @@ pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
     let journal = files.full_path(&journal_place(files));
     let name = journal.display();
     match cause.kind() {
-        io::ErrorKind::NotFound => Error::bad_file(
+        io::ErrorKind::NotFound => Error::of(
             path,
             format!(
                 "it was not closed, and its journal {name} is not there: copy that beside it from where the job has run. Without it the log cannot be recovered"
             ),
         ),
-        io::ErrorKind::PermissionDenied if foreign(&cause).is_none() => Error::bad_file(
+        io::ErrorKind::PermissionDenied if foreign(&cause).is_none() => Error::of(
             path,
             format!(
                 "its journal {name} cannot be written to: {cause}. The owner of the log has to recover it"
@@ -128,7 +125,7 @@ pub fn check_owner(path: &Path, journal: &Recorded) -> Result<()> {
     let reason = format!(
         "an HDF5 program of user {owner} has written its metadata. Only that user can recover it safely: `setpriv --reuid={owner} --clear-groups h5logfs recover …`, as root"
     );
-    Err(Error::bad_file(path, reason))
+    Err(Error::of(path, reason))
 }
 
 /// Why the log cannot be recovered while its journal is locked.

@@ -1,15 +1,15 @@
 //! Writes dimension scales and labels, once all objects are there: they refer to each other by address.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 
 use super::objects::stored_path;
 use crate::hdf5_sys::{self as h5, Id, Name, Space};
 use crate::scales::{ScaleAttributes, ScaleUse};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::definition::Defined;
 use h5logfs_log::journal::scales::Scales;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The most uses of a scale whose list is not a large attribute. A use takes 16 bytes.
 const MOST_USES: usize = 3900;
@@ -57,7 +57,9 @@ pub(super) fn write(root: &Id, datasets: &[Defined], uses: &Uses) -> Result<()> 
     };
     for (id, defined) in datasets.iter().enumerate() {
         let written = writer.dataset(id, defined);
-        written.map_err(|e| format!("dimension scales of dataset {}: {e}", defined.path))?;
+        written.map_err(|e| {
+            Fault::from(e).at(format_args!("dimension scales of dataset {}", defined.path))
+        })?;
     }
     Ok(())
 }
@@ -97,7 +99,7 @@ impl ScaleWriter<'_> {
             self.attributes.dimension_list(&object, &scales)?;
         }
         if !labels.is_empty() {
-            let text = |label: &String| CString::new(label.as_str()).map_err(|e| e.to_string());
+            let text = |label: &String| h5::c_name(label.as_bytes());
             let texts = labels.iter().map(text).collect::<Result<Vec<_>>>()?;
             let space = Space::fixed(&[texts.len() as u64]).create()?;
             h5::write_texts(&object, Name::ascii("DIMENSION_LABELS"), &space, &texts)?;

@@ -13,11 +13,12 @@ use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::logvol::escape;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::{HeaderSpace, Image};
 use h5logfs_log::journal::shadow::Shadow;
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// The shadow of a log that is closed.
 pub(super) struct OpenShadow<'a> {

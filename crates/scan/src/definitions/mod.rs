@@ -15,6 +15,7 @@ use crate::hdf5_sys::{self as h5, Id, Kind, Link, Space, Target};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::logvol::{self, LogVolObjects};
 use h5logfs_common::error::{Error, Result as CoreResult};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outline};
@@ -26,7 +27,7 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use scales::{ScaleTypes, Stored};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// What the writer has to know of a closed log.
 pub struct ClosedLog {
@@ -42,12 +43,7 @@ impl ClosedLog {
     /// Reads the log `name` in `dir` with the libhdf5 of this process.
     pub fn read(dir: &SourceDir, name: &Path) -> CoreResult<Self> {
         let path = dir.full_path(name);
-        let bad = |reason: String| {
-            let refused = crate::check_refusal(&path);
-            refused
-                .err()
-                .unwrap_or_else(|| Error::bad_file(&path, reason))
-        };
+        let bad = |fault: Fault| Error::of(&path, fault);
         // The program may need its plug-ins.
         let _plugins = h5::PluginState::keep().map_err(bad)?;
         let source = SourceFile::open(dir, name)?;
@@ -58,9 +54,9 @@ impl ClosedLog {
         let header = header.ok_or_else(|| {
             bad("it is no log; `h5logfs settle --undo` makes one of a log that was settled".into())
         })?;
-        let definitions = of_file(&file, header).map_err(|reason| {
-            bad(format!(
-                "the writer cannot append to it: {reason}. HDF5 programs can, with the VOL connector of h5logfs"
+        let definitions = of_file(&file, header).map_err(|fault| {
+            bad(fault.at(
+                "the writer cannot append to it, but HDF5 programs can, with the VOL connector of h5logfs",
             ))
         })?;
         let request = ScanRequest::alone(dir, name, &settings);
@@ -139,7 +135,7 @@ impl Collector<'_> {
             };
             let path = format!("{}/{}", group.path, text(&name)?);
             let made = self.link(&link, &path);
-            groups.extend(made.map_err(|e| format!("{path}: {e}"))?);
+            groups.extend(made.map_err(|e| Fault::from(e).at(format_args!("{path}")))?);
         }
         Ok(groups)
     }
@@ -195,7 +191,7 @@ impl Collector<'_> {
         };
         match self.datasets.insert(number, found) {
             None => Ok(()),
-            Some(other) => Err(format!("it has the number of {}", other.path)),
+            Some(other) => Err(format!("it has the number of {}", other.path).into()),
         }
     }
 
@@ -212,7 +208,7 @@ impl Collector<'_> {
             };
             let name = text(&name)?;
             let value = h5::open_attribute(object, stored).and_then(|found| value(&found));
-            let value = value.map_err(|e| format!("attribute {name}: {e}"))?;
+            let value = value.map_err(|e| Fault::from(e).at(format_args!("attribute {name}")))?;
             self.attributes.push(Definition::Attribute {
                 object: path.to_owned(),
                 name,
@@ -229,14 +225,15 @@ impl Collector<'_> {
             let there = self.datasets.len();
             return Err(format!(
                 "of {used} datasets that the log had it has {there}: some were removed"
-            ));
+            )
+            .into());
         }
         let ids = self.datasets.values().map(|found| found.address);
         let ids: HashMap<u64, u32> = ids.zip(0..).collect();
         let defined = |found: Found| {
             let scales = found.scales.resolved(&ids);
             Ok(Defined {
-                scales: scales.map_err(|e| format!("{}: {e}", found.path))?,
+                scales: scales.map_err(|e| Fault::from(e).at(format_args!("{}", found.path)))?,
                 path: found.path,
                 layout: found.layout,
             })
@@ -270,7 +267,7 @@ fn layout(id: &Id, creation: &Id, anchor: Anchor) -> Result<DatasetLayout> {
     }
     let filters = anchor.filters.transpose()?.unwrap_or_default();
     if let Some(filter) = filters.iter().find(|filter| !filter.can_apply()) {
-        return Err(format!("the writer does not have filter {}", filter.id));
+        return Err(format!("the writer does not have filter {}", filter.id).into());
     }
     Ok(DatasetLayout {
         datatype: plain,
@@ -299,13 +296,11 @@ fn value(attribute: &Id) -> Result<Value> {
     match dims.len() {
         0 => Ok(Value::Text(texts.pop().unwrap_or_default())),
         1 => Ok(Value::Texts(texts)),
-        rank => Err(format!(
-            "it has texts of variable length in {rank} dimensions"
-        )),
+        rank => Err(format!("it has texts of variable length in {rank} dimensions").into()),
     }
 }
 
 fn text(name: &[u8]) -> Result<String> {
     let name = String::from_utf8(name.to_vec());
-    name.map_err(|e| format!("the name {:?} is not UTF-8", e.to_string()))
+    Ok(name.map_err(|e| format!("the name {:?} is not UTF-8", e.to_string()))?)
 }

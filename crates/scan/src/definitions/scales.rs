@@ -100,7 +100,7 @@ fn terminated_text(dataset: &Id, name: &std::ffi::CStr) -> Result<Option<String>
     {
         return Ok(None);
     }
-    let size = u32::try_from(h5::type_size(&datatype)?).map_err(|e| e.to_string())?;
+    let size = u32::try_from(h5::type_size(&datatype)?)?;
     let values = h5::read_attribute(&attribute)?;
     let text = values.bytes().strip_suffix(b"\0");
     let text = text.and_then(|text| String::from_utf8(text.to_vec()).ok());

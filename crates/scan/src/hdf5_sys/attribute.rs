@@ -155,7 +155,7 @@ impl PlainForm {
     pub fn write(&self, object: &Id, name: Name<'_>, bytes: &[u8]) -> Result<()> {
         if self.len != bytes.len() as u64 {
             let (len, needed) = (bytes.len(), self.len);
-            return Err(format!("{len} bytes for an attribute of {needed}"));
+            return Err(format!("{len} bytes for an attribute of {needed}").into());
         }
         let attribute = create_attribute(object, name, &self.datatype, &self.space)?;
         match bytes {
@@ -207,9 +207,7 @@ pub fn write_sequences(
         return Err("another number of sequences than elements".into());
     }
     if items.iter().any(|item| !item.len().is_multiple_of(size)) {
-        return Err(format!(
-            "a sequence of elements that are not of {size} bytes"
-        ));
+        return Err(format!("a sequence of elements that are not of {size} bytes").into());
     }
     // libhdf5 only reads through these mutable pointers.
     let sequences = items.iter().map(|item| hvl_t {

@@ -59,7 +59,7 @@ pub fn new_dataset_creation() -> Result<Id> {
 /// `value` is one element of the type.
 pub fn set_fill_value(creation: &Id, datatype: &Id, value: &[u8]) -> Result<()> {
     if value.len() != type_size(datatype)? {
-        return Err(format!("a fill value of {} bytes", value.len()));
+        return Err(format!("a fill value of {} bytes", value.len()).into());
     }
     h5!(H5Pset_fill_value(
         creation.0,
@@ -156,7 +156,7 @@ pub fn filters(creation: &Id) -> Result<Vec<Filter>> {
             &mut config
         ))?;
         if count > MOST_FILTER_VALUES {
-            return Err(format!("filter {id} has {count} values"));
+            return Err(format!("filter {id} has {count} values").into());
         }
         values.truncate(count);
         filters.push(Filter { id, flags, values });
@@ -186,7 +186,7 @@ pub fn fill_value(creation: &Id, datatype: &Id) -> Result<Vec<u8>> {
     const LARGEST: usize = 1 << 16;
     let size = type_size(datatype)?;
     if size > LARGEST {
-        return Err(format!("a fill value of {size} bytes"));
+        return Err(format!("a fill value of {size} bytes").into());
     }
     let mut value = vec![0u8; size];
     h5!(H5Pget_fill_value(

@@ -49,7 +49,7 @@ impl Shape {
             H5T_class_t::H5T_REFERENCE => match type_size(datatype)? {
                 8 => Shape::ObjectReference,
                 12 => Shape::RegionReference,
-                other => return Err(format!("a reference of {other} bytes")),
+                other => return Err(format!("a reference of {other} bytes").into()),
             },
             H5T_class_t::H5T_COMPOUND => {
                 let mut members = Vec::new();
@@ -229,7 +229,7 @@ pub fn integer_type(size: u32, signed: bool, big_endian: bool) -> Result<Id> {
         (2, false, true) => *H5T_STD_U16BE,
         (4, false, true) => *H5T_STD_U32BE,
         (8, false, true) => *H5T_STD_U64BE,
-        _ => return Err(format!("an integer of {size} bytes")),
+        _ => return Err(format!("an integer of {size} bytes").into()),
     };
     Id::new(h5!(H5Tcopy(standard)))
 }
@@ -241,7 +241,7 @@ pub fn float_type(size: u32, big_endian: bool) -> Result<Id> {
         (8, false) => *H5T_IEEE_F64LE,
         (4, true) => *H5T_IEEE_F32BE,
         (8, true) => *H5T_IEEE_F64BE,
-        _ => return Err(format!("a floating-point number of {size} bytes")),
+        _ => return Err(format!("a floating-point number of {size} bytes").into()),
     };
     Id::new(h5!(H5Tcopy(standard)))
 }
@@ -257,7 +257,7 @@ pub fn bitfield_type(size: u32, big_endian: bool) -> Result<Id> {
         (2, true) => *H5T_STD_B16BE,
         (4, true) => *H5T_STD_B32BE,
         (8, true) => *H5T_STD_B64BE,
-        _ => return Err(format!("a bitfield of {size} bytes")),
+        _ => return Err(format!("a bitfield of {size} bytes").into()),
     };
     Id::new(h5!(H5Tcopy(standard)))
 }
@@ -310,7 +310,7 @@ pub fn enumeration_type(base: &Id, members: &[(String, Vec<u8>)]) -> Result<Id> 
     let new = Id::new(h5!(H5Tenum_create(base.0)))?;
     for (name, value) in members {
         if value.len() != type_size(base)? {
-            return Err(format!("{name} has a value of another size"));
+            return Err(format!("{name} has a value of another size").into());
         }
         let name = c_name(name.as_bytes())?;
         h5!(H5Tenum_insert(new.0, name.as_ptr(), value.as_ptr().cast()))?;

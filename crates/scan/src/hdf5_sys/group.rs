@@ -113,7 +113,7 @@ pub fn links(group: &Id) -> Result<Vec<Link>> {
 fn link_value(group: &Id, name: &[u8], size: usize) -> Result<Vec<u8>> {
     const LARGEST: usize = 1 << 20;
     if size > LARGEST {
-        return Err(format!("a link value of {size} bytes"));
+        return Err(format!("a link value of {size} bytes").into());
     }
     let name = c_name(name)?;
     let mut value = vec![0u8; size.max(1)];
@@ -285,6 +285,6 @@ pub fn hard_link_exists(group: &Id, name: &CStr) -> Result<bool> {
     // SAFETY: `info` is a local variable; the class is read as a number, because it may lie outside the enumeration.
     match unsafe { (&raw const info.type_).cast::<c_int>().read() } {
         0 => Ok(true),
-        _ => Err(format!("{name:?} is no hard link")),
+        _ => Err(format!("{name:?} is no hard link").into()),
     }
 }

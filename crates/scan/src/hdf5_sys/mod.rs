@@ -23,9 +23,11 @@ use hdf5_metno_sys::h5r::*;
 use hdf5_metno_sys::h5s::*;
 use hdf5_metno_sys::h5t::*;
 
+use h5logfs_common::fault::Fault;
+
 pub use hdf5_metno_sys::h5s::H5S_UNLIMITED as UNLIMITED;
 
-pub type Result<T> = std::result::Result<T, String>;
+pub type Result<T> = std::result::Result<T, Fault>;
 
 /// An address that libhdf5 has not assigned.
 const UNDEFINED: u64 = u64::MAX;
@@ -55,10 +57,17 @@ fn check<T: PartialOrd + From<i8>>(result: T) -> Result<T> {
     if result >= T::from(0) {
         return Ok(result);
     }
-    Err(hdf5::Error::query().map_or_else(
-        |_| "libhdf5 failed and does not say why".to_owned(),
-        |e| e.to_string(),
-    ))
+    // libhdf5 does not tell which error of the system its driver met. A lack of descriptors or a bad disk says nothing
+    // about the file.
+    if let Some(errno) = take_refusal() {
+        return Err(errno.into());
+    }
+    Err(hdf5::Error::query()
+        .map_or_else(
+            |_| "libhdf5 failed and does not say why".to_owned(),
+            |e| e.to_string(),
+        )
+        .into())
 }
 
 mod added;
@@ -108,7 +117,7 @@ impl Drop for Id {
 }
 
 pub fn c_name(name: &[u8]) -> Result<CString> {
-    CString::new(name).map_err(|_| "a name with a zero byte".to_owned())
+    Ok(CString::new(name).map_err(|_| "a name with a zero byte")?)
 }
 
 /// Forbids libhdf5 to load filter plugins, because a user's file or environment names their code.

@@ -3,6 +3,7 @@
 use h5logfs_log::journal::datatype::{Datatype, Member};
 
 use super::*;
+use h5logfs_common::fault::Fault;
 
 /// The deepest nesting that is followed.
 const DEEPEST: usize = 32;
@@ -20,7 +21,7 @@ pub fn plain_type(datatype: &Id) -> Result<Datatype> {
         Ok(data)
     } else {
         let name = describe_type(datatype);
-        Err(format!("its datatype ({name}) {INEXPRESSIBLE}"))
+        Err(format!("its datatype ({name}) {INEXPRESSIBLE}").into())
     }
 }
 
@@ -38,9 +39,7 @@ struct Plain {
 impl Plain {
     fn of(datatype: &Id, depth: usize) -> Result<Self> {
         if depth > DEEPEST {
-            return Err(format!(
-                "its datatype is nested more than {DEEPEST} levels deep"
-            ));
+            return Err(format!("its datatype is nested more than {DEEPEST} levels deep").into());
         }
         match type_class(datatype) {
             H5T_class_t::H5T_STRING => text(datatype),
@@ -59,7 +58,7 @@ impl Plain {
 }
 
 fn size_of(datatype: &Id) -> Result<u32> {
-    u32::try_from(type_size(datatype)?).map_err(|e| e.to_string())
+    u32::try_from(type_size(datatype)?).map_err(Fault::from)
 }
 
 fn number(datatype: &Id) -> Result<Plain> {
@@ -85,7 +84,7 @@ fn number(datatype: &Id) -> Result<Plain> {
         }
         _ => {
             let name = describe_type(datatype);
-            return Err(format!("it has elements of type {name}"));
+            return Err(format!("it has elements of type {name}").into());
         }
     };
     let unknown = |_| format!("its datatype ({}) {INEXPRESSIBLE}", describe_type(datatype));
@@ -130,7 +129,7 @@ fn array(datatype: &Id, depth: usize) -> Result<Plain> {
         made: array_type(&base.made, &sides)?,
         data: Datatype::Array {
             base: Box::new(base.data),
-            dims: dims.map_err(|e| e.to_string())?,
+            dims: dims?,
         },
     })
 }
@@ -143,10 +142,7 @@ fn enumeration(datatype: &Id, depth: usize) -> Result<Plain> {
         big_endian,
     } = base.data
     else {
-        return Err(format!(
-            "its datatype ({}) {INEXPRESSIBLE}",
-            describe_type(datatype)
-        ));
+        return Err(format!("its datatype ({}) {INEXPRESSIBLE}", describe_type(datatype)).into());
     };
     let mut values = Vec::new();
     for number in 0..h5!(H5Tget_nmembers(datatype.0))? as c_uint {
@@ -183,7 +179,7 @@ fn compound(datatype: &Id, depth: usize) -> Result<Plain> {
         let offset = raw!(H5Tget_member_offset(datatype.0, number));
         members.push(Member {
             name: member_name(datatype, number)?,
-            offset: u32::try_from(offset).map_err(|e| e.to_string())?,
+            offset: u32::try_from(offset)?,
             datatype: data,
         });
         types.push(made);
@@ -211,5 +207,5 @@ fn owned_text(text: *mut c_char) -> Result<String> {
     // SAFETY: libhdf5 has returned a C string, which is the caller's to free.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes().to_vec();
     h5!(H5free_memory(text.cast()))?;
-    String::from_utf8(bytes).map_err(|_| "a name or tag of its datatype is not UTF-8".to_owned())
+    Ok(String::from_utf8(bytes).map_err(|_| "a name or tag of its datatype is not UTF-8")?)
 }

@@ -58,7 +58,7 @@ impl Values {
                     CStr::from_ptr(text).to_bytes()
                 }
             };
-            String::from_utf8(bytes.to_vec()).map_err(|_| "a text is not UTF-8".to_owned())
+            String::from_utf8(bytes.to_vec()).map_err(|_| Fault::from("a text is not UTF-8"))
         };
         self.bytes.chunks_exact(self.size).map(text).collect()
     }
@@ -69,7 +69,8 @@ impl Values {
         for element in self.bytes.chunks_exact_mut(self.size) {
             let mut references = Vec::new();
             change_in(&self.shape, element, &mut |reference| {
-                let number = <[u8; 8]>::try_from(&*reference).map_err(|e| e.to_string())?;
+                let number = <[u8; 8]>::try_from(&*reference);
+                let number = number.map_err(|e| e.to_string())?;
                 references.push(u64::from_ne_bytes(number));
                 Ok(())
             })?;

@@ -22,6 +22,7 @@ use crate::scales::{ScaleAttributes, ScaleUse};
 use crate::shown::{DatasetPlan, ShownObjects};
 
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::netcdf::header::{Attribute, Dimension, Header, Type, Variable};
 use h5logfs_log::numbers::NumberType;
 use h5logfs_log::scan::Choice;
@@ -29,7 +30,7 @@ use h5logfs_log::scan::incomplete::INCOMPLETE;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::snapshot::{Content, Dataset, Storage};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Makes the image of a file with so many records. The IDs of the datasets are the numbers of their variables. Elements
 /// that were never written read as zeros in the view; the image has the fill values of netCDF for its readers.
@@ -111,7 +112,7 @@ impl<'a> Maker<'a> {
     fn placeholder(&mut self, number: usize) -> Result<()> {
         let dimension = &self.header.dimensions[number];
         let made = self.make_placeholder(number, dimension);
-        made.map_err(|e| format!("dimension {}: {e}", lossy(&dimension.name)))
+        made.map_err(|e| Fault::from(e).at(format_args!("dimension {}", lossy(&dimension.name))))
     }
 
     fn make_placeholder(&mut self, number: usize, dimension: &Dimension) -> Result<()> {
@@ -134,7 +135,7 @@ impl<'a> Maker<'a> {
     fn make_scale(&mut self, id: &Id, dimension: usize, title: &[u8]) -> Result<()> {
         self.scales[dimension] = h5::address(id)?;
         self.scale_attributes.make_scale(id, title)?;
-        let number = i32::try_from(dimension).map_err(|e| e.to_string())?;
+        let number = i32::try_from(dimension)?;
         self.attributes.number(id, "_Netcdf4Dimid", number)
     }
 
@@ -143,7 +144,7 @@ impl<'a> Maker<'a> {
     fn variable(&mut self, shown: &ShownVariable) -> Result<()> {
         let variable = &self.header.variables[shown.number];
         let made = self.make_variable(shown, variable);
-        made.map_err(|e| format!("variable {}: {e}", lossy(&variable.name)))
+        made.map_err(|e| Fault::from(e).at(format_args!("variable {}", lossy(&variable.name))))
     }
 
     fn make_variable(&mut self, shown: &ShownVariable, variable: &'a Variable) -> Result<()> {
@@ -153,7 +154,7 @@ impl<'a> Maker<'a> {
         let fill = self.header.fill_of(variable);
         h5::set_fill_value(&creation, &datatype, &fill[..element])?;
         let mut plan = self.plan(variable);
-        let id = i64::try_from(shown.number).map_err(|e| e.to_string())?;
+        let id = i64::try_from(shown.number)?;
         if !plan.dims.is_empty() {
             let DatasetPlan { dims, max_dims, .. } = &plan;
             plan.storage =

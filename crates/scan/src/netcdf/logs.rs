@@ -98,7 +98,7 @@ impl Logs {
         self.sources.push(open.place, open.file);
         u16::try_from(self.sources.files.len()).map_err(|_| {
             let file = request.dir.full_path(request.relative);
-            Error::bad_file(file, "more log files than there are numbers for")
+            Error::of(file, "more log files than there are numbers for")
         })
     }
 }
@@ -142,7 +142,7 @@ fn open(
         diagnostics.push(note);
         return Ok(Vec::new());
     }
-    let channels = channels(&metadata).map_err(|e| Error::bad_file(metadata.path(), e))?;
+    let channels = channels(&metadata).map_err(|e| Error::of(metadata.path(), e))?;
     let written_for = channels.found.first();
     let written_for = written_for.map_or(&[][..], |(_, fields)| &fields.path);
     let path = String::from_utf8_lossy(written_for);
@@ -166,7 +166,7 @@ fn open(
             "its logs have more files or channels than the {} descriptors that one file may take (ulimit -n)",
             descriptors::limit() / 2
         );
-        return Err(Error::bad_file(dir.full_path(relative), reason));
+        return Err(Error::of(dir.full_path(relative), reason));
     }
     diagnostics.extend(gaps(&channels, &metadata, data.as_ref())?);
     let doubt = data.and_then(|data| {
@@ -213,7 +213,7 @@ fn gaps(
         Ok(Some(Diagnostic::lost(text).at(place)))
     } else {
         let reason = format!("{text}: where the blocks of the others lie is not known");
-        Err(Error::bad_file(metadata.path(), reason))
+        Err(Error::of(metadata.path(), reason))
     }
 }
 

@@ -47,7 +47,7 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
     }
     let header = Header::read(&file).map_err(|e| {
         if has_logs {
-            Error::bad_file(&path, format!("{e}; its logs are of no use without"))
+            Error::of(&path, format!("{e}; its logs are of no use without"))
         } else {
             not_a_log(&path, e.to_string())
         }
@@ -86,7 +86,7 @@ fn present(
     let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
     let choice = &request.settings.choice;
     let made = image::make(header, records, &chooser, choice, incomplete.as_deref());
-    let made = made.map_err(|e| Error::bad_file(path, e))?;
+    let made = made.map_err(|e| Error::of(path, e))?;
     let has_unreadable = damage::is_known(&chooser, &made.datasets);
     let has_large_tables = chooser.has_large_tables();
     sources.check_unchanged()?;

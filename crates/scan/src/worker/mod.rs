@@ -22,6 +22,7 @@ use confine::NoFork;
 use rustix::net::RecvFlags;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::protocol::{
@@ -86,7 +87,7 @@ pub fn refuse(reason: String) -> io::Result<()> {
     let client = Channel::new(socket, Forever);
     let (task, _) = client.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited())?;
     let dir = task.dirs.first().map_or(Path::new(""), |dir| &dir.0);
-    let error = Error::bad_file(dir.join(&task.relative), reason);
+    let error = Error::of(dir.join(&task.relative), reason);
     client.send(&Request::Done(ScanOutcome::from(&error)), None)
 }
 
@@ -144,7 +145,7 @@ fn close_inherited() -> confine::Result<()> {
     // SAFETY: this process has opened nothing yet, so no descriptor of a Rust value is closed.
     match unsafe { libc::close_range(FIRST as libc::c_uint, libc::c_uint::MAX, 0) } {
         0 => Ok(()),
-        _ => Err(format!("close_range: {}", io::Error::last_os_error())),
+        _ => Err(format!("close_range: {}", io::Error::last_os_error()).into()),
     }
 }
 
@@ -258,12 +259,12 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
         settings: &settings,
         known: task.known,
     })?;
-    let bad = |reason: String| Error::bad_file(dir.full_path(&task.relative), reason);
+    let bad = |fault: Fault| Error::of(dir.full_path(&task.relative), fault);
     let bytes = snapshot.to_bytes().map_err(bad)?;
     if bytes.len() as u64 > task.most {
         let (len, most) = (bytes.len(), task.most);
         let reason = format!("{len} bytes of metadata are more than index_memory, {most} bytes");
-        return Err(bad(reason));
+        return Err(bad(reason.into()));
     }
     Ok(bytes)
 }

@@ -128,10 +128,14 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         Some(value)
     }
 
-    /// Keeps a value, unless it weighs more than the capacity.
-    pub fn insert(&self, key: K, value: V) {
-        let gone = self.inner.lock().insert(key, value, self.capacity);
+    /// Keeps a value, unless it weighs more than the capacity. Returns whether the key is new.
+    pub fn insert(&self, key: K, value: V) -> bool {
+        let mut inner = self.inner.lock();
+        let is_new = !inner.entries.contains(&key);
+        let gone = inner.insert(key, value, self.capacity);
+        drop(inner);
         drop(gone);
+        is_new
     }
 
     pub fn remove(&self, key: &K) {
@@ -216,7 +220,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use h5logfs_common::task::{Stop, StopFlag};
+    use h5logfs_common::fault::Stop;
+    use h5logfs_common::task::StopFlag;
 
     impl Weight for u64 {
         fn weight(&self) -> u64 {

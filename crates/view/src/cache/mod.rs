@@ -8,25 +8,24 @@
 //! Together they are the [`Memory`] that work in progress takes its share of: where a decoder or the assembly
 //! of a chunk needs more than is free, cached values make room, chunks first.
 
-pub(super) mod given;
 pub(super) mod lru;
-pub(super) mod too_long;
 
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use super::View;
+use super::grid::ChunkId;
 use super::plan::{GatherPlan, PlanKey};
 use super::readahead::Pool;
 use crate::index::DatasetIndex;
-use given::Given;
+use h5logfs_common::fault::{Fault, Stop};
 use h5logfs_common::memory::{Evict, Hold, Memory, Reserved};
 use h5logfs_common::stats::{Share, Stats, Usage};
 use h5logfs_common::task::Task;
 use h5logfs_log::RecordTable;
 use h5logfs_log::model::StoredBytes;
 pub use lru::Counts;
-use lru::{Cache, Weight};
-use too_long::TooLong;
+use lru::{Cache, OVERHEAD, Weight};
 
 /// One state of one log file; never used twice in a process.
 pub type Generation = u64;
@@ -62,11 +61,42 @@ impl Default for MemoryLimits {
 /// Names bytes that are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum BytesKey {
-    /// Stored bytes of a chunk: dataset, number in its grid.
-    Chunk(Generation, u32, u64),
+    /// Stored bytes of a chunk.
+    Chunk(Generation, ChunkId),
     /// Decoded bytes of a record of a dataset: how it is stored, and how many bytes come of it. A damaged
     /// log may have several records in one place.
     Record(Generation, u32, StoredBytes, u64),
+}
+
+/// A part of a view that is made at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// The index of a dataset.
+    Index(Generation, usize),
+    /// A chunk.
+    Chunk(Generation, ChunkId),
+}
+
+/// How long it is remembered that a part takes longer than a request may. Each reader that waits for it, and each page
+/// that the kernel asks for again, would otherwise take as long.
+const TOO_LONG: Duration = Duration::from_secs(10);
+
+/// The most parts of which that is remembered at a time.
+const MOST_TOO_LONG: u64 = 256;
+
+/// The most chunks that are remembered of those that readers were given and that are not kept here.
+const MOST_GIVEN: u64 = 4096;
+
+impl Weight for Instant {
+    fn weight(&self) -> u64 {
+        0
+    }
+}
+
+impl Weight for () {
+    fn weight(&self) -> u64 {
+        0
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -126,8 +156,10 @@ pub struct Budget {
     caches: Arc<Caches>,
     /// `None` where there may be no threads.
     ahead: Option<Pool>,
-    too_long: TooLong,
-    given: Given,
+    /// When parts took longer than a request may.
+    too_long: Cache<Part, Instant>,
+    /// Chunks that went to readers who keep what they get.
+    given: Cache<(Generation, ChunkId), ()>,
     limits: MemoryLimits,
     stats: Arc<Stats>,
 }
@@ -158,8 +190,8 @@ impl Budget {
             memory: Memory::new(all, Some(evict)),
             caches,
             ahead: Some(Pool::default()),
-            too_long: TooLong::default(),
-            given: Given::default(),
+            too_long: Cache::new(MOST_TOO_LONG * OVERHEAD),
+            given: Cache::new(MOST_GIVEN * OVERHEAD),
             limits,
             stats: Arc::default(),
         }
@@ -306,8 +338,8 @@ impl Budget {
         task: &Task,
         generation: Generation,
         key: &PlanKey,
-        make: impl FnOnce() -> Result<Option<GatherPlan>, String>,
-    ) -> Result<Option<Arc<GatherPlan>>, String> {
+        make: impl FnOnce() -> Result<Option<GatherPlan>, Fault>,
+    ) -> Result<Option<Arc<GatherPlan>>, Fault> {
         let key = IndexKey::Plan(generation, Arc::clone(key));
         let make = || match make() {
             Ok(Some(plan)) => Ok(Indexed::Plan(Arc::new(plan))),
@@ -327,13 +359,20 @@ impl Budget {
         &self.caches.bytes
     }
 
-    /// What took longer than a request may.
-    pub(super) fn too_long(&self) -> &TooLong {
-        &self.too_long
+    /// Fails where the part took longer than a request may a moment ago.
+    pub(super) fn check_not_too_long(&self, part: Part) -> Result<(), Fault> {
+        match self.too_long.get(&part) {
+            Some(when) if when.elapsed() < TOO_LONG => Err(Stop::DeadlineBefore.into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn remember_too_long(&self, part: Part) {
+        self.too_long.insert(part, Instant::now());
     }
 
     /// Chunks that readers were given and that are not kept here.
-    pub(super) fn given(&self) -> &Given {
+    pub(super) fn given(&self) -> &Cache<(Generation, ChunkId), ()> {
         &self.given
     }
 
@@ -359,7 +398,7 @@ mod tests {
         };
         let budget = Budget::new(limits);
         for chunk in 0..1000 {
-            let key = BytesKey::Chunk(1, 0, chunk);
+            let key = BytesKey::Chunk(1, ChunkId::new(0, chunk));
             let made = budget
                 .bytes()
                 .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(10_000)));
@@ -369,7 +408,7 @@ mod tests {
         assert!(budget.used() > limits.cache_size - 20_000);
         // What does not fit at all is made each time, and kept never.
         for misses in 1001..1003 {
-            let key = BytesKey::Chunk(2, 0, 0);
+            let key = BytesKey::Chunk(2, ChunkId::new(0, 0));
             let large = budget
                 .bytes()
                 .get_or_make(&Task::unlimited(), &key, || Ok::<_, ()>(bytes(1 << 20)));
@@ -382,7 +421,7 @@ mod tests {
     #[test]
     fn what_is_kept_for_one_view_is_forgotten_alone() {
         let budget = Budget::new(MemoryLimits::each(1 << 20)).without_threads();
-        let keys = [1, 2].map(|view| BytesKey::Chunk(view, 0, 0));
+        let keys = [1, 2].map(|view| BytesKey::Chunk(view, ChunkId::new(0, 0)));
         for key in &keys {
             let made = budget
                 .bytes()
@@ -402,7 +441,7 @@ mod tests {
     #[test]
     fn what_was_let_go_is_made_again() {
         let budget = Budget::new(MemoryLimits::each(1 << 20));
-        let key = BytesKey::Chunk(1, 0, 0);
+        let key = BytesKey::Chunk(1, ChunkId::new(0, 0));
         for misses in 1..3 {
             let made = budget
                 .bytes()

@@ -1,6 +1,7 @@
 //! Indexes of a dataset whose records become more and more.
 
 use super::DatasetIndex;
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::window::TableBytes;
 use h5logfs_log::{GrowingTable, Logged};
@@ -32,7 +33,7 @@ impl Layers {
         bytes: TableBytes<'_>,
         dataset: &Logged<'_>,
         settled: bool,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Fault> {
         let end = table.entries_of(dataset.id);
         let mut first = self.0.last().map_or(0, |last| last.end);
         if first >= end {

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use foldhash::fast::RandomState;
 
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
 use h5logfs_log::base::Base;
@@ -50,7 +51,7 @@ impl DatasetIndex {
         table: &dyn RecordTable,
         inputs: IndexInputs<'_>,
         selections: &Selections,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let found = table.records(task, inputs.sources, inputs.dataset, selections)?;
         Self::of(task, found, table.diagnostics())
     }
@@ -60,7 +61,7 @@ impl DatasetIndex {
         task: &Task,
         found: DatasetRecords,
         of_log: &[Diagnostic],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
         let mut diagnostics: Vec<_> = of_log.iter().filter(unreadable).cloned().collect();
         diagnostics.extend(found.diagnostics);
@@ -85,7 +86,7 @@ impl DatasetIndex {
     }
 
     /// Adjusts the reservation to what the index takes in the end.
-    fn reserve_rest(&mut self) -> Result<(), String> {
+    fn reserve_rest(&mut self) -> Result<(), Fault> {
         let all = (self.bytes() - self.decoded) as u64;
         let more = all.saturating_sub(self.reservation.bytes());
         self.reservation.grow(more)?;
@@ -113,9 +114,9 @@ impl DatasetIndex {
     }
 
     /// Fails with the first of the diagnostics, where there is one.
-    pub fn check(&self) -> std::result::Result<(), String> {
+    pub fn check(&self) -> std::result::Result<(), Fault> {
         match self.diagnostics.first() {
-            Some(reason) => Err(reason.to_string()),
+            Some(reason) => Err(reason.to_string().into()),
             None => Ok(()),
         }
     }
@@ -247,7 +248,7 @@ impl Rows for PackedRecords<'_> {
 
 /// Numbers of the records that no later one with the same blocks hides: programs write the same part of a
 /// dataset again and again. Other hidden records are found when a chunk is made.
-fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, String> {
+fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Fault> {
     // A number, a slot, and two bit sets of 32 bits a record at most.
     let mut reservation = task.reserve(list.len() as u64 * (4 + 4 + 8))?;
     let numbers = 0..list.len() as u32;

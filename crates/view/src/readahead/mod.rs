@@ -17,6 +17,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::View;
+use super::grid::ChunkId;
 pub(super) use pool::Pool;
 use streams::Streams;
 
@@ -61,6 +62,8 @@ impl Readings {
 /// Chunks that one read makes at once: that which the reader asks for, and those that come next.
 #[derive(Debug)]
 pub(super) struct Batch {
+    dataset: usize,
+    /// Numbers of the chunks that come next.
     next: Vec<u64>,
 }
 
@@ -83,22 +86,22 @@ impl Readers {
 struct Job {
     view: Weak<View>,
     generation: u64,
-    dataset: usize,
-    chunk: u64,
+    id: ChunkId,
     /// For whom the chunk is made.
     user: Option<u32>,
 }
 
 impl View {
     /// Call this for each chunk that a reader takes from the cache: it has the next chunks made.
-    pub(super) fn read_ahead(&self, task: &Task, number: usize, chunk: u64) {
-        let Some(mut readings) = self.readings(number) else {
+    pub(super) fn read_ahead(&self, task: &Task, id: ChunkId) {
+        let Some(mut readings) = self.readings(id.dataset) else {
             return;
         };
-        let Some(ahead) = readings.streams.next_after(chunk) else {
+        let Some(ahead) = readings.streams.next_after(id.number) else {
             return;
         };
-        let ahead = ahead.filter(|chunk| !self.has_chunk(number, *chunk));
+        let other = |number| ChunkId { number, ..id };
+        let ahead = ahead.filter(|chunk| !self.has_chunk(other(*chunk)));
         let Some(pool) = self.budget.ahead() else {
             readings.wait_with(ahead);
             return;
@@ -107,27 +110,30 @@ impl View {
         let job = |chunk| Job {
             view: Weak::clone(&self.readers.view),
             generation: self.generation,
-            dataset: number,
-            chunk,
+            id: other(chunk),
             user: task.user(),
         };
         let jobs = ahead.map(job);
-        pool.push(&job(chunk), jobs);
+        pool.push(&job(id.number), jobs);
     }
 
-    /// The chunks that are worth to be made with `chunk`, which is missing. Empty where threads make them, and on one core.
-    pub(super) fn batch(&self, number: usize, chunk: u64) -> Batch {
+    /// The chunks that are worth to be made with `id`, which is missing. Empty where threads make them, and on one core.
+    pub(super) fn batch(&self, id: ChunkId) -> Batch {
         let mut next = Vec::new();
         if self.budget.ahead().is_none()
-            && let Some(mut readings) = self.readings(number)
+            && let Some(mut readings) = self.readings(id.dataset)
         {
             next = std::mem::take(&mut readings.waiting);
         }
-        next.retain(|other| *other != chunk && !self.has_chunk(number, *other));
+        let is_missing = |number| !self.has_chunk(ChunkId { number, ..id });
+        next.retain(|other| *other != id.number && is_missing(*other));
         if !next.is_empty() && parallel::shares() == 1 {
             next.clear();
         }
-        Batch { next }
+        Batch {
+            dataset: id.dataset,
+            next,
+        }
     }
 
     fn readings(&self, number: usize) -> Option<MutexGuard<'_, Readings>> {
@@ -157,14 +163,8 @@ impl View {
 }
 
 impl Batch {
-    /// Returns the outcome of `make`, and meanwhile makes the next chunks of dataset `number` in other threads.
-    pub fn make<T: Send>(
-        &self,
-        view: &View,
-        user: Option<u32>,
-        number: usize,
-        make: impl Fn() -> T + Sync,
-    ) -> T {
+    /// Returns the outcome of `make`, and meanwhile makes the next chunks in other threads.
+    pub fn make<T: Send>(&self, view: &View, user: Option<u32>, make: impl Fn() -> T + Sync) -> T {
         if self.next.is_empty() {
             return make();
         }
@@ -175,7 +175,7 @@ impl Batch {
             let first = (share + shares - 1) % shares;
             let task = view.budget.task(user).for_at_most(LONGEST);
             for chunk in self.next.iter().skip(first).step_by(shares) {
-                view.prefetch(&task, number, *chunk);
+                view.prefetch(&task, ChunkId::new(self.dataset, *chunk));
             }
             made
         });
@@ -185,13 +185,12 @@ impl Batch {
 
 impl Job {
     fn is_same(&self, other: &Job) -> bool {
-        (self.generation, self.dataset, self.chunk)
-            == (other.generation, other.dataset, other.chunk)
+        (self.generation, self.id) == (other.generation, other.id)
     }
 
     /// Whether it makes a chunk of the same dataset.
     fn is_beside(&self, other: &Job) -> bool {
-        (self.generation, self.dataset) == (other.generation, other.dataset)
+        (self.generation, self.id.dataset) == (other.generation, other.id.dataset)
     }
 
     /// Returns whether that took too long.
@@ -200,7 +199,7 @@ impl Job {
             return false;
         };
         let task = view.budget.task(self.user).for_at_most(LONGEST);
-        view.prefetch(&task, self.dataset, self.chunk);
+        view.prefetch(&task, self.id);
         task.stopped().is_some()
     }
 }

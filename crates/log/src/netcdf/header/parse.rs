@@ -341,7 +341,7 @@ impl Parser<'_> {
 
     fn fail<T>(&self, at: u64, reason: impl AsRef<str>) -> Result<T> {
         let text = format!("netCDF header, byte {at}: {}", reason.as_ref());
-        Err(Error::bad_file(self.file.path(), text))
+        Err(Error::of(self.file.path(), text))
     }
 }
 

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use super::new_datatype;
 use crate::hdf5_sys::{self as h5, Id, Name, Space};
 use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::netcdf::header::{Attribute, Type};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, Fault>;
 
 /// Names that netCDF-4 and its readers use themselves.
 const RESERVED: [&[u8]; 8] = [
@@ -71,7 +72,7 @@ impl Attributes {
                 continue;
             }
             self.user_attribute(object, attribute)
-                .map_err(|e| format!("attribute {name}: {e}"))?;
+                .map_err(|e| Fault::from(e).at(format_args!("attribute {name}")))?;
         }
         Ok(())
     }
@@ -92,7 +93,7 @@ impl Attributes {
 
     /// Writes a text, which must not be empty. netCDF-C calls every text ASCII, but h5netcdf then fails for UTF-8.
     pub(super) fn text(&mut self, object: &Id, name: &[u8], text: &[u8]) -> Result<()> {
-        let size = u32::try_from(text.len()).map_err(|e| e.to_string())?;
+        let size = u32::try_from(text.len())?;
         let utf8 = !text.is_ascii() && std::str::from_utf8(text).is_ok();
         let datatype = match self.texts.get(&(size, utf8)) {
             Some(known) => known.clone(),
@@ -113,7 +114,7 @@ impl Attributes {
     pub(super) fn numbers(&mut self, object: &Id, name: &str, numbers: &[usize]) -> Result<()> {
         let mut bytes = Vec::new();
         for number in numbers {
-            let number = i32::try_from(*number).map_err(|e| e.to_string())?;
+            let number = i32::try_from(*number)?;
             bytes.extend(number.to_le_bytes());
         }
         let space = self.list(numbers.len() as u64)?;
