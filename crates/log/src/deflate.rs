@@ -91,7 +91,7 @@ pub fn inflate_stream(
     size: u64,
 ) -> Result<Vec<u8>, Fault> {
     let inflated = inflate_from(source, offset, hint, size);
-    inflated.map_err(|e| Fault::from(e).at(format_args!("data at byte {offset} of the log")))
+    inflated.map_err(|e| e.at(format_args!("data at byte {offset} of the log")))
 }
 
 fn inflate_from(source: &SourceFile, offset: u64, hint: u64, size: u64) -> Result<Vec<u8>, Fault> {

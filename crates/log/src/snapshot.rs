@@ -287,7 +287,7 @@ impl Snapshot {
         }
         for dataset in &self.datasets {
             let checked = dataset.check(sources);
-            checked.map_err(|e| Fault::from(e).at(format_args!("dataset {}", dataset.name)))?;
+            checked.map_err(|e| e.at(format_args!("dataset {}", dataset.name)))?;
         }
         for source in &self.sources {
             source.arrangement.check()?;

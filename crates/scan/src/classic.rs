@@ -91,7 +91,7 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
             base,
         };
         let opened = open_log(request, &root, name, file);
-        opened.map_err(|e| Fault::from(e).at(format_args!("/{name}")))
+        opened.map_err(|e| e.at(format_args!("/{name}")))
     };
     let both_exist: Result<Vec<bool>> = both_exist.into_iter().collect();
     let logs = both_exist.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));

@@ -69,7 +69,7 @@ pub fn integers(
     let found = names.find(|n| n.as_bytes() == wanted.as_bytes());
     let read = |name: &CString| h5::read_integers(&h5::open_attribute(dataset, name)?, most);
     let values = found.map(read).transpose();
-    values.map_err(|e| Fault::from(e).at(format_args!("attribute {wanted}")))
+    values.map_err(|e| e.at(format_args!("attribute {wanted}")))
 }
 
 /// Checks an extent that an anchor records.

@@ -46,9 +46,7 @@ impl Header {
         let Some(attribute) = h5::find_attribute(&root, &name)? else {
             return Ok(None);
         };
-        match h5::read_integers(&attribute, 5)
-            .map_err(|e| Fault::from(e).at(format_args!("{MARK}")))?[..]
-        {
+        match h5::read_integers(&attribute, 5).map_err(|e| e.at(format_args!("{MARK}")))?[..] {
             [datasets, data_logs, metadata_logs, config, subfiles] => Ok(Some(Header {
                 datasets,
                 data_logs,

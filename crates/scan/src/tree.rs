@@ -202,8 +202,7 @@ impl Copier<'_> {
         }];
         while let Some(group) = groups.pop() {
             let found = self.group(&group, datasets);
-            let found =
-                found.map_err(|e| Fault::from(e).at(format_args!("group {}/", group.path)))?;
+            let found = found.map_err(|e| e.at(format_args!("group {}/", group.path)))?;
             // The first group found is walked next.
             groups.extend(found.into_iter().rev());
         }
@@ -506,7 +505,7 @@ impl Copier<'_> {
                     self.attributes(&old, &new, &path, owner, Some(&mut translator))?;
                 }
                 Work::Elements => copy_elements(&old.id, &new, Some(&mut translator))
-                    .map_err(|e| Fault::from(e).at(format_args!("dataset {path}")))?,
+                    .map_err(|e| e.at(format_args!("dataset {path}")))?,
             }
             let lost = translator.lost - lost_before;
             if lost > 0 {

@@ -14,7 +14,7 @@ pub fn complete(image: Vec<u8>, snapshot: &Snapshot, map: &AddressMap) -> Result
             let chunked = matches!(dataset.storage, Storage::Chunked(_));
             image
                 .set_layout_address(dataset.header, address, chunked)
-                .map_err(|e| Fault::from(e).at(format_args!("dataset {}", dataset.name)))?;
+                .map_err(|e| e.at(format_args!("dataset {}", dataset.name)))?;
         }
     }
     image.set_superblock(snapshot.user_block, map.len())?;

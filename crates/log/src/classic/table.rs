@@ -163,7 +163,7 @@ fn walk<'a>(
 ) -> Result<(), Fault> {
     let mut window = Window::over(log);
     let entries = read_metadata_header(&mut window);
-    let entries = entries.map_err(|e| Fault::from(e).at(format_args!("/{METADATA_LOG}")))?;
+    let entries = entries.map_err(|e| e.at(format_args!("/{METADATA_LOG}")))?;
     let rank_of = |id| tables.find(id).map(|n| u64::from(tables.anchors[n].rank));
     let mut at = METADATA_HEADER;
     for _ in 0..entries {
@@ -173,8 +173,7 @@ fn walk<'a>(
             visit(number, &entry, &mut window)?;
             Ok(entry)
         });
-        let entry = shown
-            .map_err(|e| Fault::from(e).at(format_args!("/{METADATA_LOG}: entry at byte {at}")))?;
+        let entry = shown.map_err(|e| e.at(format_args!("/{METADATA_LOG}: entry at byte {at}")))?;
         at = entry.end();
     }
     Ok(())

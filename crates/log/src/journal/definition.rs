@@ -171,8 +171,7 @@ impl Outline {
         match definition {
             Definition::Group { path } => self.add_object(path, Kind::Group),
             Definition::Dataset { path, layout } => {
-                check_layout(layout)
-                    .map_err(|e| Fault::from(e).at(format_args!("dataset {path}")))?;
+                check_layout(layout).map_err(|e| e.at(format_args!("dataset {path}")))?;
                 if self.datasets.len() >= i32::MAX as usize {
                     return Err(format!(
                         "dataset {path}: a file cannot have more than {} datasets",
@@ -197,9 +196,9 @@ impl Outline {
                 object,
                 name,
                 value,
-            } => self.add_attribute(object, name, value).map_err(|e| {
-                Fault::from(e).at(format_args!("attribute {} of {object}", shortened(name)))
-            }),
+            } => self
+                .add_attribute(object, name, value)
+                .map_err(|e| e.at(format_args!("attribute {} of {object}", shortened(name)))),
             Definition::Extent { dataset, dims } => self.set_extent(*dataset, dims),
             Definition::Scale { dataset, name } => self.make_scale(*dataset, name),
             Definition::Attachment {

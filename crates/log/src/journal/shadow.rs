@@ -66,7 +66,7 @@ impl ImagePart {
         let stored = stored.map_err(|e| e.to_string())?;
         let mut inflater = ZlibDecoder::new(&stored[..]).take(LARGEST_PART as u64 + 1);
         let read = inflater.read_to_end(&mut bytes);
-        read.map_err(|e| Fault::from(e).at(format_args!("broken zlib stream")))?;
+        read.map_err(|e| Fault::from(e).at("broken zlib stream"))?;
         if bytes.len() > LARGEST_PART {
             return Err(format!("it has more than {LARGEST_PART} bytes").into());
         }

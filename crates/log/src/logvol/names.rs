@@ -1,11 +1,13 @@
 //! Names of the layout's own objects and files (sections 1, 2 and 10, and `docs/formats/logvol-extensions.md`).
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::log_files::LogFiles;
 use crate::source_dir::SourcePath;
+use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 
 /// The root group that holds the log.
@@ -56,9 +58,12 @@ pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>
         .ok_or_else(|| format!("{count} subfiles"))?;
     let directory = subfile_dir(files.log());
     let shown = files.dir().full_path(&directory);
-    let names = files
-        .list(&SourcePath::below(&directory))
-        .map_err(|e| Fault::from(e).at(format_args!("{}", shown.display())))?;
+    let listed = files.list(&SourcePath::below(&directory));
+    let names = listed.map_err(|e| match e.kind() {
+        // The log says that they are there.
+        io::ErrorKind::NotFound => Fault::Damage(format!("{}: {e}", shown.display())),
+        _ => Error::io(&shown, e).into(),
+    })?;
     let own = files.log().file_name().unwrap_or_default();
     let prefix = if names.contains(&numbered(own, 0)) {
         own

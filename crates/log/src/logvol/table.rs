@@ -586,7 +586,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
         while at < end {
             let size = self
                 .entry(at, end)
-                .map_err(|reason| Fault::from(reason).at(format_args!("entry at byte {at}")))?;
+                .map_err(|fault| fault.at(format_args!("entry at byte {at}")))?;
             at += size;
         }
         Ok(())

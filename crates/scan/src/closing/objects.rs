@@ -44,7 +44,7 @@ pub(crate) fn make_objects(
                 value,
             } => maker
                 .attribute(object, name, value)
-                .map_err(|e| Fault::from(e).at(format_args!("attribute {name} of {object}"))),
+                .map_err(|e| e.at(format_args!("attribute {name} of {object}"))),
             // `datasets` have what these say.
             Definition::Extent { .. }
             | Definition::Scale { .. }
@@ -86,14 +86,14 @@ struct Maker {
 impl Maker {
     fn group(&mut self, path: &str) -> Result<()> {
         let made = h5::create_group(&self.root, &link(path), &self.group_creation);
-        let id = made.map_err(|e| Fault::from(e).at(format_args!("group {path}")))?;
+        let id = made.map_err(|e| e.at(format_args!("group {path}")))?;
         self.last = Some((path.to_owned(), id));
         Ok(())
     }
 
     fn anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<()> {
         let made = self.make_anchor(id, path, layout);
-        let object = made.map_err(|e| Fault::from(e).at(format_args!("dataset {path}")))?;
+        let object = made.map_err(|e| e.at(format_args!("dataset {path}")))?;
         self.last = Some((path.to_owned(), object));
         Ok(())
     }

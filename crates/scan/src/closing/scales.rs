@@ -57,9 +57,7 @@ pub(super) fn write(root: &Id, datasets: &[Defined], uses: &Uses) -> Result<()> 
     };
     for (id, defined) in datasets.iter().enumerate() {
         let written = writer.dataset(id, defined);
-        written.map_err(|e| {
-            Fault::from(e).at(format_args!("dimension scales of dataset {}", defined.path))
-        })?;
+        written.map_err(|e| e.at(format_args!("dimension scales of dataset {}", defined.path)))?;
     }
     Ok(())
 }

@@ -135,7 +135,7 @@ impl Collector<'_> {
             };
             let path = format!("{}/{}", group.path, text(&name)?);
             let made = self.link(&link, &path);
-            groups.extend(made.map_err(|e| Fault::from(e).at(format_args!("{path}")))?);
+            groups.extend(made.map_err(|e| e.at(format_args!("{path}")))?);
         }
         Ok(groups)
     }
@@ -208,7 +208,7 @@ impl Collector<'_> {
             };
             let name = text(&name)?;
             let value = h5::open_attribute(object, stored).and_then(|found| value(&found));
-            let value = value.map_err(|e| Fault::from(e).at(format_args!("attribute {name}")))?;
+            let value = value.map_err(|e| e.at(format_args!("attribute {name}")))?;
             self.attributes.push(Definition::Attribute {
                 object: path.to_owned(),
                 name,
@@ -233,7 +233,7 @@ impl Collector<'_> {
         let defined = |found: Found| {
             let scales = found.scales.resolved(&ids);
             Ok(Defined {
-                scales: scales.map_err(|e| Fault::from(e).at(format_args!("{}", found.path)))?,
+                scales: scales.map_err(|fault| fault.at(&found.path))?,
                 path: found.path,
                 layout: found.layout,
             })

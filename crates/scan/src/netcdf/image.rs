@@ -112,7 +112,7 @@ impl<'a> Maker<'a> {
     fn placeholder(&mut self, number: usize) -> Result<()> {
         let dimension = &self.header.dimensions[number];
         let made = self.make_placeholder(number, dimension);
-        made.map_err(|e| Fault::from(e).at(format_args!("dimension {}", lossy(&dimension.name))))
+        made.map_err(|e| e.at(format_args!("dimension {}", lossy(&dimension.name))))
     }
 
     fn make_placeholder(&mut self, number: usize, dimension: &Dimension) -> Result<()> {
@@ -144,7 +144,7 @@ impl<'a> Maker<'a> {
     fn variable(&mut self, shown: &ShownVariable) -> Result<()> {
         let variable = &self.header.variables[shown.number];
         let made = self.make_variable(shown, variable);
-        made.map_err(|e| Fault::from(e).at(format_args!("variable {}", lossy(&variable.name))))
+        made.map_err(|e| e.at(format_args!("variable {}", lossy(&variable.name))))
     }
 
     fn make_variable(&mut self, shown: &ShownVariable, variable: &'a Variable) -> Result<()> {

@@ -72,7 +72,7 @@ impl Attributes {
                 continue;
             }
             self.user_attribute(object, attribute)
-                .map_err(|e| Fault::from(e).at(format_args!("attribute {name}")))?;
+                .map_err(|e| e.at(format_args!("attribute {name}")))?;
         }
         Ok(())
     }
