@@ -5,22 +5,17 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Threads inside.
-static INSIDE: AtomicUsize = AtomicUsize::new(0);
-/// A thread forks, or waits to do so.
-static FORKING: AtomicBool = AtomicBool::new(false);
-/// This process was forked while a thread was inside.
-static BROKEN: AtomicBool = AtomicBool::new(false);
-static REGISTER: Once = Once::new();
+static GATE: Gate = Gate::new();
+/// The C library calls this code around each fork.
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// How often this thread is inside.
-    static INSIDE_HERE: Cell<usize> = const { Cell::new(0) };
+    static INSIDE_HERE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// How long a fork waits. A read of a file system that hangs must not hang the host for ever.
@@ -41,57 +36,112 @@ pub struct Broken;
 #[derive(Debug)]
 pub struct Inside(PhantomData<*const ()>);
 
-/// Begins a piece of work: waits for a fork that is going on.
+/// The state of the gate.
+#[derive(Debug)]
+struct Gate {
+    /// Both counts in one number, because a thread that enters must see the forks and count itself in one step. A process
+    /// that is forked between two steps would find a thread inside that waits before the gate.
+    ///
+    /// The lower half: pieces of work inside. The upper half: threads that fork, or wait to do so.
+    counts: AtomicU64,
+    /// This process was forked while another thread was inside.
+    is_broken: AtomicBool,
+}
+
+/// One thread that forks.
+const FORK: u64 = 1 << 32;
+
+impl Gate {
+    const fn new() -> Self {
+        Gate {
+            counts: AtomicU64::new(0),
+            is_broken: AtomicBool::new(false),
+        }
+    }
+
+    /// A thread that is inside `own` times begins a piece of work. Fails where a thread forks, which waits for those
+    /// that are inside already.
+    fn try_enter(&self, own: u64) -> bool {
+        let entered = |counts| (own > 0 || counts < FORK).then_some(counts + 1);
+        self.counts
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, entered)
+            .is_ok()
+    }
+
+    fn leave(&self) {
+        self.counts.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Shuts the gate, and waits until no thread is inside but this one, which is so `own` times.
+    fn before_fork(&self, own: u64) {
+        self.counts.fetch_add(FORK, Ordering::SeqCst);
+        let until = Instant::now() + LONGEST_WAIT;
+        while inside(self.counts.load(Ordering::SeqCst)) > own && Instant::now() < until {
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// This fork is over, others may not be.
+    fn after_fork(&self) {
+        self.counts.fetch_sub(FORK, Ordering::SeqCst);
+    }
+
+    /// The thread that has forked is the only one here. It was inside `own` times.
+    fn in_new_process(&self, own: u64) {
+        if inside(self.counts.swap(own, Ordering::SeqCst)) > own {
+            self.is_broken.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The pieces of work of [`Gate::counts`].
+fn inside(counts: u64) -> u64 {
+    counts % FORK
+}
+
+/// Begins a piece of work: waits for forks that are going on.
 pub fn enter() -> Result<Inside, Broken> {
-    REGISTER.call_once(register);
-    if BROKEN.load(Ordering::SeqCst) {
+    register();
+    if GATE.is_broken.load(Ordering::SeqCst) {
         return Err(Broken);
     }
-    let depth = INSIDE_HERE.get();
-    loop {
-        INSIDE.fetch_add(1, Ordering::SeqCst);
-        // A fork waits for this thread where it is inside already.
-        if depth > 0 || !FORKING.load(Ordering::SeqCst) {
-            break;
-        }
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
+    let own = INSIDE_HERE.get();
+    while !GATE.try_enter(own) {
         thread::sleep(PAUSE);
     }
-    INSIDE_HERE.set(depth + 1);
+    INSIDE_HERE.set(own + 1);
     Ok(Inside(PhantomData))
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE_HERE.set(INSIDE_HERE.get() - 1);
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
+        GATE.leave();
     }
 }
 
+/// Several threads may do this at once: then each fork counts as several, which also end together. A `Once` would stay
+/// locked in a process that is forked meanwhile.
 fn register() {
+    if IS_REGISTERED.load(Ordering::SeqCst) {
+        return;
+    }
     // SAFETY: the three functions stay valid as long as this code is loaded; the C library forgets them when it is
     // unloaded. Where there is no memory for them, forks do not wait.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_new_process)) };
+    IS_REGISTERED.store(true, Ordering::SeqCst);
 }
 
 unsafe extern "C" fn before_fork() {
-    FORKING.store(true, Ordering::SeqCst);
-    let until = Instant::now() + LONGEST_WAIT;
-    while INSIDE.load(Ordering::SeqCst) > INSIDE_HERE.get() && Instant::now() < until {
-        thread::sleep(PAUSE);
-    }
+    GATE.before_fork(INSIDE_HERE.get());
 }
 
 unsafe extern "C" fn after_fork() {
-    FORKING.store(false, Ordering::SeqCst);
+    GATE.after_fork();
 }
 
 unsafe extern "C" fn in_new_process() {
-    let own = INSIDE_HERE.get();
-    if INSIDE.swap(own, Ordering::SeqCst) > own {
-        BROKEN.store(true, Ordering::SeqCst);
-    }
-    FORKING.store(false, Ordering::SeqCst);
+    GATE.in_new_process(INSIDE_HERE.get());
 }
 
 #[cfg(test)]
@@ -125,7 +175,7 @@ mod tests {
                 let _outer = enter().unwrap();
                 begun.send(()).unwrap();
                 // Until the fork waits: then a nested piece of work must not wait for it.
-                while !FORKING.load(Ordering::SeqCst) {
+                while GATE.counts.load(Ordering::SeqCst) < FORK {
                     thread::yield_now();
                 }
                 let _inner = enter().unwrap();
@@ -137,5 +187,23 @@ mod tests {
         });
         assert_eq!(fork(), 0);
         drop(enter().unwrap());
+    }
+
+    #[test]
+    fn the_gate_stays_shut_until_the_last_of_several_forks_ends() {
+        let gate = Gate::new();
+        gate.before_fork(0);
+        gate.before_fork(0);
+        // What the process of one fork finds there: the other fork is going on elsewhere.
+        let new = Gate {
+            counts: AtomicU64::new(gate.counts.load(Ordering::SeqCst)),
+            is_broken: AtomicBool::new(false),
+        };
+        new.in_new_process(0);
+        assert!(new.try_enter(0) && !new.is_broken.load(Ordering::SeqCst));
+        gate.after_fork();
+        assert!(!gate.try_enter(0));
+        gate.after_fork();
+        assert!(gate.try_enter(0));
     }
 }
