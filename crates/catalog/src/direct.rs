@@ -25,7 +25,7 @@ use h5logfs_view::View;
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use crate::options::ReadOptions;
 use crate::workers::{Limits, OneScan, one_close};
-use shared::{Remembered, Shared};
+use shared::{InUse, Remembered, Shared};
 
 pub use fork_gate::{Broken, Inside, enter};
 
@@ -45,17 +45,25 @@ pub enum Opened {
 #[derive(Debug)]
 pub struct OpenLog {
     /// `None` only while it is dropped.
-    view: Option<Arc<View>>,
+    held: Option<Held>,
     /// Its state, for the next one who opens it.
     remembered: Option<Remembered>,
-    shared: Arc<Shared>,
+}
+
+/// What an open log holds.
+#[derive(Debug)]
+struct Held {
+    view: Arc<View>,
+    shared: InUse,
 }
 
 impl OpenLog {
     /// The canonical file. A caller that does more with it than look at its metadata calls [`OpenLog::enter`] before.
     pub fn view(&self) -> &Arc<View> {
-        let view = self.view.as_ref();
-        view.unwrap_or_else(|| unreachable!("a log that is being dropped is not used"))
+        match &self.held {
+            Some(held) => &held.view,
+            None => unreachable!("a log that is being dropped is not used"),
+        }
     }
 
     /// Bytes of the canonical file.
@@ -83,30 +91,32 @@ impl OpenLog {
 
 impl Drop for OpenLog {
     fn drop(&mut self) {
-        let Some(view) = self.view.take() else {
+        let Some(Held { view, shared }) = self.held.take() else {
             return;
         };
         match fork_gate::enter() {
             Ok(_inside) => {
                 let generation = view.generation();
                 drop(view);
-                self.shared.close(generation, self.remembered.take());
+                shared.closed(generation, self.remembered.take());
+                drop(shared);
             }
             // A lock may be held by a thread that this process does not have.
-            Err(_) => std::mem::forget(view),
+            Err(_) => std::mem::forget((view, shared)),
         }
     }
 }
 
 /// Opens what is at `path`, in its present state. Fails for a log that cannot be presented, with the reason.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
-    let open = |shared: &Arc<Shared>, candidate: Candidate<'_>| {
-        let opened = opener(options, shared)?.open(candidate)?;
-        shared.open();
+    let open = |shared: &InUse, candidate: Candidate<'_>| {
+        let view = opener(options, shared)?.open(candidate)?.view;
         Ok(OpenLog {
-            remembered: Remembered::of(candidate.dir.path(), options, &opened.view),
-            view: Some(opened.view),
-            shared: Arc::clone(shared),
+            remembered: Remembered::of(candidate.dir.path(), options, &view),
+            held: Some(Held {
+                view,
+                shared: shared.clone(),
+            }),
         })
     };
     let opened = of_log(path, options, open)?;
@@ -134,7 +144,7 @@ pub fn close_log(path: &Path, how: Close, options: &ReadOptions) -> Result<Close
 fn of_log<T>(
     path: &Path,
     options: &ReadOptions,
-    act: impl Fn(&Arc<Shared>, Candidate<'_>) -> Result<T>,
+    act: impl Fn(&InUse, Candidate<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     let inside = fork_gate::enter();
     let _inside = inside.map_err(|broken| Error::of(path, broken.to_string()))?;
@@ -159,7 +169,7 @@ fn of_log_once<T>(
     dir: &SourceDir,
     relative: &Path,
     options: &ReadOptions,
-    act: impl Fn(&Arc<Shared>, Candidate<'_>) -> Result<T>,
+    act: impl Fn(&InUse, Candidate<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     let source = SourceFile::open(dir, relative)?;
     let settings = &options.settings;

@@ -4,6 +4,7 @@
 //! view and its descriptors: as much of them as is worth it in a host that does not expect it.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,6 +37,7 @@ pub struct Shared {
 
 #[derive(Debug, Default)]
 struct Logs {
+    /// Those that are open or being opened.
     open: usize,
     /// The one that was closed last comes last.
     closed: VecDeque<Remembered>,
@@ -54,28 +56,63 @@ pub struct Remembered {
 
 static ALL: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
-/// What logs with these limits share. That of other limits goes if no log is open with them.
-pub fn of(limits: MemoryLimits) -> Arc<Shared> {
+/// The share of one log, which counts as open until this is dropped.
+#[derive(Debug)]
+pub struct InUse(Arc<Shared>);
+
+/// What logs with these limits share, for one that is to be opened. That of other limits goes if no log is open with
+/// them.
+pub fn of(limits: MemoryLimits) -> InUse {
     let mut all = ALL.lock();
     all.retain(|shared| shared.limits == limits || shared.logs.lock().open > 0);
-    if let Some(known) = all.iter().find(|shared| shared.limits == limits) {
-        return Arc::clone(known);
-    }
-    let shared = Arc::new(Shared {
-        limits,
-        budget: Arc::new(Budget::new(limits).without_threads()),
-        logs: Mutex::default(),
+    let known = all.iter().find(|shared| shared.limits == limits);
+    let shared = known.map(Arc::clone).unwrap_or_else(|| {
+        let new = Arc::new(Shared {
+            limits,
+            budget: Arc::new(Budget::new(limits).without_threads()),
+            logs: Mutex::default(),
+        });
+        all.push(Arc::clone(&new));
+        new
     });
-    all.push(Arc::clone(&shared));
-    shared
+    // Before the log is scanned, which takes long: else the open of another one with other limits would end this.
+    InUse::new(shared)
+}
+
+impl InUse {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.logs.lock().open += 1;
+        InUse(shared)
+    }
+}
+
+impl Clone for InUse {
+    fn clone(&self) -> Self {
+        InUse::new(Arc::clone(&self.0))
+    }
+}
+
+impl Deref for InUse {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut logs = self.logs.lock();
+        logs.open -= 1;
+        let was_last = logs.open == 0;
+        drop(logs);
+        if was_last {
+            self.budget.shrink_to(KEPT);
+        }
+    }
 }
 
 impl Shared {
-    /// Counts a log that is open, until [`Shared::close`].
-    pub fn open(&self) {
-        self.logs.lock().open += 1;
-    }
-
     /// Generation and length of an earlier view of the log with this snapshot, whose chunks may still be there.
     pub fn before(
         &self,
@@ -99,11 +136,9 @@ impl Shared {
         found.map(|log| (log.generation, log.len))
     }
 
-    /// A log is closed. `remembered`: its state, if that is certain.
-    pub fn close(&self, generation: Generation, remembered: Option<Remembered>) {
+    /// The view of a log is closed. `remembered`: its state, if that is certain.
+    pub fn closed(&self, generation: Generation, remembered: Option<Remembered>) {
         let mut logs = self.logs.lock();
-        logs.open -= 1;
-        let is_last = logs.open == 0;
         logs.closed.retain(|log| log.generation != generation);
         let forgotten = if remembered.is_none() {
             Some(generation)
@@ -116,9 +151,6 @@ impl Shared {
         drop(logs);
         if let Some(generation) = forgotten {
             self.budget.forget(generation);
-        }
-        if is_last {
-            self.budget.shrink_to(KEPT);
         }
     }
 }
@@ -140,5 +172,24 @@ impl Remembered {
             generation: view.generation(),
             len: view.len(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_being_opened_has_the_budget_of_those_that_follow() {
+        let (limits, others) = (MemoryLimits::each(1234), MemoryLimits::each(4321));
+        let being_scanned = of(limits);
+        drop(of(others));
+        let next = of(limits);
+        assert!(Arc::ptr_eq(&being_scanned.budget, &next.budget));
+        // When none is open, that of other limits goes.
+        let budget = Arc::downgrade(&next.budget);
+        drop((being_scanned, next));
+        drop(of(others));
+        assert_eq!(budget.strong_count(), 0);
     }
 }
