@@ -212,9 +212,10 @@ pub struct Catalog {
 impl Catalog {
     /// A catalog of the files below `dir`. `memory` limits what it keeps of all files together, in bytes.
     pub fn new(dir: SourceDir, memory: MemoryLimits, scanner: impl Scanner + 'static) -> Self {
+        let budget = Arc::new(Budget::new(memory));
         let opener = Opener {
             settings: Settings::default(),
-            budget: Arc::new(Budget::new(memory)),
+            budget: Arc::clone(&budget),
             scanner: Box::new(scanner),
             store: None,
         };
@@ -224,7 +225,7 @@ impl Catalog {
             listings: Listings::default(),
             entries: new_cache(MEMORY),
             compared: new_cache(COMPARED_MEMORY),
-            superseded: Superseded::default(),
+            superseded: Superseded::new(budget),
             scanning: SingleFlight::default(),
             reported: Reported::default(),
         }
@@ -263,7 +264,7 @@ impl Catalog {
     /// Empties the caches in memory, and forgets all files that are not open.
     pub fn drop_caches(&self) {
         self.budget().clear();
-        self.superseded.remove(|_| true);
+        self.superseded.clear();
         self.reported.clear();
         self.compared.clear();
         // A view that is open stays usable, and the next open of the file shares it.
@@ -467,14 +468,15 @@ impl Catalog {
         // Another thread may have put a newer one in its place.
         self.entries
             .remove_if(relative, |now| Arc::ptr_eq(now, entry));
-        if let Presented::View {
+        let Presented::View {
             generation, grows, ..
         } = entry.presented
-        {
-            if let Some(view) = entry.view.upgrade().filter(|_| grows) {
-                self.superseded.keep(view);
-            }
-            self.budget().drop_view(generation);
+        else {
+            return;
+        };
+        match entry.view.upgrade() {
+            Some(view) if grows => self.superseded.keep(relative, &view),
+            _ => self.budget().drop_view(generation),
         }
     }
 
@@ -489,9 +491,7 @@ impl Catalog {
             let view = entry.view.upgrade()?;
             (view.generation() == generation).then_some(view)
         };
-        let view = kept
-            .or_else(current)
-            .or_else(|| self.superseded.find(generation))?;
+        let view = kept.or_else(current)?;
         self.has_only_grown(relative, &view).then_some(view)
     }
 
@@ -649,7 +649,7 @@ impl Catalog {
     /// Forgets a path that is gone or stands for another file. The space of a deleted file is free only when no
     /// view of it is left.
     pub fn forget(&self, relative: &Path) {
-        self.superseded.remove(|view| is_at(view, relative));
+        self.superseded.forget(relative);
         self.compared.remove(relative);
         if let Some((_, entry)) = self.entries.remove(relative)
             && let Presented::View { generation, .. } = entry.presented
