@@ -8,12 +8,11 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fuser::{Errno, Request};
-use parking_lot::{Condvar, Mutex};
 
+use h5logfs_common::sync::{Condvar, Mutex, thread};
 use h5logfs_common::task::StopFlag;
 
 use super::service::Service;
@@ -165,6 +164,14 @@ impl ExtraThreads {
         let pool = self.pool.lock();
         let waiting = pool.users.values().flat_map(|user| &user.queue);
         waiting.map(|(from, _)| from.thread).collect()
+    }
+
+    /// Whether no request waits, and no thread works or waits for work.
+    #[cfg(all(test, feature = "model"))]
+    pub fn are_gone(&self) -> bool {
+        let pool = self.pool.lock();
+        let counts = [pool.threads, pool.waiting, pool.idle, pool.handed.len()];
+        counts == [0; 4] && pool.users.is_empty() && pool.turns.is_empty()
     }
 
     /// Answers the waiting requests of the callers that `which` names.

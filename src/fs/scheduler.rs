@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::Errno;
-use parking_lot::Mutex;
 
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_common::error::Result;
+use h5logfs_common::sync::Mutex;
 use h5logfs_common::task::StopFlag;
 
 use super::errno::{guarded, guarded_until, guarded_waiting, known};
@@ -259,7 +259,7 @@ mod tests {
         Scheduler::new(service(), rules)
     }
 
-    fn service() -> Arc<Service> {
+    pub(super) fn service() -> Arc<Service> {
         let dir = SourceDir::open(Path::new("/")).unwrap();
         let catalog = Catalog::new(dir, MemoryLimits::each(1 << 20), InProcess::default());
         let source = SourceTree::new(catalog, PathFilter::default());
@@ -408,5 +408,67 @@ mod tests {
     fn one_thread_is_not_enough_for_several_users() {
         let threads = |is_shared| Rules::new(1, is_shared, Duration::ZERO).threads;
         assert_eq!((threads(false), threads(true)), (1, 2));
+    }
+}
+
+#[cfg(all(test, feature = "model"))]
+mod model {
+    // Steps of the model itself, between which no other thread goes on.
+    use std::sync::atomic::{AtomicU32 as Uninterrupted, Ordering};
+
+    use h5logfs_common::sync::{model, thread};
+
+    use super::tests::service;
+    use super::*;
+
+    /// The users of the requests that each of two threads takes from the kernel.
+    const REQUESTS: [&[u32]; 2] = [&[1, 2, 1], &[1, 1, 2]];
+
+    #[test]
+    fn each_request_is_answered_once_and_a_thread_stays_free() {
+        model::check(|| {
+            let rules = Rules::new(REQUESTS.len(), true, Duration::from_secs(1000));
+            let scheduler = Arc::new(Scheduler::new(service(), rules));
+            let answers = Arc::new(Uninterrupted::new(0));
+            // Threads that serve the kernel, and work.
+            let occupied = Arc::new(Uninterrupted::new(0));
+            let serving = REQUESTS.map(|users| {
+                let (scheduler, answers) = (Arc::clone(&scheduler), Arc::clone(&answers));
+                let occupied = Arc::clone(&occupied);
+                thread::spawn(move || {
+                    let here = thread::current().id();
+                    for user in users {
+                        let (answers, occupied) = (Arc::clone(&answers), Arc::clone(&occupied));
+                        let from = Sender {
+                            user: *user,
+                            thread: 0,
+                        };
+                        scheduler.read(from, move |_, stop| {
+                            let serves = thread::current().id() == here;
+                            if serves {
+                                let others = occupied.fetch_add(1, Ordering::SeqCst);
+                                assert_eq!(others, 0, "no thread is free");
+                            }
+                            if stop.is_ok() {
+                                thread::yield_now();
+                            }
+                            if serves {
+                                occupied.fetch_sub(1, Ordering::SeqCst);
+                            }
+                            answers.fetch_add(1, Ordering::SeqCst);
+                        });
+                    }
+                })
+            });
+            scheduler.watch().end();
+            for thread in serving {
+                thread.join().unwrap();
+            }
+            while !scheduler.reads.are_gone() {
+                thread::yield_now();
+            }
+            let requests = REQUESTS.iter().map(|users| users.len()).sum::<usize>();
+            assert_eq!(answers.load(Ordering::SeqCst) as usize, requests);
+        });
     }
 }

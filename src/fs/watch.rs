@@ -12,14 +12,13 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use h5logfs_common::fault::Stop;
+use h5logfs_common::sync::atomic::{AtomicBool, Ordering, fence};
+use h5logfs_common::sync::thread::{self, Thread};
+use h5logfs_common::sync::{Mutex, thread_local};
 use h5logfs_common::task::StopFlag;
 
 use super::errno::errno_of;
@@ -135,17 +134,19 @@ impl Watch {
 
     /// The worker of this thread.
     fn worker(self: &Arc<Self>) -> Arc<Worker> {
-        WORKER.with_borrow_mut(|own| match own {
-            Some(worker) if worker.watch.as_ptr() == Arc::as_ptr(self) => Arc::clone(worker),
-            _ => {
-                let worker = Arc::new(Worker {
-                    watch: Arc::downgrade(self),
-                    thread: rustix::thread::gettid().as_raw_pid().cast_unsigned(),
-                    slot: Mutex::default(),
-                });
-                self.workers.lock().push(Arc::downgrade(&worker));
-                Arc::clone(own.insert(worker))
+        WORKER.with(|own| {
+            let mut own = own.borrow_mut();
+            let known = own.as_ref();
+            if let Some(worker) = known.filter(|w| w.watch.as_ptr() == Arc::as_ptr(self)) {
+                return Arc::clone(worker);
             }
+            let worker = Arc::new(Worker {
+                watch: Arc::downgrade(self),
+                thread: rustix::thread::gettid().as_raw_pid().cast_unsigned(),
+                slot: Mutex::default(),
+            });
+            self.workers.lock().push(Arc::downgrade(&worker));
+            Arc::clone(own.insert(worker))
         })
     }
 
@@ -397,5 +398,34 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(60));
             thread::yield_now();
         }
+    }
+}
+
+#[cfg(all(test, feature = "model"))]
+mod model {
+    use h5logfs_common::sync::model;
+
+    use super::*;
+
+    #[test]
+    fn the_watcher_sleeps_through_no_work() {
+        model::check(|| {
+            let watch = Watch::start(Duration::from_secs(1000));
+            let working = {
+                let watch = Arc::clone(&watch);
+                thread::spawn(move || {
+                    // The watcher may go to sleep after this one.
+                    watch.run(0, |_| ());
+                    watch.run(0, |stop| {
+                        while stop.stopped().is_none() {
+                            thread::yield_now();
+                        }
+                        stop.stopped()
+                    })
+                })
+            };
+            watch.end();
+            assert_eq!(working.join().unwrap(), Some(Stop::Ending));
+        });
     }
 }

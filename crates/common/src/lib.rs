@@ -7,6 +7,7 @@
 //! | [`memory`] | the memory that numbers in files ask for: reserved before it is allocated |
 //! | [`task`] | work on behalf of a caller: whose memory it takes, whether it is still wanted |
 //! | [`single_flight`] | one thread makes what several lack |
+//! | [`sync`] | locks and threads, for code that models check |
 //! | [`parallel`] | work in equal shares, done by a few threads |
 //! | [`buffers`] | allocations that can fail |
 //! | [`diagnostic`] | what is wrong with a log |
@@ -26,4 +27,5 @@ pub mod messages;
 pub mod parallel;
 pub mod single_flight;
 pub mod stats;
+pub mod sync;
 pub mod task;

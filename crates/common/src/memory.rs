@@ -17,11 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::buffers;
 use crate::fault::Shortage;
 use crate::single_flight::SingleFlight;
+use crate::sync::{Condvar, Mutex};
 
 /// Something that keeps values which hold reservations, and can let go of them.
 pub trait Evict: Send + Sync + Debug {

@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 /// How long a waiter waits before it looks again whether it has to.
 const PAUSE: Duration = Duration::from_millis(50);

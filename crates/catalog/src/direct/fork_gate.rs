@@ -5,9 +5,10 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use h5logfs_common::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use h5logfs_common::sync::thread;
 
 static GATE: Gate = Gate::new();
 /// The C library calls this code around each fork.
@@ -205,5 +206,79 @@ mod tests {
         assert!(!gate.try_enter(0));
         gate.after_fork();
         assert!(gate.try_enter(0));
+    }
+}
+
+#[cfg(all(test, feature = "model"))]
+mod model {
+    use std::sync::Arc;
+    // Steps of the model itself, between which no other thread goes on.
+    use std::sync::atomic::AtomicU64 as Uninterrupted;
+
+    use h5logfs_common::sync::model;
+
+    use super::*;
+
+    /// A gate, and the pieces of work that hold locks now.
+    struct Process {
+        gate: Gate,
+        at_work: Uninterrupted,
+    }
+
+    impl Process {
+        /// Works, and meanwhile once more, as nested calls do. In between it does `meanwhile`.
+        fn work(&self, meanwhile: impl FnOnce()) {
+            while !self.gate.try_enter(0) {
+                thread::sleep(PAUSE);
+            }
+            self.at_work.fetch_add(1, Ordering::SeqCst);
+            assert!(self.gate.try_enter(1));
+            self.gate.leave();
+            meanwhile();
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            self.gate.leave();
+        }
+
+        /// Forks in a thread that is inside `own` times.
+        fn fork(&self, own: u64) {
+            self.gate.before_fork(own);
+            let counts = self.gate.counts.load(Ordering::SeqCst);
+            assert_eq!(self.at_work.load(Ordering::SeqCst), own);
+            let new = Gate {
+                counts: AtomicU64::new(counts),
+                is_broken: AtomicBool::new(false),
+            };
+            new.in_new_process(own);
+            assert!(!new.is_broken.load(Ordering::SeqCst));
+            assert!(new.try_enter(own));
+            self.gate.after_fork();
+        }
+    }
+
+    #[test]
+    fn no_process_is_forked_while_a_thread_works() {
+        model::check(|| {
+            let process = Arc::new(Process {
+                gate: Gate::new(),
+                at_work: Uninterrupted::new(0),
+            });
+            let in_thread = |run: fn(&Process)| {
+                let process = Arc::clone(&process);
+                thread::spawn(move || run(&process))
+            };
+            let threads = [
+                in_thread(|process| process.fork(0)),
+                in_thread(|process| process.fork(0)),
+                in_thread(|process| process.work(|| process.fork(1))),
+                in_thread(|process| {
+                    process.work(|| ());
+                    process.work(|| ());
+                }),
+            ];
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(process.gate.counts.load(Ordering::SeqCst), 0);
+        });
     }
 }

@@ -4,9 +4,9 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 use lru::LruCache;
-use parking_lot::Mutex;
 
 use h5logfs_common::single_flight::SingleFlight;
+use h5logfs_common::sync::Mutex;
 use h5logfs_common::task::Task;
 
 /// Bytes that an entry is charged besides its own: its place in the list and in the table, the allocator's share.

@@ -1,0 +1,253 @@
+//! Runs models, and has the types that they need: those of shuttle, in the form of `parking_lot`.
+
+use std::fmt::{self, Debug, Formatter};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, LockResult, PoisonError};
+use std::time::{Duration, Instant};
+
+use shuttle::rand::{Rng, thread_rng};
+pub use shuttle::sync::atomic;
+
+/// How often a model runs with each kind of schedule, unless the environment says otherwise.
+const RUNS: usize = 1000;
+/// The environment variable with another number.
+const RUNS_VARIABLE: &str = "H5LOGFS_MODEL_RUNS";
+/// How often a schedule takes the processor from a thread that could go on. Few mistakes need more.
+const PREEMPTIONS: usize = 3;
+
+/// Runs `model` again and again, half of the times with threads that are interrupted anywhere, half of the times with
+/// threads that are interrupted rarely. Panics where one run does, where all threads wait, or one never ends. The message
+/// has the schedule, which `shuttle::replay` runs again.
+///
+/// # Panics
+///
+/// See above: this is how a model fails.
+pub fn check(model: impl Fn() + Send + Sync + 'static) {
+    let number = std::env::var(RUNS_VARIABLE);
+    let runs = number.ok().and_then(|number| number.parse().ok());
+    let runs = runs.unwrap_or(RUNS);
+    let model = Arc::new(model);
+    let again = Arc::clone(&model);
+    shuttle::check_random(move || again(), runs);
+    shuttle::check_pct(move || model(), runs, PREEMPTIONS);
+}
+
+/// Threads of a model. They park in a way of their own: with that of shuttle they go on whenever they like, which the
+/// standard library permits, too, but a wake-up that is missing would never show.
+pub mod thread {
+    use std::cell::RefCell;
+    use std::io;
+    use std::sync::Arc;
+
+    pub use shuttle::thread::{current, scope, yield_now};
+
+    use super::{Condvar, Duration, Mutex};
+
+    /// What a thread waits for that parks.
+    #[derive(Debug, Default)]
+    struct Parking {
+        may_go_on: Mutex<bool>,
+        unparked: Condvar,
+    }
+
+    shuttle::thread_local! {
+        static OWN: RefCell<Arc<Parking>> = RefCell::default();
+    }
+
+    /// A thread that others can wake.
+    #[derive(Debug, Clone)]
+    pub struct Thread(Arc<Parking>);
+
+    impl Thread {
+        /// Lets the thread go on if it parks, or the next time it does.
+        pub fn unpark(&self) {
+            *self.0.may_go_on.lock() = true;
+            self.0.unparked.notify_one();
+        }
+    }
+
+    /// Waits until another thread wakes this one.
+    pub fn park() {
+        let own = OWN.with(|own| Arc::clone(&own.borrow()));
+        let mut may_go_on = own.may_go_on.lock();
+        while !*may_go_on {
+            own.unparked.wait(&mut may_go_on);
+        }
+        *may_go_on = false;
+    }
+
+    /// Lets other threads go on.
+    pub fn sleep(_time: Duration) {
+        yield_now();
+    }
+
+    /// Starts threads.
+    #[derive(Debug, Default)]
+    pub struct Builder(shuttle::thread::Builder);
+
+    /// A thread that was started.
+    #[derive(Debug)]
+    pub struct JoinHandle<T> {
+        handle: shuttle::thread::JoinHandle<T>,
+        thread: Thread,
+    }
+
+    impl Builder {
+        /// One that starts a thread without a name.
+        pub fn new() -> Self {
+            Builder::default()
+        }
+
+        /// The thread has this name.
+        pub fn name(self, name: String) -> Self {
+            Builder(self.0.name(name))
+        }
+
+        /// Starts a thread.
+        pub fn spawn<T: Send + 'static>(
+            self,
+            run: impl FnOnce() -> T + Send + 'static,
+        ) -> io::Result<JoinHandle<T>> {
+            let parking = Arc::<Parking>::default();
+            let thread = Thread(Arc::clone(&parking));
+            let run = move || {
+                OWN.with(|own| own.replace(parking));
+                run()
+            };
+            let handle = self.0.spawn(run)?;
+            Ok(JoinHandle { handle, thread })
+        }
+    }
+
+    impl<T> JoinHandle<T> {
+        /// The thread.
+        pub fn thread(&self) -> &Thread {
+            &self.thread
+        }
+
+        /// Waits for its end.
+        pub fn join(self) -> std::thread::Result<T> {
+            self.handle.join()
+        }
+    }
+
+    /// Starts a thread.
+    ///
+    /// # Panics
+    ///
+    /// Never: shuttle always starts it.
+    pub fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let started = Builder::new().spawn(run);
+        started.unwrap_or_else(|e| unreachable!("no thread of a model: {e}"))
+    }
+}
+
+/// A mutex as that of `parking_lot`.
+#[derive(Default)]
+pub struct Mutex<T: ?Sized>(shuttle::sync::Mutex<T>);
+
+/// Its guard.
+pub struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+    /// `None` only while it waits for a condition.
+    locked: Option<shuttle::sync::MutexGuard<'a, T>>,
+}
+
+/// `parking_lot` knows no poison.
+fn in_spite_of_panics<T>(outcome: LockResult<T>) -> T {
+    outcome.unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Mutex<T> {
+    /// An unlocked mutex.
+    pub const fn new(value: T) -> Self {
+        Mutex(shuttle::sync::Mutex::new(value))
+    }
+
+    /// Waits until no other thread has it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard {
+            mutex: self,
+            locked: Some(in_spite_of_panics(self.0.lock())),
+        }
+    }
+}
+
+impl<T: ?Sized> Debug for Mutex<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex")
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.locked {
+            Some(locked) => locked,
+            None => unreachable!("a guard that waits is borrowed"),
+        }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.locked {
+            Some(locked) => locked,
+            None => unreachable!("a guard that waits is borrowed"),
+        }
+    }
+}
+
+/// A condition variable as that of `parking_lot`.
+#[derive(Debug, Default)]
+pub struct Condvar(shuttle::sync::Condvar);
+
+/// How a wait with a time limit has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Whether the time was over.
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    /// A condition for which no thread waits.
+    pub const fn new() -> Self {
+        Condvar(shuttle::sync::Condvar::new())
+    }
+
+    /// Waits for a notification.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        guard.locked = guard
+            .locked
+            .take()
+            .map(|locked| in_spite_of_panics(self.0.wait(locked)));
+    }
+
+    /// Ends sooner or later, whether there is a notification or not.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
+        drop(guard.locked.take());
+        thread::yield_now();
+        guard.locked = Some(in_spite_of_panics(guard.mutex.0.lock()));
+        WaitTimeoutResult(thread_rng().gen_bool(0.5))
+    }
+
+    /// As [`Condvar::wait_for`].
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> WaitTimeoutResult {
+        self.wait_for(guard, Duration::ZERO)
+    }
+
+    /// Wakes one thread that waits without a time limit.
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all of them.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
