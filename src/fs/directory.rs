@@ -45,7 +45,7 @@ pub struct Directory {
     pub path: PathBuf,
     /// The number of its inode.
     pub inode: u64,
-    /// Held while the descriptor is moved and read.
+    /// Held while the descriptor is moved and read, since it has one position for all threads.
     reading: Mutex<()>,
     /// How many of its files are scanned next, before the kernel looks them up.
     ahead: AtomicUsize,

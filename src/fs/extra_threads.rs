@@ -97,10 +97,12 @@ impl ExtraThreads {
 
     /// Runs a job in an extra thread, at once or when its turn comes.
     pub fn run(self: &Arc<Self>, from: Sender, job: Job) {
+        // Before the lock: the first call reads a file.
+        let most = max_waiting();
         let mut pool = self.pool.lock();
         if !pool.may_start(from.user, self.limits) {
             pool.enqueue(from, job);
-            let refused = (pool.waiting > max_waiting()).then(|| pool.last_of_longest());
+            let refused = (pool.waiting > most).then(|| pool.last_of_longest());
             drop(pool);
             if let Some(job) = refused.flatten() {
                 self.answer(job, Errno::EAGAIN);
@@ -128,7 +130,17 @@ impl ExtraThreads {
         // Without a thread the reply is dropped with the job, and fuser answers EIO.
         if let Err(e) = thread::Builder::new().name("waiting".into()).spawn(jobs) {
             log::error!("no thread for a request that has to wait: {e}");
-            self.pool.lock().end(from.user);
+            let mut pool = self.pool.lock();
+            pool.end(from.user);
+            // What has come meanwhile waits for a thread that ends. Without any it would wait for ever.
+            let refused = match pool.threads {
+                0 => pool.remove(|_| true),
+                _ => Vec::new(),
+            };
+            drop(pool);
+            for job in refused {
+                self.answer(job, Errno::EAGAIN);
+            }
         }
     }
 

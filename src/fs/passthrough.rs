@@ -20,7 +20,8 @@ const STACK_DEPTH: u32 = 1;
 #[derive(Debug, Default)]
 pub struct Passthrough {
     is_possible: AtomicBool,
-    /// By inode number.
+    /// By inode number. Held while the kernel is told of a file, which opens none and waits for no other process: of two
+    /// opens of one inode the second must see what the first has got.
     open: Mutex<HashMap<u64, OpenInode>>,
 }
 

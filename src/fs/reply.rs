@@ -73,7 +73,8 @@ pub fn reply_bytes(reply: ReplyXattr, buffer_size: u32, bytes: &[u8]) {
     }
 }
 
-/// A page of a listing. The work that fills it may be begun in one thread and done in another one.
+/// A page of a listing. The work that fills it may be begun in one thread and done in another one. It holds the lock, for
+/// which nobody ever waits: the first thread has let go of it when the other one begins.
 #[derive(Debug)]
 pub struct Page<R>(Arc<Mutex<Option<R>>>);
 

@@ -53,7 +53,8 @@ pub struct CompanionStates {
 pub struct CatalogEntry {
     /// The files of the log, the main file first, and companion files that no other file refers to.
     pub files: Vec<Source>,
-    /// See [`CompanionStates::companions`].
+    /// See [`CompanionStates::companions`]. Held while the owners of files are asked for that have come: threads that wait
+    /// would ask for the same.
     companions: Option<Mutex<Companions>>,
     /// Of a view: the names in the directory of the main file that lead to other files of the log, and are not listed.
     pub hidden: HashSet<OsString>,
@@ -265,7 +266,10 @@ impl CatalogEntry {
         if now.own != known.own {
             return false;
         }
-        if now.has_foreign() && !known.has_foreign() {
+        let has_come = now.has_foreign() && !known.has_foreign();
+        *known = now;
+        drop(known);
+        if has_come {
             let foreign = companions::companions(&files, listings);
             let foreign = foreign.ok().and_then(|(_, foreign)| foreign.text());
             log::info!(
@@ -274,7 +278,6 @@ impl CatalogEntry {
                 foreign.unwrap_or_default()
             );
         }
-        *known = now;
         true
     }
 

@@ -62,7 +62,8 @@ pub struct WorkerPool {
     slots: Slots,
     failures: FailureBudget,
     idle: IdleWorkers,
-    /// A new one replaces it when it dies.
+    /// A new one replaces it when it dies. Held while it starts a worker, since answers come without a name: with its
+    /// time limit, and for one that has to be started first.
     zygote: Mutex<Zygote>,
 }
 
