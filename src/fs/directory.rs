@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use rustix::fs::{FileType, RawDir, SeekFrom, seek};
 use rustix::io::Errno;
+
+use h5logfs_common::lru::Lru;
 
 /// What one call of the system returns of a directory, in bytes.
 const PIECE: usize = 32 << 10;
@@ -143,7 +143,7 @@ const ALLOCATION: usize = 16;
 
 /// The pieces of directories that were read last, by the numbers of their handles. What does not fit is read again.
 #[derive(Debug)]
-pub struct Pieces(Cache<u64, Arc<Recent>, Memory>);
+pub struct Pieces(Lru<u64, Arc<Recent>>);
 
 /// The last two pieces: programs that ask for the attributes of names are behind those that read them.
 #[derive(Debug)]
@@ -152,20 +152,16 @@ struct Recent {
     before: Option<Arc<Piece>>,
 }
 
-#[derive(Debug, Clone)]
-struct Memory;
-
-impl Weighter<u64, Arc<Recent>> for Memory {
-    fn weight(&self, _handle: &u64, recent: &Arc<Recent>) -> u64 {
-        let before = recent.before.as_ref().map_or(0, |before| before.memory());
-        recent.last.memory() + before
+impl Recent {
+    fn memory(&self) -> u64 {
+        let before = self.before.as_ref().map_or(0, |before| before.memory());
+        self.last.memory() + before
     }
 }
 
 impl Default for Pieces {
     fn default() -> Self {
-        let usual = MEMORY / (2 * PIECE as u64);
-        Pieces(Cache::with_weighter(usual as usize, MEMORY, Memory))
+        Pieces(Lru::new(MEMORY))
     }
 }
 
@@ -189,7 +185,8 @@ impl Pieces {
             last: Arc::clone(&piece),
             before: known.map(|recent| Arc::clone(&recent.last)),
         };
-        self.0.insert(handle, Arc::new(recent));
+        let weight = recent.memory();
+        self.0.insert(handle, Arc::new(recent), weight);
         Ok(piece)
     }
 

@@ -53,11 +53,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use quick_cache::sync::Cache;
-use quick_cache::{OptionsBuilder, Weighter};
 use rustix::fs::OFlags;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::lru::Lru;
 use h5logfs_common::messages;
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_log::journal;
@@ -80,9 +79,9 @@ use superseded::Superseded;
 const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// The memory for what the catalog remembers of files, in bytes. Most files take a few hundred.
-const MEMORY: usize = 32 << 20;
+const MEMORY: u64 = 32 << 20;
 /// The memory for what is known of logs with checksums that are not closed, in bytes.
-const COMPARED_MEMORY: usize = 32 << 20;
+const COMPARED_MEMORY: u64 = 32 << 20;
 /// What an entry takes besides: its place in the table, the allocator's share.
 const OVERHEAD: usize = 128;
 
@@ -150,36 +149,9 @@ fn is_at(view: &View, relative: &Path) -> bool {
     main.is_some_and(|main| main.place.dir == 0 && main.place.path == relative)
 }
 
-#[derive(Debug, Clone)]
-struct Memory;
-
-impl Weighter<PathBuf, Arc<CatalogEntry>> for Memory {
-    fn weight(&self, path: &PathBuf, entry: &Arc<CatalogEntry>) -> u64 {
-        (entry.memory() + path.as_os_str().len() + OVERHEAD) as u64
-    }
-}
-
-impl Weighter<PathBuf, Arc<Compared>> for Memory {
-    fn weight(&self, path: &PathBuf, compared: &Arc<Compared>) -> u64 {
-        (compared.bytes() + path.as_os_str().len() + OVERHEAD) as u64
-    }
-}
-
-fn new_cache<V: Clone>(memory: usize) -> Cache<PathBuf, V, Memory>
-where
-    Memory: Weighter<PathBuf, V>,
-{
-    let (items, capacity) = (memory / 512, memory as u64);
-    let options = OptionsBuilder::new()
-        .estimated_items_capacity(items)
-        .weight_capacity(capacity)
-        // The memory is for entries of any size.
-        .shards(1)
-        .build();
-    options.map_or_else(
-        |_| Cache::with_weighter(items, capacity, Memory),
-        |options| Cache::with_options(options, Memory, Default::default(), Default::default()),
-    )
+/// What is remembered of a path weighs with these bytes.
+fn weight(path: &Path, bytes: usize) -> u64 {
+    (bytes + path.as_os_str().len() + OVERHEAD) as u64
 }
 
 /// A file at which the catalog has looked.
@@ -199,10 +171,10 @@ pub struct Catalog {
     opener: Opener,
     /// The names in directories, for companion files.
     listings: Listings,
-    entries: Cache<PathBuf, Arc<CatalogEntry>, Memory>,
+    entries: Lru<PathBuf, Arc<CatalogEntry>>,
     superseded: Superseded,
     /// What was compared of logs with checksums.
-    compared: Cache<PathBuf, Arc<Compared>, Memory>,
+    compared: Lru<PathBuf, Arc<Compared>>,
     /// Of several threads that want the same file scanned, one scans it.
     scanning: SingleFlight<PathBuf>,
     /// What was logged of which file.
@@ -223,8 +195,8 @@ impl Catalog {
             dir,
             opener,
             listings: Listings::default(),
-            entries: new_cache(MEMORY),
-            compared: new_cache(COMPARED_MEMORY),
+            entries: Lru::new(MEMORY),
+            compared: Lru::new(COMPARED_MEMORY),
             superseded: Superseded::new(budget),
             scanning: SingleFlight::default(),
             reported: Reported::default(),
@@ -268,8 +240,7 @@ impl Catalog {
         self.reported.clear();
         self.compared.clear();
         // A view that is open stays usable, and the next open of the file shares it.
-        self.entries
-            .retain(|_, entry| entry.view.strong_count() > 0);
+        self.entries.retain(|entry| entry.view.strong_count() > 0);
     }
 
     /// The directory of this catalog.
@@ -612,9 +583,11 @@ impl Catalog {
     /// Keeps what was compared of a log with checksums for its next scan.
     fn keep_compared(&self, relative: &Path, view: &View) {
         match view.compared() {
-            Some(compared) => self
-                .compared
-                .insert(relative.to_owned(), Arc::new(compared)),
+            Some(compared) => {
+                let weight = weight(relative, compared.bytes());
+                let compared = Arc::new(compared);
+                self.compared.insert(relative.to_owned(), compared, weight);
+            }
             None => drop(self.compared.remove(relative)),
         }
     }
@@ -641,8 +614,10 @@ impl Catalog {
     }
 
     fn remember(&self, relative: &Path, entry: CatalogEntry) -> Arc<CatalogEntry> {
+        let weight = weight(relative, entry.memory());
         let entry = Arc::new(entry);
-        self.entries.insert(relative.to_owned(), Arc::clone(&entry));
+        self.entries
+            .insert(relative.to_owned(), Arc::clone(&entry), weight);
         entry
     }
 
@@ -651,7 +626,7 @@ impl Catalog {
     pub fn forget(&self, relative: &Path) {
         self.superseded.forget(relative);
         self.compared.remove(relative);
-        if let Some((_, entry)) = self.entries.remove(relative)
+        if let Some(entry) = self.entries.remove(relative)
             && let Presented::View { generation, .. } = entry.presented
         {
             self.budget().drop_view(generation);

@@ -7,26 +7,26 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 
 use log::Level;
-use quick_cache::sync::Cache;
 
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::lru::Lru;
 
 use crate::opening::Opened;
 
 /// How many lines are remembered, of all files. A forgotten one is said once more.
-const MOST: usize = 16 << 10;
+const MOST: u64 = 16 << 10;
 
 /// Hashes of the lines that were logged.
 #[derive(Debug)]
 pub struct Reported {
-    lines: Cache<u64, ()>,
+    lines: Lru<u64, ()>,
     hasher: RandomState,
 }
 
 impl Default for Reported {
     fn default() -> Self {
         Reported {
-            lines: Cache::new(MOST),
+            lines: Lru::new(MOST),
             hasher: RandomState::new(),
         }
     }
@@ -69,7 +69,7 @@ impl Reported {
         if self.lines.get(&line).is_some() {
             return Level::Debug;
         }
-        self.lines.insert(line, ());
+        self.lines.insert(line, (), 1);
         first
     }
 
@@ -135,6 +135,6 @@ mod tests {
             let place = Diagnostic::lost("gone").at(number.to_string());
             reported.level(&file, Level::Warn, Some(&place));
         }
-        assert!(reported.lines.len() <= MOST);
+        assert!(reported.lines.len() as u64 <= MOST);
     }
 }

@@ -7,6 +7,7 @@
 //! | [`memory`] | the memory that numbers in files ask for: reserved before it is allocated |
 //! | [`task`] | work on behalf of a caller: whose memory it takes, whether it is still wanted |
 //! | [`single_flight`] | one thread makes what several lack |
+//! | [`lru`] | what may be wanted again, within a bound |
 //! | [`sync`] | locks and threads, for code that models check |
 //! | [`parallel`] | work in equal shares, done by a few threads |
 //! | [`buffers`] | allocations that can fail |
@@ -22,6 +23,7 @@ pub mod diagnostic;
 pub mod error;
 pub mod fault;
 pub mod held_file;
+pub mod lru;
 pub mod memory;
 pub mod messages;
 pub mod parallel;

@@ -9,13 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quick_cache::sync::Cache;
-use quick_cache::{OptionsBuilder, Weighter};
-
 use crate::netcdf::names::LogName;
 use crate::source_dir::SourceDir;
 use crate::source_file::Identity;
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::lru::Lru;
 use h5logfs_common::single_flight::SingleFlight;
 
 /// The memory for all listings, in bytes.
@@ -39,19 +37,9 @@ type Key = (u16, PathBuf);
 /// Listings of directories, cached for as long as the directories do not change.
 #[derive(Debug)]
 pub struct Listings {
-    known: Cache<Key, Arc<Listing>, Memory>,
+    known: Lru<Key, Arc<Listing>>,
     /// One thread lists a directory.
     listing: SingleFlight<Key>,
-}
-
-#[derive(Debug, Clone)]
-struct Memory;
-
-impl Weighter<Key, Arc<Listing>> for Memory {
-    fn weight(&self, key: &Key, listing: &Arc<Listing>) -> u64 {
-        let own = size_of::<Listing>() + OVERHEAD;
-        (own + key.1.as_os_str().len() + listing.memory) as u64
-    }
 }
 
 #[derive(Debug)]
@@ -70,18 +58,8 @@ struct Listing {
 
 impl Default for Listings {
     fn default() -> Self {
-        let options = OptionsBuilder::new()
-            .estimated_items_capacity(MEMORY / 4096)
-            .weight_capacity(MEMORY as u64)
-            // The memory is for listings of any size.
-            .shards(1)
-            .build();
-        // All options are set.
-        let known = options.map(|options| {
-            Cache::with_options(options, Memory, Default::default(), Default::default())
-        });
         Listings {
-            known: known.unwrap_or_else(|_| Cache::with_weighter(1, MEMORY as u64, Memory)),
+            known: Lru::new(MEMORY as u64),
             listing: SingleFlight::default(),
         }
     }
@@ -149,7 +127,9 @@ impl Listings {
         let same = self.known.get(&key).filter(|known| known.directory == now);
         let since = same.map_or(seen, |known| known.since);
         let listing = Arc::new(Listing::read(dir, directory, now, since)?);
-        self.known.insert(key, Arc::clone(&listing));
+        let own = size_of::<Listing>() + OVERHEAD + key.1.as_os_str().len();
+        let weight = (own + listing.memory) as u64;
+        self.known.insert(key, Arc::clone(&listing), weight);
         Ok(listing)
     }
 }

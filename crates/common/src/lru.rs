@@ -1,0 +1,178 @@
+//! What was made once and may be wanted again, within a bound. What was used least recently goes first.
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+
+use lru::LruCache;
+
+use crate::sync::Mutex;
+
+/// Values by their keys, each with a weight. Threads share it; none waits while a value is made or freed.
+#[derive(Debug)]
+pub struct Lru<K: Hash + Eq, V> {
+    /// The most that all values weigh together.
+    capacity: u64,
+    table: Mutex<Table<K, V>>,
+}
+
+#[derive(Debug)]
+struct Table<K: Hash + Eq, V> {
+    /// Each with its weight.
+    values: LruCache<K, (u64, V)>,
+    weight: u64,
+}
+
+impl<K: Hash + Eq, V> Table<K, V> {
+    fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let (weight, value) = self.values.pop(key)?;
+        self.weight -= weight;
+        Some(value)
+    }
+}
+
+impl<K: Hash + Eq, V: Clone> Lru<K, V> {
+    /// Without values. `capacity`: what they may weigh together.
+    pub fn new(capacity: u64) -> Self {
+        Lru {
+            capacity,
+            // It grows as it fills.
+            table: Mutex::new(Table {
+                values: LruCache::unbounded(),
+                weight: 0,
+            }),
+        }
+    }
+
+    /// The value, which is the last to go from now on.
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let mut table = self.table.lock();
+        table.values.get(key).map(|(_, value)| value.clone())
+    }
+
+    /// Keeps a value in the place of the one that has its key. One that weighs more than all may is not kept.
+    pub fn insert(&self, key: K, value: V, weight: u64) {
+        let mut gone = Vec::new();
+        let mut table = self.table.lock();
+        gone.extend(table.remove(&key));
+        if let Some(room) = self.capacity.checked_sub(weight) {
+            while table.weight > room
+                && let Some((_, (weight, oldest))) = table.values.pop_lru()
+            {
+                table.weight -= weight;
+                gone.push(oldest);
+            }
+            table.weight += weight;
+            table.values.put(key, (weight, value));
+        }
+        drop(table);
+        drop(gone);
+    }
+
+    /// Forgets a value, and returns it.
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.table.lock().remove(key)
+    }
+
+    /// Forgets a value if it `is_meant`.
+    pub fn remove_if<Q: Hash + Eq + ?Sized>(&self, key: &Q, is_meant: impl FnOnce(&V) -> bool)
+    where
+        K: Borrow<Q>,
+    {
+        let mut table = self.table.lock();
+        let known = table.values.peek(key);
+        let is_meant = known.is_some_and(|(_, value)| is_meant(value));
+        let gone = is_meant.then(|| table.remove(key));
+        drop(table);
+        drop(gone);
+    }
+
+    /// Forgets all values but those that `is_kept`.
+    pub fn retain(&self, is_kept: impl Fn(&V) -> bool)
+    where
+        K: Clone,
+    {
+        let mut table = self.table.lock();
+        let all = table.values.iter();
+        let others = all.filter(|(_, (_, value))| !is_kept(value));
+        let others: Vec<K> = others.map(|(key, _)| key.clone()).collect();
+        let gone: Vec<V> = others.iter().filter_map(|key| table.remove(key)).collect();
+        drop(table);
+        drop(gone);
+    }
+
+    /// Forgets all values.
+    pub fn clear(&self) {
+        let mut table = self.table.lock();
+        table.weight = 0;
+        let gone = std::mem::replace(&mut table.values, LruCache::unbounded());
+        drop(table);
+        drop(gone);
+    }
+
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.table.lock().values.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_was_used_least_recently_goes_first() {
+        let lru = Lru::new(30);
+        for key in 0..3 {
+            lru.insert(key, key * 10, 10);
+        }
+        assert_eq!(lru.get(&0), Some(0));
+        lru.insert(3, 30, 10);
+        assert_eq!((lru.get(&0), lru.get(&1), lru.len()), (Some(0), None, 3));
+        // Another value of the same key counts once, and what is too heavy goes itself.
+        lru.insert(3, 31, 20);
+        assert_eq!((lru.get(&2), lru.get(&3)), (None, Some(31)));
+        lru.insert(3, 32, 31);
+        assert_eq!((lru.get(&0), lru.get(&3), lru.len()), (Some(0), None, 1));
+        lru.remove_if(&0, |value| *value == 1);
+        assert_eq!(lru.len(), 1);
+        lru.remove_if(&0, |value| *value == 0);
+        assert!(lru.is_empty());
+    }
+
+    proptest! {
+        /// The weight is that of the values that are there.
+        #[test]
+        fn it_stays_within_its_capacity(steps in prop::collection::vec((0u8..20, 0u64..50, 0..6), 1..200)) {
+            let lru = Lru::new(100);
+            for (key, weight, step) in steps {
+                match step {
+                    0 => drop(lru.remove(&key)),
+                    1 => drop(lru.get(&key)),
+                    2 if weight == 0 => lru.clear(),
+                    2 => lru.retain(|known| known % 2 == weight % 2),
+                    _ => lru.insert(key, weight, weight),
+                }
+                let table = lru.table.lock();
+                let sum: u64 = table.values.iter().map(|(_, (weight, _))| *weight).sum();
+                prop_assert_eq!(sum, table.weight);
+                prop_assert!(sum <= 100);
+            }
+        }
+    }
+}
