@@ -9,6 +9,7 @@
 //! | `appending` | logs that are opened again |
 //! | `plugins` | which plug-in serves which program |
 //! | `options` | options, and what is wrong with them |
+//! | `conversions` | functions of the program that use the log within a call |
 //! | `elements` | what is told of elements: their places, and those that were never written |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
 //! | `errors` | what a program is told |
@@ -24,6 +25,7 @@
 mod common;
 
 mod appending;
+mod conversions;
 mod elements;
 mod elsewhere;
 mod errors;

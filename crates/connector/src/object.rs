@@ -30,7 +30,7 @@ pub struct Object {
     /// Whether it is a virtual dataset; `None` within if it does not say.
     pub is_virtual: OnceLock<Option<bool>>,
     /// The same virtual dataset as it was flushed.
-    pub fresh: Mutex<Option<Fresh>>,
+    pub fresh: Mutex<Option<Arc<Fresh>>>,
     /// It keeps its session open.
     is_counted: bool,
     /// It is a handle of a file.

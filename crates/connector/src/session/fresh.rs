@@ -79,19 +79,28 @@ pub fn with<R>(object: &Object, call: impl FnOnce(&Functions, Id) -> R) -> Resul
     for session in registry::written(object.info.library_number())? {
         session.settle().map_err(|reason| about(&reason))?;
     }
-    let version = registry::version();
-    let mut kept = object.fresh.lock();
-    if kept.as_ref().is_none_or(|fresh| fresh.version != version) {
-        *kept = None;
-        *kept = Some(Fresh::open(object, version).map_err(|reason| about(&reason))?);
-    }
-    match &*kept {
-        Some(fresh) => Ok(fresh.info.library.nested(|f| call(f, fresh.dataset))),
-        None => Err(about("it cannot be opened")),
-    }
+    let fresh = Fresh::of(object).map_err(|reason| about(&reason))?;
+    // A conversion of elements may run functions of the program, which may read this dataset, too. So nothing is locked.
+    Ok(fresh.info.library.nested(|f| call(f, fresh.dataset)))
 }
 
 impl Fresh {
+    /// The dataset as it was flushed last: the one that the object keeps, or a new one, which it keeps then.
+    fn of(object: &Object) -> Result<Arc<Self>, String> {
+        let version = registry::version();
+        let kept = object.fresh.lock().clone();
+        if let Some(kept) = kept.filter(|kept| kept.version == version) {
+            return Ok(kept);
+        }
+        // libhdf5 is not called with the lock held, neither to close the earlier one nor to open this.
+        let earlier = object.fresh.lock().take();
+        drop(earlier);
+        let fresh = Arc::new(Fresh::open(object, version)?);
+        let other = object.fresh.lock().replace(Arc::clone(&fresh));
+        drop(other);
+        Ok(fresh)
+    }
+
     fn open(object: &Object, version: u64) -> Result<Self, String> {
         let session = object.session.as_ref().ok_or("it belongs to no log")?;
         let info = object.info.native()?;

@@ -25,7 +25,7 @@ impl Log {
     /// `H5Dwrite_chunk`. Local.
     pub fn write_chunk(&self, dataset: &Dataset, chunk: StoredChunk<'_>) -> Result<(), String> {
         let mut state = self.state.lock();
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, chunk.offset)?;
         if dataset.has_foreign_filters {
             return Err("this dataset has a filter that h5logfs does not know, so whole chunks cannot be written to it".into());
@@ -49,7 +49,7 @@ impl Log {
     /// `H5Dread_chunk`: the stored bytes; its filter mask is 0. Local.
     pub fn read_chunk(&self, dataset: &Dataset, offset: &[u64]) -> Result<Vec<u8>, String> {
         let mut state = self.state.lock();
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         if !state.has_elements(dataset, &dims, offset, &shape)? {
             return Err("there is no such chunk: it was not written".into());
@@ -60,7 +60,7 @@ impl Log {
     /// Stored size of a chunk; 0 where it was not written. Local.
     pub fn chunk_size(&self, dataset: &Dataset, offset: &[u64]) -> Result<u64, String> {
         let mut state = self.state.lock();
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         if !state.has_elements(dataset, &dims, offset, &shape)? {
             return Ok(0);
@@ -77,8 +77,8 @@ impl Log {
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
         let first = |(at, side): (&u64, &u64)| at / side * side;
         let offset: Vec<u64> = place.iter().zip(shape).map(first).collect();
-        let dims = dataset.extent.lock().dims.clone();
-        let is_inside = offset.iter().zip(&dims).all(|(at, dim)| at < dim);
+        let dims = dataset.dims();
+        let is_inside = offset.iter().zip(dims.iter()).all(|(at, dim)| at < dim);
         Ok(is_inside.then_some(offset))
     }
 
@@ -87,7 +87,7 @@ impl Log {
         if dataset.chunk.is_some() || !dataset.is_written() {
             return Ok(None);
         }
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let start = vec![0; dims.len()];
         let region = Region {
             start: &start,
@@ -104,7 +104,7 @@ impl Log {
         offset: &[u64],
         size: u64,
     ) -> Result<Option<u64>, String> {
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         // A file of HDF5 has all of a chunk, also where it ends behind the extent, and after all filters.
         let is_whole = within(offset, &shape, &dims) == shape && !dataset.has_foreign_filters;
@@ -124,7 +124,7 @@ impl Log {
     /// The first elements of all chunks that were written, in row-major order. Local.
     pub fn written_chunks(&self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, String> {
         let mut state = self.state.lock();
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
         let grid: Vec<u64> = dims
             .iter()

@@ -160,8 +160,8 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), String> {
     if !from.is_written() || !source.is_first_rank() {
         return Ok(());
     }
-    let dims = from.extent.lock().dims.clone();
-    let (start, count) = (vec![0; dims.len()], dims.clone());
+    let dims = from.dims();
+    let (start, count) = (vec![0; dims.len()], dims.to_vec());
     for_boxes(start, count, from.element as u64, &mut |start, count| {
         let elements = source.elements(&from, Region { start, count })?;
         match (target, &to) {
@@ -214,7 +214,7 @@ fn write_below(
     /// `H5S_SELECT_SET`.
     const SET: c_int = 0;
     let library = &object.info.library;
-    let dims = from.extent.lock().dims.clone();
+    let dims = from.dims();
     let rank = dims.len() as c_int;
     // A scalar is written as a whole.
     let spaces = (rank > 0).then(|| {
@@ -270,7 +270,7 @@ impl Log {
 
     /// A box of elements, of the type in the file.
     fn elements(&self, dataset: &Dataset, region: Region<'_>) -> Result<Vec<u8>, String> {
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let mut out = vec![0; dataset.bytes(region.count) as usize];
         self.state
             .lock()
@@ -284,7 +284,7 @@ impl Log {
         region: Region<'_>,
         elements: Vec<u8>,
     ) -> Result<(), String> {
-        let dims = dataset.extent.lock().dims.clone();
+        let dims = dataset.dims();
         let mut state = self.state.lock();
         let selection = if dims.is_empty() {
             Selection::All

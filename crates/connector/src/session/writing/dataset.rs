@@ -50,7 +50,8 @@ pub struct Dataset {
 /// The extent of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
-    pub dims: Vec<u64>,
+    /// Shared, so that a call can keep them while the program gives the dataset another extent.
+    pub dims: Arc<[u64]>,
     /// The largest that it ever was in each dimension.
     pub reached: Vec<u64>,
     /// Whether this is true also of earlier jobs.
@@ -60,8 +61,8 @@ pub struct Extent {
 impl Extent {
     pub fn new(dims: Vec<u64>) -> Self {
         Extent {
-            reached: dims.clone(),
-            dims,
+            dims: dims.as_slice().into(),
+            reached: dims,
             is_known: true,
         }
     }
@@ -105,6 +106,19 @@ pub struct RecentTypes(Mutex<Vec<Arc<OwnedType>>>);
 impl RecentTypes {
     const MOST: usize = 8;
 
+    fn add(&self, new: &Arc<OwnedType>) {
+        let mut recent = self.0.lock();
+        recent.insert(0, Arc::clone(new));
+        let oldest = if recent.len() > Self::MOST {
+            recent.pop()
+        } else {
+            None
+        };
+        drop(recent);
+        // Its end is a call of libhdf5.
+        drop(oldest);
+    }
+
     /// A copy of a datatype, or an earlier one that is equal.
     pub fn copy(
         &self,
@@ -112,15 +126,15 @@ impl RecentTypes {
         f: &Functions,
         datatype: Id,
     ) -> Result<Arc<OwnedType>, String> {
-        let mut recent = self.0.lock();
+        // libhdf5 is not called with the lock held.
+        let recent = self.0.lock().clone();
         // SAFETY: the library answers for any identifier.
         let is_equal = |of: &&Arc<OwnedType>| unsafe { (f.H5Tequal)(of.id, datatype) } > 0;
         if let Some(known) = recent.iter().find(is_equal) {
             return Ok(Arc::clone(known));
         }
         let new = Arc::new(OwnedType::copy(library, f, datatype)?);
-        recent.truncate(Self::MOST - 1);
-        recent.insert(0, Arc::clone(&new));
+        self.add(&new);
         Ok(new)
     }
 }
@@ -336,6 +350,11 @@ impl Dataset {
             is_written: AtomicBool::new(false),
             same_type: AtomicI64::new(-1),
         })
+    }
+
+    /// Its present extent.
+    pub fn dims(&self) -> Arc<[u64]> {
+        Arc::clone(&self.extent.lock().dims)
     }
 
     /// How its elements are stored.

@@ -28,7 +28,12 @@ impl State {
         dims: &[u64],
     ) -> Result<(), String> {
         let mut extent = dataset.extent.lock().clone();
-        if !extent.is_known && dims.iter().zip(&extent.dims).any(|(new, old)| new > old) {
+        if !extent.is_known
+            && dims
+                .iter()
+                .zip(extent.dims.iter())
+                .any(|(new, old)| new > old)
+        {
             extent.reached = self.reached(dataset, &extent.dims)?;
             extent.is_known = true;
         }
@@ -40,7 +45,7 @@ impl State {
         for (reached, dim) in extent.reached.iter_mut().zip(dims) {
             *reached = (*reached).max(*dim);
         }
-        extent.dims = dims.to_vec();
+        extent.dims = dims.into();
         *dataset.extent.lock() = extent;
         if back.is_empty() {
             return Ok(());
@@ -164,7 +169,7 @@ mod tests {
 
     fn back(old: &[u64], reached: &[u64], new: &[u64]) -> Vec<Box> {
         let extent = Extent {
-            dims: old.to_vec(),
+            dims: old.into(),
             reached: reached.to_vec(),
             is_known: true,
         };

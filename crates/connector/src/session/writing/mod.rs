@@ -60,8 +60,8 @@ pub use shadow::number_of;
 pub use shadow::release as release_shadows;
 
 use dataset::{Dataset, Parts, RecentTypes};
-use selection::SelectionBounds;
 use shadow::Shadow;
+use transfer::Room;
 
 /// The variables that hold the types of numbers in C programs.
 const PREDEFINED: [&CStr; 10] = [
@@ -85,6 +85,9 @@ pub struct Log {
     /// The number of the shadow among the files of the library.
     number: u64,
     types: RecentTypes,
+    /// Types of the library that no program can change.
+    predefined: Vec<Id>,
+    /// No call of libhdf5 that may run functions of the program is made with the lock held: they may use this log.
     state: Mutex<State>,
 }
 
@@ -110,11 +113,10 @@ struct State {
     /// On the first rank: the image of the shadow as the journal has it.
     image: Vec<u8>,
     reader: Reader,
-    /// The blocks of the present call. Kept to save allocations.
+    /// The blocks of the present call.
     blocks: Blocks,
-    bounds: SelectionBounds,
-    /// Types of the library that no program can change.
-    predefined: Vec<Id>,
+    /// Room for those of a later one, to save allocations. `None` while a call has it.
+    room: Option<Box<Room>>,
 }
 
 /// The files, and the ranks that write them.
@@ -157,17 +159,17 @@ impl Log {
             image: Vec::new(),
             reader: Reader::default(),
             blocks: Blocks::default(),
-            bounds: SelectionBounds::default(),
-            predefined: PREDEFINED
-                .iter()
-                .filter_map(|name| library.identifier(name))
-                .collect(),
+            room: None,
         };
+        let predefined = PREDEFINED.iter();
         Ok(Log {
             library,
             number: shadow.number(),
             shadow,
             types: RecentTypes::default(),
+            predefined: predefined
+                .filter_map(|name| library.identifier(name))
+                .collect(),
             state: Mutex::new(state),
         })
     }

@@ -411,10 +411,10 @@ impl Log {
     /// Bytes that a native file would give to the elements, before filters.
     fn stored(&self, dataset: &Dataset) -> Result<u64, String> {
         let Some(shape) = &dataset.chunk else {
-            return Ok(dataset.bytes(&dataset.extent.lock().dims));
+            return Ok(dataset.bytes(&dataset.dims()));
         };
         if dataset.allocation == Some(EARLY) {
-            let dims = dataset.extent.lock().dims.clone();
+            let dims = dataset.dims();
             let chunks = dims
                 .iter()
                 .zip(shape)

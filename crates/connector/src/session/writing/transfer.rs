@@ -20,33 +20,44 @@ use crate::session::Transfer;
 /// Writes from this size on go to the file at once, without the buffer.
 const DIRECT: usize = 512 << 10;
 
-/// The memory of a transfer, which selects as many elements as `blocks`.
-fn memory_of<B>(
-    f: &Functions,
-    transfer: &Transfer<'_, B>,
-    buf: *const c_void,
-    blocks: &Blocks,
-    bounds: &mut SelectionBounds,
-) -> Result<Memory, String> {
-    let is_same = is_same_type(transfer.dataset, transfer.memory_type);
-    let size = if is_same {
-        transfer.dataset.element
-    } else {
-        // SAFETY: the library answers for any identifier.
-        unsafe { (f.H5Tget_size)(transfer.memory_type) }
-    };
-    Ok(Memory {
-        buf,
-        datatype: transfer.memory_type,
-        size,
-        place: memory_place(
-            f,
-            (transfer.memory_space, transfer.file_space),
-            blocks.elements,
-            bounds,
-        )?,
-        count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
-    })
+/// What a call selects in a dataset and in memory.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    blocks: Blocks,
+    bounds: SelectionBounds,
+}
+
+impl Room {
+    /// Takes apart what a transfer selects of a dataset of this extent. Returns its memory, which selects as many
+    /// elements; `None` if nothing is selected.
+    fn select<B>(
+        &mut self,
+        f: &Functions,
+        transfer: &Transfer<'_, B>,
+        dims: &[u64],
+        buf: *const c_void,
+    ) -> Result<Option<Memory>, String> {
+        let Room { blocks, bounds } = self;
+        dataset_blocks(f, transfer.file_space, dims, bounds, blocks)?;
+        if blocks.elements == 0 {
+            return Ok(None);
+        }
+        let is_same = is_same_type(transfer.dataset, transfer.memory_type);
+        let size = if is_same {
+            transfer.dataset.element
+        } else {
+            // SAFETY: the library answers for any identifier.
+            unsafe { (f.H5Tget_size)(transfer.memory_type) }
+        };
+        let spaces = (transfer.memory_space, transfer.file_space);
+        Ok(Some(Memory {
+            buf,
+            datatype: transfer.memory_type,
+            size,
+            place: memory_place(f, spaces, blocks.elements, bounds)?,
+            count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
+        }))
+    }
 }
 
 /// Whether a type was found to be that of the file, and cannot have changed since.
@@ -56,67 +67,77 @@ fn is_same_type(dataset: &Dataset, datatype: Id) -> bool {
 
 impl Log {
     /// Logs elements of one dataset. Local.
+    ///
+    /// A conversion between types may run functions of the program, which may read, write and flush this log, and extend
+    /// this dataset. So the elements are made without a lock. They are logged with the extent that the dataset had when
+    /// the call began.
     pub fn write(&self, transfer: &Transfer<'_, *const c_void>) -> Result<(), String> {
-        self.state.lock().write(&self.library, transfer)
+        let dims = transfer.dataset.dims();
+        let mut room = self.take_room();
+        let elements = self.elements_to_write(transfer, &dims, &mut room);
+        let mut state = self.state.lock();
+        let logged = elements.and_then(|elements| {
+            let Some(elements) = elements else {
+                return Ok(());
+            };
+            std::mem::swap(&mut state.blocks, &mut room.blocks);
+            state.log(transfer.dataset, &dims, elements)
+        });
+        state.room = Some(room);
+        logged
     }
 
     /// Reads elements of one dataset: those of this rank as it has written them, those of others as they were flushed.
-    /// Local.
+    /// Local. Functions of the program may run, as in [`Log::write`].
     pub fn read(&self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), String> {
-        self.state.lock().read(&self.library, transfer)
+        let mut room = self.take_room();
+        let read = self.read_with(transfer, &mut room);
+        self.state.lock().room = Some(room);
+        read
     }
-}
 
-impl State {
-    fn write(
-        &mut self,
-        library: &Library,
-        transfer: &Transfer<'_, *const c_void>,
-    ) -> Result<(), String> {
+    fn take_room(&self) -> Box<Room> {
+        let kept = self.state.lock().room.take();
+        kept.unwrap_or_default()
+    }
+
+    /// The elements of a write, of the type in the file. `None` if nothing is selected.
+    fn elements_to_write<'a>(
+        &self,
+        transfer: &Transfer<'a, *const c_void>,
+        dims: &[u64],
+        room: &mut Room,
+    ) -> Result<Option<Cow<'a, [u8]>>, String> {
+        let library = &self.library;
         let f = library.functions();
         let dataset = transfer.dataset;
-        let extent = dataset.extent.lock();
-        dataset_blocks(
-            f,
-            transfer.file_space,
-            &extent.dims,
-            &mut self.bounds,
-            &mut self.blocks,
-        )?;
-        if self.blocks.elements == 0 {
-            return Ok(());
-        }
-        let memory = memory_of(f, transfer, transfer.buf, &self.blocks, &mut self.bounds)?;
+        let Some(memory) = room.select(f, transfer, dims, transfer.buf)? else {
+            return Ok(None);
+        };
         // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
         let elements = unsafe { memory.gathered(library) }?;
-        let elements = if self.is_type_of_file(f, dataset, memory.datatype) {
-            elements
-        } else {
-            let mut background =
-                self.background_of_write(library, dataset, &extent.dims, memory)?;
-            let conversion = Conversion {
-                from: memory.datatype,
-                to: dataset.file_type.id,
-                from_size: memory.size,
-                to_size: dataset.element,
-                dxpl: transfer.dxpl,
-            };
-            Cow::Owned(conversion.apply(
-                library,
-                elements,
-                memory.count,
-                background.as_deref_mut(),
-            )?)
+        if self.is_type_of_file(dataset, memory.datatype) {
+            return Ok(Some(elements));
+        }
+        let mut background = self.background_of_write(dataset, dims, memory, &room.blocks)?;
+        let conversion = Conversion {
+            from: memory.datatype,
+            to: dataset.file_type.id,
+            from_size: memory.size,
+            to_size: dataset.element,
+            dxpl: transfer.dxpl,
         };
-        self.log(dataset, &extent.dims, elements)
+        let converted =
+            conversion.apply(library, elements, memory.count, background.as_deref_mut())?;
+        Ok(Some(Cow::Owned(converted)))
     }
 
     /// Whether elements in memory are as in the file.
-    fn is_type_of_file(&self, f: &Functions, dataset: &Dataset, datatype: Id) -> bool {
+    fn is_type_of_file(&self, dataset: &Dataset, datatype: Id) -> bool {
         if is_same_type(dataset, datatype) {
             return true;
         }
-        let is_same = are_equal(f, datatype, dataset.file_type.id);
+        let is_same = are_equal(self.library.functions(), datatype, dataset.file_type.id);
         // A program may change a type of its own, under the same identifier.
         if is_same && self.predefined.contains(&datatype) {
             dataset.same_type.store(datatype, Ordering::Relaxed);
@@ -126,21 +147,89 @@ impl State {
 
     /// What a conversion to the type in the file leaves as it is: members that the program does not write.
     fn background_of_write(
-        &mut self,
-        library: &Library,
+        &self,
         dataset: &Dataset,
         dims: &[u64],
         memory: Memory,
+        blocks: &Blocks,
     ) -> Result<Option<Vec<u8>>, String> {
         if !dataset.has_members {
             return Ok(None);
         }
-        if has_all_members(library, memory.datatype, dataset.file_type.id) {
+        if has_all_members(&self.library, memory.datatype, dataset.file_type.id) {
             return Ok(Some(vec![0; memory.count * dataset.element]));
         }
-        self.read_selected(dataset, dims).map(Some)
+        self.read_selected(dataset, dims, blocks).map(Some)
     }
 
+    fn read_with(
+        &self,
+        transfer: &Transfer<'_, *mut c_void>,
+        room: &mut Room,
+    ) -> Result<(), String> {
+        let library = &self.library;
+        let dataset = transfer.dataset;
+        let dims = dataset.dims();
+        let Some(memory) = room.select(library.functions(), transfer, &dims, transfer.buf)? else {
+            return Ok(());
+        };
+        if memory.buf.is_null() {
+            return Err("no buffer was given".into());
+        }
+        let is_same = self.is_type_of_file(dataset, memory.datatype);
+        if is_same && let Some(place) = memory.in_one_piece() {
+            let bytes = memory.count * memory.size;
+            // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
+            let out = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
+            let mut state = self.state.lock();
+            return state.read_blocks(dataset, &dims, &room.blocks, out);
+        }
+        let elements = self.read_selected(dataset, &dims, &room.blocks)?;
+        let elements = if is_same {
+            elements
+        } else {
+            let mut background = if dataset.has_members {
+                // SAFETY: see above.
+                Some(unsafe { memory.gathered(library) }?.into_owned())
+            } else {
+                None
+            };
+            let conversion = Conversion {
+                from: dataset.file_type.id,
+                to: memory.datatype,
+                from_size: dataset.element,
+                to_size: memory.size,
+                dxpl: transfer.dxpl,
+            };
+            conversion.apply(
+                library,
+                elements.into(),
+                memory.count,
+                background.as_deref_mut(),
+            )?
+        };
+        // SAFETY: see above.
+        unsafe { memory.scatter(library, &elements) }
+    }
+
+    /// The elements of some blocks, of the type in the file.
+    fn read_selected(
+        &self,
+        dataset: &Dataset,
+        dims: &[u64],
+        blocks: &Blocks,
+    ) -> Result<Vec<u8>, String> {
+        let bytes = usize::try_from(blocks.elements).ok();
+        let bytes = bytes.and_then(|n| n.checked_mul(dataset.element));
+        let bytes = bytes.ok_or("more elements than memory can hold")?;
+        let mut out = vec![0; bytes];
+        let mut state = self.state.lock();
+        state.read_blocks(dataset, dims, blocks, &mut out)?;
+        Ok(out)
+    }
+}
+
+impl State {
     /// Logs elements of the type in the file: those of `self.blocks`, of a dataset of this extent.
     pub(super) fn log(
         &mut self,
@@ -198,94 +287,22 @@ impl State {
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        library: &Library,
-        transfer: &Transfer<'_, *mut c_void>,
-    ) -> Result<(), String> {
-        let f = library.functions();
-        let dataset = transfer.dataset;
-        let dims = dataset.extent.lock().dims.clone();
-        dataset_blocks(
-            f,
-            transfer.file_space,
-            &dims,
-            &mut self.bounds,
-            &mut self.blocks,
-        )?;
-        if self.blocks.elements == 0 {
-            return Ok(());
-        }
-        let memory = memory_of(f, transfer, transfer.buf, &self.blocks, &mut self.bounds)?;
-        if memory.buf.is_null() {
-            return Err("no buffer was given".into());
-        }
-        let is_same = self.is_type_of_file(f, dataset, memory.datatype);
-        if is_same && let Some(place) = memory.in_one_piece() {
-            let bytes = memory.count * memory.size;
-            // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
-            let out = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
-            return self.read_blocks(dataset, &dims, out);
-        }
-        let elements = self.read_selected(dataset, &dims)?;
-        let elements = if is_same {
-            elements
-        } else {
-            let mut background = if dataset.has_members {
-                // SAFETY: see above.
-                Some(unsafe { memory.gathered(library) }?.into_owned())
-            } else {
-                None
-            };
-            let conversion = Conversion {
-                from: dataset.file_type.id,
-                to: memory.datatype,
-                from_size: dataset.element,
-                to_size: memory.size,
-                dxpl: transfer.dxpl,
-            };
-            conversion.apply(
-                library,
-                elements.into(),
-                memory.count,
-                background.as_deref_mut(),
-            )?
-        };
-        // SAFETY: see above.
-        unsafe { memory.scatter(library, &elements) }
-    }
-
-    /// The elements of `self.blocks`, of the type in the file.
-    fn read_selected(&mut self, dataset: &Dataset, dims: &[u64]) -> Result<Vec<u8>, String> {
-        let bytes = usize::try_from(self.blocks.elements).ok();
-        let bytes = bytes.and_then(|n| n.checked_mul(dataset.element));
-        let bytes = bytes.ok_or("more elements than memory can hold")?;
-        let mut out = vec![0; bytes];
-        self.read_blocks(dataset, dims, &mut out)?;
-        Ok(out)
-    }
-
     fn read_blocks(
         &mut self,
         dataset: &Dataset,
         dims: &[u64],
+        blocks: &Blocks,
         out: &mut [u8],
     ) -> Result<(), String> {
-        let blocks = std::mem::take(&mut self.blocks);
         let mut rest = out;
-        let mut done = Ok(());
         for number in 0..blocks.number {
             let (start, count) = (blocks.start(number), blocks.count(number));
             let bytes = count.iter().product::<u64>() as usize * dataset.element;
             let (part, after) = rest.split_at_mut(bytes);
             rest = after;
-            done = self.read_box(dataset, dims, Region { start, count }, part);
-            if done.is_err() {
-                break;
-            }
+            self.read_box(dataset, dims, Region { start, count }, part)?;
         }
-        self.blocks = blocks;
-        done
+        Ok(())
     }
 
     /// Reads a box of elements, of the type in the file.
