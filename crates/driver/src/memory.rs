@@ -10,9 +10,10 @@ use std::sync::{Arc, LazyLock};
 use h5logfs_host::types::{Address, access};
 use parking_lot::Mutex;
 
-/// The bytes of all files that are announced, by their names.
+/// The bytes of all files that are announced, by their names. Nothing is called with the lock held, and no other is taken.
 static ANNOUNCED: LazyLock<Mutex<HashMap<CString, Entry>>> = LazyLock::new(Mutex::default);
 
+/// The bytes of a file. The lock is held while some are copied.
 type Bytes = Mutex<Vec<u8>>;
 
 #[derive(Debug)]
@@ -84,10 +85,16 @@ impl Memory {
     /// The file with the objects of the log at a path, if a libhdf5 writes it.
     pub fn of_log(path: &Path, library: usize) -> Option<Self> {
         let wanted = identity(path)?;
-        let all = ANNOUNCED.lock();
-        let mut own = all.values().filter(|entry| entry.of.library == library);
-        let found = own.find(|entry| identity(&entry.of.path) == Some(wanted))?;
-        Some(Memory::new(Arc::clone(&found.bytes)))
+        let own: Vec<_> = {
+            let all = ANNOUNCED.lock();
+            let own = all.values().filter(|entry| entry.of.library == library);
+            own.map(|entry| (entry.of.path.clone(), Arc::clone(&entry.bytes)))
+                .collect()
+        };
+        // No file is asked for with the lock held.
+        let mut own = own.into_iter();
+        let (_, bytes) = own.find(|(path, _)| identity(path) == Some(wanted))?;
+        Some(Memory::new(bytes))
     }
 
     fn new(bytes: Arc<Bytes>) -> Self {
