@@ -56,25 +56,79 @@ const MODULES: [&str; 4] = ["scan", "snapshot", "journal", "filters"];
 
 #[test]
 fn modules_of_the_log_use_only_what_is_below_them() {
-    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/log/src");
+    let (files, upwards) = upwards("crates/log/src", &MODULES);
+    assert!(files > 50, "only {files} files looked at");
+    assert!(upwards.is_empty(), "{}", upwards.join("\n"));
+}
+
+/// Layers of the VOL connector, each above those that follow. All its modules are of one.
+const CONNECTOR: [&str; 15] = [
+    "lib",
+    "class",
+    "callbacks",
+    "object",
+    "context",
+    "copies",
+    "opening",
+    "session",
+    "log",
+    "below",
+    "ranks",
+    "library",
+    "arguments",
+    "options",
+    "pattern",
+];
+
+#[test]
+fn layers_of_the_connector_use_only_what_is_below_them() {
+    let (files, upwards) = upwards("crates/connector/src", &CONNECTOR);
+    assert!(files > 40, "only {files} files looked at");
+    assert!(upwards.is_empty(), "{}", upwards.join("\n"));
+    let mut paths = Vec::new();
+    let connector = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/connector/src");
+    sources(&connector, &mut paths);
+    for path in paths {
+        let module = module_of(&path, &connector);
+        assert!(CONNECTOR.contains(&&*module), "{module} is of no layer");
+    }
+}
+
+/// The module of a crate that a file belongs to.
+fn module_of(path: &Path, source: &Path) -> String {
+    let inside = path.strip_prefix(source).unwrap().with_extension("");
+    let module = inside.components().next().unwrap().as_os_str();
+    module.to_str().unwrap().to_owned()
+}
+
+/// The number of files of a crate, and which of them use a module above their own. What is not named is below all.
+fn upwards(source: &str, modules: &[&str]) -> (usize, Vec<String>) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let mut files = Vec::new();
-    sources(&log, &mut files);
+    sources(&source, &mut files);
     let mut upwards = Vec::new();
     for path in &files {
-        let inside = path.strip_prefix(&log).unwrap().with_extension("");
-        let module = inside.components().next().unwrap().as_os_str();
-        let level = MODULES.iter().position(|name| *name == module);
-        let above = &MODULES[..level.unwrap_or(MODULES.len())];
+        let module = module_of(path, &source);
+        let level = modules.iter().position(|name| *name == module);
+        let above = &modules[..level.unwrap_or(modules.len())];
         let text = fs::read_to_string(path).unwrap();
-        // A comment may point upwards.
-        let code = |line: &&str| !line.trim_start().starts_with("//");
-        let lines: Vec<_> = text.lines().filter(code).collect();
-        let uses = |name: String| lines.iter().any(|line| line.contains(&name));
+        let uses = |name: String| code(&text).any(|line| names(line, &name));
         let used = above.iter().filter(|above| uses(format!("crate::{above}")));
         upwards.extend(used.map(|above| format!("{} uses {above}", path.display())));
     }
-    assert!(files.len() > 50, "only {} files looked at", files.len());
-    assert!(upwards.is_empty(), "{}", upwards.join("\n"));
+    (files.len(), upwards)
+}
+
+/// The lines of a source that are no comment. A comment may point upwards.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines();
+    lines.filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// Whether a line has a name that does not go on.
+fn names(line: &str, name: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    line.split(name).skip(1).any(|rest| !goes_on(rest))
 }
 
 /// The crates of this project, and which others of them each may use.

@@ -13,7 +13,7 @@ use h5logfs_host::types::{Address, DEFAULT, Id};
 pub type Size = u64;
 /// Where a callback tells an asynchronous request. Null where the program did not ask for one.
 pub type Requests = *mut *mut c_void;
-/// Any object of this connector, as libhdf5 knows it: an [`Object`](crate::object::Object).
+/// Any object of this connector, as libhdf5 knows it: an `Object`.
 pub type Handle = *mut c_void;
 
 /// Arguments that are passed on as they are.

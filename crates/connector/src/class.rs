@@ -2,13 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use h5logfs_host::types::{Id, Status};
+use h5logfs_host::types::{Id, SUCCESS, Status};
 
 use crate::arguments::{
     AttributeSpecific, DatasetGet, DatasetSpecific, DatatypeSpecific, FileGet, FileSpecific,
     GroupSpecific, Handle, LinkCreate, LinkSpecific, Location, ObjectGet, ObjectSpecific, Opaque,
     Optional, Requests, Token,
 };
+use crate::below::info::{CAPABILITIES, NAME};
 use crate::callbacks as c;
 
 /// A callback that we leave out. It has the size of a pointer.
@@ -284,13 +285,8 @@ pub struct Class {
 // SAFETY: the table is never written to, and its one pointer is to a text that lives as long as the process.
 unsafe impl Sync for Class {}
 
-/// The name of the connector.
-pub const NAME: &CStr = c"h5logfs";
-/// Its number: not reserved by the HDF Group (512 and more), and at most 65535: "H5".
+/// The number of the connector: not reserved by the HDF Group (512 and more), and at most 65535: "H5".
 pub const VALUE: c_int = 0x4835;
-/// What the native connector of these versions can do: flags 2 to 36, without asynchronous calls, maps and threads.
-pub const CAPABILITIES: u64 = 0x1f_ffff_9ffc;
-
 /// The connector.
 pub static CONNECTOR: Class = class(3, VALUE, NAME);
 
@@ -382,7 +378,7 @@ const fn class(version: c_uint, value: c_int, name: &'static CStr) -> Class {
             optional: c::object::optional,
         },
         introspection: IntrospectionClass {
-            class: c::introspection::class,
+            class: class_at,
             capabilities: c::introspection::capabilities,
             query: c::introspection::query,
         },
@@ -407,4 +403,17 @@ const fn class(version: c_uint, value: c_int, name: &'static CStr) -> Class {
         },
         optional: c::optional,
     }
+}
+
+/// The class of a connector.
+unsafe extern "C" fn class_at(handle: Handle, level: c_int, class: *mut *const c_void) -> Status {
+    /// `H5VL_GET_CONN_LVL_CURR`: the connector itself, not the one at the bottom.
+    const CURRENT: c_int = 0;
+    if level != CURRENT {
+        // SAFETY: libhdf5 has called with these arguments.
+        return unsafe { c::introspection::class_below(handle, level, class) };
+    }
+    // SAFETY: the library gives a place for the class.
+    unsafe { class.write((&raw const CONNECTOR).cast()) };
+    SUCCESS
 }

@@ -5,17 +5,45 @@ use std::ptr;
 use std::sync::Arc;
 
 use h5logfs_host::types::{Id, SUCCESS, Status};
-use h5logfs_output::Selection;
 
-use super::Log;
-use super::dataset::Dataset;
-use super::questions::{header_of, parts_of};
-use super::transfer::Region;
-use super::walk;
-use crate::arguments::Location;
-use crate::info::Info;
-use crate::object::{Effect, Object, pass_two};
-use crate::session::{Copy, Session};
+use crate::arguments::{Location, kind};
+use crate::below::Below;
+use crate::below::list::default_list;
+use crate::below::opened::Opened;
+use crate::below::questions::header_of;
+use crate::below::walk;
+use crate::log::Log;
+use crate::log::dataset::Dataset;
+use crate::log::making::parts_of;
+use crate::log::transfer::Region;
+use crate::session::Session;
+
+/// What `H5Ocopy` copies.
+#[derive(Clone)]
+pub struct Copy<'a> {
+    /// The session of the file that the source is in.
+    pub source_session: Option<Arc<Session>>,
+    /// The session of the file that the copy is in.
+    pub target_session: Option<Arc<Session>>,
+    /// What the source is seen from.
+    pub source: &'a Below,
+    /// Which object that is meant from there.
+    pub source_location: &'a Location,
+    /// The path of the source from there.
+    pub source_name: &'a CStr,
+    /// What the copy is seen from.
+    pub target: &'a Below,
+    /// Which object that is meant from there.
+    pub target_location: &'a Location,
+    /// The path of the copy from there.
+    pub target_name: &'a CStr,
+    /// The object copy property list.
+    pub ocpypl: Id,
+    /// The link creation property list.
+    pub lcpl: Id,
+    /// The data transfer property list.
+    pub dxpl: Id,
+}
 
 /// The most bytes of elements that are copied at once.
 const AT_ONCE: u64 = 16 << 20;
@@ -37,31 +65,27 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
     if let Some(log) = source.filter(|log| log.is_parallel()) {
         log.flush(true)?;
     }
+    copy.source.check_like(copy.target)?;
     // SAFETY: the objects are open, and the arguments those of the library.
-    let status = pass_two(
-        Some(copy.source),
-        Some(copy.target),
-        ptr::null_mut(),
-        |f, from, to, vol| unsafe {
-            (f.H5VLobject_copy)(
-                from,
-                copy.source_location,
-                copy.source_name.as_ptr(),
-                to,
-                copy.target_location,
-                copy.target_name.as_ptr(),
-                vol,
-                copy.ocpypl,
-                copy.lcpl,
-                copy.dxpl,
-                ptr::null_mut(),
-            )
-        },
-    )?;
+    let status = copy.source.quietly(|f, from, vol| unsafe {
+        (f.H5VLobject_copy)(
+            from,
+            copy.source_location,
+            copy.source_name.as_ptr(),
+            copy.target.under,
+            copy.target_location,
+            copy.target_name.as_ptr(),
+            vol,
+            copy.ocpypl,
+            copy.lcpl,
+            copy.dxpl,
+            ptr::null_mut(),
+        )
+    });
     if status < 0 {
         return Ok(Some(status));
     }
-    for name in walk::datasets(copy.target, copy.target_location, copy.target_name)? {
+    for name in walk::datasets(copy.target, copy.target_location.from, copy.target_name)? {
         copy_dataset(copy, &name)
             .map_err(|e| format!("the copy of dataset {}: {e}", name.to_string_lossy()))?;
     }
@@ -78,79 +102,65 @@ fn expands_references(copy: &Copy<'_>) -> bool {
     // SAFETY: the list is one of the library; there is a place for the flags.
     let status = copy
         .source
-        .info
-        .library
+        .library()
         .nested(|f| unsafe { (f.H5Pget_copy_object)(copy.ocpypl, &mut flags) });
     status >= 0 && flags & EXPAND_REFERENCES != 0
 }
 
-/// A default property list, which functions for plug-ins do not know by the number 0.
-pub fn default_list(info: &Info, variable: &CStr) -> Result<Id, String> {
-    let list = info.library.identifier(variable);
-    list.ok_or_else(|| "the library has no default property lists".into())
-}
-
 fn log_of(session: &Option<Arc<Session>>) -> Option<&Log> {
-    session.as_ref()?.log.as_ref()
+    session.as_ref()?.log()
 }
 
-/// A dataset of the connector below that we have opened.
-struct Opened(Object);
-
-impl Opened {
-    /// The dataset at a path, below `base` where there is one.
-    fn at(object: &Object, location: &Location, base: &CStr, name: &CStr) -> Result<Self, String> {
-        let path = match (base.to_bytes(), name.to_bytes()) {
-            (base, b".") => base.to_vec(),
-            (base, name) => [base, b"/", name].concat(),
-        };
-        let path = CString::new(path).map_err(|e| e.to_string())?;
-        let info = &object.info;
-        let dapl = default_list(info, c"H5P_LST_DATASET_ACCESS_ID_g")?;
-        // SAFETY: the object is open, and the path is a C string.
-        let under = info.library.quietly(|f| unsafe {
-            (f.H5VLdataset_open)(
-                object.under,
-                location,
-                info.under_vol,
-                path.as_ptr(),
-                dapl,
-                0,
-                ptr::null_mut(),
-            )
-        });
-        if under.is_null() {
-            return Err("it cannot be opened".into());
-        }
-        Ok(Opened(Object::new(under, info, None)))
+/// The dataset at a path, below `base` where there is one.
+fn dataset_at(
+    object: &Below,
+    location: &Location,
+    base: &CStr,
+    name: &CStr,
+) -> Result<Opened, String> {
+    let path = match (base.to_bytes(), name.to_bytes()) {
+        (base, b".") => base.to_vec(),
+        (base, name) => [base, b"/", name].concat(),
+    };
+    let path = CString::new(path).map_err(|e| e.to_string())?;
+    let dapl = default_list(object.library(), c"H5P_LST_DATASET_ACCESS_ID_g")?;
+    // SAFETY: the object is open, and the path is a C string.
+    let under = object.quietly(|f, under, vol| unsafe {
+        (f.H5VLdataset_open)(
+            under,
+            location,
+            vol,
+            path.as_ptr(),
+            dapl,
+            0,
+            ptr::null_mut(),
+        )
+    });
+    if under.is_null() {
+        return Err("it cannot be opened".into());
     }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        // SAFETY: it is ours, and closed once.
-        self.0.call(Effect::Reads, |f, under, vol| unsafe {
-            (f.H5VLdataset_close)(under, vol, 0, ptr::null_mut())
-        });
-    }
+    Ok(Opened {
+        below: Below::new(under, &object.info),
+        kind: kind::DATASET,
+    })
 }
 
 fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), String> {
-    let made = Opened::at(copy.target, copy.target_location, copy.target_name, name)?;
+    let made = dataset_at(copy.target, copy.target_location, copy.target_name, name)?;
     let (source, target) = (log_of(&copy.source_session), log_of(&copy.target_session));
     let from = match source {
         // A path that leads to no dataset is one that the copy has made of a link.
-        Some(log) => match Opened::at(copy.source, copy.source_location, copy.source_name, name) {
-            Ok(original) => log.find(&original.0)?,
+        Some(log) => match dataset_at(copy.source, copy.source_location, copy.source_name, name) {
+            Ok(original) => log.find(&original.below)?,
             Err(_) => None,
         },
         None => None,
     };
     let to = match target {
         Some(log) => {
-            let parts = from.as_ref().map(|_| parts_of(&made.0)).transpose()?;
+            let parts = from.as_ref().map(|_| parts_of(&made.below)).transpose()?;
             let allocation = from.as_ref().and_then(|from| from.allocation);
-            log.add_dataset(header_of(&made.0)?, parts, allocation)
+            log.add_dataset(header_of(&made.below)?, parts, allocation)
         }
         None => None,
     };
@@ -168,7 +178,7 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), String> {
             (Some(target), Some(to)) => target.log_box(to, Region { start, count }, elements),
             _ => {
                 let region = Region { start, count };
-                write_below(&made.0, &from, region, &elements, copy.dxpl)
+                write_below(&made.below, &from, region, &elements, copy.dxpl)
             }
         }
     })
@@ -205,7 +215,7 @@ fn for_boxes(
 
 /// Writes a box of elements to a dataset of a native file.
 fn write_below(
-    object: &Object,
+    below: &Below,
     from: &Dataset,
     region: Region<'_>,
     elements: &[u8],
@@ -213,7 +223,7 @@ fn write_below(
 ) -> Result<(), String> {
     /// `H5S_SELECT_SET`.
     const SET: c_int = 0;
-    let library = &object.info.library;
+    let library = below.library();
     let dims = from.dims();
     let rank = dims.len() as c_int;
     // A scalar is written as a whole.
@@ -237,13 +247,13 @@ fn write_below(
     });
     let [mut memory, mut file] = spaces.unwrap_or_default();
     let mut datatype = from.file_type.id;
-    let (mut under, mut buf) = (object.under, elements.as_ptr().cast::<c_void>());
+    let mut buf = elements.as_ptr().cast::<c_void>();
     // SAFETY: one dataset, and elements of its type for all that is selected.
-    let status = library.quietly(|f| unsafe {
+    let status = below.quietly(|f, mut under, vol| unsafe {
         (f.H5VLdataset_write)(
             1,
             &mut under,
-            object.info.under_vol,
+            vol,
             &mut datatype,
             &mut memory,
             &mut file,
@@ -259,39 +269,5 @@ fn write_below(
     match status {
         0.. => Ok(()),
         _ => Err("its elements cannot be written".into()),
-    }
-}
-
-impl Log {
-    fn is_first_rank(&self) -> bool {
-        let state = self.state.lock();
-        state.open.as_ref().is_some_and(|open| open.ranks.is_root())
-    }
-
-    /// A box of elements, of the type in the file.
-    fn elements(&self, dataset: &Dataset, region: Region<'_>) -> Result<Vec<u8>, String> {
-        let dims = dataset.dims();
-        let mut out = vec![0; dataset.bytes(region.count) as usize];
-        self.state
-            .lock()
-            .read_box(dataset, &dims, region, &mut out)?;
-        Ok(out)
-    }
-
-    fn log_box(
-        &self,
-        dataset: &Arc<Dataset>,
-        region: Region<'_>,
-        elements: Vec<u8>,
-    ) -> Result<(), String> {
-        let dims = dataset.dims();
-        let mut state = self.state.lock();
-        let selection = if dims.is_empty() {
-            Selection::All
-        } else {
-            Selection::block(region.start, region.count)
-        };
-        state.blocks.set(&selection, &dims)?;
-        state.log(dataset, &dims, elements.into())
     }
 }

@@ -8,18 +8,24 @@
 //! driver's code; one of ours that is opened for writing is appended to. All other files pass through to the connector
 //! below, which is HDF5's native one unless the program says otherwise.
 //!
-//! # Modules
+//! # Layers
 //!
-//! | module | contents |
+//! Each layer uses only those below it. `tests/library/layers.rs` checks it.
+//!
+//! | layer | contents |
 //! |---|---|
 //! | `class` | the table of callbacks |
 //! | `callbacks` | what libhdf5 calls |
-//! | `arguments` | the structures that HDF5 declares for their arguments |
-//! | `object` | what libhdf5 holds of an object of ours |
+//! | `object`, then `context` | what libhdf5 holds of an object of ours, and of what it wraps objects with |
+//! | `copies` | `H5Ocopy`, from and to logs |
+//! | `opening` | which files are created or opened as logs |
 //! | `session` | an open log: the hooks through which calls reach it |
-//! | `info` | the information in file access property lists |
-//! | `options`, `pattern` | options of new logs |
+//! | `log` | a log that this process writes |
+//! | `below` | objects of the connector below, what a file access property list says of it |
+//! | `ranks` | which ranks open a file together |
 //! | `library` | the functions of libhdf5 that the connector calls |
+//! | `arguments` | the structures that HDF5 declares for their arguments |
+//! | `options`, then `pattern` | options of new logs |
 //!
 //! `crates/plugins/connector` and `crates/plugins/connector-mpi` make the objects that libhdf5 loads: the former for serial
 //! programs, the latter for those with parallel HDF5. Both may lie in one directory: [`class_for`] tells which of them
@@ -34,15 +40,19 @@
 #![warn(missing_docs)]
 
 pub mod arguments;
+mod below;
 mod callbacks;
-pub mod class;
-pub mod info;
+mod class;
+mod context;
+mod copies;
 pub mod library;
-pub mod object;
+mod log;
+mod object;
+mod opening;
 pub mod options;
 pub mod pattern;
 pub mod ranks;
-pub mod session;
+mod session;
 
 use std::ffi::{c_int, c_void};
 

@@ -211,3 +211,11 @@ h5logfs_host::functions! {
 
 /// The libhdf5 that uses the connector.
 pub type Library = h5logfs_host::Library<Functions>;
+
+/// Whether a library is HDF5 2.0 or later, where some arguments are others.
+pub fn is_version_2(library: &Library) -> bool {
+    let (mut major, mut minor, mut release) = (0, 0, 0);
+    // SAFETY: all three are places for a number.
+    library.nested(|f| unsafe { (f.H5get_libversion)(&mut major, &mut minor, &mut release) });
+    major >= 2
+}

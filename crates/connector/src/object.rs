@@ -5,32 +5,32 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use h5logfs_host::Kind;
-use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
-use parking_lot::Mutex;
+use h5logfs_host::types::{FAILURE, Id, Status};
 
 use crate::arguments::{Handle, Requests, kind};
-use crate::callbacks::wrap::Context;
-use crate::info::Info;
-use crate::library::Functions;
-use crate::session::{Dataset, Fresh, Session, Start};
+use crate::below::Below;
+use crate::below::info::Info;
+use crate::below::opened::Opened;
+use crate::context::Context;
+use crate::library::{Functions, Library};
+use crate::log::dataset::Dataset;
+use crate::session::Session;
+use crate::session::links::Start;
+use crate::session::virtuals::Virtual;
 
 /// A file, group, dataset, committed datatype, attribute or request.
 #[derive(Debug)]
 pub struct Object {
     /// That of the connector below.
-    pub under: *mut c_void,
-    /// That connector, and the library whose object this is. Identifiers of another one must not reach it.
-    pub info: Arc<Info>,
+    pub below: Below,
     /// The open log, where it belongs to one.
     pub session: Option<Arc<Session>>,
     /// The logged dataset, where it is one.
     pub dataset: Option<Arc<Dataset>>,
     /// What other objects of its file are wrapped with, once it was asked for that.
-    pub(crate) context: OnceLock<Arc<Context>>,
-    /// Whether it is a virtual dataset; `None` within if it does not say.
-    pub is_virtual: OnceLock<Option<bool>>,
-    /// The same virtual dataset as it was flushed.
-    pub fresh: Mutex<Option<Arc<Fresh>>>,
+    pub context: OnceLock<Arc<Context>>,
+    /// What is known of it where it is a virtual dataset.
+    pub virtual_dataset: Virtual,
     /// It keeps its session open.
     is_counted: bool,
     /// It is a handle of a file.
@@ -91,13 +91,11 @@ impl Object {
         Object {
             is_counted,
             is_file: false,
-            under,
-            info: Arc::clone(info),
+            below: Below::new(under, info),
             session: session.cloned(),
             dataset: None,
             context: OnceLock::new(),
-            is_virtual: OnceLock::new(),
-            fresh: Mutex::new(None),
+            virtual_dataset: Virtual::default(),
         }
     }
 
@@ -112,7 +110,7 @@ impl Object {
     }
 
     /// An object of a type that is told: a dataset may be a logged one.
-    pub(crate) fn of_type(
+    pub fn of_type(
         under: *mut c_void,
         object_type: c_int,
         info: &Arc<Info>,
@@ -126,14 +124,10 @@ impl Object {
             return Ok(object);
         }
         if let Err(reason) = object.find_place(object_type) {
+            let kind = object_type;
+            let below = Below::new(under, info);
             object.leave();
-            // SAFETY: the object is one of its kind that nothing else knows.
-            pass(info, ptr::null_mut(), |f, vol| unsafe {
-                match object_type {
-                    kind::DATASET => (f.H5VLdataset_close)(under, vol, DEFAULT, ptr::null_mut()),
-                    _ => (f.H5VLgroup_close)(under, vol, DEFAULT, ptr::null_mut()),
-                }
-            });
+            drop(Opened { below, kind });
             return Err(reason);
         }
         Ok(object)
@@ -145,7 +139,7 @@ impl Object {
         let Some(session) = self.session.clone() else {
             return Ok(());
         };
-        if let Some(other) = session.elsewhere(self, object_type)? {
+        if let Some(other) = session.elsewhere(&self.below, object_type)? {
             self.leave();
             self.is_counted = other.enter();
             self.session = Some(other);
@@ -153,21 +147,29 @@ impl Object {
         if object_type == kind::DATASET
             && let Some(session) = self.session.clone()
         {
-            self.dataset = session.dataset(self)?;
+            self.dataset = session.dataset(&self.below)?;
         }
         Ok(())
     }
 
     fn leave(&mut self) {
         self.dataset = None;
-        if let Some(session) = self.session.take()
-            && self.is_counted
-        {
-            if self.is_file {
-                session.leave_file();
-            }
-            session.leave();
+        let session = self.session.take().filter(|_| self.is_counted);
+        if let Some(Err(reason)) = session.map(|session| session.leave(self.is_file)) {
+            // libhdf5 has given the object up, and takes no failure.
+            self.library().push(Kind::Close, &reason);
         }
+    }
+
+    /// The library whose object it is.
+    pub fn library(&self) -> &Library {
+        self.below.library()
+    }
+
+    /// The object is about to be closed. Fails where that closes its log, and that fails: the object stays open.
+    pub fn before_leave(&self) -> Result<(), String> {
+        let session = self.session.as_ref().filter(|_| self.is_counted);
+        session.map_or(Ok(()), |session| session.before_leave(self.is_file))
     }
 
     /// As libhdf5 knows it.
@@ -215,7 +217,7 @@ impl Object {
             self.check_writable()?;
         }
         let status = self.call(effect, call);
-        wrap_request(&self.info, requests);
+        wrap_request(&self.below.info, requests);
         Ok(status)
     }
 
@@ -246,11 +248,12 @@ impl Object {
             return Ok(self.session.clone());
         };
         let start = Start {
-            object: self,
+            below: &self.below,
+            session: own,
             kind: from,
             links,
         };
-        let other = own.at(&start, &path)?;
+        let other = start.session_at(&path)?;
         Ok(other.or_else(|| self.session.clone()))
     }
 
@@ -282,16 +285,13 @@ impl Object {
         effect: Effect,
         call: impl FnOnce(&Functions, *mut c_void, Id) -> R,
     ) -> R {
-        let Info {
-            library, under_vol, ..
-        } = &*self.info;
-        match effect {
-            Effect::Reads => {}
-            Effect::Changes | Effect::Writes => self.touch(),
-            // Their errors are printed as they would be without us.
-            Effect::Runs => return call(library.functions(), self.under, *under_vol),
+        if effect == Effect::Runs {
+            return self.below.call(call);
         }
-        library.quietly(|f| call(f, self.under, *under_vol))
+        if effect != Effect::Reads {
+            self.touch();
+        }
+        self.below.quietly(call)
     }
 
     /// Wraps an object that the connector below has opened, or null.
@@ -301,25 +301,30 @@ impl Object {
         requests: Requests,
         object_type: impl FnOnce() -> c_int,
     ) -> Result<Handle, String> {
-        wrap_request(&self.info, requests);
+        wrap_request(&self.below.info, requests);
         if under.is_null() {
             return Ok(ptr::null_mut());
         }
-        let child = Object::of_type(under, object_type(), &self.info, self.session.as_ref())?;
+        let child = Object::of_type(
+            under,
+            object_type(),
+            &self.below.info,
+            self.session.as_ref(),
+        )?;
         Ok(child.into_handle())
     }
 
     /// Calls with a link access property list by which links lead to logs, too.
     pub fn with_links<R>(&self, links: Id, call: impl FnOnce() -> R) -> R {
         match &self.session {
-            Some(session) if links != DEFAULT => session.with_links(&self.info, links, call),
-            _ => call(),
+            Some(session) => session.with_links(&self.below.info, links, call),
+            None => call(),
         }
     }
 
     /// Does something that libhdf5 has asked for; what goes wrong is put on its error stack.
     pub fn answer(&self, kind: Kind, act: impl FnOnce() -> Result<Status, String>) -> Status {
-        self.info.library.caught(kind, act).unwrap_or(FAILURE)
+        self.library().caught(kind, act).unwrap_or(FAILURE)
     }
 
     /// Flushes its log, after the connector below has flushed the object.
@@ -327,7 +332,7 @@ impl Object {
         if status >= 0
             && let Some(session) = &self.session
         {
-            session.flush_object(self)?;
+            session.flush()?;
         }
         Ok(status)
     }
@@ -337,14 +342,6 @@ impl Object {
         if let Some(session) = &self.session {
             session.touch();
         }
-    }
-
-    /// Fails where the objects belong to different connectors, so that none of these knows both.
-    pub fn check_like(&self, other: &Object) -> Result<(), String> {
-        if self.info.is_like(&other.info) {
-            return Ok(());
-        }
-        Err("objects of two connectors cannot be used together".into())
     }
 }
 
@@ -358,10 +355,11 @@ pub fn pass_two(
     let object = one.or(other).ok_or("no object")?;
     for object in one.into_iter().chain(other) {
         object.touch();
-        object.check_like(one.unwrap_or(object))?;
+        object.below.check_like(&one.unwrap_or(object).below)?;
     }
-    let under = |object: Option<&Object>| object.map_or(ptr::null_mut(), |object| object.under);
-    Ok(pass(&object.info, requests, |f, vol| {
+    let under =
+        |object: Option<&Object>| object.map_or(ptr::null_mut(), |object| object.below.under);
+    Ok(pass(&object.below.info, requests, |f, vol| {
         call(f, under(one), under(other), vol)
     }))
 }
@@ -378,7 +376,7 @@ pub fn pass(
 }
 
 /// Makes an asynchronous request of the connector below one of ours.
-pub(crate) fn wrap_request(info: &Arc<Info>, requests: Requests) {
+pub fn wrap_request(info: &Arc<Info>, requests: Requests) {
     // SAFETY: libhdf5 gives null, or a place for a request.
     let Some(request) = (unsafe { requests.as_mut() }) else {
         return;

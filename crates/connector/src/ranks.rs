@@ -2,7 +2,13 @@
 
 use std::sync::OnceLock;
 
-use crate::session::FindRanks;
+use h5logfs_host::types::Id;
+use h5logfs_output::Ranks;
+
+use crate::library::Library;
+
+/// How ranks that open a file together are found: by its file access property list.
+pub type FindRanks = fn(&Library, Id) -> Result<Option<Ranks>, String>;
 
 static FINDER: OnceLock<FindRanks> = OnceLock::new();
 
@@ -12,7 +18,11 @@ pub fn set_finder(find: FindRanks) {
     let _ = FINDER.set(find);
 }
 
-/// How ranks are found; `None` in the plug-in for serial programs.
-pub fn finder() -> Option<FindRanks> {
-    FINDER.get().copied()
+/// The ranks that open a file with this file access property list together. `None`: this process alone.
+pub fn find(library: &Library, fapl: Id) -> Result<Option<Ranks>, String> {
+    match FINDER.get() {
+        Some(find) => find(library, fapl),
+        // The plug-in for serial programs has told of none.
+        None => Ok(None),
+    }
 }

@@ -10,9 +10,14 @@ use std::sync::Arc;
 
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 
+use super::list::PropertyList;
 use crate::library::{Library, Parallel};
 use crate::options::{Given, Options};
 
+/// The name of the connector.
+pub const NAME: &CStr = c"h5logfs";
+/// What the native connector of these versions can do: flags 2 to 36, without asynchronous calls, maps and threads.
+pub const CAPABILITIES: u64 = 0x1f_ffff_9ffc;
 /// `H5_VOL_NATIVE`.
 const NATIVE: c_int = 0;
 
@@ -190,7 +195,7 @@ impl Info {
     }
 
     /// What the connector below can do.
-    pub(crate) fn capabilities(&self, flags: *mut u64) -> Result<Status, String> {
+    pub fn capabilities(&self, flags: *mut u64) -> Result<Status, String> {
         // SAFETY: the identifier is of this library, and the information that of its connector, or null.
         Ok(self.library.quietly(|f| unsafe {
             (f.H5VLintrospect_get_cap_flags)(self.under_info, self.under_vol, flags)
@@ -216,7 +221,7 @@ impl Info {
     pub fn restore_list(self: &Arc<Self>, fapl: Id) -> Result<(), String> {
         // SAFETY: the identifiers are of this library; it copies the information by our callback.
         let status = self.library.nested(|f| unsafe {
-            let connector = (f.H5VLget_connector_id_by_name)(crate::class::NAME.as_ptr());
+            let connector = (f.H5VLget_connector_id_by_name)(NAME.as_ptr());
             if connector < 0 {
                 return FAILURE;
             }
@@ -375,60 +380,6 @@ impl Info {
             place.add(text.len()).write(0);
         }
         Ok(place.cast())
-    }
-}
-
-/// A property list of ours.
-#[derive(Debug)]
-pub struct PropertyList {
-    library: Library,
-    /// Its identifier.
-    pub id: Id,
-}
-
-impl PropertyList {
-    /// A copy of another.
-    pub fn copy(library: &Library, fapl: Id) -> Option<Self> {
-        // SAFETY: `fapl` is an identifier of this library.
-        let id = library.nested(|f| unsafe { (f.H5Pcopy)(fapl) });
-        (id >= 0).then_some(PropertyList {
-            library: *library,
-            id,
-        })
-    }
-
-    /// One whose identifier is given up by its owner.
-    pub fn own(library: &Library, id: Id) -> Self {
-        PropertyList {
-            library: *library,
-            id,
-        }
-    }
-
-    /// Another copy.
-    pub fn duplicate(&self) -> Option<Self> {
-        PropertyList::copy(&self.library, self.id)
-    }
-
-    /// Takes the buffer of pages out of a file access property list: only files with pages have one.
-    pub fn forget_page_buffer(&self) {
-        // SAFETY: the list is ours.
-        self.library
-            .nested(|f| unsafe { (f.H5Pset_page_buffer_size)(self.id, 0, 0, 0) });
-    }
-
-    /// Gives the identifier away.
-    pub fn into_id(self) -> Id {
-        let id = self.id;
-        std::mem::forget(self);
-        id
-    }
-}
-
-impl Drop for PropertyList {
-    fn drop(&mut self) {
-        // SAFETY: the list is ours, and closed once.
-        self.library.nested(|f| unsafe { (f.H5Pclose)(self.id) });
     }
 }
 

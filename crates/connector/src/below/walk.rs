@@ -6,14 +6,13 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 
 use h5logfs_host::types::{Id, Status};
 
-use super::copies::default_list;
+use super::Below;
+use super::list::default_list;
+use super::opened::Opened;
 use crate::arguments::{Location, LocationData, LocationIndex, LocationName, Size, Token, kind};
-use crate::info::Info;
-use crate::object::Object;
 
 /// The deepest group that is looked into.
 const DEEPEST: usize = 1000;
@@ -55,56 +54,34 @@ struct GroupFacts {
     is_mounted: bool,
 }
 
-/// The paths of all datasets of an object, from that object on; `.` is the object itself.
-pub fn datasets(object: &Object, location: &Location, name: &CStr) -> Result<Vec<CString>, String> {
+/// The paths of all datasets of an object, from that object on; `.` is the object itself. `from` is the object that
+/// `name` is seen from, and of this kind.
+pub fn datasets(from: &Below, kind: c_int, name: &CStr) -> Result<Vec<CString>, String> {
     let mut walk = Walk {
-        info: &object.info,
-        lapl: default_list(&object.info, c"H5P_LST_LINK_ACCESS_ID_g")?,
+        lapl: default_list(from.library(), c"H5P_LST_LINK_ACCESS_ID_g")?,
         seen: HashSet::new(),
         found: Vec::new(),
     };
-    let top = walk.open(object.under, location.from, name)?;
+    let top = walk.open(from, kind, name)?;
     match top.kind {
         kind::DATASET => walk.found.push(c".".to_owned()),
-        kind::GROUP => walk.group(&top, &[], 0)?,
+        kind::GROUP => walk.group(&top.below, &[], 0)?,
         _ => {}
     }
     Ok(walk.found)
 }
 
-struct Walk<'a> {
-    info: &'a Arc<Info>,
+struct Walk {
     lapl: Id,
     /// Objects that were met: several links may lead to one.
     seen: HashSet<Token>,
     found: Vec<CString>,
 }
 
-/// An object of the connector below that is open.
-struct Open<'a> {
-    under: *mut c_void,
-    kind: c_int,
-    info: &'a Info,
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        let vol = self.info.under_vol;
-        // SAFETY: the object is ours, and closed once, as what it is.
-        self.info.library.quietly(|f| unsafe {
-            match self.kind {
-                kind::DATASET => (f.H5VLdataset_close)(self.under, vol, 0, ptr::null_mut()),
-                kind::GROUP => (f.H5VLgroup_close)(self.under, vol, 0, ptr::null_mut()),
-                _ => (f.H5VLdatatype_close)(self.under, vol, 0, ptr::null_mut()),
-            }
-        });
-    }
-}
-
-impl<'a> Walk<'a> {
-    fn open(&self, under: *mut c_void, from: c_int, name: &CStr) -> Result<Open<'a>, String> {
+impl Walk {
+    fn open(&self, from: &Below, kind: c_int, name: &CStr) -> Result<Opened, String> {
         let location = Location {
-            from,
+            from: kind,
             by: Location::NAME,
             data: LocationData {
                 name: LocationName {
@@ -113,29 +90,11 @@ impl<'a> Walk<'a> {
                 },
             },
         };
-        let mut kind = 0;
-        // SAFETY: the object is open, and the name is a C string.
-        let opened = self.info.library.quietly(|f| unsafe {
-            (f.H5VLobject_open)(
-                under,
-                &location,
-                self.info.under_vol,
-                &mut kind,
-                0,
-                ptr::null_mut(),
-            )
-        });
-        if opened.is_null() {
-            return Err(format!("{}: it cannot be opened", name.to_string_lossy()));
-        }
-        Ok(Open {
-            under: opened,
-            kind,
-            info: self.info,
-        })
+        let opened = Opened::at(from, &location);
+        opened.ok_or_else(|| format!("{}: it cannot be opened", name.to_string_lossy()))
     }
 
-    fn group(&mut self, group: &Open<'_>, path: &[u8], depth: usize) -> Result<(), String> {
+    fn group(&mut self, group: &Below, path: &[u8], depth: usize) -> Result<(), String> {
         if depth > DEEPEST {
             return Err("groups within groups, without an end".into());
         }
@@ -146,7 +105,7 @@ impl<'a> Walk<'a> {
             if !self.seen.insert(token) {
                 continue;
             }
-            let child = self.open(group.under, kind::GROUP, &name)?;
+            let child = self.open(group, kind::GROUP, &name)?;
             let mut path = path.to_vec();
             if !path.is_empty() {
                 path.push(b'/');
@@ -156,7 +115,7 @@ impl<'a> Walk<'a> {
                 kind::DATASET => self
                     .found
                     .push(CString::new(path).map_err(|e| e.to_string())?),
-                kind::GROUP => self.group(&child, &path, depth + 1)?,
+                kind::GROUP => self.group(&child.below, &path, depth + 1)?,
                 _ => {}
             }
         }
@@ -164,7 +123,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The number of links of a group.
-    fn links(&self, group: &Open<'_>) -> Result<Size, String> {
+    fn links(&self, group: &Below) -> Result<Size, String> {
         let mut token = Token([0; 16]);
         let mut facts = GroupFacts::default();
         let mut args = GroupGet {
@@ -177,9 +136,8 @@ impl<'a> Walk<'a> {
             facts: &mut facts,
         };
         // SAFETY: the group is open, and the arguments are those of the operation.
-        let status = self.info.library.quietly(|f| unsafe {
-            let args = (&raw mut args).cast();
-            (f.H5VLgroup_get)(group.under, self.info.under_vol, args, 0, ptr::null_mut())
+        let status = group.quietly(|f, under, vol| unsafe {
+            (f.H5VLgroup_get)(under, vol, (&raw mut args).cast(), 0, ptr::null_mut())
         });
         match status {
             0.. => Ok(facts.links),
@@ -188,11 +146,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The object and the name of a hard link.
-    fn hard_link(
-        &self,
-        group: &Open<'_>,
-        number: Size,
-    ) -> Result<Option<(Token, CString)>, String> {
+    fn hard_link(&self, group: &Below, number: Size) -> Result<Option<(Token, CString)>, String> {
         const INFO: c_int = 0;
         const NAME: c_int = 1;
         let mut facts = LinkFacts {
@@ -234,7 +188,7 @@ impl<'a> Walk<'a> {
         Ok(Some((facts.token, name.to_owned())))
     }
 
-    fn ask_link(&self, group: &Open<'_>, number: Size, fill: impl FnOnce(&mut LinkGet)) -> Status {
+    fn ask_link(&self, group: &Below, number: Size, fill: impl FnOnce(&mut LinkGet)) -> Status {
         let mut args = LinkGet {
             operation: 0,
             first: ptr::null_mut(),
@@ -256,16 +210,9 @@ impl<'a> Walk<'a> {
             },
         };
         // SAFETY: the group is open, and the arguments are those of the operation.
-        self.info.library.quietly(|f| unsafe {
+        group.quietly(|f, under, vol| unsafe {
             let args = (&raw mut args).cast();
-            (f.H5VLlink_get)(
-                group.under,
-                &location,
-                self.info.under_vol,
-                args,
-                0,
-                ptr::null_mut(),
-            )
+            (f.H5VLlink_get)(under, &location, vol, args, 0, ptr::null_mut())
         })
     }
 }

@@ -17,10 +17,7 @@ use crate::object::Object;
 unsafe fn ask(handle: Handle, call: impl FnOnce(&Functions, *mut c_void, Id) -> Status) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    object.answer(Kind::Other, || {
-        let library = &object.info.library;
-        Ok(library.quietly(|f| call(f, object.under, object.info.under_vol)))
-    })
+    object.answer(Kind::Other, || Ok(object.below.quietly(call)))
 }
 
 /// Stores one.

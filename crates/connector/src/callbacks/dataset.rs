@@ -11,8 +11,9 @@ use crate::arguments::{
     DatasetGet, DatasetSpecific, Handle, Location, Optional, Requests, dataset_optional, kind,
 };
 use crate::library::Functions;
+use crate::log::transfer::Transfer;
 use crate::object::{Changed, Effect, Object, pass};
-use crate::session::{Session, Transfer};
+use crate::session::Session;
 
 passed_child! {
     /// `H5Dopen`.
@@ -35,28 +36,18 @@ pub unsafe extern "C" fn create(
 ) -> Handle {
     // SAFETY: see the head of the module.
     let parent = unsafe { Object::of_handle(handle) };
-    let created = parent.info.library.caught(Kind::Dataset, || {
+    let created = parent.library().caught(Kind::Dataset, || {
         // SAFETY: the library gives a location, and a name or none.
         let session = unsafe { parent.changed_at(Changed::link(name), (*location).from, dapl)? };
         let new = match &session {
-            Some(session) => session.prepare_dataset(parent, datatype, space, dcpl)?,
+            Some(session) => session.prepare_dataset(datatype, space, dcpl)?,
             None => None,
         };
         let dcpl = new.as_ref().map_or(dcpl, |new| new.dcpl);
         // SAFETY: see the head of the module.
-        let under = parent.info.library.quietly(|f| unsafe {
+        let under = parent.below.quietly(|f, under, vol| unsafe {
             (f.H5VLdataset_create)(
-                parent.under,
-                location,
-                parent.info.under_vol,
-                name,
-                lcpl,
-                datatype,
-                space,
-                dcpl,
-                dapl,
-                dxpl,
-                requests,
+                under, location, vol, name, lcpl, datatype, space, dcpl, dapl, dxpl, requests,
             )
         });
         let (Some(session), Some(new)) = (session, new) else {
@@ -65,8 +56,8 @@ pub unsafe extern "C" fn create(
         if under.is_null() {
             return Ok(std::ptr::null_mut());
         }
-        let mut object = Object::new(under, &parent.info, Some(&session));
-        object.dataset = session.dataset_made(&object, new)?;
+        let mut object = Object::new(under, &parent.below.info, Some(&session));
+        object.dataset = session.dataset_made(&object.below, new)?;
         Ok(object.into_handle())
     });
     created.unwrap_or(std::ptr::null_mut())
@@ -90,7 +81,9 @@ struct Call<B> {
     requests: Requests,
 }
 
-type Below<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
+type Native<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
+/// A transfer of a logged dataset, and the session of its log.
+type Logged<'a, B> = (&'a Arc<Session>, Transfer<'a, B>);
 type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, String>;
 
 /// Where the elements of a dataset are in memory.
@@ -122,7 +115,7 @@ impl<B: Buffer> Call<B> {
         count: usize,
         handles: *const Handle,
         log: Log<B>,
-        below: Below<B>,
+        native: Native<B>,
     ) -> Status {
         if count == 0 {
             return SUCCESS;
@@ -140,7 +133,7 @@ impl<B: Buffer> Call<B> {
         };
         objects[0].answer(Kind::Dataset, || {
             if objects.iter().all(|object| object.dataset.is_none()) {
-                return self.pass(&objects, below);
+                return self.pass(&objects, native);
             }
             // SAFETY: the caller says so.
             let status = self.log(unsafe { self.logged(&objects) }, log)?;
@@ -148,7 +141,7 @@ impl<B: Buffer> Call<B> {
                 return Ok(status);
             }
             // SAFETY: the caller says so.
-            unsafe { self.pass_others(&objects, below) }
+            unsafe { self.pass_others(&objects, native) }
         })
     }
 
@@ -163,7 +156,7 @@ impl<B: Buffer> Call<B> {
         // SAFETY: the caller says so.
         let transfer = unsafe {
             Transfer {
-                object,
+                below: &object.below,
                 dataset,
                 memory_type: *arrays.memory_types,
                 memory_space: *arrays.memory_spaces,
@@ -175,18 +168,19 @@ impl<B: Buffer> Call<B> {
         Some(object.answer(Kind::Dataset, || log(session, &[transfer])))
     }
 
-    /// Those that are logged.
+    /// Those that are logged, with the sessions of their logs.
     ///
     /// # Safety
     ///
     /// All arrays are as long as `objects`.
-    unsafe fn logged<'a>(&self, objects: &[&'a Object]) -> Vec<Transfer<'a, B>> {
+    unsafe fn logged<'a>(&self, objects: &[&'a Object]) -> Vec<Logged<'a, B>> {
         let arrays = &self.arrays;
         let logged = objects.iter().enumerate().filter_map(|(at, object)| {
+            let session = object.session.as_ref()?;
             // SAFETY: the caller says so.
-            Some(unsafe {
+            let transfer = unsafe {
                 Transfer {
-                    object,
+                    below: &object.below,
                     dataset: object.dataset.as_ref()?,
                     memory_type: *arrays.memory_types.add(at),
                     memory_space: *arrays.memory_spaces.add(at),
@@ -194,24 +188,24 @@ impl<B: Buffer> Call<B> {
                     dxpl: self.dxpl,
                     buf: *arrays.bufs.add(at),
                 }
-            })
+            };
+            Some((session, transfer))
         });
         logged.collect()
     }
 
     /// Asks each log for its own.
-    fn log(&self, mut transfers: Vec<Transfer<'_, B>>, log: Log<B>) -> Result<Status, String> {
-        while let Some(session) = transfers.first().and_then(|t| t.object.session.as_ref()) {
-            let is_own = |transfer: &Transfer<'_, B>| {
-                let other = transfer.object.session.as_ref();
-                other.is_some_and(|other| Arc::ptr_eq(other, session))
-            };
-            let (own, others): (Vec<_>, Vec<_>) = transfers.into_iter().partition(is_own);
-            let status = log(session, &own)?;
+    fn log(&self, mut logged: Vec<Logged<'_, B>>, log: Log<B>) -> Result<Status, String> {
+        while let Some((session, _)) = logged.first() {
+            let session = Arc::clone(session);
+            let is_own = |(other, _): &Logged<'_, B>| Arc::ptr_eq(other, &session);
+            let (own, others): (Vec<_>, Vec<_>) = logged.into_iter().partition(is_own);
+            let own: Vec<_> = own.into_iter().map(|(_, transfer)| transfer).collect();
+            let status = log(&session, &own)?;
             if status < 0 {
                 return Ok(status);
             }
-            transfers = others;
+            logged = others;
         }
         Ok(SUCCESS)
     }
@@ -230,12 +224,19 @@ impl<B: Buffer> Call<B> {
 
     /// Asks the connector below for all of them: a virtual dataset of which the logs hold elements in a file that is opened
     /// for it, all others in their own.
-    fn pass(&self, objects: &[&Object], below: Below<B>) -> Result<Status, String> {
+    fn pass(&self, objects: &[&Object], native: Native<B>) -> Result<Status, String> {
         if self.effect == Effect::Writes {
             for object in objects {
-                Session::check_virtual_write(object)?;
+                if let Some(session) = own_session(object) {
+                    let Object {
+                        below,
+                        virtual_dataset,
+                        ..
+                    } = object;
+                    virtual_dataset.check_write(session, below)?;
+                }
             }
-            return self.pass_to_files(objects, below);
+            return self.pass_to_files(objects, native);
         }
         if objects.len() == 1 {
             let arrays = &self.arrays;
@@ -250,16 +251,23 @@ impl<B: Buffer> Call<B> {
                     (*arrays.bufs).place(),
                 )
             };
-            return match Session::read_virtual(objects[0], read)? {
-                Some(status) => Ok(status),
-                None => self.pass_to_files(objects, below),
+            let Object {
+                below,
+                virtual_dataset,
+                ..
+            } = objects[0];
+            return match own_session(objects[0]) {
+                Some(session) if virtual_dataset.is_wanted(below)? => {
+                    virtual_dataset.with(session, below, read)
+                }
+                _ => self.pass_to_files(objects, native),
             };
         }
-        if !Session::has_virtual(objects)? {
-            return self.pass_to_files(objects, below);
+        if !has_virtual(objects)? {
+            return self.pass_to_files(objects, native);
         }
         for (at, object) in objects.iter().enumerate() {
-            let status = self.only(at).pass(&[object], below)?;
+            let status = self.only(at).pass(&[object], native)?;
             if status < 0 {
                 return Ok(status);
             }
@@ -268,29 +276,29 @@ impl<B: Buffer> Call<B> {
     }
 
     /// Asks the connector below for all of them.
-    fn pass_to_files(&self, objects: &[&Object], below: Below<B>) -> Result<Status, String> {
+    fn pass_to_files(&self, objects: &[&Object], native: Native<B>) -> Result<Status, String> {
         let Some(first) = objects.first() else {
             return Ok(SUCCESS);
         };
         for other in objects {
-            first.check_like(other)?;
+            first.below.check_like(&other.below)?;
             if self.effect == Effect::Writes {
                 other.touch();
                 other.check_writable()?;
                 if let Some(session) = &other.session {
-                    session.check_unlogged_write(other)?;
+                    session.check_unlogged_write(&other.below)?;
                 }
             }
         }
-        let mut unders: Vec<_> = objects.iter().map(|object| object.under).collect();
+        let mut unders: Vec<_> = objects.iter().map(|object| object.below.under).collect();
         let mut pass = || {
-            pass(&first.info, self.requests, |f, vol| {
-                below(f, &mut unders, vol, self)
+            pass(&first.below.info, self.requests, |f, vol| {
+                native(f, &mut unders, vol, self)
             })
         };
         match first.session {
             // The native file of a log is opened by each rank for itself.
-            Some(_) => first.info.independently(self.dxpl, pass),
+            Some(_) => first.below.info.independently(self.dxpl, pass),
             None => Ok(pass()),
         }
     }
@@ -300,7 +308,7 @@ impl<B: Buffer> Call<B> {
     /// # Safety
     ///
     /// All arrays are as long as `objects`.
-    unsafe fn pass_others(&self, objects: &[&Object], below: Below<B>) -> Result<Status, String> {
+    unsafe fn pass_others(&self, objects: &[&Object], native: Native<B>) -> Result<Status, String> {
         let others = objects.iter().enumerate();
         let others = others.filter(|(_, object)| object.dataset.is_none());
         let (places, objects): (Vec<usize>, Vec<&Object>) = others.unzip();
@@ -325,7 +333,7 @@ impl<B: Buffer> Call<B> {
             },
             ..*self
         };
-        call.pass(&objects, below)
+        call.pass(&objects, native)
     }
 }
 
@@ -411,47 +419,77 @@ pub unsafe extern "C" fn write(
     }
 }
 
-/// Declares callbacks that an open log may answer.
-macro_rules! asked {
-    ($($(#[$doc:meta])* $name:ident = $function:ident($args:ty), $hook:ident, $effect:expr;)*) => {
-        $(
-            $(#[$doc])*
-            pub unsafe extern "C" fn $name(
-                handle: Handle,
-                args: *mut $args,
-                dxpl: Id,
-                requests: Requests,
-            ) -> Status {
-                // SAFETY: see the head of the module.
-                let object = unsafe { Object::of_handle(handle) };
-                object.answer(Kind::Dataset, || {
-                    if let Some(session) = &object.session
-                        // SAFETY: the library gives the arguments of an operation.
-                        && let Some(status) = session.$hook(object, unsafe { &mut *args })?
-                    {
-                        return Ok(status);
-                    }
-                    // SAFETY: see the head of the module.
-                    let effect = $effect(unsafe { (*args).operation });
-                    // SAFETY: see the head of the module.
-                    object.pass(effect, requests, |f, under, vol| unsafe {
-                        (f.$function)(under, vol, args, dxpl, requests)
-                    })
-                })
-            }
-        )*
-    };
+/// The session of a dataset whose elements are not logged.
+fn own_session(object: &Object) -> Option<&Session> {
+    let session = object.session.as_deref();
+    session.filter(|_| object.dataset.is_none())
 }
 
-asked! {
-    /// `H5Dget_*`.
-    get = H5VLdataset_get(DatasetGet), dataset_get, |_| Effect::Reads;
-    /// Operations of the native connector, of chunks above all.
-    optional = H5VLdataset_optional(Optional), dataset_optional, |operation| match operation {
+/// Whether one of the datasets is read from a file that is opened for it.
+fn has_virtual(objects: &[&Object]) -> Result<bool, String> {
+    for object in objects {
+        if own_session(object).is_some() && object.virtual_dataset.is_wanted(&object.below)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// `H5Dget_*`.
+pub unsafe extern "C" fn get(
+    handle: Handle,
+    args: *mut DatasetGet,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let object = unsafe { Object::of_handle(handle) };
+    object.answer(Kind::Dataset, || {
+        let below = &object.below;
+        // SAFETY: the library gives the arguments of an operation.
+        let asked = unsafe { &mut *args };
+        let answered = match (&object.session, &object.dataset) {
+            (Some(session), Some(dataset)) => session.dataset_get(below, dataset, asked)?,
+            (Some(session), None) => object.virtual_dataset.get(session, below, asked)?,
+            (None, _) => None,
+        };
+        if let Some(status) = answered {
+            return Ok(status);
+        }
+        // SAFETY: see the head of the module.
+        object.pass(Effect::Reads, requests, |f, under, vol| unsafe {
+            (f.H5VLdataset_get)(under, vol, args, dxpl, requests)
+        })
+    })
+}
+
+/// Operations of the native connector, of chunks above all.
+pub unsafe extern "C" fn optional(
+    handle: Handle,
+    args: *mut Optional,
+    dxpl: Id,
+    requests: Requests,
+) -> Status {
+    // SAFETY: see the head of the module.
+    let (object, operation) = unsafe { (Object::of_handle(handle), (*args).operation) };
+    let effect = match operation {
         dataset_optional::CHUNK_WRITE | dataset_optional::FORMAT_CONVERT => Effect::Writes,
         dataset_optional::CHUNK_ITER => Effect::Runs,
         _ => Effect::Reads,
     };
+    object.answer(Kind::Dataset, || {
+        if let (Some(session), Some(dataset)) = (&object.session, &object.dataset)
+            // SAFETY: the library gives the arguments of an operation.
+            && let Some(status) =
+                session.dataset_optional(&object.below, dataset, unsafe { &mut *args })?
+        {
+            return Ok(status);
+        }
+        // SAFETY: see the head of the module.
+        object.pass(effect, requests, |f, under, vol| unsafe {
+            (f.H5VLdataset_optional)(under, vol, args, dxpl, requests)
+        })
+    })
 }
 
 /// `H5Dset_extent`, `H5Dflush`, `H5Drefresh`.
@@ -469,9 +507,10 @@ pub unsafe extern "C" fn specific(
         _ => Effect::Reads,
     };
     object.answer(Kind::Dataset, || {
-        if let Some(session) = object.session.as_ref().filter(|_| !is_flush)
+        if let (Some(session), Some(dataset)) = (&object.session, &object.dataset)
             // SAFETY: the library gives the arguments of an operation.
-            && let Some(status) = session.dataset_specific(object, unsafe { &mut *args })?
+            && let Some(status) =
+                session.dataset_specific(&object.below, dataset, unsafe { &mut *args })?
         {
             return Ok(status);
         }

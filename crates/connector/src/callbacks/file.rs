@@ -11,10 +11,13 @@ use crate::arguments::{
     FileAccessible, FileDelete, FileGet, FileSpecific, FileSpecificArguments, Handle, Optional,
     Requests,
 };
-use crate::info::Info;
+use crate::below::Below;
+use crate::below::info::Info;
+use crate::below::request::Request;
 use crate::library::Library;
+use crate::log::shadow::release;
 use crate::object::{Effect, Object, pass, wrap_request};
-use crate::session::{Opened, Request, Session, release_shadows};
+use crate::opening::{self, OpenedLog};
 
 /// `H5VL_NATIVE_FILE_POST_OPEN`: the end of an opening.
 const POST_OPEN: c_int = 28;
@@ -48,9 +51,9 @@ unsafe extern "C" fn create_for(
         dxpl,
     };
     let created = Library::serve(caller, Kind::Open, |library| {
-        release_shadows(library);
+        release(library);
         let info = Info::of_access_list(library, fapl)?;
-        if let Some(opened) = Session::create(&info, &request)? {
+        if let Some(opened) = opening::create(&info, &request)? {
             return Ok(handle_of(opened));
         }
         info.with_under_list(fapl, |fapl| {
@@ -82,9 +85,9 @@ unsafe extern "C" fn open_for(
         dxpl,
     };
     let opened = Library::serve(caller, Kind::Open, |library| {
-        release_shadows(library);
+        release(library);
         let info = Info::of_access_list(library, fapl)?;
-        if let Some(opened) = Session::open(&info, &request)? {
+        if let Some(opened) = opening::open(&info, &request)? {
             return Ok(handle_of(opened));
         }
         info.with_under_list(fapl, |fapl| {
@@ -99,11 +102,12 @@ unsafe extern "C" fn open_for(
 }
 
 /// The first object of a log, or null.
-fn handle_of(opened: Opened) -> Handle {
-    if opened.under.is_null() {
+fn handle_of(opened: OpenedLog) -> Handle {
+    let Below { under, info } = opened.below;
+    if under.is_null() {
         return ptr::null_mut();
     }
-    Object::file(opened.under, &opened.info, Some(&opened.session)).into_handle()
+    Object::file(under, &info, Some(&opened.session)).into_handle()
 }
 
 /// The first object of a plain file, or null.
@@ -127,7 +131,7 @@ pub unsafe extern "C" fn get(
     object.answer(Kind::File, || {
         if let Some(session) = &object.session
             // SAFETY: the library gives the arguments of an operation.
-            && let Some(status) = session.file_get(object, unsafe { &mut *args })?
+            && let Some(status) = session.file_get(&object.below, unsafe { &mut *args })?
         {
             return Ok(status);
         }
@@ -138,7 +142,7 @@ pub unsafe extern "C" fn get(
         // SAFETY: see above. The native connector makes a list that names itself.
         unsafe {
             if status >= 0 && (*args).operation == FileGet::ACCESS {
-                object.info.restore_list((*args).arguments.access)?;
+                object.below.info.restore_list((*args).arguments.access)?;
             }
         }
         Ok(status)
@@ -215,7 +219,7 @@ unsafe fn accessible(asked: FileAccessible, dxpl: Id, requests: Requests, caller
             asked.fapl,
             (dxpl, requests, caller),
             Kind::Open,
-            |info, request| Session::is_accessible(info, request, asked.accessible),
+            |info, request| opening::read::is_accessible(info, request, asked.accessible),
             |fapl| FileSpecific {
                 operation: FileSpecific::ACCESSIBLE,
                 arguments: FileSpecificArguments {
@@ -234,7 +238,7 @@ unsafe fn delete(asked: FileDelete, dxpl: Id, requests: Requests, caller: usize)
             asked.fapl,
             (dxpl, requests, caller),
             Kind::Delete,
-            Session::delete,
+            |_, request| opening::read::check_delete(request).map(|()| None),
             |fapl| FileSpecific {
                 operation: FileSpecific::DELETE,
                 arguments: FileSpecificArguments {
@@ -269,13 +273,13 @@ unsafe fn specific_of(
                 // SAFETY: the part of this operation: a place with a file of the connector below.
                 let place = unsafe { &mut *args.arguments.reopen };
                 if !place.is_null() {
-                    let again = Object::file(*place, &object.info, object.session.as_ref());
+                    let again = Object::file(*place, &object.below.info, object.session.as_ref());
                     *place = again.into_handle();
                 }
             }
             FileSpecific::FLUSH => {
                 if let Some(session) = &object.session {
-                    session.flush(object)?;
+                    session.flush()?;
                 }
             }
             _ => {}
@@ -296,7 +300,7 @@ pub unsafe extern "C" fn optional(
     object.answer(Kind::File, || {
         if let Some(session) = &object.session
             // SAFETY: the library gives the arguments of an operation.
-            && let Some(status) = session.file_optional(object, unsafe { &mut *args })?
+            && let Some(status) = unsafe { session.file_optional(&*args) }?
         {
             return Ok(status);
         }
@@ -321,9 +325,8 @@ pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> 
     let object = unsafe { Object::of_handle(handle) };
     if let Some(session) = &object.session
         && object
-            .info
-            .library
-            .caught(Kind::Close, || session.close_file(object))
+            .library()
+            .caught(Kind::Close, || session.flush())
             .is_none()
     {
         return FAILURE;

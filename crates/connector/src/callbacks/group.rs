@@ -37,8 +37,8 @@ pub unsafe extern "C" fn specific(
             // SAFETY: the part of this operation; the child is a file of ours.
             unsafe {
                 let child = Object::of_handle(args_below.arguments.mount.child);
-                object.check_like(child)?;
-                args_below.arguments.mount.child = child.under;
+                object.below.check_like(&child.below)?;
+                args_below.arguments.mount.child = child.below.under;
             }
         }
         // SAFETY: see the head of the module.

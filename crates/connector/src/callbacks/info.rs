@@ -6,7 +6,7 @@ use std::ptr;
 use h5logfs_host::types::{FAILURE, SUCCESS, Status};
 use h5logfs_host::{Kind, with_return_address};
 
-use crate::info::Info;
+use crate::below::info::Info;
 use crate::library::Library;
 
 /// Another reference: information does not change.

@@ -6,26 +6,21 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, SUCCESS, Status};
 
 use crate::arguments::Handle;
-use crate::class;
-use crate::info::Info;
+use crate::below::info::{CAPABILITIES, Info};
 use crate::object::Object;
 
-/// `H5VL_GET_CONN_LVL_CURR`: the connector itself, not the one at the bottom.
-const CURRENT: c_int = 0;
-
-/// The class of a connector.
-pub unsafe extern "C" fn class(handle: Handle, level: c_int, class: *mut *const c_void) -> Status {
-    if level == CURRENT {
-        // SAFETY: the library gives a place for the class.
-        unsafe { class.write((&raw const class::CONNECTOR).cast()) };
-        return SUCCESS;
-    }
+/// The class of the connector at the bottom.
+pub unsafe extern "C" fn class_below(
+    handle: Handle,
+    level: c_int,
+    class: *mut *const c_void,
+) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
         // SAFETY: see the head of the module.
-        Ok(object.info.library.quietly(|f| unsafe {
-            (f.H5VLintrospect_get_conn_cls)(object.under, object.info.under_vol, level, class)
+        Ok(object.below.quietly(|f, under, vol| unsafe {
+            (f.H5VLintrospect_get_conn_cls)(under, vol, level, class)
         }))
     })
 }
@@ -34,7 +29,7 @@ pub unsafe extern "C" fn class(handle: Handle, level: c_int, class: *mut *const 
 pub unsafe extern "C" fn capabilities(info: *const c_void, flags: *mut u64) -> Status {
     if info.is_null() {
         // SAFETY: the library gives a place for the flags.
-        unsafe { flags.write(class::CAPABILITIES) };
+        unsafe { flags.write(CAPABILITIES) };
         return SUCCESS;
     }
     // SAFETY: information of ours.
@@ -56,14 +51,8 @@ pub unsafe extern "C" fn query(
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
         // SAFETY: see the head of the module.
-        Ok(object.info.library.quietly(|f| unsafe {
-            (f.H5VLintrospect_opt_query)(
-                object.under,
-                object.info.under_vol,
-                part,
-                operation,
-                flags,
-            )
+        Ok(object.below.quietly(|f, under, vol| unsafe {
+            (f.H5VLintrospect_opt_query)(under, vol, part, operation, flags)
         }))
     })
 }

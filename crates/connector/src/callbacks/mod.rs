@@ -16,8 +16,8 @@ use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
 
 use crate::arguments::{Handle, Optional, Requests};
 use crate::library::Functions;
+use crate::log::shadow::release;
 use crate::object::{Effect, Object};
-use crate::session::release_shadows;
 
 /// Declares callbacks that the connector below answers for all objects, with their [`Effect`].
 macro_rules! passed {
@@ -85,7 +85,7 @@ macro_rules! passed_child {
                 // SAFETY: see the head of the module.
                 let (object, links) = unsafe { (Object::of_handle(handle), (*location).links()) };
                 $(let links = links.max($links);)?
-                let child = object.info.library.caught(Kind::$kind, || {
+                let child = object.library().caught(Kind::$kind, || {
                     if Effect::$what == Effect::Writes {
                         // SAFETY: the location, and the name that there may be, are the library's.
                         let path = unsafe { (*location).path() }.map(crate::object::Changed::Object);
@@ -137,12 +137,10 @@ unsafe fn close(
 ) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    let info = Arc::clone(&object.info);
+    let info = Arc::clone(&object.below.info);
     let closed = info.library.caught(Kind::Close, || {
-        release_shadows(&info.library);
-        if let Some(session) = &object.session {
-            session.before_leave();
-        }
+        release(&info.library);
+        object.before_leave()?;
         let status = object.pass(Effect::Reads, requests, call)?;
         if status < 0 {
             return Ok(status);

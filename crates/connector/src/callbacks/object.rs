@@ -6,9 +6,9 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, Id, Status};
 
 use crate::arguments::{Handle, Location, ObjectGet, ObjectSpecific, Optional, Requests};
+use crate::copies::{Copy, copy_object};
 use crate::library::Functions;
 use crate::object::{Changed, Effect, Object, pass_two};
-use crate::session::{Copy, Session};
 
 passed_at! {
     /// `H5Oget_info`, `H5Iget_name` and the like. A file that is asked for is wrapped by the library.
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn open(
 ) -> Handle {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    let opened = object.info.library.caught(Kind::Object, || {
+    let opened = object.library().caught(Kind::Object, || {
         // SAFETY: see the head of the module.
         let open = |f: &Functions, under, vol| unsafe {
             (f.H5VLobject_open)(under, location, vol, opened_type, dxpl, requests)
@@ -71,10 +71,10 @@ pub unsafe extern "C" fn copy(
                         DEFAULT,
                     )?,
                     target_session: target.changed_at(target_path, to, DEFAULT)?,
-                    source,
+                    source: &source.below,
                     source_location: &*source_location,
                     source_name,
-                    target,
+                    target: &target.below,
                     target_location: &*target_location,
                     target_name: CStr::from_ptr(target_name),
                     ocpypl,
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn copy(
                     dxpl,
                 }
             };
-            if let Some(status) = Session::copy_object(&copy)? {
+            if let Some(status) = copy_object(&copy)? {
                 return Ok(status);
             }
         }

@@ -25,11 +25,9 @@ unsafe fn ask(
 ) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    let info = Arc::clone(&object.info);
+    let info = Arc::clone(&object.below.info);
     let asked = info.library.caught(Kind::Other, || {
-        let status = info
-            .library
-            .quietly(|f| call(f, object.under, info.under_vol));
+        let status = object.below.quietly(call);
         if status >= 0 && ends() {
             // SAFETY: the request has ended, and nothing uses it after this.
             unsafe { Object::free(handle) };

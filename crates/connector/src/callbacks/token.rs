@@ -19,9 +19,9 @@ pub unsafe extern "C" fn compare(
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
         // SAFETY: see the head of the module.
-        Ok(object.info.library.quietly(|f| unsafe {
-            (f.H5VLtoken_cmp)(object.under, object.info.under_vol, one, other, order)
-        }))
+        Ok(object
+            .below
+            .quietly(|f, under, vol| unsafe { (f.H5VLtoken_cmp)(under, vol, one, other, order) }))
     })
 }
 
@@ -36,14 +36,8 @@ pub unsafe extern "C" fn to_string(
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
         // SAFETY: see the head of the module.
-        Ok(object.info.library.quietly(|f| unsafe {
-            (f.H5VLtoken_to_str)(
-                object.under,
-                object_type,
-                object.info.under_vol,
-                token,
-                text,
-            )
+        Ok(object.below.quietly(|f, under, vol| unsafe {
+            (f.H5VLtoken_to_str)(under, object_type, vol, token, text)
         }))
     })
 }
@@ -59,14 +53,8 @@ pub unsafe extern "C" fn from_string(
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
         // SAFETY: see the head of the module.
-        Ok(object.info.library.quietly(|f| unsafe {
-            (f.H5VLtoken_from_str)(
-                object.under,
-                object_type,
-                object.info.under_vol,
-                text,
-                token,
-            )
+        Ok(object.below.quietly(|f, under, vol| unsafe {
+            (f.H5VLtoken_from_str)(under, object_type, vol, text, token)
         }))
     })
 }

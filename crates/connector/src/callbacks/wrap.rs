@@ -3,60 +3,23 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use h5logfs_host::Kind;
 use h5logfs_host::types::{FAILURE, SUCCESS, Status};
 
 use crate::arguments::Handle;
-use crate::info::Info;
+use crate::context::Context;
 use crate::object::Object;
-use crate::session::Session;
-
-/// What an object needs to become one of ours.
-#[derive(Debug)]
-pub struct Context {
-    info: Arc<Info>,
-    session: Option<Arc<Session>>,
-    /// That of the connector below, or null. It never changes; threads may share it.
-    under: AtomicPtr<c_void>,
-}
-
-impl Context {
-    fn under(&self) -> *mut c_void {
-        self.under.load(Ordering::Relaxed)
-    }
-
-    fn new(object: &Object, under: *mut c_void) -> Arc<Self> {
-        Arc::new(Context {
-            info: Arc::clone(&object.info),
-            session: object.session.clone(),
-            under: AtomicPtr::new(under),
-        })
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        let Info {
-            library, under_vol, ..
-        } = &*self.info;
-        let under = self.under();
-        if !under.is_null() {
-            // SAFETY: the context of the connector below, freed once.
-            library.quietly(|f| unsafe { (f.H5VLfree_wrap_ctx)(under, *under_vol) });
-        }
-    }
-}
 
 /// The object at the bottom.
 pub unsafe extern "C" fn object(handle: *const c_void) -> *mut c_void {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle.cast_mut()) };
-    let library = &object.info.library;
-    let found = library.caught(Kind::Other, || {
+    let found = object.library().caught(Kind::Other, || {
         // SAFETY: see the head of the module.
-        Ok(library.quietly(|f| unsafe { (f.H5VLget_object)(object.under, object.info.under_vol) }))
+        Ok(object
+            .below
+            .quietly(|f, under, vol| unsafe { (f.H5VLget_object)(under, vol) }))
     });
     found.unwrap_or(ptr::null_mut())
 }
@@ -66,20 +29,22 @@ pub unsafe extern "C" fn context(handle: *const c_void, context: *mut *mut c_voi
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle.cast_mut()) };
     object.answer(Kind::Other, || {
-        let own = if object.info.is_native() {
+        let info = &object.below.info;
+        let made = |under| Arc::new(Context::new(info, object.session.as_ref(), under));
+        let own = if info.is_native() {
             // The native connector has none, and each call of the program asks.
-            let own = || Context::new(object, ptr::null_mut());
-            Arc::clone(object.context.get_or_init(own))
+            let kept = object.context.get_or_init(|| made(ptr::null_mut()));
+            Arc::clone(kept)
         } else {
-            let mut under = ptr::null_mut();
+            let mut found = ptr::null_mut();
             // SAFETY: see the head of the module.
-            let status = object.info.library.quietly(|f| unsafe {
-                (f.H5VLget_wrap_ctx)(object.under, object.info.under_vol, &mut under)
-            });
+            let status = object
+                .below
+                .quietly(|f, under, vol| unsafe { (f.H5VLget_wrap_ctx)(under, vol, &mut found) });
             if status < 0 {
                 return Ok(status);
             }
-            Context::new(object, under)
+            made(found)
         };
         // SAFETY: the library gives a place for the context.
         unsafe { context.write(Arc::into_raw(own).cast_mut().cast()) };
@@ -113,12 +78,12 @@ pub unsafe extern "C" fn wrap(
 pub unsafe extern "C" fn unwrap(handle: Handle) -> *mut c_void {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
-    let info = Arc::clone(&object.info);
+    let info = Arc::clone(&object.below.info);
     let unwrapped = info.library.caught(Kind::Other, || {
         // SAFETY: see the head of the module.
-        let bottom = info
-            .library
-            .quietly(|f| unsafe { (f.H5VLunwrap_object)(object.under, info.under_vol) });
+        let bottom = object
+            .below
+            .quietly(|f, under, vol| unsafe { (f.H5VLunwrap_object)(under, vol) });
         if !bottom.is_null() {
             // SAFETY: the library gives up the handle, which nothing uses after this.
             unsafe { Object::free(handle) };

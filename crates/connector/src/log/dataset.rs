@@ -39,7 +39,7 @@ pub struct Dataset {
     pub fill: Vec<u8>,
     /// `H5D_alloc_time_t` that the program asked for: the shadow has another one.
     pub allocation: Option<c_int>,
-    /// Its present extent.
+    /// Its present extent. Nothing is called with the lock held.
     pub extent: Mutex<Extent>,
     /// Whether an element was written.
     is_written: AtomicBool,

@@ -11,24 +11,25 @@
 //! | `elements` | gathers, converts and scatters elements |
 //! | `transfer` | `H5Dwrite` and `H5Dread` |
 //! | `extent` | `H5Dset_extent` |
+//! | `parts` | boxes of elements, for copies |
 //! | `chunks` | `H5Dwrite_chunk`, `H5Dread_chunk` and questions about chunks |
-//! | `copies`, `walk` | `H5Ocopy` |
-//! | `questions` | what the shadow cannot answer |
-//! | `opening` | which files become logs, and which are open |
+//! | `making` | datasets that are made in the shadow, or found there |
+//! | `questions` | what the shadow cannot answer of a dataset |
+//! | `version` | a number that grows with each flush |
 //! | `reopening` | a log is opened again to append to it |
 
 mod chunks;
-mod copies;
 pub mod dataset;
 mod elements;
 mod extent;
-mod opening;
+pub mod making;
+mod parts;
 mod questions;
 mod reopening;
 mod selection;
-mod shadow;
-mod transfer;
-mod walk;
+pub mod shadow;
+pub mod transfer;
+pub mod version;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;
@@ -37,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, Close, Closed};
+use h5logfs_host::Kind;
 use h5logfs_host::types::Id;
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
@@ -48,20 +50,11 @@ use h5logfs_output::{
 };
 use parking_lot::Mutex;
 
-use crate::info::Info;
 use crate::library::Library;
-use crate::session::registry;
-pub use copies::copy_object;
-pub use opening::{create, has_usual_driver, open};
-pub use questions::{
-    NewDataset, give_name, has_extent, is_unlimited, is_version_2, name_of, path_of, place_of,
-};
-pub use shadow::number_of;
-pub use shadow::release as release_shadows;
 
 use dataset::{Dataset, Parts, RecentTypes};
+use selection::Room;
 use shadow::Shadow;
-use transfer::Room;
 
 /// The variables that hold the types of numbers in C programs.
 const PREDEFINED: [&CStr; 10] = [
@@ -87,7 +80,10 @@ pub struct Log {
     types: RecentTypes,
     /// Types of the library that no program can change.
     predefined: Vec<Id>,
-    /// No call of libhdf5 that may run functions of the program is made with the lock held: they may use this log.
+    /// Flush and close keep the lock for their I/O, their collective calls and the flush of the shadow: what ranks agree on
+    /// is the state, and nobody may change it meanwhile. Reads and writes of the log's own files keep it, since a flush
+    /// moves what they read. libhdf5 runs no function of the program in these calls. Where it may, which is in a
+    /// conversion of elements, the lock is not held: the function may use this log.
     state: Mutex<State>,
 }
 
@@ -120,9 +116,11 @@ struct State {
 }
 
 /// The files, and the ranks that write them.
-struct Open {
-    ranks: Ranks,
-    files: Files,
+pub struct Open {
+    /// The ranks.
+    pub ranks: Ranks,
+    /// The files.
+    pub files: Files,
 }
 
 impl std::fmt::Debug for State {
@@ -135,7 +133,7 @@ impl std::fmt::Debug for State {
 
 impl Log {
     /// A log whose files are made. Collective.
-    fn new(
+    pub fn new(
         library: Library,
         shadow: Shadow,
         path: &Path,
@@ -258,22 +256,16 @@ impl Log {
         self.state.lock().flush(&self.shadow, is_changed)
     }
 
-    /// Closes the log, once. It then is an HDF5 file. What goes wrong is printed: the object whose close is the last one
-    /// of the log is closed in any case, and nothing that was flushed is lost. Collective.
-    pub fn close(&self, is_changed: bool) {
-        if let Err(reason) = self.state.lock().close(&self.shadow, is_changed) {
-            eprintln!("h5logfs: {reason}");
-        }
+    /// Closes the log, once; later calls do nothing. It then is an HDF5 file. Fails where not all that was written is
+    /// flushed, and where it is not settled as the program wants it. Nothing that was flushed is lost. Collective.
+    pub fn close(&self, is_changed: bool) -> Result<(), String> {
+        let mut state = self.state.lock();
+        state.close(&self.library, &self.shadow, is_changed)
     }
 
     /// The number of the shadow among the files of the library.
     pub fn number(&self) -> u64 {
         self.number
-    }
-
-    /// The identifier of the native connector, and the library, for calls about the shadow.
-    pub fn library(&self) -> &Library {
-        &self.library
     }
 }
 
@@ -285,7 +277,12 @@ impl State {
             .ok_or_else(|| format!("{}: the file is closed", path.display()))
     }
 
-    fn close(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {
+    fn close(
+        &mut self,
+        library: &Library,
+        shadow: &Shadow,
+        is_changed: bool,
+    ) -> Result<(), String> {
         let state = self;
         let is_usable = state
             .open
@@ -310,7 +307,7 @@ impl State {
         let is_root = ranks.is_root();
         // This gives up the lock of the journal.
         files.close();
-        registry::grow_version();
+        version::grow();
         flushed?;
         let closed = if is_root {
             let how = Close {
@@ -328,9 +325,14 @@ impl State {
                 let file = state.path.clone();
                 Err(Error::NotSettled { file, reason }.to_string())
             }
-            Err(reason) => Err(format!(
-                "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
-            )),
+            // The log has all that was written, so the close succeeds. Who looks at the error stack finds the reason.
+            Err(reason) => {
+                let reason = format!(
+                    "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
+                );
+                library.push(Kind::Close, &reason);
+                Ok(())
+            }
         }
     }
 
@@ -390,7 +392,7 @@ impl State {
             return check_outcome(path, "flush", committed).map_err(|e| e.to_string());
         }
         files.set_committed(largest);
-        registry::grow_version();
+        version::grow();
         section.set_flushed();
         section.forget_flushed();
         data.clear();
@@ -457,15 +459,4 @@ struct ShadowLines {
     lines: Vec<Line>,
     /// The image that they make. `None`: it is as it was.
     image: Option<Vec<u8>>,
-}
-
-/// How a plug-in finds the ranks that open a file together: by its file access property list.
-pub type FindRanks = fn(&Library, Id) -> Result<Option<Ranks>, String>;
-
-/// The ranks that open a file together. `None`: this process alone.
-fn find_ranks(info: &Info, fapl: Id) -> Result<Option<Ranks>, String> {
-    match crate::ranks::finder() {
-        Some(find) => find(&info.library, fapl),
-        None => Ok(None),
-    }
 }

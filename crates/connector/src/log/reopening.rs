@@ -13,9 +13,10 @@ use h5logfs_output::files::Files;
 use h5logfs_output::{Base, Options, Ranks};
 
 use super::shadow::Shadow;
-use super::{Log, Open, find_ranks};
-use crate::info::Info;
-use crate::session::Request;
+use super::{Log, Open};
+use crate::below::info::Info;
+use crate::below::request::Request;
+use crate::ranks;
 
 /// More IDs than a program gives to datasets: a file may say anything.
 const MOST_IDS: u32 = 1 << 24;
@@ -37,7 +38,7 @@ impl Log {
         path: &Path,
         options: Options,
     ) -> Result<Option<Self>, String> {
-        let ranks = find_ranks(info, request.fapl)?.unwrap_or_else(Ranks::one);
+        let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
         let mut objects = Objects::default();
         let base = |recorded: Option<&Recorded>| {
             let (found, base) = base_of(path, recorded)?;

@@ -23,8 +23,7 @@ mod kind {
 
 type Numbers = [u64; MAX_RANK];
 
-/// Where libhdf5 puts the first and the last index of a selection in each dimension. It is kept, since programs make very
-/// many small writes. One value more than any dataspace has dimensions tells how many were put there.
+/// Where libhdf5 puts the first and the last index of a selection in each dimension. One value more than any dataspace has dimensions tells how many were put there.
 #[derive(Debug)]
 pub struct SelectionBounds {
     first: [u64; MAX_RANK + 1],
@@ -89,6 +88,13 @@ impl SelectionBounds {
         let sides = self.count().iter();
         sides.fold(1, |n: u64, side| n.saturating_mul(*side)) == elements
     }
+}
+
+/// Room for what a call selects of a dataset. It is kept, since programs make very many small writes.
+#[derive(Debug, Default)]
+pub struct Room {
+    pub blocks: Blocks,
+    pub bounds: SelectionBounds,
 }
 
 const OUTSIDE: &str = "a selection that reaches out of its dataspace";

@@ -13,13 +13,14 @@ use h5logfs_log::image::Image;
 use parking_lot::Mutex;
 
 use crate::arguments::{
-    FileFlush, FileGet, FileGetArguments, FileSpecific, FileSpecificArguments, Location,
-    LocationData, Optional, Token, kind,
+    FileFlush, FileSpecific, FileSpecificArguments, Location, LocationData, Optional, Token, kind,
 };
-use crate::info::Info;
+use crate::below::drivers::set_driver;
+use crate::below::info::Info;
+use crate::below::list::default_list;
+use crate::below::questions::number_of;
+use crate::below::request::Request;
 use crate::library::{Functions, Library};
-use crate::session::Request;
-use crate::session::reading::set_driver;
 
 /// Stands behind the name of the log in the name of the file in memory, which no file has: libhdf5 looks for one.
 const SUFFIX: &str = ".h5logfs-shadow";
@@ -51,6 +52,7 @@ struct Unused {
 // SAFETY: as above.
 unsafe impl Send for Unused {}
 
+/// libhdf5 is not called with the lock held.
 static UNUSED: Mutex<Vec<Unused>> = Mutex::new(Vec::new());
 
 impl Drop for Shadow {
@@ -112,8 +114,7 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, String> {
         by: Location::SELF,
         data: LocationData { token: &mut token },
     };
-    let gapl = info.library.identifier(c"H5P_LST_GROUP_ACCESS_ID_g");
-    let gapl = gapl.ok_or("the library has no default property lists")?;
+    let gapl = default_list(&info.library, c"H5P_LST_GROUP_ACCESS_ID_g")?;
     // SAFETY: the file is open, and the path is a C string.
     let root = info.library.quietly(|f| unsafe {
         let (vol, root) = (info.under_vol, c"/".as_ptr());
@@ -141,22 +142,6 @@ fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, String>
     };
     h5logfs_file_driver::announce(name, image.to_vec(), of)
         .ok_or_else(|| "the file in memory has the name of another one".into())
-}
-
-/// The number that the library gives to objects of a native file.
-pub fn number_of(info: &Info, file: *mut c_void) -> u64 {
-    let mut number = 0;
-    let mut args = FileGet {
-        operation: FileGet::NUMBER,
-        arguments: FileGetArguments {
-            number: &mut number,
-        },
-    };
-    // SAFETY: the file is open, and the arguments are those of the operation.
-    info.library.quietly(|f| unsafe {
-        (f.H5VLfile_get)(file, info.under_vol, &mut args, 0, ptr::null_mut())
-    });
-    number
 }
 
 impl Shadow {

@@ -12,52 +12,61 @@ use h5logfs_output::{Blocks, stored};
 
 use super::dataset::Dataset;
 use super::elements::{Conversion, Memory, are_equal};
-use super::selection::{SelectionBounds, dataset_blocks, memory_place};
+use super::selection::{Room, dataset_blocks, memory_place};
 use super::{Log, Open, State};
+use crate::below::Below;
 use crate::library::{Functions, Library};
-use crate::session::Transfer;
 
 /// Writes from this size on go to the file at once, without the buffer.
 const DIRECT: usize = 512 << 10;
 
-/// What a call selects in a dataset and in memory.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    blocks: Blocks,
-    bounds: SelectionBounds,
+/// One dataset of a read or a write: `H5S_ALL` is 0 in spaces.
+#[derive(Debug)]
+pub struct Transfer<'a, B> {
+    /// The dataset in the shadow.
+    pub below: &'a Below,
+    /// The dataset in the log.
+    pub dataset: &'a Dataset,
+    /// The type of the elements in memory.
+    pub memory_type: Id,
+    /// The selection in memory.
+    pub memory_space: Id,
+    /// The selection in the dataset.
+    pub file_space: Id,
+    /// The data transfer property list.
+    pub dxpl: Id,
+    /// Where the elements are: `*mut c_void` for a read, `*const c_void` for a write.
+    pub buf: B,
 }
 
-impl Room {
-    /// Takes apart what a transfer selects of a dataset of this extent. Returns its memory, which selects as many
-    /// elements; `None` if nothing is selected.
-    fn select<B>(
-        &mut self,
-        f: &Functions,
-        transfer: &Transfer<'_, B>,
-        dims: &[u64],
-        buf: *const c_void,
-    ) -> Result<Option<Memory>, String> {
-        let Room { blocks, bounds } = self;
-        dataset_blocks(f, transfer.file_space, dims, bounds, blocks)?;
-        if blocks.elements == 0 {
-            return Ok(None);
-        }
-        let is_same = is_same_type(transfer.dataset, transfer.memory_type);
-        let size = if is_same {
-            transfer.dataset.element
-        } else {
-            // SAFETY: the library answers for any identifier.
-            unsafe { (f.H5Tget_size)(transfer.memory_type) }
-        };
-        let spaces = (transfer.memory_space, transfer.file_space);
-        Ok(Some(Memory {
-            buf,
-            datatype: transfer.memory_type,
-            size,
-            place: memory_place(f, spaces, blocks.elements, bounds)?,
-            count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
-        }))
+/// Takes apart what a transfer selects of a dataset of this extent. Returns its memory, which selects as many elements;
+/// `None` if nothing is selected.
+fn select<B>(
+    f: &Functions,
+    transfer: &Transfer<'_, B>,
+    dims: &[u64],
+    buf: *const c_void,
+    room: &mut Room,
+) -> Result<Option<Memory>, String> {
+    let Room { blocks, bounds } = room;
+    dataset_blocks(f, transfer.file_space, dims, bounds, blocks)?;
+    if blocks.elements == 0 {
+        return Ok(None);
     }
+    let size = if is_same_type(transfer.dataset, transfer.memory_type) {
+        transfer.dataset.element
+    } else {
+        // SAFETY: the library answers for any identifier.
+        unsafe { (f.H5Tget_size)(transfer.memory_type) }
+    };
+    let spaces = (transfer.memory_space, transfer.file_space);
+    Ok(Some(Memory {
+        buf,
+        datatype: transfer.memory_type,
+        size,
+        place: memory_place(f, spaces, blocks.elements, bounds)?,
+        count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
+    }))
 }
 
 /// Whether a type was found to be that of the file, and cannot have changed since.
@@ -111,7 +120,7 @@ impl Log {
         let library = &self.library;
         let f = library.functions();
         let dataset = transfer.dataset;
-        let Some(memory) = room.select(f, transfer, dims, transfer.buf)? else {
+        let Some(memory) = select(f, transfer, dims, transfer.buf, room)? else {
             return Ok(None);
         };
         // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
@@ -170,7 +179,7 @@ impl Log {
         let library = &self.library;
         let dataset = transfer.dataset;
         let dims = dataset.dims();
-        let Some(memory) = room.select(library.functions(), transfer, &dims, transfer.buf)? else {
+        let Some(memory) = select(library.functions(), transfer, &dims, transfer.buf, room)? else {
             return Ok(());
         };
         if memory.buf.is_null() {
@@ -395,9 +404,11 @@ fn readable<'a>(dataset: &'a Dataset, dims: &'a [u64]) -> Readable<'a> {
 }
 
 /// A box of elements.
-#[derive(Clone, Copy)]
-pub(super) struct Region<'a> {
+#[derive(Debug, Clone, Copy)]
+pub struct Region<'a> {
+    /// Its first element.
     pub start: &'a [u64],
+    /// Its sides.
     pub count: &'a [u64],
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_common::error::Error;
-use h5logfs_host::types::{FAILURE, Id, access};
+use h5logfs_host::types::{Id, access};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions;
 use h5logfs_log::source_dir::SourceDir;
@@ -14,16 +14,20 @@ use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Options, Ranks};
 
-use super::shadow::Shadow;
-use super::{Log, Open, find_ranks};
-use crate::info::{Info, PropertyList};
-use crate::session::reading::has_image;
-use crate::session::{Opened, Request, Session};
+use super::OpenedLog;
+use crate::below::Below;
+use crate::below::drivers::{has_image, has_usual_driver};
+use crate::below::info::Info;
+use crate::below::request::Request;
+use crate::log::shadow::Shadow;
+use crate::log::{Log, Open};
+use crate::ranks;
+use crate::session::{Kind, Session, registry};
 
 /// Creates a log. `None` for a plain file.
-pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, String> {
     let options = info.options()?;
-    let ranks = find_ranks(info, request.fapl)?;
+    let ranks = ranks::find(&info.library, request.fapl)?;
     let replaces = request.has(access::TRUNCATE);
     let path = absolute(request.path());
     // libhdf5 says in its own words that there is such a file.
@@ -34,7 +38,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>,
     {
         return Ok(None);
     }
-    if !Session::open_at(info, &path)?.is_empty() {
+    if !registry::open_at(info, &path)?.is_empty() {
         return Err(format!(
             "{}: this program has it open, so it cannot be made anew",
             path.display()
@@ -55,10 +59,10 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>,
 }
 
 /// Opens a log for writing. `None` for a file that is none, or that another writer has made.
-pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<Opened>, String> {
+pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, String> {
     let path = absolute(request.path());
-    let mut open = Session::open_at(info, &path)?.into_iter();
-    if let Some(session) = open.find(|session| session.log.is_some()) {
+    let mut open = registry::open_at(info, &path)?.into_iter();
+    if let Some(session) = open.find(|session| session.log().is_some()) {
         check_locking(info, request, &session)?;
         return another_handle(info, session).map(Some);
     }
@@ -114,13 +118,14 @@ fn refused(path: &Path) -> String {
     )
 }
 
-fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<Opened, String> {
+fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog, String> {
     let under = log.shadow().first_handle();
-    let session = Session::new(info, request, Some(log))?;
+    let session = Arc::new(Session::new(info, request, Kind::Written(log.into()))?);
+    registry::add(&session)?;
     session.touch();
-    Ok(Opened {
-        under,
-        info: info.native()?,
+    let info = info.native()?;
+    Ok(OpenedLog {
+        below: Below { under, info },
         session,
     })
 }
@@ -148,11 +153,11 @@ fn locking(info: &Info, fapl: Id) -> (bool, bool) {
     (is_used, is_used && is_optional)
 }
 
-fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<Opened, String> {
-    let under = session.log.as_ref().map(|log| log.shadow().handle());
-    Ok(Opened {
-        under: under.unwrap_or(std::ptr::null_mut()),
-        info: info.native()?,
+fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<OpenedLog, String> {
+    let under = session.log().map(|log| log.shadow().handle());
+    let (under, info) = (under.unwrap_or(std::ptr::null_mut()), info.native()?);
+    Ok(OpenedLog {
+        below: Below { under, info },
         session,
     })
 }
@@ -215,16 +220,4 @@ fn page_buffer(info: &Info, fapl: Id) -> usize {
         (f.H5Pget_page_buffer_size)(fapl, &mut size, &mut metadata, &mut raw);
     });
     size
-}
-
-/// Whether a list names the default driver.
-pub fn has_usual_driver(info: &Info, fapl: Id) -> bool {
-    let Some(usual) = PropertyList::copy(&info.library, fapl) else {
-        return false;
-    };
-    // SAFETY: the lists are of this library.
-    info.library.nested(|f| unsafe {
-        let set = (f.H5Pset_fapl_sec2)(usual.id);
-        set != FAILURE && (f.H5Pget_driver)(fapl) == (f.H5Pget_driver)(usual.id)
-    })
 }

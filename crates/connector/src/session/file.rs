@@ -1,16 +1,19 @@
-//! What the native connector is asked of a file, and a log that is written answers in its place: its shadow is no file of
-//! the program.
+//! The hooks for files: what a log that is written answers, since its shadow is no file of the program, and which access
+//! property list a program gets.
 
 use std::ffi::{c_int, c_void};
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use h5logfs_host::types::{Id, SUCCESS, Status};
+use h5logfs_host::types::{Id, SUCCESS, Status, access};
 
-use super::Session;
-use crate::arguments::{Optional, Size};
+use super::descriptor::Descriptor;
+use super::{Kind, Session};
+use crate::arguments::{FileGet, FileName, Optional, Size};
+use crate::below::Below;
 
 /// Numbers of `H5VLnative.h`.
 mod operation {
@@ -28,74 +31,110 @@ struct DescriptorAsked {
     place: *mut *const c_void,
 }
 
-/// An open descriptor of the log file, at a place that a program may keep while the log is open.
-#[derive(Debug)]
-pub struct Descriptor {
-    number: c_int,
-    /// Closes it.
-    _file: File,
-}
-
-/// Answers an operation. `None`: the shadow does.
-///
-/// # Safety
-///
-/// The arguments are those of the operation.
-pub unsafe fn answer(session: &Session, args: &Optional) -> Result<Option<Status>, String> {
-    // SAFETY (all blocks here): the caller says so; the library gives places for answers.
-    match args.operation {
-        operation::SIZE => unsafe {
-            let place = *args.arguments.cast::<*mut Size>();
-            *place = session.size()?;
-        },
-        operation::DESCRIPTOR => unsafe {
-            let asked = &*args.arguments.cast::<DescriptorAsked>();
-            *asked.place = session.descriptor()?;
-        },
-        operation::START_SWMR_WRITE => {
-            session.flush_log()?;
-            session.is_followed.store(true, Ordering::Relaxed);
-        }
-        operation::GET_ATOMICITY => unsafe {
-            let place = *args.arguments.cast::<*mut bool>();
-            *place = false;
-        },
-        operation::SET_ATOMICITY => {
-            let is_wanted = unsafe { *args.arguments.cast::<u8>() } != 0;
-            if is_wanted {
-                return Err(format!(
-                    "{}: a log is not atomic in the sense of MPI: what a rank has written is seen by others after a flush",
-                    session.path.display()
-                ));
-            }
-        }
-        _ => return Ok(None),
-    }
-    Ok(Some(SUCCESS))
-}
-
 impl Session {
+    /// `H5Fget_*`.
+    pub fn file_get(&self, file: &Below, args: &mut FileGet) -> Result<Option<Status>, String> {
+        match (args.operation, &self.kind) {
+            (FileGet::ACCESS, Kind::Linked { .. }) => self.linked_access_list(file, args).map(Some),
+            (FileGet::ACCESS, _) => self.access_list(args).map(Some),
+            // SAFETY: the part of this operation.
+            (FileGet::NAME, Kind::Written(_)) => {
+                let asked = unsafe { args.arguments.name };
+                Ok(Some(give_name(&self.path, &asked)))
+            }
+            (FileGet::INTENT, _) if self.is_followed.load(Ordering::Relaxed) => {
+                // SAFETY: the part of this operation.
+                unsafe { *args.arguments.intent = access::WRITE | access::SWMR_WRITE };
+                Ok(Some(SUCCESS))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Gives the access property list of the program, not the one with the file driver in it.
+    fn access_list(&self, args: &mut FileGet) -> Result<Status, String> {
+        let copy = self.access.duplicate();
+        let copy = copy.ok_or("the file access property list cannot be copied")?;
+        copy.forget_page_buffer();
+        args.arguments.access = copy.into_id();
+        Ok(SUCCESS)
+    }
+
+    /// Operations on files that only the native connector has. `None`: the native file answers.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are those of the operation.
+    pub unsafe fn file_optional(&self, args: &Optional) -> Result<Option<Status>, String> {
+        if self.log().is_none() {
+            return Ok(None);
+        }
+        // SAFETY (all blocks here): the caller says so; the library gives places for answers.
+        match args.operation {
+            operation::SIZE => unsafe {
+                let place = *args.arguments.cast::<*mut Size>();
+                *place = self.size()?;
+            },
+            operation::DESCRIPTOR => unsafe {
+                let asked = &*args.arguments.cast::<DescriptorAsked>();
+                *asked.place = self.descriptor()?;
+            },
+            operation::START_SWMR_WRITE => {
+                self.flush()?;
+                self.is_followed.store(true, Ordering::Relaxed);
+            }
+            operation::GET_ATOMICITY => unsafe {
+                let place = *args.arguments.cast::<*mut bool>();
+                *place = false;
+            },
+            operation::SET_ATOMICITY => {
+                let is_wanted = unsafe { *args.arguments.cast::<u8>() } != 0;
+                if is_wanted {
+                    return Err(format!(
+                        "{}: a log is not atomic in the sense of MPI: what a rank has written is seen by others after a flush",
+                        self.path.display()
+                    ));
+                }
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(SUCCESS))
+    }
+
     /// Bytes of the log file, as it was last flushed.
     fn size(&self) -> Result<u64, String> {
         let found = fs::metadata(&self.path).map_err(|e| self.about_file(&e))?;
         Ok(found.len())
     }
 
-    /// A place with the number of a descriptor. It is for reading: only the connector knows where to write.
+    /// The place with the number of a descriptor.
     fn descriptor(&self) -> Result<*const c_void, String> {
         if self.descriptor.get().is_none() {
-            let file = File::open(&self.path).map_err(|e| self.about_file(&e))?;
+            let opened = Descriptor::open(&self.path).map_err(|e| self.about_file(&e))?;
             // Another thread may have been faster.
-            let _ = self.descriptor.set(Descriptor {
-                number: file.as_raw_fd(),
-                _file: file,
-            });
+            let _ = self.descriptor.set(opened);
         }
-        let found = self.descriptor.get().ok_or("no descriptor")?;
-        Ok(ptr::from_ref(&found.number).cast())
+        Ok(self.descriptor.get().ok_or("no descriptor")?.place())
     }
 
     fn about_file(&self, error: &std::io::Error) -> String {
         format!("{}: {error}", self.path.display())
     }
+}
+
+/// Puts the path of a log where a program asks for the name of its file.
+fn give_name(path: &Path, asked: &FileName) -> Status {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: the library gives a place for the length, and room for `size` bytes or none.
+    unsafe {
+        if !asked.length.is_null() {
+            *asked.length = bytes.len();
+        }
+        if !asked.name.is_null() && asked.size > 0 {
+            let kept = bytes.len().min(asked.size - 1);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), asked.name.cast(), kept);
+            *asked.name.add(kept) = 0;
+        }
+    }
+    SUCCESS
 }

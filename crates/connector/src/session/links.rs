@@ -8,28 +8,27 @@ use std::ptr;
 use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, Options};
-use h5logfs_host::types::{Id, SUCCESS, Status};
+use h5logfs_host::types::{DEFAULT, Id, SUCCESS, Status};
 
-use super::{Identity, Session, reading, registry, writing};
+use super::{Identity, Kind, Session, registry};
 use crate::arguments::{
     FileGet, FileGetArguments, FileName, LinkSpecific, LinkSpecificArguments, Location,
-    LocationData, LocationName, kind,
+    LocationData, LocationName,
 };
-use crate::info::{Info, PropertyList};
-use crate::object::{Effect, Object};
-
-/// How a link has led to a file.
-#[derive(Debug)]
-pub struct Link {
-    /// The log that the link is in is written, so libhdf5 has opened the file for writing, too.
-    is_inherited: bool,
-}
+use crate::below::Below;
+use crate::below::drivers::{has_driver_of_ours, has_usual_driver, set_driver_for_links};
+use crate::below::info::Info;
+use crate::below::list::PropertyList;
+use crate::below::opened::Opened;
+use crate::below::questions::place_of;
 
 /// Where a path starts.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// The object.
-    pub object: &'a Object,
+    pub below: &'a Below,
+    /// The session of its file.
+    pub session: &'a Session,
     /// Its kind.
     pub kind: c_int,
     /// The link access property list with which the path is followed.
@@ -61,54 +60,28 @@ impl Start<'_> {
             },
         };
         // SAFETY: the object is open, and the path a C string.
-        let status = self.object.with_links(self.links, || {
-            self.object.call(Effect::Reads, |f, under, vol| unsafe {
+        let status = self.with_links(|below| {
+            below.quietly(|f, under, vol| unsafe {
                 (f.H5VLlink_specific)(under, &location, vol, &mut args, 0, ptr::null_mut())
             })
         });
         status >= 0 && exists
     }
 
-    /// The object of the connector below at a path, and its kind. `None` if there is none.
-    fn open(&self, path: &CStr) -> Option<Found> {
+    /// The object of the connector below at a path. `None` if there is none.
+    fn open(&self, path: &CStr) -> Option<Opened> {
         let location = self.location(path);
-        let mut kind = 0;
-        // SAFETY: the object is open, and the path a C string.
-        let under = self.object.with_links(self.links, || {
-            self.object.call(Effect::Reads, |f, under, vol| unsafe {
-                (f.H5VLobject_open)(under, &location, vol, &mut kind, 0, ptr::null_mut())
-            })
-        });
-        (!under.is_null()).then(|| Found {
-            object: Object::new(under, &self.object.info, None),
-            kind,
-        })
+        self.with_links(|below| Opened::at(below, &location))
     }
-}
 
-/// An object of the connector below that we have opened.
-struct Found {
-    object: Object,
-    kind: c_int,
-}
-
-impl Drop for Found {
-    fn drop(&mut self) {
-        // SAFETY: it is ours, and closed once, as what it is.
-        self.object.call(Effect::Reads, |f, under, vol| unsafe {
-            match self.kind {
-                kind::DATASET => (f.H5VLdataset_close)(under, vol, 0, ptr::null_mut()),
-                kind::GROUP => (f.H5VLgroup_close)(under, vol, 0, ptr::null_mut()),
-                _ => (f.H5VLdatatype_close)(under, vol, 0, ptr::null_mut()),
-            }
-        });
+    fn with_links<R>(&self, call: impl FnOnce(&Below) -> R) -> R {
+        let Start { below, session, .. } = *self;
+        session.with_links(&below.info, self.links, || call(below))
     }
-}
 
-impl Session {
-    /// The session of the file in which a path ends that starts in this one, where that is another one. Groups at its end
-    /// may not be made yet.
-    pub fn at(&self, start: &Start<'_>, path: &[u8]) -> Result<Option<Arc<Self>>, String> {
+    /// The session of the file in which a path ends that starts here, where that is another one. Groups at its end may not
+    /// be made yet.
+    pub fn session_at(&self, path: &[u8]) -> Result<Option<Arc<Session>>, String> {
         let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
         let names = path.split(|byte| *byte == b'/');
         let mut found = None;
@@ -116,26 +89,28 @@ impl Session {
         for name in names.filter(|name| ![b"".as_slice(), b"."].contains(name)) {
             longer.extend_from_slice(name);
             let path = CString::new(longer.clone()).map_err(|e| e.to_string())?;
-            if !start.has_link(&path) {
+            if !self.has_link(&path) {
                 break;
             }
             found = Some(path);
             longer.push(b'/');
         }
-        match found.and_then(|path| start.open(&path)) {
-            Some(found) => self.elsewhere(&found.object, found.kind),
+        match found.and_then(|path| self.open(&path)) {
+            Some(found) => self.session.elsewhere(&found.below, found.kind),
             None => Ok(None),
         }
     }
+}
 
+impl Session {
     /// The session of the file that an object lies in, where it is another one than this: an external link led to it.
     pub fn elsewhere(
         &self,
-        object: &Object,
+        object: &Below,
         object_type: c_int,
     ) -> Result<Option<Arc<Self>>, String> {
-        let number = writing::place_of(object, object_type)?.file;
-        if self.number.get() == Some(&number) {
+        let number = place_of(object, object_type)?.file;
+        if self.number() == Some(number) {
             return Ok(None);
         }
         let open = registry::find_number(object.info.library_number(), number)?;
@@ -146,31 +121,38 @@ impl Session {
     }
 
     /// The session of a file that a link has led to.
-    fn linked(
-        &self,
-        object: &Object,
-        object_type: c_int,
-        number: u64,
-    ) -> Result<Arc<Self>, String> {
+    fn linked(&self, object: &Below, object_type: c_int, number: u64) -> Result<Arc<Self>, String> {
         let path = path_of_file(object, object_type)?;
         let access = self.access.duplicate();
-        let is_inherited = match &self.link {
-            Some(link) => link.is_inherited,
-            None => self.log.is_some(),
-        };
         let access = access.ok_or("the file access property list cannot be copied")?;
         let identity = Identity::of(&object.info, &path).unwrap_or(self.identity);
-        let mut session = Session::of_file(path, identity, access);
-        session.number = number.into();
-        session.link = Some(Link { is_inherited });
-        Ok(Arc::new(session))
+        let kind = Kind::Linked {
+            number,
+            is_inherited: self.is_open_for_writing(),
+        };
+        Ok(Arc::new(Session::of_file(path, identity, access, kind)))
+    }
+
+    /// Whether libhdf5 has the native file open for writing, and so each file that a link of it leads to.
+    fn is_open_for_writing(&self) -> bool {
+        match self.kind {
+            Kind::Read { .. } => false,
+            Kind::Written(_) => true,
+            Kind::Linked { is_inherited, .. } => is_inherited,
+        }
     }
 
     /// Fails where nothing can be written to the file: it is a log that a link led to. libhdf5 has it open for writing,
     /// since the file with the link is, and does not hear that what it writes is lost.
     pub fn check_writable(&self) -> Result<(), String> {
-        let inherited = self.link.as_ref().filter(|link| link.is_inherited);
-        if inherited.is_none() || !is_log(&self.path) {
+        let is_linked = matches!(
+            self.kind,
+            Kind::Linked {
+                is_inherited: true,
+                ..
+            }
+        );
+        if !is_linked || !is_log(&self.path) {
             return Ok(());
         }
         Err(format!(
@@ -180,9 +162,9 @@ impl Session {
     }
 
     /// Gives the access property list of a file that a link led to, in which the driver is that of the program.
-    pub fn linked_access_list(&self, file: &Object, args: &mut FileGet) -> Result<Status, String> {
+    pub fn linked_access_list(&self, file: &Below, args: &mut FileGet) -> Result<Status, String> {
         // SAFETY: the file is open, and the arguments are those of the operation.
-        let status = file.call(Effect::Reads, |f, under, vol| unsafe {
+        let status = file.quietly(|f, under, vol| unsafe {
             (f.H5VLfile_get)(under, vol, args, 0, ptr::null_mut())
         });
         if status < 0 {
@@ -190,7 +172,7 @@ impl Session {
         }
         // SAFETY: the part of this operation, which has succeeded.
         let list = PropertyList::own(&file.info.library, unsafe { args.arguments.access });
-        if reading::has_driver_of_ours(&file.info, list.id) {
+        if has_driver_of_ours(&file.info, list.id) {
             self.set_driver_of_program(&file.info, list.id)?;
         }
         list.forget_page_buffer();
@@ -215,6 +197,9 @@ impl Session {
     /// the program gives no list for them. The list of the program is changed for the time of the call: a copy would have
     /// to live as long as the call that libhdf5 is in.
     pub fn with_links<R>(&self, info: &Arc<Info>, lapl: Id, call: impl FnOnce() -> R) -> R {
+        if lapl == DEFAULT {
+            return call();
+        }
         let library = &info.library;
         // SAFETY: `lapl` is a list of the library, or a special number, for which it has no answer.
         let given = library.nested(|f| unsafe { (f.H5Pget_elink_fapl)(lapl) });
@@ -224,7 +209,7 @@ impl Session {
         let given = PropertyList::own(library, given);
         let own = given
             .duplicate()
-            .filter(|own| writing::has_usual_driver(info, own.id) && self.set_driver(info, own.id));
+            .filter(|own| has_usual_driver(info, own.id) && self.set_driver(info, own.id));
         let Some(own) = own else {
             return call();
         };
@@ -238,8 +223,7 @@ impl Session {
 
     /// Sets the driver by which links of this file are followed.
     fn set_driver(&self, info: &Info, list: Id) -> bool {
-        let is_inherited = self.link.as_ref().is_some_and(|link| link.is_inherited);
-        reading::set_driver_for_links(info, list, is_inherited || self.log.is_some()) >= 0
+        set_driver_for_links(info, list, self.is_open_for_writing()) >= 0
     }
 }
 
@@ -252,7 +236,7 @@ pub fn is_log(path: &Path) -> bool {
 }
 
 /// The path of the file that an object lies in.
-fn path_of_file(object: &Object, object_type: c_int) -> Result<PathBuf, String> {
+fn path_of_file(object: &Below, object_type: c_int) -> Result<PathBuf, String> {
     let ask = |name: &mut [u8], length: &mut usize| {
         let mut args = FileGet {
             operation: FileGet::NAME,
@@ -266,7 +250,7 @@ fn path_of_file(object: &Object, object_type: c_int) -> Result<PathBuf, String> 
             },
         };
         // SAFETY: the object is open, and there is room for `size` bytes.
-        object.call(Effect::Reads, |f, under, vol| unsafe {
+        object.quietly(|f, under, vol| unsafe {
             (f.H5VLfile_get)(under, vol, &mut args, 0, ptr::null_mut())
         })
     };

@@ -1,26 +1,42 @@
 //! Virtual datasets, while this process writes logs: their sources may be logged datasets, whose elements no native file
 //! has. The logs are flushed, and the dataset is read from the file as it then is, with new views of all logs.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int, c_uint};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use h5logfs_file_driver::FRESH_DRIVER;
 use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
+use parking_lot::Mutex;
 
-use super::{Session, is_log, reading, registry, writing};
-use crate::arguments::{DatasetGet, DatasetGetArguments};
-use crate::info::{Info, PropertyList};
+use super::links::is_log;
+use super::{Session, registry};
+use crate::arguments::DatasetGet;
+use crate::below::Below;
+use crate::below::drivers::set_driver;
+use crate::below::info::Info;
+use crate::below::questions::{list_of, name_of, path_of};
 use crate::library::Functions;
-use crate::object::{Effect, Object};
+use crate::log::making::is_unlimited;
+use crate::log::version;
 
 /// `H5D_VIRTUAL`.
 const VIRTUAL: c_int = 3;
 
+/// What is known of a dataset whose elements are not logged: it may be a virtual one.
+#[derive(Debug, Default)]
+pub struct Virtual {
+    /// Whether it is one; `None` within if it does not say.
+    is_virtual: OnceLock<Option<bool>>,
+    /// The same dataset as it was flushed last. libhdf5 is not called with the lock held.
+    fresh: Mutex<Option<Arc<Fresh>>>,
+}
+
 /// A dataset, in a file that was opened anew for it.
 #[derive(Debug)]
-pub struct Fresh {
+struct Fresh {
     info: Arc<Info>,
     file: Id,
     dataset: Id,
@@ -38,76 +54,118 @@ impl Drop for Fresh {
     }
 }
 
-/// Whether a dataset is a virtual one, while its library writes logs.
-pub fn is_wanted(object: &Object) -> Result<bool, String> {
-    if object.session.is_none() || object.dataset.is_some() {
-        return Ok(false);
+impl Virtual {
+    /// Whether a dataset is a virtual one, while its library writes logs.
+    pub fn is_wanted(&self, below: &Below) -> Result<bool, String> {
+        Ok(self.is_virtual(below) && !registry::written(below.info.library_number())?.is_empty())
     }
-    Ok(is_virtual(object) && !registry::written(object.info.library_number())?.is_empty())
-}
 
-fn is_virtual(object: &Object) -> bool {
-    let is_virtual = object.is_virtual.get_or_init(|| {
-        let list = ask(object, DatasetGet::CREATION)?;
-        let f = object.info.library;
-        // SAFETY: the list is ours.
-        Some(f.nested(|f| unsafe { (f.H5Pget_layout)(list.id) }) == VIRTUAL)
-    });
-    is_virtual.unwrap_or(false)
-}
-
-/// A property list of a dataset.
-fn ask(object: &Object, operation: c_int) -> Option<PropertyList> {
-    let mut args = DatasetGet {
-        operation,
-        arguments: DatasetGetArguments { access: -1 },
-    };
-    // SAFETY: the object is open, and both answers are identifiers.
-    let status = object.call(Effect::Reads, |f, under, vol| unsafe {
-        (f.H5VLdataset_get)(under, vol, &mut args, 0, ptr::null_mut())
-    });
-    // SAFETY: see above.
-    (status >= 0).then(|| PropertyList::own(&object.info.library, unsafe { args.arguments.access }))
-}
-
-/// Calls with a virtual dataset as it is now.
-pub fn with<R>(object: &Object, call: impl FnOnce(&Functions, Id) -> R) -> Result<R, String> {
-    let about = |reason: &str| {
-        let name = writing::name_of(object);
-        format!("virtual dataset {name}: {reason}")
-    };
-    for session in registry::written(object.info.library_number())? {
-        session.settle().map_err(|reason| about(&reason))?;
+    fn is_virtual(&self, below: &Below) -> bool {
+        let known = self.is_virtual.get().copied();
+        let is_virtual = known.unwrap_or_else(|| {
+            let list = list_of(below, DatasetGet::CREATION);
+            let found = list.map(|list| {
+                // SAFETY: the list is ours.
+                let layout = |f: &Functions| unsafe { (f.H5Pget_layout)(list.id) };
+                below.library().nested(layout) == VIRTUAL
+            });
+            // Another thread may have been faster.
+            *self.is_virtual.get_or_init(|| found)
+        });
+        is_virtual.unwrap_or(false)
     }
-    let fresh = Fresh::of(object).map_err(|reason| about(&reason))?;
-    // A conversion of elements may run functions of the program, which may read this dataset, too. So nothing is locked.
-    Ok(fresh.info.library.nested(|f| call(f, fresh.dataset)))
-}
 
-impl Fresh {
-    /// The dataset as it was flushed last: the one that the object keeps, or a new one, which it keeps then.
-    fn of(object: &Object) -> Result<Arc<Self>, String> {
-        let version = registry::version();
-        let kept = object.fresh.lock().clone();
+    /// Calls with a virtual dataset of a session's file as it is now.
+    ///
+    /// A conversion of elements may run functions of the program, which may read this dataset, too. So nothing is locked.
+    pub fn with<R>(
+        &self,
+        session: &Session,
+        below: &Below,
+        call: impl FnOnce(&Functions, Id) -> R,
+    ) -> Result<R, String> {
+        let fresh = self.fresh(session, below).map_err(|reason| {
+            let name = name_of(below);
+            format!("virtual dataset {name}: {reason}")
+        })?;
+        Ok(fresh.info.library.nested(|f| call(f, fresh.dataset)))
+    }
+
+    /// The dataset as it is flushed now: the one that is kept, or a new one, which is kept then.
+    fn fresh(&self, session: &Session, below: &Below) -> Result<Arc<Fresh>, String> {
+        for session in registry::written(below.info.library_number())? {
+            session.settle()?;
+        }
+        let version = version::present();
+        let kept = self.fresh.lock().clone();
         if let Some(kept) = kept.filter(|kept| kept.version == version) {
             return Ok(kept);
         }
-        // libhdf5 is not called with the lock held, neither to close the earlier one nor to open this.
-        let earlier = object.fresh.lock().take();
+        let earlier = self.fresh.lock().take();
+        // It is closed before the file is opened once more.
         drop(earlier);
-        let fresh = Arc::new(Fresh::open(object, version)?);
-        let other = object.fresh.lock().replace(Arc::clone(&fresh));
+        let fresh = Arc::new(Fresh::open(session, below, version)?);
+        let other = self.fresh.lock().replace(Arc::clone(&fresh));
         drop(other);
         Ok(fresh)
     }
 
-    fn open(object: &Object, version: u64) -> Result<Self, String> {
-        let session = object.session.as_ref().ok_or("it belongs to no log")?;
-        let info = object.info.native()?;
-        let path = writing::path_of(object)?;
-        let dapl = ask(object, DatasetGet::ACCESS);
+    /// Fails for a virtual dataset whose elements would be written to logs.
+    pub fn check_write(&self, session: &Session, below: &Below) -> Result<(), String> {
+        if !self.is_wanted(below)? {
+            return Ok(());
+        }
+        let list = list_of(below, DatasetGet::CREATION);
+        let list = list.ok_or("its creation property list cannot be had")?;
+        let sources = sources(&below.info, list.id);
+        let dir = session.path.parent().unwrap_or(Path::new(""));
+        let is_plain = |source: &Option<String>| {
+            let source = source.as_ref().filter(|name| *name != ".");
+            source.is_some_and(|name| {
+                let found = [dir.join(name), name.into()];
+                let found = found.iter().find(|path| fs::metadata(path).is_ok());
+                found.is_some_and(|path| !is_log(path))
+            })
+        };
+        if sources.iter().all(is_plain) {
+            return Ok(());
+        }
+        Err(format!(
+            "{}: virtual dataset {}: the datasets that it is made of lie in logs: write to these",
+            session.path.display(),
+            name_of(below)
+        ))
+    }
+
+    /// `H5Dget_*`: the extent, which that of its sources may change. `None`: the native file answers.
+    pub fn get(
+        &self,
+        session: &Session,
+        below: &Below,
+        args: &mut DatasetGet,
+    ) -> Result<Option<Status>, String> {
+        let is_asked = args.operation == DatasetGet::SPACE;
+        if !is_asked || !self.is_wanted(below)? || !is_unlimited(below) {
+            return Ok(None);
+        }
+        // SAFETY: the dataset is open.
+        let space = |f: &Functions, dataset| unsafe { (f.H5Dget_space)(dataset) };
+        let space = self.with(session, below, space)?;
+        if space < 0 {
+            return Ok(Some(FAILURE));
+        }
+        args.arguments.space = space;
+        Ok(Some(SUCCESS))
+    }
+}
+
+impl Fresh {
+    fn open(session: &Session, below: &Below, version: u64) -> Result<Self, String> {
+        let info = below.info.native()?;
+        let path = path_of(below)?;
+        let dapl = list_of(below, DatasetGet::ACCESS);
         let dapl = dapl.ok_or("its access property list cannot be had")?;
-        let file = reading::open_again(&info, session)?;
+        let file = open_again(&info, session)?;
         // SAFETY: the file is ours, the list of the library, and the path a C string.
         let dataset = info.library.nested(|f| unsafe {
             let dataset = (f.H5Dopen2)(file, path.as_ptr(), dapl.id);
@@ -128,53 +186,25 @@ impl Fresh {
     }
 }
 
-impl Session {
-    /// Flushes what others cannot see. Ranks cannot do that by themselves.
-    fn settle(&self) -> Result<(), String> {
-        let Some(log) = &self.log else {
-            return Ok(());
-        };
-        if !log.is_parallel() {
-            return self.flush_log();
+/// Opens the file of a session once more, for reading. Its objects are none of ours.
+fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, String> {
+    /// `H5F_ACC_RDONLY`.
+    const READ_ONLY: c_uint = 0;
+    let name = CString::new(session.path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+    info.with_under_list(session.access.id, |list| {
+        if set_driver(info, list, FRESH_DRIVER, h5logfs_file_driver::fresh_class()) < 0 {
+            return Err("the file driver cannot be registered".into());
         }
-        if self.is_changed() || log.has_unflushed() {
-            return Err(format!(
-                "{}: several ranks write this log: virtual datasets are read after a flush",
-                self.path.display()
-            ));
+        // SAFETY: the list is of this library, and the name is a C string. A function for connectors opens no files
+        // within a call for an object.
+        let file = info
+            .library
+            .nested(|f| unsafe { (f.H5Fopen)(name.as_ptr(), READ_ONLY, list) });
+        match file {
+            1.. => Ok(file),
+            _ => Err("its file cannot be opened as it was flushed".into()),
         }
-        Ok(())
-    }
-}
-
-/// Fails for a virtual dataset whose elements would be written to logs.
-pub fn check_write(object: &Object) -> Result<(), String> {
-    let Some(session) = object.session.as_ref() else {
-        return Ok(());
-    };
-    if !is_wanted(object)? {
-        return Ok(());
-    }
-    let list =
-        ask(object, DatasetGet::CREATION).ok_or("its creation property list cannot be had")?;
-    let sources = sources(&object.info, list.id);
-    let dir = session.path.parent().unwrap_or(Path::new(""));
-    let is_plain = |source: &Option<String>| {
-        let source = source.as_ref().filter(|name| *name != ".");
-        source.is_some_and(|name| {
-            let found = [dir.join(name), name.into()];
-            let found = found.iter().find(|path| fs::metadata(path).is_ok());
-            found.is_some_and(|path| !is_log(path))
-        })
-    };
-    if sources.iter().all(is_plain) {
-        return Ok(());
-    }
-    Err(format!(
-        "{}: virtual dataset {}: the datasets that it is made of lie in logs: write to these",
-        session.path.display(),
-        writing::name_of(object)
-    ))
+    })
 }
 
 /// The files of the mappings of a virtual dataset.
@@ -195,19 +225,4 @@ fn sources(info: &Info, dcpl: Id) -> Vec<Option<String>> {
         };
         (0..number).map(source).collect()
     })
-}
-
-/// Asks for the extent of a virtual dataset, which that of its sources may change.
-pub fn extent(object: &Object, args: &mut DatasetGet) -> Result<Option<Status>, String> {
-    if args.operation != DatasetGet::SPACE || !is_wanted(object)? || !writing::is_unlimited(object)
-    {
-        return Ok(None);
-    }
-    // SAFETY: the dataset is open.
-    let space = with(object, |f, dataset| unsafe { (f.H5Dget_space)(dataset) })?;
-    if space < 0 {
-        return Ok(Some(FAILURE));
-    }
-    args.arguments.space = space;
-    Ok(Some(SUCCESS))
 }

@@ -1,0 +1,67 @@
+//! Property lists of ours.
+
+use std::ffi::CStr;
+
+use h5logfs_host::types::Id;
+
+use crate::library::Library;
+
+/// A property list of ours.
+#[derive(Debug)]
+pub struct PropertyList {
+    library: Library,
+    /// Its identifier.
+    pub id: Id,
+}
+
+impl PropertyList {
+    /// A copy of another.
+    pub fn copy(library: &Library, fapl: Id) -> Option<Self> {
+        // SAFETY: `fapl` is an identifier of this library.
+        let id = library.nested(|f| unsafe { (f.H5Pcopy)(fapl) });
+        (id >= 0).then_some(PropertyList {
+            library: *library,
+            id,
+        })
+    }
+
+    /// One whose identifier is given up by its owner.
+    pub fn own(library: &Library, id: Id) -> Self {
+        PropertyList {
+            library: *library,
+            id,
+        }
+    }
+
+    /// Another copy.
+    pub fn duplicate(&self) -> Option<Self> {
+        PropertyList::copy(&self.library, self.id)
+    }
+
+    /// Takes the buffer of pages out of a file access property list: only files with pages have one.
+    pub fn forget_page_buffer(&self) {
+        // SAFETY: the list is ours.
+        self.library
+            .nested(|f| unsafe { (f.H5Pset_page_buffer_size)(self.id, 0, 0, 0) });
+    }
+
+    /// Gives the identifier away.
+    pub fn into_id(self) -> Id {
+        let id = self.id;
+        std::mem::forget(self);
+        id
+    }
+}
+
+impl Drop for PropertyList {
+    fn drop(&mut self) {
+        // SAFETY: the list is ours, and closed once.
+        self.library.nested(|f| unsafe { (f.H5Pclose)(self.id) });
+    }
+}
+
+/// A default property list, which functions for connectors do not know by the number 0.
+pub fn default_list(library: &Library, variable: &CStr) -> Result<Id, String> {
+    let list = library.identifier(variable);
+    list.ok_or_else(|| "the library has no default property lists".into())
+}

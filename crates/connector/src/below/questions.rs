@@ -1,0 +1,153 @@
+//! What the connector below is asked of its objects.
+
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
+use std::ptr;
+
+use h5logfs_host::types::Id;
+
+use super::Below;
+use super::info::Info;
+use super::list::PropertyList;
+use crate::arguments::{
+    DatasetGet, DatasetGetArguments, FileGet, FileGetArguments, Location, LocationData, ObjectGet,
+    ObjectGetArguments, ObjectInfo, ObjectName, Token, kind,
+};
+
+/// Where an object lies.
+pub struct Place {
+    /// The number of its file.
+    pub file: u64,
+    /// The address of its object header.
+    pub header: u64,
+}
+
+/// Address of the object header of a dataset.
+pub fn header_of(object: &Below) -> Result<u64, String> {
+    place_of(object, kind::DATASET).map(|place| place.header)
+}
+
+/// Where an object of the connector below lies.
+pub fn place_of(object: &Below, object_type: c_int) -> Result<Place, String> {
+    const BASIC: c_uint = 1;
+    /// `H5O_info2_t` begins with the number of the file and the token; it has 104 bytes in HDF5 1.14 to 2.2.
+    #[repr(C, align(8))]
+    struct Facts {
+        file: u64,
+        token: Token,
+        rest: [u8; 232],
+    }
+    let mut facts = Facts {
+        file: 0,
+        token: Token([0; 16]),
+        rest: [0; 232],
+    };
+    let mut token = Token([0; 16]);
+    let location = Location {
+        from: object_type,
+        by: Location::SELF,
+        data: LocationData { token: &mut token },
+    };
+    let mut args = ObjectGet {
+        operation: ObjectGet::INFO,
+        arguments: ObjectGetArguments {
+            info: ObjectInfo {
+                fields: BASIC,
+                info: (&raw mut facts).cast(),
+            },
+        },
+    };
+    // SAFETY: the object is open, and there is room for the facts.
+    let status = object.quietly(|f, under, vol| unsafe {
+        (f.H5VLobject_get)(under, &location, vol, &mut args, 0, ptr::null_mut())
+    });
+    if status < 0 {
+        return Err("the place of an object in memory cannot be had".into());
+    }
+    let mut address = [0; 8];
+    address.copy_from_slice(&facts.token.0[..8]);
+    Ok(Place {
+        file: facts.file,
+        header: u64::from_le_bytes(address),
+    })
+}
+
+/// The path of an object in its file, as a person is told it.
+pub fn name_of(object: &Below) -> String {
+    path_of(object).map_or_else(
+        |_| "without a name".into(),
+        |path| path.to_string_lossy().into_owned(),
+    )
+}
+
+/// The path of a dataset in its file.
+pub fn path_of(object: &Below) -> Result<CString, String> {
+    /// Longer paths are cut.
+    const ROOM: usize = 1 << 16;
+    let mut bytes = vec![0u8; ROOM];
+    let mut length = 0;
+    let location = Location {
+        from: kind::DATASET,
+        by: Location::SELF,
+        data: LocationData {
+            token: ptr::null_mut(),
+        },
+    };
+    let mut args = ObjectGet {
+        operation: ObjectGet::NAME,
+        arguments: ObjectGetArguments {
+            name: ObjectName {
+                size: ROOM,
+                name: bytes.as_mut_ptr().cast(),
+                length: &mut length,
+            },
+        },
+    };
+    // SAFETY: the object is open, and there is room for the path with a zero byte.
+    let status = object.quietly(|f, under, vol| unsafe {
+        (f.H5VLobject_get)(under, &location, vol, &mut args, 0, ptr::null_mut())
+    });
+    let name = CStr::from_bytes_until_nul(&bytes);
+    match name {
+        Ok(name) if status >= 0 && !name.is_empty() => Ok(name.to_owned()),
+        _ => Err("no path leads to it".into()),
+    }
+}
+
+/// Asks for something of a dataset.
+pub fn ask(object: &Below, operation: c_int) -> Result<Id, String> {
+    let mut args = DatasetGet {
+        operation,
+        arguments: DatasetGetArguments { space: -1 },
+    };
+    // SAFETY: the object is open; all answers that are asked for here are identifiers.
+    let status = object.quietly(|f, under, vol| unsafe {
+        (f.H5VLdataset_get)(under, vol, &mut args, 0, ptr::null_mut())
+    });
+    match status {
+        // SAFETY: see above.
+        0.. => Ok(unsafe { args.arguments.space }),
+        _ => Err("a dataset in memory does not say what it is".into()),
+    }
+}
+
+/// A property list of a dataset.
+pub fn list_of(dataset: &Below, operation: c_int) -> Option<PropertyList> {
+    let list = ask(dataset, operation).ok()?;
+    Some(PropertyList::own(dataset.library(), list))
+}
+
+/// The number that the library gives to objects of a native file.
+pub fn number_of(info: &Info, file: *mut c_void) -> u64 {
+    let mut number = 0;
+    let mut args = FileGet {
+        operation: FileGet::NUMBER,
+        arguments: FileGetArguments {
+            number: &mut number,
+        },
+    };
+    // SAFETY: the file is open, and the arguments are those of the operation.
+    info.library.quietly(|f| unsafe {
+        (f.H5VLfile_get)(file, info.under_vol, &mut args, 0, ptr::null_mut())
+    });
+    number
+}

@@ -1,0 +1,133 @@
+//! The hooks for datasets of a log. Those that are not logged have their elements in the native file.
+
+use std::ffi::c_void;
+use std::slice;
+use std::sync::Arc;
+
+use h5logfs_host::types::{Id, SUCCESS, Status};
+
+use super::Session;
+use crate::arguments::{DatasetGet, DatasetSpecific, Optional};
+use crate::below::Below;
+use crate::library::is_version_2;
+use crate::log::Log;
+use crate::log::dataset::Dataset;
+use crate::log::making::{NewDataset, has_extent};
+use crate::log::transfer::Transfer;
+
+impl Session {
+    /// A dataset is about to be made. `None`: the native file takes it as it is.
+    pub fn prepare_dataset(
+        &self,
+        datatype: Id,
+        space: Id,
+        dcpl: Id,
+    ) -> Result<Option<NewDataset>, String> {
+        let log = self.log();
+        log.map(|log| log.prepare(datatype, space, dcpl))
+            .transpose()
+    }
+
+    /// A dataset was made. Returns the logged dataset that it is.
+    pub fn dataset_made(
+        &self,
+        below: &Below,
+        new: NewDataset,
+    ) -> Result<Option<Arc<Dataset>>, String> {
+        self.log().map_or(Ok(None), |log| log.made(below, new))
+    }
+
+    /// The logged dataset that an object is. `None` for one whose elements are in the native file.
+    pub fn dataset(&self, below: &Below) -> Result<Option<Arc<Dataset>>, String> {
+        self.log().map_or(Ok(None), |log| log.find(below))
+    }
+
+    /// Logged datasets are read: all that one call names.
+    pub fn read(&self, transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, String> {
+        let log = self.records()?;
+        for transfer in transfers {
+            log.read(transfer)
+                .map_err(|e| self.about(transfer.below, &e))?;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// Logged datasets are written: all that one call names.
+    pub fn write(&self, transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, String> {
+        let log = self.records()?;
+        for transfer in transfers {
+            log.write(transfer)
+                .map_err(|e| self.about(transfer.below, &e))?;
+        }
+        Ok(SUCCESS)
+    }
+
+    /// The log of a dataset that [`Session::dataset`] has found.
+    fn records(&self) -> Result<&Log, String> {
+        let log = self.log();
+        log.ok_or_else(|| format!("{}: a dataset that is not logged", self.path.display()))
+    }
+
+    /// Fails where the native file would take elements that are not logged, and each rank has one of its own.
+    pub fn check_unlogged_write(&self, below: &Below) -> Result<(), String> {
+        let is_parallel = self.log().is_some_and(Log::is_parallel);
+        if !is_parallel || !has_extent(below) {
+            return Ok(());
+        }
+        Err(self.about(
+            below,
+            "several ranks cannot write its elements, which are not logged (variable length, references, virtual or \
+             external storage)",
+        ))
+    }
+
+    /// `H5Dget_*` of a logged dataset.
+    pub fn dataset_get(
+        &self,
+        below: &Below,
+        dataset: &Dataset,
+        args: &mut DatasetGet,
+    ) -> Result<Option<Status>, String> {
+        self.records()?.dataset_get(below, dataset, args)
+    }
+
+    /// `H5Dset_extent`, `H5Drefresh` of a logged dataset. `H5Dflush` is [`Session::flush`].
+    pub fn dataset_specific(
+        &self,
+        below: &Below,
+        dataset: &Dataset,
+        args: &mut DatasetSpecific,
+    ) -> Result<Option<Status>, String> {
+        if args.operation != DatasetSpecific::SET_EXTENT {
+            return Ok(None);
+        }
+        self.touch();
+        // SAFETY: the part of this operation, with a number for each dimension.
+        let dims = unsafe {
+            let status = below.quietly(|f, under, vol| {
+                (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
+            });
+            if status < 0 {
+                return Ok(Some(status));
+            }
+            slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len())
+        };
+        let set = self.records()?.set_extent(dataset, dims);
+        set.map_err(|e| self.about(below, &e))?;
+        Ok(Some(SUCCESS))
+    }
+
+    /// Operations on a logged dataset that only the native connector has: of chunks, above all.
+    pub fn dataset_optional(
+        &self,
+        below: &Below,
+        dataset: &Dataset,
+        args: &mut Optional,
+    ) -> Result<Option<Status>, String> {
+        let log = self.records()?;
+        // SAFETY: the library gives the arguments of an operation.
+        let answered =
+            unsafe { log.dataset_optional(dataset, args, is_version_2(below.library())) };
+        answered.map_err(|e| self.about(below, &e))
+    }
+}
