@@ -131,6 +131,43 @@ fn names(line: &str, name: &str) -> bool {
     line.split(name).skip(1).any(|rest| !goes_on(rest))
 }
 
+/// The plug-ins that libhdf5 loads into programs.
+const PLUGINS: [&str; 3] = [
+    "h5logfs-plugin-driver",
+    "h5logfs-plugin-connector",
+    "h5logfs-plugin-connector-mpi",
+];
+
+/// What writes to the standard output or error of a program.
+const PRINTING: [&str; 4] = ["print!(", "println!(", "dbg!(", "stderr()"];
+
+/// Standard error is the program's. What goes wrong is on the error stack of its libhdf5.
+#[test]
+fn plug_ins_print_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+    let all = BTreeSet::from(PLUGINS.map(str::to_owned));
+    let made_of = all.iter().flat_map(|plugin| needed_by(plugin));
+    let crates: BTreeSet<String> = made_of.chain(all.clone()).collect();
+    let (mut files, mut printing) = (Vec::new(), Vec::new());
+    for name in crates
+        .iter()
+        .filter_map(|name| name.strip_prefix("h5logfs-"))
+    {
+        sources(
+            &root.join(name.replace("plugin-", "plugins/")).join("src"),
+            &mut files,
+        );
+    }
+    for path in &files {
+        let text = fs::read_to_string(path).unwrap();
+        let tested = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let prints = code(tested).filter(|line| PRINTING.iter().any(|word| line.contains(word)));
+        printing.extend(prints.map(|line| format!("{}: {line}", path.display())));
+    }
+    assert!(files.len() > 150, "only {} files looked at", files.len());
+    assert!(printing.is_empty(), "{}", printing.join("\n"));
+}
+
 /// The crates of this project, and which others of them each may use.
 const CRATES: [(&str, &[&str]); 17] = [
     ("h5logfs-common", &[]),

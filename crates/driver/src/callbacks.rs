@@ -382,8 +382,10 @@ pub unsafe extern "C" fn write(
                 |log| {
                     if log.is_inherited {
                         // libhdf5 marks a file there that it has open for writing, which a log never is.
-                        if usage != SUPERBLOCK {
-                            log.tell_lost();
+                        if usage != SUPERBLOCK
+                            && let Some(lost) = log.lost()
+                        {
+                            file.library.push(Kind::Write, &lost);
                         }
                         return Ok(SUCCESS);
                     }

@@ -85,15 +85,11 @@ impl Log {
         }
     }
 
-    /// Says, once, that a write is lost. libhdf5 holds back what is written, and uses what it has freed if that fails where
-    /// it gives the file up: so it does not hear of it.
-    pub fn tell_lost(&self) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "h5logfs: what was written by a link is lost: {}",
-                self.read_only()
-            );
-        }
+    /// What the program is told, once, of a write that is lost. libhdf5 holds back what is written, and uses what it has
+    /// freed if that fails where it gives the file up: so the write succeeds.
+    pub fn lost(&self) -> Option<String> {
+        let is_told = self.is_told.swap(true, Ordering::Relaxed);
+        (!is_told).then(|| format!("what was written by a link is lost: {}", self.read_only()))
     }
 
     /// What the driver can do with it.
