@@ -1,10 +1,12 @@
 //! Parses the text of a configuration file. Collects all errors, not only the first one.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use toml::Spanned;
-use toml::de::{DeInteger, DeTable, DeValue};
+use toml::de::{DeTable, ValueDeserializer};
 
 use super::{Config, ConfigErrors, Section, Setting};
 use crate::cli::mount::options::{self, MountOption, MountOptions, Value};
@@ -17,6 +19,32 @@ const SOURCE: &str = "source";
 const POINT: &str = "point";
 
 const ABSOLUTE: &str = "must be an absolute path";
+
+/// The keys of a section. Each remembers its place, for errors.
+type Keys = BTreeMap<Spanned<String>, Given>;
+
+/// The value of a key: of the types that options have, or of another one.
+#[derive(serde::Deserialize)]
+#[serde(untagged, remote = "Self")]
+enum Given {
+    Switch(bool),
+    Number(i64),
+    Large(u64),
+    Text(String),
+    List(Vec<String>),
+    Other(IgnoredAny),
+    /// serde has no type for this number.
+    #[serde(skip)]
+    TooLarge,
+}
+
+/// Never fails, because an error of serde ends the whole section and hides the errors after it.
+impl<'de> Deserialize<'de> for Given {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // `remote` makes this a function of `Given`, not of the trait.
+        Ok(Given::deserialize(deserializer).unwrap_or(Given::TooLarge))
+    }
+}
 
 impl Config {
     /// Error messages name `path`.
@@ -55,89 +83,88 @@ impl Parser<'_> {
     }
 
     fn config(&mut self) -> Config {
-        let (table, errors) = DeTable::parse_recoverable(self.text);
+        let (mut table, errors) = DeTable::parse_recoverable(self.text);
         for e in errors {
             let line = self.line(e.span().map_or(0, |span| span.start));
             self.error(line, e.message());
         }
-        let mut config = Config {
-            path: self.path.to_owned(),
-            defaults: Vec::new(),
-            mounts: Vec::new(),
-        };
-        for (key, value) in in_order(table.get_ref()) {
+        let table = table.get_mut();
+        let defaults: Option<Spanned<Keys>> =
+            self.take(table, DEFAULTS, format_args!("[{DEFAULTS}]"));
+        let mounts: Option<Vec<Spanned<Keys>>> =
+            self.take(table, MOUNT, format_args!("[[{MOUNT}]]"));
+        for key in table.keys() {
             let line = self.line(key.span().start);
-            match (&**key.get_ref(), value.get_ref()) {
-                (DEFAULTS, DeValue::Table(table)) => config.defaults = self.defaults(line, table),
-                (DEFAULTS, _) => self.error(line, format_args!("{DEFAULTS}: must be [{DEFAULTS}]")),
-                (MOUNT, value) => config.mounts = self.mounts(line, value),
-                (unknown, _) => self.error(
-                    line,
-                    format_args!(
-                        "{unknown}: unknown key; expected are [{DEFAULTS}] and [[{MOUNT}]]"
-                    ),
-                ),
-            }
+            let expected = format_args!("expected are [{DEFAULTS}] and [[{MOUNT}]]");
+            self.error(line, format_args!("{key}: unknown key; {expected}"));
         }
+        let mounts = mounts.into_iter().flatten();
+        let config = Config {
+            path: self.path.to_owned(),
+            defaults: defaults.map_or_else(Vec::new, |keys| self.defaults(keys)),
+            mounts: mounts.map(|keys| self.section(keys)).collect(),
+        };
         self.check_sections(&config);
         config
     }
 
-    fn defaults(&mut self, line: usize, table: &DeTable<'_>) -> Vec<Setting> {
-        let section = self.section(line, table);
+    /// Takes the value of `key` out of the file's table.
+    fn take<'de, T: Deserialize<'de>>(
+        &mut self,
+        table: &mut DeTable<'de>,
+        key: &str,
+        form: impl std::fmt::Display,
+    ) -> Option<T> {
+        let value = table.remove(key)?;
+        let line = self.line(value.span().start);
+        let value = T::deserialize(ValueDeserializer::from(value));
+        if value.is_err() {
+            self.error(line, format_args!("{key}: must be {form}"));
+        }
+        value.ok()
+    }
+
+    fn defaults(&mut self, keys: Spanned<Keys>) -> Vec<Setting> {
+        let section = self.section(keys);
         if section.source.is_some() || section.point.is_some() {
             let reason = "`source` and `point` belong into a [[mount]]";
-            self.error(line, format_args!("[{DEFAULTS}]: {reason}"));
+            self.error(section.line, format_args!("[{DEFAULTS}]: {reason}"));
         }
         section.settings
     }
 
-    fn mounts(&mut self, line: usize, value: &DeValue<'_>) -> Vec<Section> {
-        let mut mounts = Vec::new();
-        let DeValue::Array(sections) = value else {
-            self.error(line, format_args!("{MOUNT}: must be [[{MOUNT}]]"));
-            return mounts;
-        };
-        for section in sections {
-            let line = self.line(section.span().start);
-            match section.get_ref() {
-                DeValue::Table(table) => mounts.push(self.section(line, table)),
-                _ => self.error(line, format_args!("{MOUNT}: must be [[{MOUNT}]]")),
-            }
-        }
-        mounts
-    }
-
-    fn section(&mut self, line: usize, table: &DeTable<'_>) -> Section {
+    fn section(&mut self, keys: Spanned<Keys>) -> Section {
         let mut section = Section {
-            line,
+            line: self.line(keys.span().start),
             ..Section::default()
         };
-        for (key, value) in in_order(table) {
+        let mut keys: Vec<_> = keys.into_inner().into_iter().collect();
+        keys.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in keys {
             let line = self.line(key.span().start);
-            let name = &**key.get_ref();
-            match name {
-                SOURCE => section.source = self.absolute(line, name, value.get_ref()),
-                POINT => section.point = self.absolute(line, name, value.get_ref()),
-                _ => section.settings.extend(self.settings(line, name, value)),
+            match key.get_ref().as_str() {
+                name @ SOURCE => section.source = self.absolute(line, name, value),
+                name @ POINT => section.point = self.absolute(line, name, value),
+                name => section.settings.extend(self.settings(line, name, value)),
             }
         }
         section
     }
 
     /// Refuses relative paths, which would depend on the directory of the daemon.
-    fn absolute(&mut self, line: usize, name: &str, value: &DeValue<'_>) -> Option<PathBuf> {
-        let path = value.as_str().map(PathBuf::from);
-        let path = path.filter(|path| path.is_absolute());
-        if path.is_none() {
-            self.error(line, format_args!("{name}: {ABSOLUTE}"));
+    fn absolute(&mut self, line: usize, name: &str, value: Given) -> Option<PathBuf> {
+        match value {
+            Given::Text(path) if Path::new(&path).is_absolute() => Some(path.into()),
+            _ => {
+                self.error(line, format_args!("{name}: {ABSOLUTE}"));
+                None
+            }
         }
-        path
     }
 
     /// The settings that one key makes. A list makes several.
-    fn settings(&mut self, line: usize, name: &str, value: &Spanned<DeValue<'_>>) -> Vec<Setting> {
-        let options = options_of(name, value.get_ref()).unwrap_or_else(|reason| {
+    fn settings(&mut self, line: usize, name: &str, value: Given) -> Vec<Setting> {
+        let options = options_of(name, value).unwrap_or_else(|reason| {
             self.error(line, format_args!("{name}: {reason}"));
             Vec::new()
         });
@@ -201,47 +228,28 @@ fn has_relative_path(options: &MountOptions) -> bool {
     paths.any(|path| path.is_relative())
 }
 
-/// Keys in the order of the file. The table sorts them by name.
-fn in_order<'a, 'b>(
-    table: &'a DeTable<'b>,
-) -> Vec<(
-    &'a Spanned<std::borrow::Cow<'b, str>>,
-    &'a Spanned<DeValue<'b>>,
-)> {
-    let mut entries: Vec<_> = table.iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    entries
-}
-
 /// The mount options that `name = value` stands for.
-fn options_of(name: &str, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
+fn options_of(name: &str, value: Given) -> Result<Vec<OsString>, String> {
     let Some(option) = MountOption::named(name) else {
         let keys = options::all().map(|option| option.name);
         let keys = keys.chain([SOURCE, POINT]);
         return Err(format!("unknown key{}", did_you_mean(name, keys)));
     };
-    let given = |text: &str| OsString::from(format!("{name}={text}"));
+    let given = |value: &dyn std::fmt::Display| OsString::from(format!("{name}={value}"));
     match (option.value, value) {
-        (Value::Flag(_), DeValue::Boolean(true)) => Ok(vec![name.into()]),
-        (Value::Flag(_), DeValue::Boolean(false)) => Ok(vec![format!("no{name}").into()]),
+        (_, Given::TooLarge) => Err("the number is too large".into()),
+        (Value::Flag(_), Given::Switch(true)) => Ok(vec![name.into()]),
+        (Value::Flag(_), Given::Switch(false)) => Ok(vec![format!("no{name}").into()]),
         (Value::Flag(_), _) => Err("must be true or false".into()),
-        (Value::Given { .. }, DeValue::String(text)) => Ok(vec![given(text)]),
-        (Value::Given { .. }, DeValue::Integer(number)) => Ok(vec![given(&decimal(number)?)]),
-        (Value::Given { adds_up: true, .. }, DeValue::Array(list)) => {
-            let texts = list.iter().map(|item| item.get_ref().as_str());
-            let options = texts.map(|text| text.map(given));
-            let options: Option<Vec<_>> = options.collect();
-            options.ok_or_else(|| "must be a list of strings".into())
+        (Value::Given { .. }, Given::Text(text)) => Ok(vec![given(&text)]),
+        (Value::Given { .. }, Given::Number(number)) => Ok(vec![given(&number)]),
+        (Value::Given { .. }, Given::Large(number)) => Ok(vec![given(&number)]),
+        (Value::Given { adds_up: true, .. }, Given::List(list)) => {
+            Ok(list.iter().map(|item| given(item)).collect())
         }
+        (Value::Given { adds_up: true, .. }, _) => Err("must be a list of strings".into()),
         (Value::Given { form, .. }, _) => Err(format!("must be a string or a number: {form}")),
     }
-}
-
-fn decimal(number: &DeInteger<'_>) -> Result<String, String> {
-    let value = i64::from_str_radix(number.as_str(), number.radix());
-    value
-        .map(|value| value.to_string())
-        .map_err(|_| format!("{number} is not a number that can be used"))
 }
 
 #[cfg(test)]
@@ -319,6 +327,7 @@ mod tests {
 cache_sise = "2G"
 threads = 0
 allow_other = "yes"
+index_memory = 99_999_999_999_999_999_999
 
 [[mount]]
 source = "data"
@@ -337,13 +346,14 @@ log_file = "relative.log"
             (3, "cache_sise: unknown key; did you mean cache_size?"),
             (4, "threads: threads=0: not a number from 1 to"),
             (5, "allow_other: must be true or false"),
-            (8, "source: must be an absolute path"),
-            (9, "ro: unknown key"),
-            (10, "index_dir: must be a string"),
-            (11, &list),
-            (12, "chunk: must be a string"),
-            (13, "log_file: must be an absolute path"),
-            (15, "mounts: unknown key"),
+            (6, "index_memory: the number is too large"),
+            (9, "source: must be an absolute path"),
+            (10, "ro: unknown key"),
+            (11, "index_dir: must be a string"),
+            (12, &list),
+            (13, "chunk: must be a string"),
+            (14, "log_file: must be an absolute path"),
+            (16, "mounts: unknown key"),
         ];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (fault, (line, words)) in found.iter().zip(expected) {
@@ -381,5 +391,11 @@ log_file = "relative.log"
         assert!(misplaced[0].contains("[[mount]]"), "{misplaced:?}");
         let single = faults("[mount]\nsource = \"/a\"\n");
         assert!(single[0].contains("must be [[mount]]"), "{single:?}");
+        let both = faults("defaults = 1\nmount = [2]\n");
+        let expected = [
+            "f:1: defaults: must be [defaults]",
+            "f:2: mount: must be [[mount]]",
+        ];
+        assert_eq!(both, expected);
     }
 }
