@@ -297,7 +297,7 @@ impl SourcePath {
     }
 }
 
-/// Serializes paths as bytes, for serde's own form fails for paths that are not UTF-8.
+/// Serializes a path as bytes: serde's own form fails for paths that are not UTF-8.
 pub mod bytes_of_path {
     use std::ffi::OsStr;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -314,6 +314,36 @@ pub mod bytes_of_path {
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         let bytes: Vec<u8> = serde_bytes::deserialize(from)?;
         Ok(std::ffi::OsString::from_vec(bytes).into())
+    }
+}
+
+/// A path in a message.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PathBytes(#[serde(with = "bytes_of_path")] pub PathBuf);
+
+impl From<&Path> for PathBytes {
+    fn from(path: &Path) -> Self {
+        PathBytes(path.to_owned())
+    }
+}
+
+/// [`bytes_of_path`] for a list of paths.
+pub mod bytes_of_paths {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::PathBytes;
+
+    /// Writes the bytes of each path.
+    pub fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(paths.iter().map(|path| PathBytes::from(path.as_path())))
+    }
+
+    /// Reads the bytes of each path.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
+        let paths = Vec::<PathBytes>::deserialize(from)?;
+        Ok(paths.into_iter().map(|path| path.0).collect())
     }
 }
 

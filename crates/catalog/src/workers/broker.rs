@@ -15,10 +15,8 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::scan::protocol::{
-    Channel, Direction, PathBytes, Request, Response, ScanTask, Wait, poll,
-};
-use h5logfs_log::scan::{ScanRequest, companions};
+use h5logfs_log::scan::protocol::{Channel, Direction, Request, Response, ScanTask, Wait, poll};
+use h5logfs_log::scan::{ScanRequest, Settings, companions};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourcePath;
 
@@ -160,14 +158,12 @@ impl<'a> Broker<'a> {
         } = self.request;
         ScanTask {
             relative: relative.to_owned(),
-            dirs: dir.all().map(|f| PathBytes::from(f.path())).collect(),
+            dir: dir.path().to_owned(),
             companions: companions.map(<[SourcePath]>::to_vec),
-            chunking: settings.chunking,
-            without_logs: settings.without_logs,
-            incomplete_attribute: settings.incomplete_attribute,
-            choice: settings.choice.clone(),
-            image_at: settings.image_at,
-            compared: settings.compared,
+            settings: Settings {
+                log_dirs: dir.all().skip(1).map(|f| f.path().to_owned()).collect(),
+                ..settings.clone()
+            },
             known,
             most: self.max_snapshot,
         }
@@ -245,7 +241,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use h5logfs_log::scan::Settings;
     use h5logfs_log::source_dir::SourceDir;
 
     #[test]

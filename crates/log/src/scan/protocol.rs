@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -19,11 +19,11 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Chunking};
+use super::Settings;
 use crate::journal::sealed::KnownFlush;
 use crate::log_files::foreign;
 use crate::ownership::Foreign;
-use crate::source_dir::{SourcePath, bytes_of_path};
+use crate::source_dir::{PathBytes, SourcePath, bytes_of_path};
 use h5logfs_common::error::Error;
 use h5logfs_common::memory::Reservation;
 
@@ -37,36 +37,17 @@ pub struct ScanTask {
     /// The log file, below the first directory.
     #[serde(with = "bytes_of_path")]
     pub relative: PathBuf,
-    /// Paths of the directory and the further ones, as users know them.
-    pub dirs: Vec<PathBytes>,
+    /// The path of the directory, as users know it.
+    #[serde(with = "bytes_of_path")]
+    pub dir: PathBuf,
     /// Its companion files: see [`ScanRequest::companions`](super::ScanRequest::companions).
     pub companions: Option<Vec<SourcePath>>,
-    /// See [`Settings::chunking`](super::Settings::chunking).
-    pub chunking: Chunking,
-    /// See [`Settings::without_logs`](super::Settings::without_logs).
-    pub without_logs: bool,
-    /// See [`Settings::incomplete_attribute`](super::Settings::incomplete_attribute).
-    pub incomplete_attribute: bool,
-    /// See [`Settings::choice`](super::Settings::choice).
-    pub choice: Choice,
-    /// See [`Settings::image_at`](super::Settings::image_at).
-    pub image_at: Option<u64>,
-    /// See [`Settings::compared`](super::Settings::compared).
-    pub compared: u64,
+    /// Their directories with logs are those that the daemon holds, by the paths that links lead to.
+    pub settings: Settings,
     /// See [`ScanRequest::known`](super::ScanRequest::known).
     pub known: Option<KnownFlush>,
     /// The most bytes of a snapshot that the daemon accepts.
     pub most: u64,
-}
-
-/// A path in a message: its bytes, which need not be UTF-8.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct PathBytes(#[serde(with = "bytes_of_path")] pub PathBuf);
-
-impl From<&Path> for PathBytes {
-    fn from(path: &Path) -> Self {
-        PathBytes(path.to_owned())
-    }
 }
 
 /// A request of a worker to the daemon.

@@ -5,17 +5,21 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::choice::Choice;
 use super::shape::Chunking;
 use crate::journal::visible::MOST_DATA;
+use crate::source_dir::bytes_of_paths;
 
 /// All options that decide the outcome of a scan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Chunk shapes where the log records none.
     pub chunking: Chunking,
     /// Directories with logs of files that are elsewhere, in the order of
     /// [`SourceDir::all`](crate::source_dir::SourceDir::all).
+    #[serde(with = "bytes_of_paths")]
     pub log_dirs: Vec<PathBuf>,
     /// Present files that could have a log and have none, too.
     pub without_logs: bool,
@@ -180,6 +184,16 @@ mod tests {
             let complaint = settings.set(option, value.as_bytes()).unwrap_err();
             assert!(complaint.contains(option), "{complaint}");
         }
+    }
+
+    #[test]
+    fn a_message_carries_paths_that_are_no_text() {
+        let settings = Settings {
+            log_dirs: vec![OsStr::from_bytes(b"/\xff").into(), "b".into()],
+            ..Settings::default()
+        };
+        let message = postcard::to_stdvec(&settings).unwrap();
+        assert_eq!(postcard::from_bytes(&message), Ok(settings));
     }
 
     #[test]

@@ -14,7 +14,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::hdf5_sys as h5;
@@ -25,10 +24,10 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
+use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::scan::protocol::{
     Channel, Forever, READY, Request, Response, ScanOutcome, ScanTask, errno, receive_some,
 };
-use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::source_dir::{FileOpener, SourceDir, SourcePath};
 
 /// The largest response of the daemon, in bytes. Listings of directories are the large ones.
@@ -86,8 +85,7 @@ pub fn refuse(reason: String) -> io::Result<()> {
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
     let client = Channel::new(socket, Forever);
     let (task, _) = client.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited())?;
-    let dir = task.dirs.first().map_or(Path::new(""), |dir| &dir.0);
-    let error = Error::of(dir.join(&task.relative), reason);
+    let error = Error::of(task.dir.join(&task.relative), reason);
     client.send(&Request::Done(ScanOutcome::from(&error)), None)
 }
 
@@ -238,25 +236,13 @@ fn unlimited() -> Reservation {
 
 /// Returns the snapshot as bytes.
 fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
-    let mut dirs = task.dirs.into_iter().map(|shown| shown.0);
-    let path = dirs.next().unwrap_or_default();
-    let further: Vec<_> = dirs.collect();
-    let settings = Settings {
-        chunking: task.chunking,
-        log_dirs: further.clone(),
-        without_logs: task.without_logs,
-        incomplete_attribute: task.incomplete_attribute,
-        choice: task.choice,
-        image_at: task.image_at,
-        compared: task.compared,
-    };
     let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
-    let dir = SourceDir::remote(path, further, opener);
+    let dir = SourceDir::remote(task.dir, task.settings.log_dirs.clone(), opener);
     let snapshot = crate::scan(ScanRequest {
         dir: &dir,
         relative: &task.relative,
         companions: task.companions.as_deref(),
-        settings: &settings,
+        settings: &task.settings,
         known: task.known,
     })?;
     let bad = |fault: Fault| Error::of(dir.full_path(&task.relative), fault);
