@@ -3,6 +3,12 @@
 //! computed.
 //!
 //! In the canonical file the chunks are those of the whole grid, and have their numbers there.
+//!
+//! [`read`] shows the chunks of any such tree.
+
+mod reader;
+
+pub use reader::{Leaf, read};
 
 use std::ops::Range;
 

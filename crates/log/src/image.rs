@@ -7,9 +7,18 @@
 
 mod added;
 mod dataset;
+mod fields;
+mod file;
+pub(crate) mod object_header;
+mod window;
 
 pub use added::Added;
 pub use dataset::{DatasetHeader, HeaderAttribute, HeaderSpace};
+pub use fields::Fields;
+pub use file::Hdf5;
+pub use window::Window;
+
+use object_header::{Message, Mode, Prefix, kind};
 
 use std::ops::{ControlFlow, Range};
 
@@ -17,20 +26,11 @@ use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Message types (HDF5 File Format Specification, IV.A.2).
-const FILL_VALUE: u16 = 0x05;
-const LAYOUT: u16 = 0x08;
-const CONTINUATION: u16 = 0x10;
-const MODIFICATION_TIME: u16 = 0x12;
-
 /// Bytes of the superblock of an image: of version 0, with 8-byte addresses (II.A).
 pub const SUPERBLOCK: usize = 96;
 
 /// The largest rank of a dataspace (`H5S_MAX_RANK`).
 pub const MAX_RANK: usize = 32;
-
-/// More continuation blocks than any real header has. It ends chains that loop.
-const MOST_BLOCKS: usize = 4096;
 
 /// Times in seconds since 1970, of the object whose header is at `header`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,20 +101,26 @@ fn range(at: u64, len: usize) -> Result<Range<usize>> {
     Ok(start..end)
 }
 
+/// The `N` bytes at `at`.
+fn read_array<const N: usize, B: HeaderBytes + ?Sized>(bytes: &B, at: u64) -> Result<[u8; N]> {
+    let mut found = [0; N];
+    bytes.read(at, &mut found)?;
+    Ok(found)
+}
+
+/// The `len` bytes at `at`, if there are so many.
+pub(crate) fn read_vec<B: HeaderBytes + ?Sized>(bytes: &B, at: u64, len: u64) -> Result<Vec<u8>> {
+    let end = at.checked_add(len).filter(|end| *end <= bytes.size());
+    let len = end.and(usize::try_from(len).ok()).ok_or(PAST_IMAGE)?;
+    let mut found = vec![0; len];
+    bytes.read(at, &mut found)?;
+    Ok(found)
+}
+
 /// The bytes of an image, or of another HDF5 file.
 #[derive(Debug)]
 pub struct Image<B = Vec<u8>> {
     bytes: B,
-}
-
-/// A message of an object header: where its data lie in the image.
-struct Message {
-    kind: u16,
-    flags: u8,
-    data: usize,
-    len: usize,
-    /// The block that holds it, where blocks have checksums: its start and its end.
-    block: Option<(usize, usize)>,
 }
 
 impl<B: HeaderBytes> Image<B> {
@@ -123,30 +129,12 @@ impl<B: HeaderBytes> Image<B> {
         Image { bytes }
     }
 
-    fn get<const N: usize>(&self, at: usize) -> Result<[u8; N]> {
-        let mut found = [0; N];
-        self.bytes.read(at as u64, &mut found)?;
-        Ok(found)
+    fn get<const N: usize>(&self, at: u64) -> Result<[u8; N]> {
+        read_array(&self.bytes, at)
     }
 
-    fn u16_at(&self, at: usize) -> Result<u16> {
-        self.get(at).map(u16::from_le_bytes)
-    }
-
-    fn u32_at(&self, at: usize) -> Result<u32> {
+    fn u32_at(&self, at: u64) -> Result<u32> {
         self.get(at).map(u32::from_le_bytes)
-    }
-
-    fn usize_at(&self, at: usize) -> Result<usize> {
-        let value = u64::from_le_bytes(self.get(at)?);
-        usize::try_from(value).map_err(Fault::from)
-    }
-
-    /// The end of `size` bytes at `start`. Fails where it lies outside the image.
-    fn end_of(&self, start: usize, size: usize) -> Result<usize> {
-        let end = start.checked_add(size);
-        end.filter(|end| *end as u64 <= self.bytes.size())
-            .ok_or_else(|| PAST_IMAGE.into())
     }
 
     /// Where the superblock (II.A) says that the file ends.
@@ -162,17 +150,17 @@ impl<B: HeaderBytes> Image<B> {
 
     /// The data layout message (IV.A.2.i) of the object header at `header`.
     pub fn layout(&self, header: u64) -> Result<Vec<u8>> {
-        let message = self.message(header, LAYOUT)?.ok_or("no layout message")?;
-        let mut data = vec![0; message.len];
-        self.bytes.read(message.data as u64, &mut data)?;
-        Ok(data)
+        let message = self
+            .message(header, kind::LAYOUT)?
+            .ok_or("no layout message")?;
+        message.body(&self.bytes)
     }
 
     /// The fill value of the dataset whose object header is at `header` (IV.A.2.f), in the datatype of the file. Empty stands
     /// for zeros, and for none.
     pub fn fill_value(&self, header: u64) -> Result<Vec<u8>> {
         const HAS_VALUE: u8 = 1 << 5;
-        let message = self.message(header, FILL_VALUE)?;
+        let message = self.message(header, kind::FILL_VALUE)?;
         let message = message.ok_or("no fill value message")?;
         let at = match self.get::<4>(message.data)? {
             [1, ..] | [2, _, _, 1] => message.data + 4,
@@ -182,20 +170,17 @@ impl<B: HeaderBytes> Image<B> {
         };
         let len = self.u32_at(at)?;
         // 0 is the default fill value, and all bits of a negative length say that there is none.
-        let len = usize::try_from(len as i32).unwrap_or(0);
-        let end = self.end_of(at + 4, len)?;
-        if end > message.data + message.len {
+        let len = u64::try_from(len as i32).unwrap_or(0);
+        if at + 4 + len > message.end() {
             return Err("fill value message too short".into());
         }
-        let mut value = vec![0; len];
-        self.bytes.read(at as u64 + 4, &mut value)?;
-        Ok(value)
+        read_vec(&self.bytes, at + 4, len)
     }
 
     /// The first message of a kind in the object header at `header`.
     fn message(&self, header: u64, kind: u16) -> Result<Option<Message>> {
         let mut found = None;
-        self.messages(header, |message| {
+        object_header::messages(&self.bytes, header, Mode::Lenient, |message| {
             if message.kind != kind {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -203,122 +188,6 @@ impl<B: HeaderBytes> Image<B> {
             Ok(ControlFlow::Break(()))
         })?;
         Ok(found)
-    }
-
-    /// Shows the messages of the object header at `header`, until one is enough.
-    fn messages(
-        &self,
-        header: u64,
-        see: impl FnMut(Message) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
-        let header = usize::try_from(header)?;
-        if &self.get::<4>(header)? == b"OHDR" {
-            self.messages_v2(header, see)
-        } else {
-            self.messages_v1(header, see)
-        }
-    }
-
-    /// IV.A.1.a
-    fn messages_v1(
-        &self,
-        header: usize,
-        mut see: impl FnMut(Message) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
-        if self.get::<1>(header)? != [1] {
-            return Err("no object header".into());
-        }
-        let size = self.u32_at(header + 8)? as usize;
-        let mut blocks = vec![(header + 16, size)];
-        let mut next = 0;
-        while let Some(&(start, size)) = blocks.get(next) {
-            let end = self.end_of(start, size)?;
-            let mut at = start;
-            while at + 8 <= end {
-                let [flags] = self.get(at + 4)?;
-                let found = Message {
-                    kind: self.u16_at(at)?,
-                    flags,
-                    len: usize::from(self.u16_at(at + 2)?),
-                    data: at + 8,
-                    block: None,
-                };
-                at = found.data + found.len;
-                if found.kind == CONTINUATION && blocks.len() < MOST_BLOCKS {
-                    blocks.push((self.usize_at(found.data)?, self.usize_at(found.data + 8)?));
-                }
-                if see(found)?.is_break() {
-                    return Ok(());
-                }
-            }
-            next += 1;
-        }
-        Ok(())
-    }
-
-    /// IV.A.1.b
-    fn messages_v2(
-        &self,
-        header: usize,
-        mut see: impl FnMut(Message) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
-        let prefix = self.prefix_v2(header)?;
-        // Where messages start and end, and where their block starts.
-        let mut blocks = vec![(prefix.messages, prefix.end, header)];
-        let mut next = 0;
-        while let Some(&(start, end, block)) = blocks.get(next) {
-            let head = if prefix.has_order { 6 } else { 4 };
-            let mut at = start;
-            while at + head <= end {
-                let [low] = self.get(at)?;
-                let [flags] = self.get(at + 3)?;
-                let found = Message {
-                    kind: u16::from(low),
-                    flags,
-                    len: usize::from(self.u16_at(at + 1)?),
-                    data: at + head,
-                    block: Some((block, end + 4)),
-                };
-                at = found.data + found.len;
-                if found.kind == CONTINUATION && blocks.len() < MOST_BLOCKS {
-                    let start = self.usize_at(found.data)?;
-                    let size = self.usize_at(found.data + 8)?;
-                    let end = self.end_of(start, size)?;
-                    let end = end
-                        .checked_sub(4)
-                        .filter(|end| *end >= start + 4)
-                        .ok_or("a continuation block without a checksum")?;
-                    blocks.push((start + 4, end, start));
-                }
-                if see(found)?.is_break() {
-                    return Ok(());
-                }
-            }
-            next += 1;
-        }
-        Ok(())
-    }
-
-    fn prefix_v2(&self, header: usize) -> Result<PrefixV2> {
-        let [flags] = self.get(header + 5)?;
-        let has_times = flags & 0x20 != 0;
-        let mut at = header + 6;
-        at += if has_times { 16 } else { 0 };
-        at += if flags & 0x10 != 0 { 4 } else { 0 };
-        let size = match flags & 3 {
-            0 => usize::from(self.get::<1>(at)?[0]),
-            1 => usize::from(self.u16_at(at)?),
-            2 => self.u32_at(at)? as usize,
-            _ => self.usize_at(at)?,
-        };
-        let messages = at + (1 << (flags & 3));
-        let end = self.end_of(messages, size)?;
-        Ok(PrefixV2 {
-            has_times,
-            has_order: flags & 4 != 0,
-            messages,
-            end,
-        })
     }
 }
 
@@ -330,18 +199,17 @@ impl<B> Image<B> {
 }
 
 impl<B: HeaderBytesMut> Image<B> {
-    fn put(&mut self, at: usize, value: &[u8]) -> Result<()> {
-        self.bytes.write(at as u64, value)
+    fn put(&mut self, at: u64, value: &[u8]) -> Result<()> {
+        self.bytes.write(at, value)
     }
 
     /// Refreshes the checksum in the last four bytes of a block.
-    fn checksum(&mut self, (start, end): (usize, usize)) -> Result<()> {
-        let at = end.checked_sub(4).ok_or("a block without a checksum")?;
-        let len = at.checked_sub(start).ok_or("a block without a checksum")?;
-        self.end_of(start, len)?;
-        let mut block = vec![0; len];
-        self.bytes.read(start as u64, &mut block)?;
-        self.put(at, &lookup3(&block).to_le_bytes())
+    fn checksum(&mut self, block: Range<u64>) -> Result<()> {
+        let at = block.end.checked_sub(4);
+        let len = at.and_then(|at| at.checked_sub(block.start));
+        let len = len.ok_or("a block without a checksum")?;
+        let bytes = read_vec(&self.bytes, block.start, len)?;
+        self.put(block.start + len, &lookup3(&bytes).to_le_bytes())
     }
 
     /// Superblock (II.A): base address, end of file.
@@ -349,7 +217,7 @@ impl<B: HeaderBytesMut> Image<B> {
         let (base_at, end_at, checksum) = match self.get::<1>(8)? {
             [0] => (24, 40, None),
             [1] => (28, 44, None),
-            [2 | 3] => (12, 28, Some((0, 48))),
+            [2 | 3] => (12, 28, Some(0..48)),
             [version] => return Err(format!("superblock version {version}").into()),
         };
         self.put(base_at, &base.to_le_bytes())?;
@@ -361,14 +229,16 @@ impl<B: HeaderBytesMut> Image<B> {
     /// and leaves the checksum as it was.
     pub fn refresh_superblock(&mut self) -> Result<()> {
         match self.get::<1>(8)? {
-            [2 | 3] => self.checksum((0, 48)),
+            [2 | 3] => self.checksum(0..48),
             _ => Ok(()),
         }
     }
 
     /// Data layout message (IV.A.2.i), version 3.
     pub fn set_layout_address(&mut self, header: u64, address: u64, chunked: bool) -> Result<()> {
-        let message = self.message(header, LAYOUT)?.ok_or("no layout message")?;
+        let message = self
+            .message(header, kind::LAYOUT)?
+            .ok_or("no layout message")?;
         let [version, class] = self.get(message.data)?;
         let at = match (version, class, chunked) {
             (3, 1, false) => message.data + 2,
@@ -377,7 +247,7 @@ impl<B: HeaderBytesMut> Image<B> {
                 return Err(format!("layout message of version {version}, class {class}").into());
             }
         };
-        if at + 8 > message.data + message.len {
+        if at + 8 > message.end() {
             return Err("layout message too short".into());
         }
         self.put(at, &address.to_le_bytes())?;
@@ -387,7 +257,7 @@ impl<B: HeaderBytesMut> Image<B> {
     /// Fill value message (IV.A.2.f), version 2: sets early space allocation.
     pub fn set_early_allocation(&mut self, header: u64) -> Result<()> {
         const EARLY: u8 = 1;
-        let message = self.message(header, FILL_VALUE)?;
+        let message = self.message(header, kind::FILL_VALUE)?;
         let message = message.ok_or("no fill value message")?;
         match self.get::<1>(message.data)? {
             [2] => self.put(message.data + 1, &[EARLY])?,
@@ -399,34 +269,20 @@ impl<B: HeaderBytesMut> Image<B> {
     /// Version-2 headers keep four times in their prefix (IV.A.1.b); in version 1 the modification
     /// time is a message, which not every object has.
     pub fn set_times(&mut self, times: &ObjectTimes) -> Result<()> {
-        let header = usize::try_from(times.header)?;
-        if &self.get::<4>(header)? != b"OHDR" {
-            if let Some(message) = self.message(times.header, MODIFICATION_TIME)? {
+        let prefix = Prefix::read(&self.bytes, times.header)?;
+        if prefix.flags().is_none() {
+            if let Some(message) = self.message(times.header, kind::MODIFICATION_TIME)? {
                 self.put(message.data + 4, &times.change.to_le_bytes())?;
             }
             return Ok(());
         }
-        let prefix = self.prefix_v2(header)?;
-        if prefix.has_times {
+        if let Some(at) = prefix.times_at() {
             let all = [times.access, times.modification, times.change, times.birth];
-            for (i, time) in all.iter().enumerate() {
-                self.put(header + 6 + 4 * i, &time.to_le_bytes())?;
-            }
-            self.checksum((header, prefix.end + 4))?;
+            self.put(at, all.map(u32::to_le_bytes).as_flattened())?;
+            self.checksum(prefix.first_block())?;
         }
         Ok(())
     }
-}
-
-/// The prefix of a version-2 object header.
-struct PrefixV2 {
-    has_times: bool,
-    /// Messages carry their creation order.
-    has_order: bool,
-    /// Where the first message starts.
-    messages: usize,
-    /// Where the checksum of the first block starts.
-    end: usize,
 }
 
 /// The checksum of HDF5 metadata: Bob Jenkins' lookup3, `hashlittle` with an initial value of 0.

@@ -2,8 +2,8 @@
 //! Specification, III.A.1 and VII.D). libhdf5 1.10 looks at all chunks before the wanted one for each query, which
 //! takes minutes for some hundred thousand chunks.
 
-use h5logfs_log::image::{HeaderBytes, Image};
-use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::btree;
+use h5logfs_log::image::{Fields, Hdf5, HeaderBytes, Image};
 
 use h5logfs_common::fault::Fault;
 
@@ -11,30 +11,10 @@ type Result<T> = std::result::Result<T, Fault>;
 
 const UNDEFINED: u64 = u64::MAX;
 
-/// The most bytes of an index that are read at once.
+/// The most bytes of an array that are read at once.
 const MOST_READ: u64 = 64 << 20;
 /// The most chunks. Their addresses take a gigabyte; a sparse file could have any number of them.
 const MOST_CHUNKS: usize = 1 << 26;
-
-/// An HDF5 file behind its user block.
-#[derive(Debug, Clone, Copy)]
-pub struct Hdf5<'a> {
-    pub source: &'a SourceFile,
-    /// The size of the user block.
-    pub base: u64,
-}
-
-impl HeaderBytes for Hdf5<'_> {
-    fn size(&self) -> u64 {
-        self.source.len().saturating_sub(self.base)
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        let offset = self.base.checked_add(at).ok_or("an address past 2^64")?;
-        let read = self.source.read_exact_at(buf, offset);
-        read.map_err(Fault::from)
-    }
-}
 
 /// The chunks of a one-dimensional dataset without filters.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +39,7 @@ pub fn of_bytes(file: Hdf5<'_>, header: u64, len: u64) -> Result<Chunks> {
     };
     match index {
         Index::BTree(UNDEFINED) | Index::Array(UNDEFINED) => {}
-        Index::BTree(root) => reader.tree(root, None)?,
+        Index::BTree(root) => reader.tree(root)?,
         Index::Array(header) => reader.array(header)?,
     }
     Ok(Chunks {
@@ -78,35 +58,39 @@ enum Index {
 /// Reads the length of the chunks and the address of their index from a layout message (IV.A.2.i).
 fn index_of(layout: &[u8]) -> Result<(u64, Index)> {
     let mut fields = Fields(layout);
-    let version = fields.number(1)?;
+    let version = take(&mut fields, 1)?;
     let (chunk, index) = match version {
         1 | 2 => {
-            let (rank, class) = (fields.number(1)?, fields.number(1)?);
-            fields.number(5)?;
-            let address = fields.number(8)?;
+            let (rank, class) = (take(&mut fields, 1)?, take(&mut fields, 1)?);
+            take(&mut fields, 5)?;
+            let address = take(&mut fields, 8)?;
             check_chunked(class, rank)?;
-            (fields.number(4)?, Index::BTree(address))
+            (take(&mut fields, 4)?, Index::BTree(address))
         }
         3 => {
-            let (class, rank) = (fields.number(1)?, fields.number(1)?);
+            let (class, rank) = (take(&mut fields, 1)?, take(&mut fields, 1)?);
             check_chunked(class, rank)?;
-            let address = fields.number(8)?;
-            (fields.number(4)?, Index::BTree(address))
+            let address = take(&mut fields, 8)?;
+            (take(&mut fields, 4)?, Index::BTree(address))
         }
         4 => {
             const EXTENSIBLE_ARRAY: u64 = 4;
-            let (class, _, rank) = (fields.number(1)?, fields.number(1)?, fields.number(1)?);
+            let (class, _, rank) = (
+                take(&mut fields, 1)?,
+                take(&mut fields, 1)?,
+                take(&mut fields, 1)?,
+            );
             check_chunked(class, rank)?;
-            let width = fields.number(1)? as usize;
-            let chunk = fields.number(width)?;
-            fields.number(width)?;
-            let kind = fields.number(1)?;
+            let width = take(&mut fields, 1)? as usize;
+            let chunk = take(&mut fields, width)?;
+            take(&mut fields, width)?;
+            let kind = take(&mut fields, 1)?;
             if kind != EXTENSIBLE_ARRAY {
                 return Err(format!("it has a chunk index of kind {kind}").into());
             }
             // The header of the array repeats these parameters.
-            fields.number(5)?;
-            (chunk, Index::Array(fields.number(8)?))
+            take(&mut fields, 5)?;
+            (chunk, Index::Array(take(&mut fields, 8)?))
         }
         other => return Err(format!("it has a layout message of version {other}").into()),
     };
@@ -125,18 +109,10 @@ fn check_chunked(class: u64, rank: u64) -> Result<()> {
     }
 }
 
-/// Reads little-endian numbers one after the other.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn number(&mut self, width: usize) -> Result<u64> {
-        let (field, rest) = self.0.split_at_checked(width).ok_or("it is too short")?;
-        self.0 = rest;
-        let mut bytes = [0; 8];
-        let there = bytes.get_mut(..width).ok_or("a number of many bytes")?;
-        there.copy_from_slice(field);
-        Ok(u64::from_le_bytes(bytes))
-    }
+/// A little-endian number of `width` bytes.
+fn take(fields: &mut Fields<'_>, width: usize) -> Result<u64> {
+    let number = fields.number(width);
+    number.ok_or_else(|| "it is too short".into())
 }
 
 struct Reader<'a> {
@@ -178,36 +154,15 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads a node of a version 1 B-tree (III.A.1). `level` is known for all nodes but the root.
-    fn tree(&mut self, address: u64, level: Option<u8>) -> Result<()> {
-        // A key has stored bytes, a filter mask, and offsets in the two dimensions.
-        const KEY: u64 = 4 + 4 + 16;
-        const HEAD: u64 = 24;
-        let head = self.read(address, HEAD)?;
-        let mut fields = Fields(head.get(4..).unwrap_or_default());
-        let kind = fields.number(1)?;
-        let own_level = fields.number(1)? as u8;
-        let entries = fields.number(2)?;
-        let is_level_right = level.is_none_or(|level| level == own_level);
-        if !head.starts_with(b"TREE") || kind != 1 || !is_level_right {
-            return Err(format!("the node at {address} of its chunk index").into());
-        }
-        let body = self.read(address + HEAD, entries * (KEY + 8))?;
-        for entry in body.chunks_exact(KEY as usize + 8) {
-            let mut fields = Fields(entry);
-            fields.number(8)?;
-            let offset = fields.number(8)?;
-            fields.number(8)?;
-            let child = fields.number(8)?;
-            match own_level.checked_sub(1) {
-                Some(below) => self.tree(child, Some(below))?,
-                None if !offset.is_multiple_of(self.chunk) => {
-                    return Err(format!("it has a chunk at {offset}").into());
-                }
-                None => self.add(offset / self.chunk, child)?,
+    /// Reads a version 1 B-tree (III.A.1).
+    fn tree(&mut self, root: u64) -> Result<()> {
+        let file = self.file;
+        btree::read(&file, root, 1, &mut |leaf| match leaf.origin {
+            [offset, _] if offset.is_multiple_of(self.chunk) => {
+                self.add(offset / self.chunk, leaf.address)
             }
-        }
-        Ok(())
+            origin => Err(format!("it has a chunk at {origin:?}").into()),
+        })
     }
 
     /// Reads an extensible array (VII.D).
@@ -232,14 +187,14 @@ impl Reader<'_> {
         self.elements(&mut array, &mut fields, in_index)?;
         for number in 0..direct {
             for _ in 0..blocks_of(number) {
-                self.block(&mut array, number, fields.number(8)?, None)?;
+                self.block(&mut array, number, take(&mut fields, 8)?, None)?;
             }
         }
         for number in direct..supers {
             if array.next >= self.most {
                 break;
             }
-            self.super_block(&mut array, number, fields.number(8)?)?;
+            self.super_block(&mut array, number, take(&mut fields, 8)?)?;
         }
         Ok(())
     }
@@ -247,7 +202,7 @@ impl Reader<'_> {
     /// Reads elements of an array: the addresses of chunks.
     fn elements(&mut self, array: &mut Array, fields: &mut Fields<'_>, count: u64) -> Result<()> {
         for _ in 0..count {
-            self.add(array.next, fields.number(8)?)?;
+            self.add(array.next, take(fields, 8)?)?;
             array.next = array.next.saturating_add(1);
         }
         Ok(())
@@ -273,7 +228,7 @@ impl Reader<'_> {
                 let byte = bitmap.get(bit / 8).copied().unwrap_or(0);
                 byte & (0x80 >> (bit % 8)) != 0
             };
-            self.block(array, number, fields.number(8)?, Some(&is_written))?;
+            self.block(array, number, take(&mut fields, 8)?, Some(&is_written))?;
         }
         Ok(())
     }
@@ -349,7 +304,7 @@ impl Array {
         }
         let supers = (1 + u32::from(bits)).saturating_sub(least.ilog2());
         Some(Array {
-            index_block: Fields(header.get(60..)?).number(8).ok()?,
+            index_block: Fields(header.get(60..)?).u64()?,
             in_index: u64::from(in_index),
             supers,
             direct: (2 * pointers.ilog2()).min(supers),
@@ -413,7 +368,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), bytes).unwrap();
         let held = h5logfs_log::source_dir::SourceDir::open(dir.path()).unwrap();
-        let source = SourceFile::open(&held, "file".as_ref()).unwrap();
+        let source = h5logfs_log::source_file::SourceFile::open(&held, "file".as_ref()).unwrap();
         let file = Hdf5 {
             source: &source,
             base: 0,
@@ -426,7 +381,7 @@ mod tests {
             next: 0,
             at: Vec::new(),
         };
-        reader.tree(root, None)?;
+        reader.tree(root)?;
         Ok(reader.at)
     }
 

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
 
-use super::chunks::{self, Hdf5};
+use super::chunks;
 use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::classic::{self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics};
+use h5logfs_log::image::Hdf5;
 use h5logfs_log::image::MAX_RANK;
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::source_dir::SourcePath;

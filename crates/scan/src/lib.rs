@@ -16,7 +16,6 @@
 //! * `chosen`: which objects a copy of a part of a log has.
 //! * `chunks`: where the chunks of a log dataset lie.
 //! * `sources`: the open files of a log.
-//! * `window`: the bytes of a file, for reading object headers.
 //! * `hdf5_sys`: the raw calls of libhdf5.
 //!
 //! Besides scans:
@@ -42,7 +41,6 @@ mod shown;
 mod sources;
 mod tree;
 mod unclosed;
-mod window;
 #[cfg(feature = "worker")]
 pub mod worker;
 
@@ -51,12 +49,12 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
-use crate::chunks::Hdf5;
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_log::image::Hdf5;
 use h5logfs_log::journal;
 use h5logfs_log::journal::closed::CloseSeal;
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};

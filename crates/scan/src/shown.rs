@@ -7,12 +7,11 @@ use super::chosen::with_scales;
 use super::dataset::{NewLink, Template};
 use super::layout_objects::{Anchor, Owner};
 use super::tree::{self, Copier, Datasets, MadeAtOnce, Object, Original};
-use super::window::Window;
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
-use h5logfs_log::image::{HeaderBytesMut, Image, ObjectTimes};
+use h5logfs_log::image::{HeaderBytes, HeaderBytesMut, Image, ObjectTimes, Window};
 use h5logfs_log::scan::Choice;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::snapshot::{Content, Dataset, Storage};
@@ -98,7 +97,7 @@ struct Shown<'a> {
     copied_bytes: u64,
     datasets: Vec<Dataset>,
     /// The file, for object headers.
-    headers: Image<Window<'a>>,
+    headers: Image<Window<&'a dyn HeaderBytes>>,
     /// Models of the datasets of anchors, by what tells that anchors are alike. Programs make thousands that are.
     models: HashMap<Vec<u8>, Model>,
 }

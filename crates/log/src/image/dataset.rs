@@ -2,29 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use super::{
-    CONTINUATION, FILL_VALUE, HeaderBytes, Image, LAYOUT, MAX_RANK, MODIFICATION_TIME, Message,
-    lookup3,
-};
+use super::object_header::{self, Message, Mode, Prefix, kind};
+use super::{HeaderBytes, Image, MAX_RANK};
 use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
-
-/// Further message types (HDF5 File Format Specification, IV.A.2).
-const NIL: u16 = 0x00;
-const DATASPACE: u16 = 0x01;
-const DATATYPE: u16 = 0x03;
-const OLD_FILL_VALUE: u16 = 0x04;
-const PIPELINE: u16 = 0x0b;
-const ATTRIBUTE: u16 = 0x0c;
-const ATTRIBUTE_INFO: u16 = 0x15;
-
-/// More messages, and bytes of a block of messages, than the header of a dataset has that others are like.
-const MOST_MESSAGES: usize = 4096;
-const LARGEST_BLOCK: usize = 256 << 10;
-
-/// Message flag: the message lies elsewhere.
-const SHARED: u8 = 2;
 
 /// A dataset without a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,8 +45,8 @@ pub struct HeaderAttribute {
 }
 
 impl<B: HeaderBytes> Image<B> {
-    /// The dataset whose object header is at `header`. `None` if there is more of it than is told here, and where the
-    /// header is not as its checksum says.
+    /// The dataset whose object header is at `header`. `None` if there is more of it than is told here. Fails where the
+    /// header is not as libhdf5 makes it.
     pub fn dataset(&self, header: u64) -> Result<Option<DatasetHeader>> {
         if !self.has_usual_sizes()? {
             return Ok(None);
@@ -78,18 +60,10 @@ impl<B: HeaderBytes> Image<B> {
         };
         let mut has_space = false;
         let mut is_plain = true;
-        let mut checked = None;
-        let mut left = MOST_MESSAGES;
-        self.messages(header, |message| {
-            left -= 1;
-            if message.block != checked {
-                checked = message.block;
-                is_plain = self.is_sound(message.block)?;
-            }
-            is_plain &= left > 0;
-            is_plain &= match message.kind {
-                NIL | CONTINUATION => true,
-                DATASPACE => match self.space(&message)? {
+        object_header::messages(&self.bytes, header, Mode::Strict, |message| {
+            is_plain = match message.kind {
+                kind::NIL | kind::CONTINUATION => true,
+                kind::DATASPACE => match self.space(&message)? {
                     Some(space) => {
                         found.space = space;
                         has_space = true;
@@ -97,27 +71,31 @@ impl<B: HeaderBytes> Image<B> {
                     }
                     None => false,
                 },
-                MODIFICATION_TIME => {
+                kind::MODIFICATION_TIME => {
                     found.times[2] = self.u32_at(message.data + 4)?;
-                    found.like.push(MODIFICATION_TIME as u8);
+                    found.like.push(kind::MODIFICATION_TIME as u8);
                     true
                 }
-                DATATYPE | FILL_VALUE | OLD_FILL_VALUE | LAYOUT | PIPELINE => {
-                    let data = self.data(&message)?;
+                kind::DATATYPE
+                | kind::FILL_VALUE
+                | kind::OLD_FILL_VALUE
+                | kind::LAYOUT
+                | kind::PIPELINE => {
+                    let data = message.body(&self.bytes)?;
                     let data = without_size(message.kind, &data);
                     found.like.extend([message.kind as u8, message.flags]);
                     found.like.extend((data.len() as u32).to_le_bytes());
                     found.like.extend(data);
                     true
                 }
-                ATTRIBUTE => match self.attribute(&message)? {
+                kind::ATTRIBUTE => match self.attribute(&message)? {
                     Some(attribute) => {
                         found.attributes.push(attribute);
                         true
                     }
                     None => false,
                 },
-                ATTRIBUTE_INFO => has_no_heap(&self.data(&message)?),
+                kind::ATTRIBUTE_INFO => has_no_heap(&message.body(&self.bytes)?),
                 _ => false,
             };
             Ok(if is_plain {
@@ -127,22 +105,6 @@ impl<B: HeaderBytes> Image<B> {
             })
         })?;
         Ok((is_plain && has_space).then_some(found))
-    }
-
-    /// Whether a block of messages is as its checksum says, where it has one.
-    fn is_sound(&self, block: Option<(usize, usize)>) -> Result<bool> {
-        let Some((start, end)) = block else {
-            return Ok(true);
-        };
-        let at = end.checked_sub(4).filter(|at| *at >= start);
-        let at = at.ok_or("a block without a checksum")?;
-        self.end_of(start, end - start)?;
-        if at - start > LARGEST_BLOCK {
-            return Ok(false);
-        }
-        let mut bytes = vec![0; at - start];
-        self.bytes.read(start as u64, &mut bytes)?;
-        Ok(lookup3(&bytes) == self.u32_at(at)?)
     }
 
     /// Whether the superblock (II.A) is the first of the file, and offsets and lengths have eight bytes.
@@ -161,51 +123,40 @@ impl<B: HeaderBytes> Image<B> {
     fn dataset_prefix(&self, header: u64) -> Result<(Vec<u8>, [u32; 4])> {
         /// Flags of version 2, but for the two that say how long a length is.
         const PROPERTIES: u8 = 0xfc;
-        /// It says at how many attributes their storage changes.
-        const HAS_LIMITS: u8 = 0x10;
-        let header = usize::try_from(header)?;
-        if &self.get::<4>(header)? != b"OHDR" {
+        let prefix = Prefix::read(&self.bytes, header)?;
+        let Some(flags) = prefix.flags() else {
             return Ok((vec![1], [0; 4]));
-        }
-        let [flags] = self.get(header + 5)?;
+        };
         let mut like = vec![2, flags & PROPERTIES];
-        let mut at = header + 6;
         let mut times = [0; 4];
-        if self.prefix_v2(header)?.has_times {
-            for time in &mut times {
-                *time = self.u32_at(at)?;
-                at += 4;
+        if let Some(at) = prefix.times_at() {
+            let found = self.get::<16>(at)?;
+            for (time, found) in times.iter_mut().zip(found.as_chunks().0) {
+                *time = u32::from_le_bytes(*found);
             }
         }
-        if flags & HAS_LIMITS != 0 {
+        if let Some(at) = prefix.limits_at() {
             like.extend(self.get::<4>(at)?);
         }
         Ok((like, times))
     }
 
-    fn data(&self, message: &Message) -> Result<Vec<u8>> {
-        self.end_of(message.data, message.len)?;
-        let mut data = vec![0; message.len];
-        self.bytes.read(message.data as u64, &mut data)?;
-        Ok(data)
-    }
-
     /// Dataspace message (IV.A.2.b).
     fn space(&self, message: &Message) -> Result<Option<HeaderSpace>> {
-        if message.flags & SHARED != 0 {
+        if message.is_shared() {
             return Ok(None);
         }
-        Ok(space(&self.data(message)?))
+        Ok(space(&message.body(&self.bytes)?))
     }
 
     /// Attribute message (IV.A.2.m). `None` where the attribute lies elsewhere, or is not in a known form.
     fn attribute(&self, message: &Message) -> Result<Option<HeaderAttribute>> {
         // An object with larger ones is made in another way.
-        const MOST: usize = 32 << 10;
-        if message.flags & SHARED != 0 || message.len > MOST {
+        const MOST: u16 = 32 << 10;
+        if message.is_shared() || message.len > MOST {
             return Ok(None);
         }
-        Ok(attribute(&self.data(message)?))
+        Ok(attribute(&message.body(&self.bytes)?))
     }
 }
 
@@ -312,7 +263,7 @@ fn has_no_heap(data: &[u8]) -> bool {
 fn without_size(kind: u16, data: &[u8]) -> &[u8] {
     const CONTIGUOUS: u8 = 1;
     match (kind, data) {
-        (LAYOUT, [3 | 4, CONTIGUOUS, ..]) => &data[..data.len().min(10)],
+        (kind::LAYOUT, [3 | 4, CONTIGUOUS, ..]) => &data[..data.len().min(10)],
         _ => data,
     }
 }

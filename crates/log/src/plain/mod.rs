@@ -2,43 +2,25 @@
 //! Specification.
 //!
 //! * `superblock` finds the root group.
-//! * `object_header` reads the messages of an object.
 //! * `name_index` looks a name up in the index of a large group.
-//! * `metadata` reads the bytes, and takes them apart.
+//! * `metadata` reads the bytes, and the messages of an object.
 //!
 //! Only a file that is sound as far as it is read here, and lacks the names of all layouts, is certainly plain. Of any
 //! other one a scan tells what it is. So code here returns `None` wherever a file is not as expected.
 
 mod metadata;
 mod name_index;
-mod object_header;
 mod superblock;
 
-use metadata::{Fields, Metadata};
+use metadata::{Message, Metadata};
 use name_index::Indexed;
-use object_header::Message;
 use superblock::Superblock;
+
+use crate::image::Fields;
+use crate::image::object_header::kind;
 
 use super::source_file::SourceFile;
 use super::{classic, logvol};
-
-/// The kinds of messages that a root group may have (IV.A.2), and those of the superblock's extension.
-mod kind {
-    pub const NIL: u16 = 0x00;
-    pub const LINK_INFO: u16 = 0x02;
-    pub const LINK: u16 = 0x06;
-    pub const GROUP_INFO: u16 = 0x0a;
-    pub const ATTRIBUTE: u16 = 0x0c;
-    pub const COMMENT: u16 = 0x0d;
-    pub const OLD_MODIFICATION_TIME: u16 = 0x0e;
-    pub const CONTINUATION: u16 = 0x10;
-    pub const SYMBOL_TABLE: u16 = 0x11;
-    pub const MODIFICATION_TIME: u16 = 0x12;
-    pub const BTREE_K: u16 = 0x13;
-    pub const ATTRIBUTE_INFO: u16 = 0x15;
-    pub const REFERENCE_COUNT: u16 = 0x16;
-    pub const FILE_SPACE_INFO: u16 = 0x17;
-}
 
 /// Whether the HDF5 file whose signature is at `signature` is certainly no log. It reads some hundred bytes of most files,
 /// and a few MiB at most.
@@ -51,7 +33,7 @@ fn has_marks(file: &SourceFile, signature: u64) -> Option<bool> {
     let metadata = Metadata::new(file, signature);
     let superblock = Superblock::read(&metadata)?;
     if let Some(extension) = superblock.extension {
-        let messages = object_header::messages(&metadata, extension)?;
+        let messages = metadata.messages(extension)?;
         let known = [kind::NIL, kind::CONTINUATION, kind::BTREE_K];
         let is_known = |m: &Message| known.contains(&m.kind) || m.kind == kind::FILE_SPACE_INFO;
         messages.iter().all(is_known).then_some(())?;
@@ -84,7 +66,7 @@ enum Links {
 
 impl<'a> Root<'a> {
     fn read(metadata: &'a Metadata<'a>, superblock: &Superblock) -> Option<Self> {
-        let messages = object_header::messages(metadata, superblock.root)?;
+        let messages = metadata.messages(superblock.root)?;
         let mut links = None;
         let mut attributes = None;
         for message in &messages {

@@ -1,8 +1,8 @@
 //! The index by which libhdf5 finds a link or an attribute of a large group by its name: a version-2 B-tree (III.A.2) of
 //! the hashes of names.
 
-use super::metadata::{Fields, Metadata};
-use crate::image::lookup3;
+use super::metadata::Metadata;
+use crate::image::{Fields, lookup3};
 
 /// Deeper trees would have more nodes than a file has bytes.
 const MOST_DEPTH: u16 = 16;

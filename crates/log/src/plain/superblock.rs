@@ -1,6 +1,7 @@
 //! The superblock (II.A), versions 0 to 3.
 
-use super::metadata::{Fields, Metadata};
+use super::metadata::Metadata;
+use crate::image::Fields;
 
 /// What is needed of a superblock.
 pub struct Superblock {

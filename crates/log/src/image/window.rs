@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use h5logfs_log::image::HeaderBytes;
-
-use h5logfs_common::fault::Fault;
+use super::{HeaderBytes, Result};
 
 /// Bytes of a block.
 const BLOCK: u64 = 8 << 10;
@@ -13,14 +11,16 @@ const BLOCK: u64 = 8 << 10;
 const MOST_BLOCKS: usize = 8;
 
 /// The bytes of a file. What is read twice may be from two states of it.
-pub struct Window<'a> {
-    bytes: &'a dyn HeaderBytes,
+#[derive(Debug)]
+pub struct Window<B> {
+    bytes: B,
     /// Blocks with their offsets, the latest first.
     kept: RefCell<VecDeque<(u64, Vec<u8>)>>,
 }
 
-impl<'a> Window<'a> {
-    pub fn new(bytes: &'a dyn HeaderBytes) -> Self {
+impl<B: HeaderBytes> Window<B> {
+    /// A window onto `bytes`, of which nothing was read yet.
+    pub fn new(bytes: B) -> Self {
         Window {
             bytes,
             kept: RefCell::default(),
@@ -28,7 +28,7 @@ impl<'a> Window<'a> {
     }
 
     /// Copies bytes of the block at `start`, from byte `from` of it on.
-    fn copy(&self, start: u64, from: usize, buf: &mut [u8]) -> Result<(), Fault> {
+    fn copy(&self, start: u64, from: usize, buf: &mut [u8]) -> Result<()> {
         let kept = &mut *self.kept.borrow_mut();
         if !kept.iter().any(|(known, _)| *known == start) {
             let len = self.bytes.size().saturating_sub(start).min(BLOCK);
@@ -44,12 +44,15 @@ impl<'a> Window<'a> {
     }
 }
 
-impl HeaderBytes for Window<'_> {
+impl<B: HeaderBytes> HeaderBytes for Window<B> {
     fn size(&self) -> u64 {
         self.bytes.size()
     }
 
-    fn read(&self, mut at: u64, mut buf: &mut [u8]) -> Result<(), Fault> {
+    fn read(&self, mut at: u64, mut buf: &mut [u8]) -> Result<()> {
+        if buf.len() as u64 > BLOCK {
+            return self.bytes.read(at, buf);
+        }
         while !buf.is_empty() {
             let from = at % BLOCK;
             let here = buf.len().min((BLOCK - from) as usize);
