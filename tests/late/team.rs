@@ -1,14 +1,11 @@
 //! Ranks that are threads of this process. Each may see the files of the log on a node of its own.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::{Arc, Barrier, Mutex};
 
 use h5logfs_output::Ranks;
 use h5logfs_output::nfs::check_nodes;
-use h5logfs_output::ranks::{Access, Communicator, Node, SharedFile};
+use h5logfs_output::ranks::{Communicator, Node};
 
 /// What the ranks of a communicator share.
 struct Team {
@@ -74,10 +71,6 @@ impl Communicator for Member {
         self.team.size
     }
 
-    fn is_usable(&self) -> bool {
-        true
-    }
-
     fn split(&self, color: u32) -> Box<dyn Communicator> {
         let colors = self.exchange(&[color.into()]);
         let same = |rank: &u32| colors[*rank as usize] == [u64::from(color)];
@@ -124,22 +117,10 @@ impl Communicator for Member {
         (0..values.len()).map(sum).collect()
     }
 
-    fn sum(&self, value: u64) -> u64 {
-        self.exchange(&[value]).iter().map(|given| given[0]).sum()
-    }
-
     fn minima(&self, values: &[u64]) -> Vec<u64> {
         let all = self.exchange(values);
         let least = |at: usize| all.iter().map(|given| given[at]).min().unwrap();
         (0..values.len()).map(least).collect()
-    }
-
-    fn gather(&self, value: u64) -> Vec<u64> {
-        let all = self.exchange(&[value]);
-        if self.rank > 0 {
-            return Vec::new();
-        }
-        all.iter().map(|given| given[0]).collect()
     }
 
     fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -163,40 +144,6 @@ impl Communicator for Member {
             .zip(sent)
             .for_each(|(to, byte)| *to = *byte as u8);
     }
-
-    fn wait(&self) {
-        self.exchange(&[]);
-    }
-
-    fn open(&self, _: &Path, file: File, _: &Access<'_>) -> Result<Box<dyn SharedFile>, String> {
-        Ok(Box::new(Opened(file)))
-    }
-
-    fn leak(self: Box<Self>) {}
-}
-
-/// A data file, as a rank has it open.
-struct Opened(File);
-
-impl SharedFile for Opened {
-    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
-        let mut at = offset;
-        for piece in pieces {
-            self.0.write_all_at(piece, at).map_err(|e| e.to_string())?;
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), String> {
-        self.0.sync_data().map_err(|e| e.to_string())
-    }
-
-    fn close(self: Box<Self>) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn leak(self: Box<Self>) {}
 }
 
 #[test]

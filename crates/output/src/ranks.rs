@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::spill::write_all;
 
-/// What this crate needs of a communicator. All calls but the first three are
-/// collective: all ranks make them, in the same order.
+/// What this crate needs of a communicator. All calls but `rank`, `size` and `is_usable` are collective: all ranks make
+/// them, in the same order. The methods with a body are right for every communicator; some have better ways.
 pub trait Communicator: Send + Sync {
     /// The number of this process, from 0.
     fn rank(&self) -> u32;
@@ -16,26 +16,14 @@ pub trait Communicator: Send + Sync {
     /// The number of processes.
     fn size(&self) -> u32;
 
-    /// Whether calls are still possible: the program may have ended its MPI. Local.
-    fn is_usable(&self) -> bool;
-
     /// Splits the ranks by color, in their order.
     fn split(&self, color: u32) -> Box<dyn Communicator>;
-
-    /// Which node this process runs on.
-    fn node(&self) -> Node;
 
     /// The sums of `values` over all lower ranks. All ranks have as many values. The first rank gets any values.
     fn sums_before(&self, values: &[u64]) -> Vec<u64>;
 
-    /// The sum of `value` over all ranks.
-    fn sum(&self, value: u64) -> u64;
-
     /// The least of each of the values over all ranks. All ranks have as many values.
     fn minima(&self, values: &[u64]) -> Vec<u64>;
-
-    /// The values of all ranks on the first rank. Empty on the others.
-    fn gather(&self, value: u64) -> Vec<u64>;
 
     /// The bytes of all ranks on the first rank, any number of them. Empty on the others.
     fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>>;
@@ -43,19 +31,49 @@ pub trait Communicator: Send + Sync {
     /// Sends the value of rank `from` to all ranks. It has the same length on all of them.
     fn broadcast(&self, from: u32, value: &mut [u8]);
 
-    /// Waits until all ranks are here.
-    fn wait(&self);
+    /// Whether calls are still possible: the program may have ended its MPI. Local.
+    fn is_usable(&self) -> bool {
+        true
+    }
 
-    /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks.
+    /// Which node this process runs on. By default all run on one.
+    fn node(&self) -> Node {
+        Node { number: 0, of: 1 }
+    }
+
+    /// The sum of `value` over all ranks.
+    fn sum(&self, value: u64) -> u64 {
+        let sum = self.gather(value).into_iter().fold(0, u64::wrapping_add);
+        let mut bytes = sum.to_le_bytes();
+        self.broadcast(0, &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// The values of all ranks on the first rank. Empty on the others.
+    fn gather(&self, value: u64) -> Vec<u64> {
+        let all = self.gather_bytes(&value.to_le_bytes()).into_iter();
+        let value = |bytes: Vec<u8>| bytes.try_into().map_or(0, u64::from_le_bytes);
+        all.map(value).collect()
+    }
+
+    /// Waits until all ranks are here.
+    fn wait(&self) {
+        self.minima(&[]);
+    }
+
+    /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks. By default each rank writes
+    /// by itself.
     fn open(
         &self,
-        path: &Path,
+        _path: &Path,
         file: File,
-        access: &Access<'_>,
-    ) -> Result<Box<dyn SharedFile>, String>;
+        _access: &Access<'_>,
+    ) -> Result<Box<dyn SharedFile>, String> {
+        Ok(Box::new(OwnFile(file)))
+    }
 
-    /// Forgets the communicator where its end would be a collective call.
-    fn leak(self: Box<Self>);
+    /// Forgets the communicator where its end would be a collective call. By default it is none.
+    fn leak(self: Box<Self>) {}
 }
 
 /// A node among those of a communicator.
@@ -86,10 +104,12 @@ pub trait SharedFile: Send + Sync {
     fn sync(&self) -> Result<(), String>;
 
     /// Closes the file. Collective.
-    fn close(self: Box<Self>) -> Result<(), String>;
+    fn close(self: Box<Self>) -> Result<(), String> {
+        Ok(())
+    }
 
-    /// Forgets the file where its end would be a collective call.
-    fn leak(self: Box<Self>);
+    /// Forgets the file where its end would be a collective call. By default it is none.
+    fn leak(self: Box<Self>) {}
 }
 
 /// The outcome of an operation on this rank.
@@ -394,32 +414,16 @@ impl Communicator for OneRank {
         1
     }
 
-    fn is_usable(&self) -> bool {
-        true
-    }
-
     fn split(&self, _color: u32) -> Box<dyn Communicator> {
         Box::new(OneRank)
-    }
-
-    fn node(&self) -> Node {
-        Node { number: 0, of: 1 }
     }
 
     fn sums_before(&self, values: &[u64]) -> Vec<u64> {
         vec![0; values.len()]
     }
 
-    fn sum(&self, value: u64) -> u64 {
-        value
-    }
-
     fn minima(&self, values: &[u64]) -> Vec<u64> {
         values.to_vec()
-    }
-
-    fn gather(&self, value: u64) -> Vec<u64> {
-        vec![value]
     }
 
     fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -427,14 +431,6 @@ impl Communicator for OneRank {
     }
 
     fn broadcast(&self, _from: u32, _value: &mut [u8]) {}
-
-    fn wait(&self) {}
-
-    fn open(&self, _: &Path, file: File, _: &Access<'_>) -> Result<Box<dyn SharedFile>, String> {
-        Ok(Box::new(OwnFile(file)))
-    }
-
-    fn leak(self: Box<Self>) {}
 }
 
 /// A file that each process writes by itself.
@@ -454,10 +450,4 @@ impl SharedFile for OwnFile {
     fn sync(&self) -> Result<(), String> {
         self.0.sync_data().map_err(|e| e.to_string())
     }
-
-    fn close(self: Box<Self>) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn leak(self: Box<Self>) {}
 }

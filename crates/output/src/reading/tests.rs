@@ -19,7 +19,7 @@ use crate::base::Base;
 use crate::entries::DatasetInfo;
 use crate::joining::JoinedSection;
 use crate::options::{Fsync, Options, Subfiles};
-use crate::ranks::{Access, Communicator, Node, Ranks, SharedFile};
+use crate::ranks::{Communicator, Node, Ranks};
 use crate::selection::{Blocks, Selection};
 use crate::stored::{Form, records};
 
@@ -40,9 +40,6 @@ impl Communicator for FirstRank {
     fn size(&self) -> u32 {
         RANKS
     }
-    fn is_usable(&self) -> bool {
-        true
-    }
     fn split(&self, _: u32) -> Box<dyn Communicator> {
         Box::new(FirstRank {
             others_end: Arc::clone(&self.others_end),
@@ -58,42 +55,15 @@ impl Communicator for FirstRank {
     fn sums_before(&self, values: &[u64]) -> Vec<u64> {
         vec![0; values.len()]
     }
-    fn sum(&self, value: u64) -> u64 {
-        value
-    }
     fn minima(&self, values: &[u64]) -> Vec<u64> {
         // The largest value is found as the least complement.
         let end = !self.others_end.load(Ordering::Relaxed);
         values.iter().map(|value| end.min(*value)).collect()
     }
-    fn gather(&self, value: u64) -> Vec<u64> {
-        vec![value]
-    }
     fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         vec![bytes.to_vec()]
     }
     fn broadcast(&self, _: u32, _: &mut [u8]) {}
-    fn wait(&self) {}
-    fn open(&self, _: &Path, file: File, _: &Access<'_>) -> Result<Box<dyn SharedFile>, String> {
-        Ok(Box::new(Shared(file)))
-    }
-    fn leak(self: Box<Self>) {}
-}
-
-struct Shared(File);
-
-impl SharedFile for Shared {
-    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
-        let written = self.0.write_all_at(&pieces.concat(), offset);
-        written.map_err(|e| e.to_string())
-    }
-    fn sync(&self) -> Result<(), String> {
-        Ok(())
-    }
-    fn close(self: Box<Self>) -> Result<(), String> {
-        Ok(())
-    }
-    fn leak(self: Box<Self>) {}
 }
 
 /// Numbers that follow from a seed.
