@@ -202,22 +202,23 @@ static void writes(h5logfs_id file, h5logfs_id dataset)
                     h5logfs_lend_hyperslab(dataset, &start, NULL, &two, NULL, data, 4));
 }
 
-/* What does not fit the buffer fits after a flush. */
+/* A full buffer goes to the file. What is larger than the whole buffer can be lent. */
 static void full_buffer(void)
 {
-    const uint64_t dims = 100, start = 0;
-    static const double data[100] = {1};
+    const uint64_t dims = 200, start = 0, half = 100;
+    static const double data[200] = {1};
     h5logfs_options options;
     CHECK(h5logfs_options_init(&options, sizeof options));
     options.buffer_limit = 1000;
     h5logfs_id file = created(in_folder("full.h5"), &options);
     h5logfs_id dataset = plain(file, "/d", H5LOGFS_DOUBLE, 1, &dims);
-    CHECK(h5logfs_write(dataset, data, sizeof data));
-    REFUSED(H5LOGFS_ERR_BUFFER_FULL, "flush first",
+    for (int i = 0; i < 3; i++)
+        CHECK(h5logfs_write_block(dataset, &start, &half, data, sizeof data / 2));
+    REFUSED(H5LOGFS_ERR_BUFFER_FULL, "larger than the whole buffer",
             h5logfs_write_block(dataset, &start, &dims, data, sizeof data));
     CHECK(h5logfs_lend(dataset, data, sizeof data));
     CHECK(h5logfs_flush(file));
-    CHECK(h5logfs_write(dataset, data, sizeof data));
+    CHECK(h5logfs_write_block(dataset, &half, &half, data, sizeof data / 2));
     CHECK(h5logfs_close(file));
 }
 

@@ -7,9 +7,11 @@ use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Definition};
 use h5logfs_log::journal::{Line, Recorded};
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_output::entries::{DatasetInfo, Section};
-use h5logfs_output::files::{Files, Written};
-use h5logfs_output::{Base, Blocks, GlobalOutcome, LocalOutcome, Options, Ranks, Result};
+use h5logfs_output::entries::DatasetInfo;
+use h5logfs_output::files::Files;
+use h5logfs_output::log_writer::{LogWriter, Part};
+use h5logfs_output::stored::Form;
+use h5logfs_output::{Base, Blocks, LocalOutcome, Options, Ranks, Result};
 use h5logfs_scan::definitions::ClosedLog;
 
 use super::team::team;
@@ -31,10 +33,7 @@ pub struct Job {
 
 struct Rank {
     number: u32,
-    ranks: Ranks,
-    files: Files,
-    section: Section,
-    data: Vec<u8>,
+    writer: LogWriter,
 }
 
 /// How a flush goes.
@@ -100,15 +99,9 @@ impl Job {
                     let open = &open;
                     scope.spawn(move || {
                         let ranks = Ranks::new(member);
-                        let mut files = open(path, &ranks)?;
-                        files.allow_spill().unwrap();
-                        Ok(Rank {
-                            number,
-                            ranks,
-                            files,
-                            section: Section::new(true, true),
-                            data: Vec::new(),
-                        })
+                        let files = open(path, &ranks)?;
+                        let writer = LogWriter::with_reads(ranks, files, options.clone());
+                        Ok(Rank { number, writer })
                     })
                 })
                 .collect();
@@ -116,7 +109,7 @@ impl Job {
         });
         let ranks = ranks?;
         Ok(Job {
-            flushes: ranks[0].files.flushes(),
+            flushes: ranks[0].writer.files().flushes(),
             ranks,
             options: options.clone(),
         })
@@ -146,11 +139,11 @@ impl Job {
     /// Writes the next row.
     pub fn write(&mut self, course: Course) {
         let total = self.ranks.len() as u64 * WIDTH;
-        let (flush, options) = (self.flushes + 1, self.options.clone());
+        let flush = self.flushes + 1;
         self.on_all(|rank| {
             rank.write(flush, total, course.spills);
             if course.fails_first {
-                assert!(!rank.try_flush(Vec::new(), &options, rank.number == 0));
+                assert!(!rank.try_flush(Vec::new(), rank.number == 0));
                 rank.log(1, &[total], &[0], &[], &[]);
                 rank.write(flush, total, false);
             }
@@ -160,10 +153,10 @@ impl Job {
     /// Flushes what was written. Returns whether the flush is complete, which all ranks say, or none.
     pub fn commit(&mut self) -> bool {
         let total = self.ranks.len() as u64 * WIDTH;
-        let (flush, options) = (self.flushes + 1, self.options.clone());
+        let flush = self.flushes + 1;
         let done = self.on_all(|rank| {
             let lines = rank.lines(flush, total);
-            rank.try_flush(lines, &options, false)
+            rank.try_flush(lines, false)
         });
         let is_done = done[0];
         assert!(done.into_iter().all(|done| done == is_done));
@@ -174,11 +167,11 @@ impl Job {
     /// All ranks write, and the job dies before the commit.
     pub fn die(mut self) {
         let total = self.ranks.len() as u64 * WIDTH;
-        let (flush, options) = (self.flushes + 1, self.options.clone());
+        let flush = self.flushes + 1;
         self.on_all(|rank| {
             rank.write(flush + 1000, total, true);
             rank.write(flush + 1000, total, false);
-            assert!(!rank.try_flush(Vec::new(), &options, true));
+            assert!(!rank.try_flush(Vec::new(), true));
         });
     }
 }
@@ -202,10 +195,13 @@ impl Rank {
             .iter()
             .flat_map(|value| value.to_le_bytes())
             .collect();
-        let at = self.data.len() as u64;
-        self.section
-            .push(info, &Blocks::one(start, count), at, bytes.len() as u64);
-        self.data.extend(bytes);
+        let form = Form {
+            element: 8,
+            chunk: None,
+            filters: &[],
+        };
+        let blocks = Blocks::one(start, count);
+        self.writer.push(info, form, &blocks, bytes.into()).unwrap();
     }
 
     fn write(&mut self, flush: u64, total: u64, spills: bool) {
@@ -216,10 +212,7 @@ impl Rank {
         let row = flush - 1;
         self.log(0, &[flush, total], &[row, begin], &[1, WIDTH], &values);
         if spills {
-            let data = std::mem::take(&mut self.data);
-            self.files
-                .spill(self.number, &mut self.section, &[&data])
-                .unwrap();
+            self.writer.spill(&[]).unwrap();
         }
         self.log(1, &[total], &[begin], &[WIDTH], &values);
     }
@@ -249,35 +242,17 @@ impl Rank {
     }
 
     /// Writes the extent of this rank, and the first rank commits it. Returns whether the flush is complete.
-    fn try_flush(&mut self, lines: Vec<Line>, options: &Options, fails: bool) -> bool {
-        let Rank {
-            number,
-            ranks,
-            files,
-            section,
-            data,
-        } = self;
-        let pieces = [&data[..]];
-        let Written { end, written } =
-            files.write_extent(*number, section, Some(&pieces), options.fsync);
-        let written = if fails {
-            Err("the test wants it".into())
-        } else {
-            written
+    fn try_flush(&mut self, lines: Vec<Line>, fails: bool) -> bool {
+        let part = Part {
+            data: Some(&[]),
+            outcome: if fails {
+                LocalOutcome::Failed("the test wants it".into())
+            } else {
+                LocalOutcome::Good
+            },
+            same: 0,
+            numbers: Vec::new(),
         };
-        let mut largest = files.ends_with(end);
-        let agreed = ranks.agree_on(LocalOutcome::of(written).0, 0, &mut largest);
-        if !matches!(agreed.outcome, GlobalOutcome::Good) {
-            files.cut();
-            return false;
-        }
-        let committed = ranks.follow_root(files.commit(&largest, lines, options.fsync));
-        if !matches!(committed, GlobalOutcome::Good) {
-            return false;
-        }
-        files.set_committed(largest);
-        section.set_flushed();
-        data.clear();
-        true
+        self.writer.flush(part, |_| Ok(Some(lines))).is_ok()
     }
 }

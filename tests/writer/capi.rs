@@ -315,7 +315,7 @@ assert kept['numbers'][:].tolist() == [1, 2] * (len(kept['numbers']) // 2)
 assert not kept.attrs
 assert list(abandoned) == ['same']
 assert dict(abandoned['same'].attrs) == {'started': '10:00:00'}
-assert full['d'][:].tolist() == [1] + [0] * 99
+assert full['d'][:].tolist() == ([1] + [0] * 99) * 2
 for file in settled, locked:
     assert list(file) == ['d'] and file['d'][:].tolist() == [7 * rank for rank in range(len(file['d']))]
 ";

@@ -150,9 +150,11 @@ impl Section {
         self.bytes.shrink_to_fit();
     }
 
-    /// Lets no later entry share a selection of those so far.
+    /// Lets no later entry share a selection of those so far, where a reader decodes entries that are in memory.
     pub fn forget_selections(&mut self) {
-        self.selections.clear();
+        if self.in_file.is_none() {
+            self.selections.clear();
+        }
     }
 
     /// Appends an entry for `stored` bytes. `offset` is their offset in the data since the last flush.
@@ -270,10 +272,27 @@ impl Section {
 
     /// Marks the pending entries as flushed: they lie in the file in front of the offset that was set last.
     pub fn set_flushed(&mut self) {
+        self.set_written(Flushed::add);
+    }
+
+    /// Marks the pending entries as written to another file, in front of the offset that was set last. They wait there for
+    /// [`Section::set_moved`].
+    pub fn set_waiting(&mut self) {
+        self.set_written(Flushed::add_waiting);
+    }
+
+    /// The entries that waited were moved to the data file, `by` bytes further behind.
+    pub fn set_moved(&mut self, by: u64) {
+        if let Some(file) = &mut self.in_file {
+            file.set_moved(by);
+        }
+    }
+
+    fn set_written(&mut self, add: fn(&mut Flushed, u64, u64)) {
         let len = self.bytes.len();
         match &mut self.in_file {
             Some(file) => {
-                file.add(self.base.saturating_sub(len as u64), len as u64);
+                add(file, self.base.saturating_sub(len as u64), len as u64);
                 self.gone += len;
                 self.bytes.clear();
             }

@@ -25,6 +25,8 @@ const STEP: usize = if cfg!(debug_assertions) {
 pub struct Flushed {
     file: Arc<File>,
     extents: Vec<Entries>,
+    /// How many of these extents are in the data file. The others wait in another one.
+    placed: usize,
     /// Bytes of all entries.
     len: u64,
 }
@@ -44,6 +46,7 @@ impl Flushed {
         Flushed {
             file,
             extents: Vec::new(),
+            placed: 0,
             len: 0,
         }
     }
@@ -58,8 +61,14 @@ impl Flushed {
         self.len == 0
     }
 
-    /// Adds the entries of an extent, `len` bytes from `offset` on.
+    /// Adds the entries of an extent, `len` bytes from `offset` on. No other entries wait.
     pub fn add(&mut self, offset: u64, len: u64) {
+        self.add_waiting(offset, len);
+        self.placed = self.extents.len();
+    }
+
+    /// Adds the entries of an extent of another file, `len` bytes from `offset` on, which wait there until they are moved.
+    pub fn add_waiting(&mut self, offset: u64, len: u64) {
         if len > 0 {
             let at = self.len;
             self.extents.push(Entries { at, offset });
@@ -67,10 +76,18 @@ impl Flushed {
         }
     }
 
-    /// Whether the bytes `at` are `bytes`. An entry lies in one extent. What cannot be read is not equal.
+    /// What waited lies in the data file now, `by` bytes further behind.
+    pub fn set_moved(&mut self, by: u64) {
+        let moved = self.extents[self.placed..].iter_mut();
+        moved.for_each(|extent| extent.offset += by);
+        self.placed = self.extents.len();
+    }
+
+    /// Whether the bytes `at` are `bytes`. An entry lies in one extent. What cannot be read is not equal, nor is what waits.
     pub fn is_equal(&self, at: u64, bytes: &[u8]) -> bool {
         let extent = self.extents.partition_point(|extent| extent.at <= at);
-        let Some(extent) = extent.checked_sub(1).map(|i| self.extents[i]) else {
+        let extent = extent.checked_sub(1).filter(|i| *i < self.placed);
+        let Some(extent) = extent.map(|i| self.extents[i]) else {
             return false;
         };
         let mut offset = extent.offset + (at - extent.at);
@@ -122,7 +139,9 @@ impl Reader<'_> {
 
     /// Adds bytes of the present extent.
     fn read_some(&mut self, buffer: &mut Vec<u8>) -> Result<(), String> {
-        let Flushed { file, extents, len } = self.flushed;
+        let Flushed {
+            file, extents, len, ..
+        } = self.flushed;
         let Entries { at, offset } = extents[self.extent];
         let len = extents.get(self.extent + 1).map_or(*len, |next| next.at) - at;
         let changed = || format!("the entries at byte {offset} are not those that were written");
@@ -229,6 +248,18 @@ mod tests {
         assert!(!flushed.is_equal(all.len() as u64, &[0; 4000]));
         let (_file, none) = written(&[]);
         assert!(none.is_empty() && read(&none).unwrap().is_empty() && !none.is_equal(0, &[1]));
+    }
+
+    /// The same bytes may lie in the data file where another file has the entries that wait.
+    #[test]
+    fn what_waits_is_not_compared() {
+        let extents = [bytes(10, 1), bytes(40, 2)];
+        let (_file, mut flushed) = written(&extents[..1]);
+        let offset = ExtentHeader::SIZE;
+        flushed.add_waiting(offset, 10);
+        assert!(flushed.is_equal(0, &extents[0]) && !flushed.is_equal(10, &extents[0]));
+        flushed.set_moved(0);
+        assert!(flushed.is_equal(10, &extents[0]));
     }
 
     #[test]

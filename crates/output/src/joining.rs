@@ -6,6 +6,7 @@
 
 use crate::covered::Covered;
 use crate::entries::{DatasetInfo, Section};
+use crate::flushed::Flushed;
 use crate::selection::Blocks;
 
 /// Most blocks of an entry. A reader of some elements looks at all blocks of the entries that reach around them.
@@ -65,6 +66,11 @@ impl JoinedSection {
             self.section.push(dataset, blocks, last.offset, last.stored);
         }
         &mut self.section
+    }
+
+    /// The entries that have left the memory: see [`Section::in_file`].
+    pub fn in_file(&self) -> Option<&Flushed> {
+        self.section.in_file()
     }
 
     /// Gives back the memory that is not in use.

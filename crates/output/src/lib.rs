@@ -12,8 +12,10 @@
 //! | `sharing` | the selections that later entries refer to |
 //! | [`joining`] | consecutive small writes become one entry |
 //! | `covered` | which elements such an entry covers |
+//! | [`log_writer`] | the buffer of a rank, and the flush of all: what users call |
 //! | [`ranks`] | the processes that write a log together |
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
+//! | `extent` | extents as bytes, and the writes that put them into a file |
 //! | [`options`], [`error`] | those of users |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
 //! | [`base`], `reopening` | a log is opened again |
@@ -29,6 +31,7 @@ pub mod error;
 pub mod files;
 pub mod flushed;
 pub mod joining;
+pub mod log_writer;
 pub mod nfs;
 pub mod options;
 pub mod ranks;
@@ -41,6 +44,7 @@ mod covered;
 mod creation;
 mod earlier;
 mod existing;
+mod extent;
 mod late;
 mod reopening;
 mod sharing;
@@ -51,6 +55,7 @@ use std::path::Path;
 pub use base::Base;
 pub use creation::check_same;
 pub use error::{Error, Result};
+pub use log_writer::LogWriter;
 pub use options::{Fsync, Options, Subfiles};
 pub use ranks::{GlobalOutcome, LocalOutcome, Ranks};
 pub use selection::{Blocks, Selection};

@@ -34,7 +34,7 @@ pub struct Options {
     pub overwrite: bool,
     /// With `overwrite`: replace a log that was not closed, too. Its flushes are lost, which `h5logfs recover` would keep.
     pub discard_unclosed: bool,
-    /// Size limit of a rank's buffer in bytes, for data and entries.
+    /// Size limit of a rank's buffer in bytes, for data and entries. A full buffer goes to the disk before the flush.
     pub buffer_limit: u64,
     pub subfiles: Subfiles,
     /// Store a selection that is equal to an earlier one of the same rank as a reference.

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use crate::spill::write_all;
+use crate::extent::write_all;
 
 /// What this crate needs of a communicator. All calls but `rank`, `size` and `is_usable` are collective: all ranks make
 /// them, in the same order. The methods with a body are right for every communicator; some have better ways.
@@ -438,13 +438,8 @@ pub struct OwnFile(pub File);
 
 impl SharedFile for OwnFile {
     fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
-        // The most that the system takes in one call (IOV_MAX).
-        const PIECES: usize = 1024;
-        let mut at = offset;
-        for some in pieces.chunks(PIECES) {
-            at = write_all(&self.0, some, at).map_err(|e| e.to_string())?;
-        }
-        Ok(())
+        let written = write_all(&self.0, pieces, offset);
+        written.map(drop).map_err(|e| e.to_string())
     }
 
     fn sync(&self) -> Result<(), String> {

@@ -252,7 +252,7 @@ impl Readable<'_> {
 
 /// The entries in the data files: those of all ranks up to the last flush, and those that this rank has spilled since.
 struct Flushed {
-    /// The data files, and the file of this rank alone where it spills into one.
+    /// The data files, and the file of this rank alone where it has spilled into one.
     sources: Vec<SourceFile>,
     /// Of each data file: the number and the end of the last flush that is known.
     known: Vec<(u64, u64)>,
@@ -289,8 +289,13 @@ impl Flushed {
             *self = Flushed::new(task);
         }
         if self.sources.is_empty() {
-            self.sources = open_sources(files)?;
+            self.sources = open_data_files(files)?;
             self.known = vec![(0, FRONT); files.ends().len()];
+        }
+        if let Some(own) = files.own_file()
+            && self.sources.len() == spilled_into
+        {
+            self.sources.push(source_of(own, files.data_path())?);
         }
         self.flush = flush;
         for (source, end) in files.ends().iter().enumerate() {
@@ -345,16 +350,11 @@ impl Flushed {
     }
 }
 
-/// The files that hold entries of the log, open for reading: the data files, then that of this rank alone.
-fn open_sources(files: &Files) -> Result<Vec<SourceFile>, String> {
-    let mut sources = open_data_files(files)?;
-    if let Some(own) = files.own_file() {
-        let opened = own.try_clone();
-        let opened = opened.and_then(|own| SourceFile::new(own, files.data_path().to_owned()));
-        let about = |e: std::io::Error| format!("{}: {e}", files.data_path().display());
-        sources.push(opened.map_err(about)?);
-    }
-    Ok(sources)
+/// The file of this rank alone, in which extents wait for the data file.
+fn source_of(own: &File, data_path: &Path) -> Result<SourceFile, String> {
+    let opened = own.try_clone();
+    let opened = opened.and_then(|own| SourceFile::new(own, data_path.to_owned()));
+    opened.map_err(|e| format!("{}: {e}", data_path.display()))
 }
 
 fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, String> {

@@ -211,8 +211,8 @@ impl<'w, 'd> Batch<'w, 'd> {
 
     /// Copies data, whose entries the writer has, and rows to its buffer.
     fn copy(&mut self, data: &[&[u8]], rows: Vec<Rows<'d>>) {
-        for piece in data {
-            self.writer.data.extend_from_slice(piece);
+        if let Some(log) = &mut self.writer.log {
+            data.iter().for_each(|piece| log.push_data(piece));
         }
         for rows in rows {
             self.writer.appends.push(rows);
@@ -221,15 +221,18 @@ impl<'w, 'd> Batch<'w, 'd> {
 
     /// Adds the entries of the records to those of the writer. Returns their data.
     fn add_entries<'r>(&mut self, records: &'r [BatchRecord<'d>]) -> Vec<&'r [u8]> {
-        let mut offset = self.writer.data.len() as u64;
+        let Writer { log, outline, .. } = &mut *self.writer;
+        // Where the file is closed, nothing was added.
+        let Some(log) = log else {
+            return Vec::new();
+        };
+        let mut offset = log.data_len();
         let mut pieces = Vec::with_capacity(records.len());
         for record in records {
             let dataset = record.dataset.0;
-            let layout = &self.writer.outline.datasets[dataset as usize].layout;
-            let info = info_of(dataset, layout);
+            let layout = &outline.datasets[dataset as usize].layout;
             let len = record.bytes.len() as u64;
-            let section = &mut self.writer.section;
-            section.push(info, &record.blocks, offset, len);
+            log.push_entry(info_of(dataset, layout), &record.blocks, offset, len);
             offset += len;
             pieces.push(&record.bytes[..]);
         }

@@ -8,8 +8,9 @@ use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::journal::sync;
 use h5logfs_log::window::Piece;
 use h5logfs_output::files::{Files, Tabled, sync_names};
-use h5logfs_output::flushed::Flushed;
-use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, Ranks, Result, check_outcome};
+use h5logfs_output::{
+    Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter, Ranks, Result, check_outcome,
+};
 use h5logfs_scan::InProcess;
 use h5logfs_scan::closing::{Role, write_front, write_objects};
 use h5logfs_view::cache::MemoryLimits;
@@ -23,14 +24,12 @@ pub struct Objects<'a> {
     pub datasets: &'a [Defined],
 }
 
-/// Turns the data files into HDF5 files, and removes the journal. `entries`: those of this rank. Can be repeated after a failure or an interruption at any point. Collective.
-pub fn close(
-    files: &Files,
-    ranks: &Ranks,
-    entries: &Flushed,
-    objects: Objects<'_>,
-    fsync: Fsync,
-) -> Result<()> {
+/// Turns the data files into HDF5 files, and removes the journal. Nothing is buffered. Can be repeated after a failure or an
+/// interruption at any point. Collective.
+pub fn close(log: &LogWriter, objects: Objects<'_>) -> Result<()> {
+    let (files, ranks, fsync) = (log.files(), log.ranks(), log.options().fsync);
+    let entries = log.entries();
+    let entries = entries.ok_or_else(|| Error::closed(files.path()))?;
     let finished = |outcome| {
         ranks.wait();
         check_outcome(files.path(), "close", ranks.agree(outcome))

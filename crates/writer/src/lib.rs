@@ -48,7 +48,6 @@ mod spec;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ::mpi::traits::Communicator;
 use hdf5::H5Type;
@@ -66,9 +65,8 @@ use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outli
 use h5logfs_mpi::{MpiRanks, library};
 use h5logfs_output::entries::DatasetInfo;
 use h5logfs_output::files::Files;
-use h5logfs_output::joining::JoinedSection;
-use h5logfs_output::stored::{self, Form};
-use h5logfs_output::{Blocks, Ranks, check_outcome, check_same};
+use h5logfs_output::stored::Form;
+use h5logfs_output::{Blocks, LogWriter, Ranks, check_outcome, check_same};
 use left_out::LeftOut;
 use memory::Source;
 use spec::MemoryType;
@@ -98,9 +96,8 @@ pub struct Writer {
     path: PathBuf,
     /// This rank.
     rank: u32,
-    options: Options,
-    /// `None` once the file is closed.
-    open: Option<Open>,
+    /// The buffer and the files. `None` once the file is closed.
+    log: Option<LogWriter>,
     outline: Outline,
     /// The datatype of each dataset in the program's memory.
     memory: Vec<MemoryType>,
@@ -110,11 +107,7 @@ pub struct Writer {
     flushed: Vec<Definition>,
     /// Attributes without which the next complete flush goes on. It reports them.
     left_out: LeftOut,
-    section: JoinedSection,
-    /// The data since the last flush.
-    data: Vec<u8>,
-    peaks: Peaks,
-    /// The rows that were appended since then.
+    /// The rows that were appended since the last flush.
     appends: Appends,
     /// The blocks of the current write, in the dataset and in memory. Kept to save allocations.
     blocks: Blocks,
@@ -123,19 +116,6 @@ pub struct Writer {
     refused: Option<String>,
     /// The refusal that a failed close has found on some rank, and has not reported yet.
     unreported: Option<Error>,
-}
-
-/// The most bytes that data and entries had since memory was given back.
-#[derive(Default)]
-struct Peaks {
-    data: u64,
-    entries: u64,
-}
-
-/// The state of an open file in MPI and in the file system.
-struct Open {
-    ranks: Ranks,
-    files: Files,
 }
 
 impl Writer {
@@ -148,7 +128,7 @@ impl Writer {
     ) -> Result<Self> {
         let (path, ranks) = begin(path.as_ref(), comm, &options, "create")?;
         let files = Files::create(&path, &ranks, &options)?;
-        Ok(Self::new(path, Open { ranks, files }, options))
+        Ok(Self::new(path, LogWriter::new(ranks, files, options)))
     }
 
     /// Opens a log again, to add to it: one that was closed, or whose job ended before the close. It has to be made by
@@ -163,27 +143,21 @@ impl Writer {
     ) -> Result<Self> {
         let (path, ranks) = begin(path.as_ref(), comm, &options, "open")?;
         let (files, definitions) = reopening::open(&path, &ranks, &options)?;
-        let mut writer = Self::new(path, Open { ranks, files }, options);
+        let mut writer = Self::new(path, LogWriter::new(ranks, files, options));
         writer.take_in(definitions)?;
         Ok(writer)
     }
 
-    fn new(path: PathBuf, open: Open, options: Options) -> Self {
-        let mut section = JoinedSection::new(options.share_selections, options.encode_selections);
-        section.section().keep_in(Arc::clone(open.files.local()));
+    fn new(path: PathBuf, log: LogWriter) -> Self {
         Writer {
-            section,
             path,
-            rank: open.ranks.rank(),
-            options,
-            open: Some(open),
+            rank: log.ranks().rank(),
+            log: Some(log),
             outline: Outline::default(),
             memory: Vec::new(),
             defined: Vec::new(),
             flushed: Vec::new(),
             left_out: LeftOut::default(),
-            data: Vec::new(),
-            peaks: Peaks::default(),
             appends: Appends::default(),
             blocks: Blocks::default(),
             memory_blocks: Blocks::default(),
@@ -226,7 +200,7 @@ impl Writer {
     /// without communication.
     pub fn group(&mut self, path: &str) -> Result<()> {
         let path = absolute(path);
-        if self.open.is_some() && self.outline.has_group(&path) {
+        if self.log.is_some() && self.outline.has_group(&path) {
             return Ok(());
         }
         self.define_parents(&path)?;
@@ -265,7 +239,7 @@ impl Writer {
         path: &str,
         memory: std::result::Result<Datatype, String>,
     ) -> Result<Dataset> {
-        if self.open.is_none() {
+        if self.log.is_none() {
             return Err(Error::closed(&self.path));
         }
         let path = absolute(path);
@@ -350,7 +324,7 @@ impl Writer {
     }
 
     fn define(&mut self, definition: Definition) -> Result<()> {
-        if self.open.is_none() {
+        if self.log.is_none() {
             return Err(Error::closed(&self.path));
         }
         let added = self.outline.add(&definition);
@@ -363,9 +337,10 @@ impl Writer {
 
     /// Logs elements, row-major over the selection. The data are copied. Local.
     ///
-    /// A write that does not fit the dataset is refused, and the next flush reports it to all ranks. A
-    /// write that does not fit the buffer ([`Error::BufferFull`]) fits after a flush. The program must
-    /// tell the other ranks to flush.
+    /// A write that does not fit the dataset is refused, and the next flush reports it to all ranks. A full buffer goes to
+    /// the file, where it waits for the next flush. [`Error::BufferFull`] is a write that is larger than the whole buffer, or
+    /// one for which neither the file nor, because of appended rows, the buffer has room: it fits after a flush. The program
+    /// must tell the other ranks to flush.
     pub fn write<T: H5Type>(
         &mut self,
         dataset: Dataset,
@@ -468,7 +443,7 @@ impl Writer {
 
     /// Bytes in this rank's buffer, data and entries.
     pub fn buffered(&self) -> u64 {
-        self.data.len() as u64 + self.section.pending_len() + self.appends.bytes()
+        self.log.as_ref().map_or(0, LogWriter::buffered) + self.appends.bytes()
     }
 
     fn check_type<T: H5Type>(&mut self, dataset: Dataset) -> Result<()> {
@@ -501,25 +476,27 @@ impl Writer {
         let layout = &self.outline.datasets[dataset.0 as usize].layout;
         // SAFETY: promised by the caller.
         let bytes = unsafe { source.packed(memory, &self.memory_blocks) };
-        let (section, buffer) = (&mut self.section, &mut self.data);
+        let log = self.log.as_mut();
+        let log = log.ok_or_else(|| Error::closed(&self.path))?;
         let info = info_of(dataset.0, layout);
-        stored::records(
-            form_of(layout),
-            &self.blocks,
-            bytes,
-            &mut |blocks, bytes| {
-                section.push(info, blocks, buffer.len() as u64, bytes.len() as u64);
-                buffer.extend_from_slice(&bytes);
-            },
-        );
-        Ok(())
+        let pushed = log.push(info, form_of(layout), &self.blocks, bytes);
+        pushed.map_err(|reason| self.write_error(dataset, reason))
     }
 
-    /// Fails if the buffer has no room for so many bytes more.
+    /// Makes room for so many bytes more in the buffer. Fails if there is none. Rows stay there: nothing but a flush knows
+    /// their places.
     fn check_room(&mut self, dataset: Dataset, wanted: u64) -> Result<()> {
-        let (held, limit) = (self.buffered(), self.options.buffer_limit);
+        let log = self.log.as_mut();
+        let log = log.ok_or_else(|| Error::closed(&self.path))?;
+        let limit = log.options().buffer_limit;
+        let with_rows = self.appends.bytes().saturating_add(wanted);
+        if with_rows <= limit
+            && let Err(reason) = log.make_room(with_rows)
+        {
+            log::warn!("{}: rank {}: {reason}", self.path.display(), self.rank);
+        }
+        let held = self.buffered();
         if held.saturating_add(wanted) <= limit {
-            self.keep_within(limit);
             return Ok(());
         }
         Err(Error::BufferFull {
@@ -530,20 +507,6 @@ impl Writer {
             held,
             wanted,
         })
-    }
-
-    /// Gives back memory that data or entries took in earlier flushes, where both together would take more than the limit.
-    fn keep_within(&mut self, limit: u64) {
-        const MORE: u64 = 16 << 20;
-        let (data, entries) = (self.data.len() as u64, self.section.pending_len());
-        let peaks = &mut self.peaks;
-        peaks.data = peaks.data.max(data);
-        peaks.entries = peaks.entries.max(entries);
-        if peaks.data + peaks.entries > limit.saturating_add(MORE) {
-            self.data.shrink_to_fit();
-            self.section.shrink();
-            self.peaks = Peaks { data, entries };
-        }
     }
 
     /// # Safety
@@ -561,7 +524,7 @@ impl Writer {
     /// # Safety
     /// `source` has elements of the dataset's datatype, which live and do not change as long as the result.
     unsafe fn rows<'d>(&self, dataset: Dataset, source: Source<'_>) -> Result<Rows<'d>> {
-        if self.open.is_none() {
+        if self.log.is_none() {
             return Err(Error::closed(&self.path));
         }
         let defined = self.outline.datasets.get(dataset.0 as usize);
@@ -586,7 +549,7 @@ impl Writer {
         selection: Selection<'_>,
         source: &Source<'_>,
     ) -> Result<()> {
-        if self.open.is_none() {
+        if self.log.is_none() {
             return Err(Error::closed(&self.path));
         }
         let defined = self.outline.datasets.get(dataset.0 as usize);
@@ -672,24 +635,26 @@ impl Writer {
             Err(Error::Refused { .. }) => flushed,
             Err(_) => return flushed,
         };
-        let open = self.open.as_mut();
-        let Open { ranks, files } = open.ok_or_else(|| Error::closed(&self.path))?;
+        let log = self.log.as_ref();
+        let log = log.ok_or_else(|| Error::closed(&self.path))?;
         self.unreported = flushed.clone().err();
         let objects = Objects {
             definitions: &self.flushed,
             datasets: &self.outline.datasets,
         };
-        let entries = self.section.section().in_file();
-        let entries = entries.ok_or_else(|| Error::closed(&self.path))?;
-        closing::close(files, ranks, entries, objects, self.options.fsync)?;
-        let Some(Open { ranks, files }) = self.open.take() else {
+        closing::close(log, objects)?;
+        let Options {
+            settle,
+            settle_memory,
+            ..
+        } = *log.options();
+        let Some(ranks) = self.log.take().map(LogWriter::close) else {
             return flushed;
         };
-        files.close();
-        if !self.options.settle {
+        if !settle {
             return flushed;
         }
-        let settled = closing::settle(&self.path, &ranks, self.options.settle_memory);
+        let settled = closing::settle(&self.path, &ranks, settle_memory);
         match (flushed, settled) {
             (flushed, Ok(())) => flushed,
             (Ok(()), not_settled) => not_settled,
@@ -701,13 +666,12 @@ impl Writer {
 impl Drop for Writer {
     /// Does not close the file: that is a collective call, and the other ranks may not make it.
     fn drop(&mut self) {
-        if let Some(Open { ranks, files }) = self.open.take() {
+        if let Some(log) = self.log.take() {
             log::warn!(
                 "{}: dropped without a close; it shows what was flushed, and `h5logfs recover` closes it",
                 self.path.display()
             );
-            files.leak();
-            ranks.leak();
+            log.leak();
         }
     }
 }

@@ -437,7 +437,7 @@ pub fn programs_that_are_wrong(nodes: u32) {
     run.shows_closed("refused.h5", 13);
     run.go("refused");
     run.at("buffer");
-    run.shows_closed("buffer.h5", 3);
+    run.shows_closed("buffer.h5", 6);
     let mounted = Mounted::new(dir.path(), "");
     let file = hdf5::File::open(mounted.join("buffer.h5")).unwrap();
     let wide = file.dataset("wide").unwrap().read_raw::<u64>().unwrap();

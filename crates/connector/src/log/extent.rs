@@ -50,9 +50,9 @@ impl State {
         if back.is_empty() {
             return Ok(());
         }
-        let open = self.open()?;
-        let (is_alone, is_root) = (open.ranks.size() == 1, open.ranks.is_root());
-        if open.files.header().subfiles > 1 {
+        let writer = self.writer()?;
+        let (is_alone, is_root) = (writer.ranks().size() == 1, writer.ranks().is_root());
+        if writer.files().header().subfiles > 1 {
             return Err(format!(
                 "dataset {} shrank and grows again, which a log with subfiles cannot tell: write it without subfiles",
                 dataset.id

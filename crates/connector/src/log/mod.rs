@@ -42,12 +42,9 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::Id;
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
-use h5logfs_output::files::{Files, Written};
-use h5logfs_output::joining::JoinedSection;
+use h5logfs_output::log_writer::Part;
 use h5logfs_output::reading::Reader;
-use h5logfs_output::{
-    Blocks, Error, Fsync, GlobalOutcome, LocalOutcome, Options, Ranks, check_outcome,
-};
+use h5logfs_output::{Blocks, Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter};
 use parking_lot::Mutex;
 
 use crate::library::Library;
@@ -90,12 +87,8 @@ pub struct Log {
 /// What changes of it.
 struct State {
     path: PathBuf,
-    options: Options,
-    /// `None` once the log is closed.
-    open: Option<Open>,
-    section: JoinedSection,
-    /// The data of the pending entries.
-    data: Vec<u8>,
+    /// The buffer and the files. `None` once the log is closed.
+    writer: Option<LogWriter>,
     /// The logged datasets, by ID. `None`: it was deleted before it was of use to this job.
     datasets: Vec<Option<Arc<Dataset>>>,
     /// How many of them are of earlier jobs.
@@ -115,14 +108,6 @@ struct State {
     room: Option<Box<Room>>,
 }
 
-/// The files, and the ranks that write them.
-pub struct Open {
-    /// The ranks.
-    pub ranks: Ranks,
-    /// The files.
-    pub files: Files,
-}
-
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State")
@@ -132,23 +117,11 @@ impl std::fmt::Debug for State {
 }
 
 impl Log {
-    /// A log whose files are made. Collective.
-    pub fn new(
-        library: Library,
-        shadow: Shadow,
-        path: &Path,
-        options: Options,
-        open: Open,
-    ) -> Result<Self, String> {
-        let Open { ranks, mut files } = open;
-        files.allow_spill().map_err(|e| e.to_string())?;
-        let section = JoinedSection::new(options.share_selections, options.encode_selections);
+    /// A log whose files are made.
+    pub fn new(library: Library, shadow: Shadow, path: &Path, writer: LogWriter) -> Self {
         let state = State {
             path: path.to_owned(),
-            options,
-            open: Some(Open { ranks, files }),
-            section,
-            data: Vec::new(),
+            writer: Some(writer),
             datasets: Vec::new(),
             base: 0,
             made: 0,
@@ -160,7 +133,7 @@ impl Log {
             room: None,
         };
         let predefined = PREDEFINED.iter();
-        Ok(Log {
+        Log {
             library,
             number: shadow.number(),
             shadow,
@@ -169,7 +142,7 @@ impl Log {
                 .filter_map(|name| library.identifier(name))
                 .collect(),
             state: Mutex::new(state),
-        })
+        }
     }
 
     /// The shadow.
@@ -181,24 +154,20 @@ impl Log {
     pub fn is_open(&self) -> bool {
         let state = self.state.try_lock();
         // What is at work is open.
-        state.is_none_or(|state| state.open.is_some())
+        state.is_none_or(|state| state.writer.is_some())
     }
 
     /// Whether several ranks write it.
     pub fn is_parallel(&self) -> bool {
         let state = self.state.lock();
-        state
-            .open
-            .as_ref()
-            .is_some_and(|open| open.ranks.size() > 1)
+        let writer = state.writer.as_ref();
+        writer.is_some_and(|writer| writer.ranks().size() > 1)
     }
 
     /// Whether this rank has written what is not flushed.
     pub fn has_unflushed(&self) -> bool {
         let state = self.state.lock();
-        let open = state.open.as_ref();
-        let has_spilled = open.is_some_and(|open| !open.files.spilled().is_empty());
-        has_spilled || state.section.pending_len() > 0
+        state.writer.as_ref().is_some_and(LogWriter::has_unflushed)
     }
 
     /// The logged dataset whose object header is at an address of the shadow.
@@ -270,9 +239,9 @@ impl Log {
 }
 
 impl State {
-    fn open(&mut self) -> Result<&mut Open, String> {
+    fn writer(&mut self) -> Result<&mut LogWriter, String> {
         let path = &self.path;
-        self.open
+        self.writer
             .as_mut()
             .ok_or_else(|| format!("{}: the file is closed", path.display()))
     }
@@ -285,9 +254,9 @@ impl State {
     ) -> Result<(), String> {
         let state = self;
         let is_usable = state
-            .open
+            .writer
             .as_ref()
-            .is_some_and(|open| open.ranks.is_usable());
+            .is_some_and(|writer| writer.ranks().is_usable());
         let flushed = if is_usable {
             state.flush(shadow, is_changed)
         } else {
@@ -296,24 +265,23 @@ impl State {
                 "{path}: MPI has ended before the file was closed, so it stays as it was last flushed"
             ))
         };
-        let Some(Open { ranks, files }) = state.open.take() else {
+        let Some(writer) = state.writer.take() else {
             return Ok(());
         };
         if !is_usable {
-            files.leak();
-            ranks.leak();
+            writer.leak();
             return flushed;
         }
-        let is_root = ranks.is_root();
+        let options = writer.options();
+        let how = Close {
+            sync: options.fsync != Fsync::None,
+            settle: (options.settle).then_some(options.settle_memory),
+        };
         // This gives up the lock of the journal.
-        files.close();
+        let ranks = writer.close();
         version::grow();
         flushed?;
-        let closed = if is_root {
-            let how = Close {
-                sync: state.options.fsync != Fsync::None,
-                settle: (state.options.settle).then_some(state.options.settle_memory),
-            };
+        let closed = if ranks.is_root() {
             direct::close_log(&state.path, how, &direct::Options::default())
         } else {
             Ok(Closed::Done)
@@ -337,65 +305,41 @@ impl State {
     }
 
     fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {
-        let is_root = self.open()?.ranks.is_root();
+        let is_root = self.writer()?.ranks().is_root();
         let is_recorded = is_changed || (is_root && self.image.is_empty());
         // What a flush gives back decides where later objects lie, and so whether one takes the place of a deleted one. All
         // ranks have to say the same of that.
         let flushed = if is_recorded { shadow.flush() } else { Ok(()) };
         let shadow = flushed.and_then(|()| self.shadow_lines(shadow, is_root && is_recorded));
-        let hash = self.hash_of_datasets();
-        let has_more = !self.section.section().pending().is_empty() || is_changed;
-        let Self {
-            open,
-            section,
-            data,
-            options,
-            path,
-            ..
-        } = self;
-        let Some(Open { ranks, files }) = open else {
-            return Err(format!("{}: the file is closed", path.display()));
-        };
-        let section = section.section();
-        let pieces: [&[u8]; 1] = [data];
-        let rank = ranks.rank();
-        let Written { end, written } =
-            files.write_extent(rank, section, Some(&pieces), options.fsync);
-        let (outcome, shadow) = LocalOutcome::of(written.and(shadow));
-        let mut largest = files.ends_with(end);
-        let data_files = largest.len();
-        largest.push(u64::from(has_more || !files.spilled().is_empty()));
-        let agreed = ranks.agree_on(outcome, hash, &mut largest);
-        let has_more = largest.split_off(data_files) != [0];
-        let outcome = match agreed.outcome {
-            GlobalOutcome::Good if !agreed.same => GlobalOutcome::Failed {
-                rank: 0,
-                reason: "the ranks have not made the same datasets: in parallel HDF5 all ranks make, delete and extend \
-                         them together"
-                    .into(),
-            },
-            outcome => outcome,
-        };
-        if matches!(outcome, GlobalOutcome::Failed { .. }) {
-            files.cut();
-            return check_outcome(path, "flush", outcome).map_err(|e| e.to_string());
-        }
+        let (outcome, shadow) = LocalOutcome::of(shadow);
+        let ShadowLines { lines, image } = shadow.unwrap_or_default();
+        let same = self.hash_of_datasets();
+        let writer = self.writer()?;
+        let has_more = is_changed || writer.has_unflushed();
         // A log has one flush at least: without one it has no objects.
-        if !has_more && files.flushes() > 0 {
+        let is_first = writer.files().flushes() == 0;
+        let part = Part {
+            data: Some(&[]),
+            outcome,
+            same,
+            numbers: vec![u64::from(has_more)],
+        };
+        let flushed = writer.flush(part, |agreed| {
+            if !agreed.same {
+                let reason = "the ranks have not made the same datasets: in parallel HDF5 all ranks make, delete and \
+                              extend them together";
+                return Err(GlobalOutcome::Failed {
+                    rank: 0,
+                    reason: reason.into(),
+                });
+            }
+            let has_more = agreed.numbers != [0];
+            Ok((has_more || is_first).then_some(lines))
+        });
+        if flushed.map_err(|e| e.to_string())?.is_none() {
             return Ok(());
         }
-        let ShadowLines { lines, image } = shadow.unwrap_or_default();
-        let committed = files.commit(&largest, lines, options.fsync);
-        let committed = ranks.follow_root(committed);
-        if matches!(committed, GlobalOutcome::Failed { .. }) {
-            files.cut();
-            return check_outcome(path, "flush", committed).map_err(|e| e.to_string());
-        }
-        files.set_committed(largest);
         version::grow();
-        section.set_flushed();
-        section.forget_flushed();
-        data.clear();
         self.unrecorded.clear();
         if let Some(image) = image {
             self.image = image;
@@ -442,14 +386,6 @@ impl State {
             dataset.extent.lock().dims.hash(&mut hasher);
         }
         hasher.finish()
-    }
-
-    fn limit(&self) -> u64 {
-        self.options.buffer_limit
-    }
-
-    fn buffered(&self) -> u64 {
-        self.data.len() as u64 + self.section.pending_len()
     }
 }
 

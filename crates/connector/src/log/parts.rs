@@ -10,7 +10,8 @@ impl Log {
     /// Whether this is the first rank, while the log is open.
     pub fn is_first_rank(&self) -> bool {
         let state = self.state.lock();
-        state.open.as_ref().is_some_and(|open| open.ranks.is_root())
+        let writer = state.writer.as_ref();
+        writer.is_some_and(|writer| writer.ranks().is_root())
     }
 
     /// A box of elements, of the type in the file.

@@ -10,10 +10,10 @@ use h5logfs_log::journal::{Line, Recorded};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::files::Files;
-use h5logfs_output::{Base, Options, Ranks};
+use h5logfs_output::{Base, LogWriter, Options, Ranks};
 
+use super::Log;
 use super::shadow::Shadow;
-use super::{Log, Open};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::ranks;
@@ -52,7 +52,8 @@ impl Log {
             return Ok(None);
         };
         let is_root = ranks.is_root();
-        let log = Log::new(info.library, shadow, path, options, Open { ranks, files })?;
+        let writer = LogWriter::with_reads(ranks, files, options);
+        let log = Log::new(info.library, shadow, path, writer);
         let mut state = log.state.lock();
         for (id, header) in objects.headers.iter().enumerate() {
             state.datasets.push(None);

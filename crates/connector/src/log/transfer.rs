@@ -6,19 +6,15 @@ use std::sync::atomic::Ordering;
 
 use h5logfs_host::types::Id;
 use h5logfs_log::boxes::Bounds;
-use h5logfs_output::files::Files;
+use h5logfs_output::Blocks;
 use h5logfs_output::reading::{Placed, Readable, Reader, Written};
-use h5logfs_output::{Blocks, stored};
 
 use super::dataset::Dataset;
 use super::elements::{Conversion, Memory, are_equal};
 use super::selection::{Room, dataset_blocks, memory_place};
-use super::{Log, Open, State};
+use super::{Log, State};
 use crate::below::Below;
 use crate::library::{Functions, Library};
-
-/// Writes from this size on go to the file at once, without the buffer.
-const DIRECT: usize = 512 << 10;
 
 /// One dataset of a read or a write: `H5S_ALL` is 0 in spaces.
 #[derive(Debug)]
@@ -246,52 +242,10 @@ impl State {
         dims: &[u64],
         elements: Cow<'_, [u8]>,
     ) -> Result<(), String> {
-        let limit = self.limit();
-        let wanted = elements.len() as u64 + self.blocks.max_encoded_len();
-        let is_full = self.buffered().saturating_add(wanted) > limit;
         let path = &self.path;
-        let Some(Open { ranks, files }) = &mut self.open else {
-            return Err(format!("{}: the file is closed", path.display()));
-        };
-        let is_direct = elements.len() >= DIRECT && files.spills_in_place();
-        if is_full && !is_direct && self.section.pending_len() > 0 {
-            let section = self.section.section();
-            spill(files, ranks.rank(), section, &mut self.data, &[])?;
-        }
-        let info = dataset.info(dims);
-        if is_direct {
-            let section = self.section.section();
-            let before = section.len();
-            let mut offset = self.data.len() as u64;
-            let mut pieces: Vec<Cow<'_, [u8]>> = Vec::new();
-            stored::records(
-                dataset.form(),
-                &self.blocks,
-                elements,
-                &mut |blocks, bytes| {
-                    section.push(info, blocks, offset, bytes.len() as u64);
-                    offset += bytes.len() as u64;
-                    pieces.push(bytes);
-                },
-            );
-            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
-            let spilled = spill(files, ranks.rank(), section, &mut self.data, &pieces);
-            if spilled.is_err() {
-                section.truncate(before);
-            }
-            spilled?;
-        } else {
-            let (section, data) = (&mut self.section, &mut self.data);
-            stored::records(
-                dataset.form(),
-                &self.blocks,
-                elements,
-                &mut |blocks, bytes| {
-                    section.push(info, blocks, data.len() as u64, bytes.len() as u64);
-                    data.extend_from_slice(&bytes);
-                },
-            );
-        }
+        let writer = self.writer.as_mut();
+        let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;
+        writer.push(dataset.info(dims), dataset.form(), &self.blocks, elements)?;
         dataset.set_written();
         Ok(())
     }
@@ -352,16 +306,13 @@ impl State {
         dims: &[u64],
         region: Region<'_>,
     ) -> Result<Option<Placed>, String> {
-        let path = &self.path;
-        let Some(Open { ranks, files }) = &mut self.open else {
-            return Err(format!("{}: the file is closed", path.display()));
-        };
-        if ranks.size() > 1 || files.header().subfiles > 0 || !files.spills_in_place() {
+        let writer = self.writer()?;
+        let files = writer.files();
+        if writer.ranks().size() > 1 || files.header().subfiles > 0 || !files.spills_in_place() {
             return Ok(None);
         }
-        if self.section.pending_len() > 0 {
-            let section = self.section.section();
-            spill(files, ranks.rank(), section, &mut self.data, &[])?;
+        if writer.buffered() > 0 {
+            writer.spill(&[])?;
         }
         let wanted = bounds_of(region);
         let (reader, written) = self.reader()?;
@@ -371,15 +322,9 @@ impl State {
     /// The reader, and what it reads.
     fn reader(&mut self) -> Result<(&mut Reader, Written<'_>), String> {
         let path = &self.path;
-        let Some(Open { files, .. }) = &self.open else {
-            return Err(format!("{}: the file is closed", path.display()));
-        };
-        let written = Written {
-            files,
-            section: self.section.section(),
-            data: &self.data,
-        };
-        Ok((&mut self.reader, written))
+        let writer = self.writer.as_mut();
+        let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;
+        Ok((&mut self.reader, writer.written()))
     }
 }
 
@@ -410,23 +355,6 @@ pub struct Region<'a> {
     pub start: &'a [u64],
     /// Its sides.
     pub count: &'a [u64],
-}
-
-/// Writes what is buffered, and `more` data of the last pending entries, before the flush.
-fn spill(
-    files: &mut Files,
-    rank: u32,
-    section: &mut h5logfs_output::entries::Section,
-    data: &mut Vec<u8>,
-    more: &[&[u8]],
-) -> Result<(), String> {
-    let pieces: Vec<&[u8]> = std::iter::once(&data[..])
-        .chain(more.iter().copied())
-        .collect();
-    files.spill(rank, section, &pieces)?;
-    section.forget_flushed();
-    data.clear();
-    Ok(())
 }
 
 /// Whether a type in memory has all members of the type in the file, so that nothing of an element stays as it was.

@@ -12,15 +12,15 @@ use h5logfs_log::scan::companions;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
-use h5logfs_output::{Options, Ranks};
+use h5logfs_output::{LogWriter, Options, Ranks};
 
 use super::OpenedLog;
 use crate::below::Below;
 use crate::below::drivers::{has_image, has_usual_driver};
 use crate::below::info::Info;
 use crate::below::request::Request;
+use crate::log::Log;
 use crate::log::shadow::Shadow;
-use crate::log::{Log, Open};
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
 
@@ -54,7 +54,8 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     };
     let ranks = ranks.unwrap_or_else(Ranks::one);
     let files = Files::create(&path, &ranks, &options).map_err(|e| e.to_string())?;
-    let log = Log::new(info.library, shadow, &path, options, Open { ranks, files })?;
+    let writer = LogWriter::with_reads(ranks, files, options);
+    let log = Log::new(info.library, shadow, &path, writer);
     opened(info, request, log).map(Some)
 }
 

@@ -5,22 +5,20 @@ mod opening;
 mod tables;
 
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::check_outcome;
 use crate::entries::Section;
-use crate::error::Result;
+use crate::extent;
 use crate::options::{Fsync, Options};
-use crate::ranks::{LocalOutcome, Ranks, SharedFile};
+use crate::ranks::{Ranks, SharedFile};
 use crate::spill::Spill;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::journal::{self, Commit, Header, HeldFile, Journal, Line};
 use h5logfs_log::journal::{parent, sync};
-use h5logfs_log::logvol::extent::{ExtentHeader, MOST_EXTENTS, Seal, crc32, data_sum};
+use h5logfs_log::logvol::extent::{ExtentHeader, MOST_EXTENTS};
 use h5logfs_log::logvol::names::subfile_dir;
 
 pub(crate) use opening::config_of;
@@ -75,9 +73,11 @@ impl Tags {
 type StringResult<T = ()> = std::result::Result<T, String>;
 
 /// The extent of this rank in a flush.
-pub struct Written {
+pub(crate) struct Written {
     /// The offset behind it.
     pub end: u64,
+    /// By how much further behind what has waited in another file lies in this one.
+    pub moved: u64,
     /// Whether it is in the file, and can be committed.
     pub written: StringResult,
 }
@@ -118,33 +118,30 @@ impl Files {
         Ok(())
     }
 
-    /// Lets a rank whose buffer is full write before the flush: see [`Files::spill`]. Collective.
-    pub fn allow_spill(&mut self) -> Result<()> {
-        let opened = Spill::open(&self.data_path, Arc::clone(&self.local), &self.file_ranks);
-        let (outcome, spill) = LocalOutcome::of(opened);
-        check_outcome(&self.path, "open", self.file_ranks.agree(outcome))?;
-        self.spill = spill.unwrap_or_default();
-        Ok(())
+    /// Lets ranks of one node that share the data file spill into it at once. Collective.
+    pub(crate) fn share_spills(&mut self) {
+        self.spill.share(&self.file_ranks);
     }
 
     /// Writes what this rank has buffered, before the flush: its pending entries and their data. They count with the next
     /// flush. Local. After an error nothing is written.
-    pub fn spill(&mut self, rank: u32, section: &mut Section, data: &[&[u8]]) -> StringResult {
+    pub(crate) fn spill(
+        &mut self,
+        rank: u32,
+        section: &mut Section,
+        data: &[&[u8]],
+    ) -> StringResult {
         let entries = section.pending().len() as u64;
         let data_len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         let len = ExtentHeader::SIZE + entries + data_len;
         let about = |e: io::Error| format!("{}: {e}", self.data_path.display());
         let offset = self.spill.place(self.end(), len).map_err(about)?;
         section.set_base(offset + ExtentHeader::SIZE + entries);
-        let header = extent_header(rank, self.flushes + 1, section, data_len);
-        let seal = self.tags.is_some().then(|| seal(data));
+        let flush = self.flushes + 1;
+        let header = extent::header(rank, flush, section.pending(), data_len);
+        let seal = self.tags.is_some().then(|| extent::seal(data));
         let bytes = ExtentHeader { seal, ..header }.to_bytes();
-        let gap = extent_header(
-            rank,
-            self.flushes + 1,
-            &Section::new(false, false),
-            len - ExtentHeader::SIZE,
-        );
+        let gap = extent::header(rank, flush, &[], len - ExtentHeader::SIZE);
         let mut pieces: Vec<&[u8]> = vec![&bytes, section.pending()];
         pieces.extend(data);
         let written = self.spill.write(offset, &pieces, &gap.to_bytes());
@@ -152,13 +149,17 @@ impl Files {
         if let Some((tags, seal)) = self.tags.as_mut().zip(seal) {
             tags.spilled = tags.spilled.wrapping_add(seal.tag);
         }
-        section.set_flushed();
+        if self.spill.is_in_place() {
+            section.set_flushed();
+        } else {
+            section.set_waiting();
+        }
         Ok(())
     }
 
     /// Whether what this rank spills lies in the data file at once. Else the flush moves it there.
     pub fn spills_in_place(&self) -> bool {
-        self.spill.is_allowed() && self.spill.own().is_none()
+        self.spill.is_in_place()
     }
 
     /// Complete flushes, those of earlier jobs included.
@@ -182,14 +183,14 @@ impl Files {
         self.spill.extents()
     }
 
-    /// The file without a name into which this rank spills, where it is not the data file.
+    /// The file without a name into which this rank has spilled, where that was not the data file.
     pub fn own_file(&self) -> Option<&File> {
         self.spill.own()
     }
 
     /// Writes one extent of this rank: the entries since the last flush, and their data. `None`: nothing. Collective
     /// over the ranks that share the file.
-    pub fn write_extent(
+    pub(crate) fn write_extent(
         &mut self,
         rank: u32,
         section: &mut Section,
@@ -205,16 +206,16 @@ impl Files {
         };
         let waiting = self.spill.waiting();
         let closed_gaps = self.spill.close_gaps();
-        let seal = (self.tags.is_some() && len > 0).then(|| seal(pieces));
-        let offset = self.place(waiting + len, seal.map_or(0, |seal| seal.tag));
-        let moved = self.spill.move_to(offset);
-        let offset = offset + waiting;
+        let seal = (self.tags.is_some() && len > 0).then(|| extent::seal(pieces));
+        let begin = self.place(waiting + len, seal.map_or(0, |seal| seal.tag));
+        let moved = self.spill.move_to(begin);
+        let offset = begin + waiting;
         section.set_base(offset + ExtentHeader::SIZE + entries);
-        if self.spill.own().is_some() {
+        if !self.spill.is_in_place() {
             // What this rank spills next lies in another file than these entries.
             section.forget_selections();
         }
-        let header = extent_header(rank, self.flushes + 1, section, data);
+        let header = extent::header(rank, self.flushes + 1, section.pending(), data);
         let header = ExtentHeader { seal, ..header }.to_bytes();
         let mut extent: Vec<&[u8]> = Vec::new();
         if len > 0 {
@@ -230,13 +231,14 @@ impl Files {
             .and(self.check_room());
         Written {
             end: offset + len,
+            moved: begin,
             written,
         }
     }
 
     /// After a flush that failed: cuts the data file off behind what was spilled, so that further extents follow that
     /// without a gap. Collective over the ranks that share the file.
-    pub fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         let end = self.begin_of_flush();
         let cut = if self.file_ranks.is_root() {
             self.spill.cut(end).map_err(|e| e.to_string())
@@ -266,17 +268,19 @@ impl Files {
         begin + sums[0]
     }
 
-    /// The end of what is flushed, and of what ranks have spilled since. Collective where ranks may spill.
+    /// The end of what is flushed, and of what ranks have spilled since. Collective where they share the data file for that.
     fn begin_of_flush(&self) -> u64 {
-        if !self.spill.is_allowed() {
-            return self.end();
+        let own = self.end().max(self.spill.end());
+        if self.spill.is_locked() {
+            self.file_ranks.largest(own)
+        } else {
+            own
         }
-        self.file_ranks.largest(self.end().max(self.spill.end()))
     }
 
     /// The ends of the data files if this rank's file ends at `end`, and behind them the sums of tags where extents have
     /// seals. Other ranks may know larger numbers: those of a flush are the largest ones.
-    pub fn ends_with(&self, end: u64) -> Vec<u64> {
+    pub(crate) fn ends_with(&self, end: u64) -> Vec<u64> {
         let mut ends = self.ends.clone();
         ends[self.file_number] = end;
         if let Some(tags) = &self.tags {
@@ -306,7 +310,12 @@ impl Files {
 
     /// Enters a flush, which all ranks have written up to `ends`, in the journal, behind `lines`: see
     /// [`Files::ends_with`]. Only the first rank has anything to do.
-    pub fn commit(&mut self, ends: &[u64], mut lines: Vec<Line>, fsync: Fsync) -> StringResult {
+    pub(crate) fn commit(
+        &mut self,
+        ends: &[u64],
+        mut lines: Vec<Line>,
+        fsync: Fsync,
+    ) -> StringResult {
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
@@ -326,7 +335,7 @@ impl Files {
     }
 
     /// Takes note of a committed flush.
-    pub fn set_committed(&mut self, mut ends: Vec<u64>) {
+    pub(crate) fn set_committed(&mut self, mut ends: Vec<u64>) {
         ends.truncate(self.ends.len());
         self.ends = ends;
         if let Some(tags) = &mut self.tags {
@@ -401,147 +410,10 @@ impl Files {
     }
 }
 
-/// The header of an extent with the pending entries of a section.
-fn extent_header(rank: u32, flush: u64, section: &Section, data: u64) -> ExtentHeader {
-    let pending = section.pending();
-    ExtentHeader {
-        rank,
-        flush,
-        entries: pending.len() as u64,
-        data,
-        entries_crc: crc32(pending),
-        seal: None,
-    }
-}
-
-/// The seal of an extent with these data.
-fn seal(data: &[&[u8]]) -> Seal {
-    Seal {
-        data: data_sum(data),
-        // Each has other random keys.
-        tag: RandomState::new().hash_one(0u8),
-    }
-}
-
 /// Forces the names of all files of the log to the disk.
 pub fn sync_names(path: &Path, header: &Header) -> h5logfs_common::error::Result<()> {
     if header.subfiles > 0 {
         sync(&subfile_dir(path))?;
     }
     sync(parent(path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Blocks;
-    use crate::base::Base;
-    use crate::entries::DatasetInfo;
-    use h5logfs_log::journal::visible::first_unseen;
-    use h5logfs_log::journal::{Recorded, of_file};
-    use h5logfs_log::log_files::LogFiles;
-    use h5logfs_log::logvol::extent::sections;
-    use h5logfs_log::source_dir::SourceDir;
-    use h5logfs_log::source_file::SourceFile;
-    use std::os::unix::fs::FileExt;
-
-    /// Logs four bytes, and writes them now or with the next flush.
-    fn log(files: &mut Files, section: &mut Section, spill: bool) -> Vec<u8> {
-        let dataset = DatasetInfo::new(0, &[4], &[Some(4)]);
-        section.push(dataset, &Blocks::one(&[0], &[4]), 0, 4);
-        let data = vec![7; 4];
-        if spill {
-            files.spill(0, section, &[&data]).unwrap();
-        }
-        data
-    }
-
-    fn flush(files: &mut Files, section: &mut Section, data: &[u8]) {
-        let written = files.write_extent(0, section, Some(&[data]), Fsync::None);
-        written.written.unwrap();
-        let ends = files.ends_with(written.end);
-        files.commit(&ends, Vec::new(), Fsync::None).unwrap();
-        files.set_committed(ends);
-        section.set_flushed();
-    }
-
-    fn recorded(path: &Path) -> (Recorded, SourceFile) {
-        let (dir, name) = SourceDir::of_file(path).unwrap();
-        let file = SourceFile::open(&dir, &name).unwrap();
-        let found = of_file(&LogFiles::of(&dir, &name, &file), &file).unwrap();
-        (found.unwrap().1, file)
-    }
-
-    fn entries(path: &Path) -> u64 {
-        let (recorded, file) = recorded(path);
-        let found = sections(&file, 0, recorded.ends(0)).unwrap();
-        assert!(found.diagnostics.is_empty(), "{found:?}");
-        let pieces = found.sections.iter().flat_map(|section| &section.pieces);
-        pieces.map(|piece| piece.len).sum::<u64>() / 44
-    }
-
-    #[test]
-    fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.h5");
-        let ranks = Ranks::one();
-        let options = Options::default();
-        let mut files = Files::create(&path, &ranks, &options).unwrap();
-        files.allow_spill().unwrap();
-        let mut section = Section::new(true, true);
-        log(&mut files, &mut section, true);
-        log(&mut files, &mut section, true);
-        assert_eq!(files.spilled().len(), 2);
-        assert_eq!(recorded(&path).0.flushes(), 0);
-        let data = log(&mut files, &mut section, false);
-        flush(&mut files, &mut section, &data);
-        assert_eq!(entries(&path), 3);
-        // What was spilled and never flushed is lost with the job.
-        log(&mut files, &mut section, true);
-        drop(files);
-        let base = |recorded: Option<&Recorded>| Base::of_journal(recorded.unwrap(), Vec::new());
-        let mut files = Files::append(&path, &ranks, &options, base).unwrap();
-        assert_eq!(entries(&path), 3);
-        let mut section = Section::new(true, true);
-        let data = log(&mut files, &mut section, false);
-        flush(&mut files, &mut section, &data);
-        assert_eq!((recorded(&path).0.flushes(), entries(&path)), (2, 4));
-        let again = Files::append(&path, &ranks, &options, base);
-        let refused = again.err().unwrap().to_string();
-        assert!(refused.contains("another job writes it"), "{refused}");
-    }
-
-    #[test]
-    fn a_commit_is_about_the_extents_of_its_flush() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.h5");
-        let options = Options {
-            checksums: true,
-            ..Options::default()
-        };
-        let mut files = Files::create(&path, &Ranks::one(), &options).unwrap();
-        files.allow_spill().unwrap();
-        let mut section = Section::new(true, true);
-        let seen = || {
-            let (recorded, file) = recorded(&path);
-            assert_eq!(recorded.commits.last().unwrap().tags.len(), 1);
-            first_unseen(&recorded, &[file], u64::MAX)
-        };
-        log(&mut files, &mut section, true);
-        let data = log(&mut files, &mut section, false);
-        // An attempt that fails.
-        let written = files.write_extent(0, &mut section, Some(&[&data]), Fsync::None);
-        written.written.unwrap();
-        files.cut();
-        flush(&mut files, &mut section, &data);
-        assert_eq!(seen(), None);
-        let data = log(&mut files, &mut section, false);
-        flush(&mut files, &mut section, &data);
-        // Nothing is a flush, too.
-        flush(&mut files, &mut section, &[]);
-        assert_eq!(seen(), None);
-        let end = files.end();
-        files.local().write_all_at(&[8], end - 1).unwrap();
-        assert_eq!(seen().map(|unseen| unseen.flush), Some(2));
-    }
 }

@@ -65,6 +65,7 @@ impl Files {
         let (data_file, local) = opened;
         let journal = creation.complete();
         let data_files = header.data_files() as usize;
+        let spill = Spill::new(&data_path, &local, &file_ranks);
         Ok(Files {
             path: path.to_owned(),
             header,
@@ -81,7 +82,7 @@ impl Files {
             flushes: 0,
             is_first: true,
             journal,
-            spill: Spill::default(),
+            spill,
             tags: Tags::of(options),
         })
     }
@@ -153,6 +154,7 @@ impl Files {
             }
             return Err(e);
         }
+        let spill = Spill::new(&data_path, &local, &file_ranks);
         Ok(Files {
             path: path.to_owned(),
             header,
@@ -169,7 +171,7 @@ impl Files {
             flushes: state.flush,
             is_first: true,
             journal,
-            spill: Spill::default(),
+            spill,
             tags: Tags::of(options),
         })
     }

@@ -264,7 +264,7 @@ impl Program {
 
     /// The state of the ranks when the log is open.
     fn begin(&mut self) {
-        self.files.as_mut().unwrap().allow_spill().unwrap();
+        self.files.as_mut().unwrap().share_spills();
         let data_files = self.committed.len();
         let process = |rank| Process {
             section: JoinedSection::new(

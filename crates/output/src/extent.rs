@@ -1,0 +1,174 @@
+//! Extents as bytes: their headers and seals, how they get into a file, and how they move to another one. Whatever this
+//! crate writes by itself into a data file goes through this module.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use h5logfs_log::logvol::extent::{ExtentHeader, Seal, crc32, data_sum};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{pwritev, retry_on_intr};
+
+use crate::entries::shift_offsets;
+
+/// Bytes that are moved at once.
+const MOVED: u64 = 4 << 20;
+/// The most pieces that the system takes in one call (IOV_MAX).
+const PIECES: usize = 1024;
+
+/// The header of an extent with these entries, and so many bytes of data.
+pub(crate) fn header(rank: u32, flush: u64, entries: &[u8], data: u64) -> ExtentHeader {
+    ExtentHeader {
+        rank,
+        flush,
+        entries: entries.len() as u64,
+        data,
+        entries_crc: crc32(entries),
+        seal: None,
+    }
+}
+
+/// The seal of an extent with these data.
+pub(crate) fn seal(data: &[&[u8]]) -> Seal {
+    Seal {
+        data: data_sum(data),
+        // Each has other random keys.
+        tag: RandomState::new().hash_one(0u8),
+    }
+}
+
+/// Writes pieces one behind the other, and returns where they end. One system call for each [`PIECES`], unless the system
+/// takes less at once.
+pub(crate) fn write_all(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<u64> {
+    pieces
+        .chunks(PIECES)
+        .try_fold(offset, |at, some| write_some(file, some, at))
+}
+
+fn write_some(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<u64> {
+    let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut done = retry_on_intr(|| pwritev(file, &slices, offset))? as u64;
+    let mut at = offset;
+    for piece in pieces {
+        let skip = done.min(piece.len() as u64);
+        file.write_all_at(&piece[skip as usize..], at + skip)?;
+        done -= skip;
+        at += piece.len() as u64;
+    }
+    Ok(at)
+}
+
+/// Takes `len` bytes behind the end of a file that other processes of this node lengthen, too. The last flush ends at
+/// `flushed`.
+pub(crate) fn take_place(file: &File, flushed: u64, len: u64) -> io::Result<u64> {
+    retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?;
+    let taken = lengthen(file, flushed, len);
+    flock(file, FlockOperation::Unlock)?;
+    taken
+}
+
+/// Adds `len` bytes to a locked file. Returns where they begin.
+fn lengthen(file: &File, flushed: u64, len: u64) -> io::Result<u64> {
+    let offset = file.metadata()?.len().max(flushed);
+    let end = offset.checked_add(len);
+    let end = end.ok_or_else(|| io::Error::other("the file would have more than 2^63 bytes"))?;
+    file.set_len(end)?;
+    Ok(offset)
+}
+
+/// Copies one extent of a file into another one, where its first byte is as much further behind as `by`.
+pub(crate) fn move_extent(from: &File, extent: &Range<u64>, to: &File, by: u64) -> io::Result<()> {
+    let mut bytes = [0; ExtentHeader::SIZE as usize];
+    from.read_exact_at(&mut bytes, extent.start)?;
+    let header = ExtentHeader::from_bytes(&bytes);
+    let mut header = header.ok_or_else(|| io::Error::other("what was spilled has changed"))?;
+    let mut entries = vec![0; header.entries as usize];
+    let mut at = extent.start + ExtentHeader::SIZE;
+    from.read_exact_at(&mut entries, at)?;
+    shift_offsets(&mut entries, by);
+    header.entries_crc = crc32(&entries);
+    write_all(to, &[&header.to_bytes(), &entries], extent.start + by)?;
+    at += header.entries;
+    let mut data = vec![0; MOVED.min(extent.end - at) as usize];
+    while at < extent.end {
+        let piece = MOVED.min(extent.end - at) as usize;
+        from.read_exact_at(&mut data[..piece], at)?;
+        to.write_all_at(&data[..piece], at + by)?;
+        at += piece as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::thread::JoinHandleExt;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+
+    /// The chunks of one write may be more pieces than the system takes.
+    #[test]
+    fn any_number_of_pieces_is_written() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..3 * PIECES + 5).map(|i| i as u8).collect();
+        let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(write_all(&file, &pieces, 0).unwrap(), bytes.len() as u64);
+        let mut found = Vec::new();
+        file.read_to_end(&mut found).unwrap();
+        assert_eq!(found, bytes);
+    }
+
+    /// Signals that a program handles do not end the wait for the lock of a data file.
+    #[test]
+    fn a_signal_does_not_end_the_wait_for_a_lock() {
+        static HANDLED: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn handle(_: libc::c_int) {
+            HANDLED.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: the handler only counts. Without SA_RESTART, a signal interrupts the call that waits.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handle as *const () as usize;
+            assert_eq!(
+                libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()),
+                0
+            );
+        }
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let open = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .open(path.path())
+                .unwrap()
+        };
+        let held = open();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        let (file, (tell, told)) = (open(), std::sync::mpsc::channel());
+        let waiting = thread::spawn(move || {
+            // SAFETY: it has no arguments.
+            tell.send(unsafe { libc::gettid() }).unwrap();
+            take_place(&file, 100, 7)
+        });
+        let status = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+        let sleeps = || {
+            let status = std::fs::read_to_string(&status).unwrap_or_default();
+            status
+                .rsplit_once(')')
+                .is_some_and(|(_, rest)| rest.starts_with(" S"))
+        };
+        while HANDLED.load(Ordering::Relaxed) < 3 && !waiting.is_finished() {
+            if sleeps() {
+                // SAFETY: the thread is not joined yet.
+                unsafe { libc::pthread_kill(waiting.as_pthread_t(), libc::SIGUSR1) };
+            }
+            thread::yield_now();
+        }
+        flock(&held, FlockOperation::Unlock).unwrap();
+        assert_eq!(waiting.join().unwrap().unwrap(), 100);
+        assert_eq!(held.metadata().unwrap().len(), 107);
+    }
+}

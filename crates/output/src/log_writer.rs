@@ -1,0 +1,333 @@
+//! The part of a rank in the writing of a log: its buffer, and the flush that all ranks make together.
+//!
+//! A flush has one order, whoever asks for it. Each rank writes its extent. All ranks agree on the outcome, and on how far
+//! the data files reach. The first rank commits the flush in the journal, and the others follow it. Up to that every rank
+//! keeps what it has, and can make the flush again. After a failure the data files are cut off behind the last flush and
+//! what was spilled since.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use h5logfs_log::journal::Line;
+
+use crate::check_outcome;
+use crate::entries::{DatasetInfo, Section};
+use crate::error::Result;
+use crate::files::Files;
+use crate::flushed::Flushed;
+use crate::joining::JoinedSection;
+use crate::options::Options;
+use crate::ranks::{Agreement, GlobalOutcome, LocalOutcome, Ranks};
+use crate::reading::Written;
+use crate::selection::Blocks;
+use crate::stored::{self, Form};
+
+/// Writes from this size on go to the data file at once where they can.
+const LARGE: usize = 512 << 10;
+
+type StringResult<T = ()> = std::result::Result<T, String>;
+
+/// A log that this process writes, alone or with other ranks.
+pub struct LogWriter {
+    ranks: Ranks,
+    files: Files,
+    section: JoinedSection,
+    /// The data of the pending entries.
+    data: Vec<u8>,
+    options: Options,
+    /// Large writes go to the data file at once where they can.
+    spills_large: bool,
+    peaks: Peaks,
+}
+
+/// The most bytes that data and entries had since memory was given back.
+#[derive(Default)]
+struct Peaks {
+    data: u64,
+    entries: u64,
+}
+
+/// What a rank brings to a flush, besides its buffer.
+pub struct Part<'a> {
+    /// Data of the last pending entries, which follow those of the buffer. `None`: the rank writes nothing, because this
+    /// flush will not be committed.
+    pub data: Option<&'a [&'a [u8]]>,
+    /// Whether this rank lets the flush be committed.
+    pub outcome: LocalOutcome,
+    /// A number that should be the same on all ranks.
+    pub same: u64,
+    /// Numbers of which all ranks want to know the largest. All ranks have as many.
+    pub numbers: Vec<u64>,
+}
+
+/// What all ranks know of a flush that they have written.
+pub struct Agreed<'a> {
+    /// The ranks, which may have to say more.
+    pub ranks: &'a Ranks,
+    /// [`Part::same`] was the same on all of them.
+    pub same: bool,
+    /// The largest of each of the [`Part::numbers`].
+    pub numbers: &'a [u64],
+}
+
+impl LogWriter {
+    /// Writes a log whose entries leave the memory with each flush. [`LogWriter::entries`] has them for the close.
+    pub fn new(ranks: Ranks, files: Files, options: Options) -> Self {
+        let mut writer = Self::with_entries(ranks, files, options);
+        let file = Arc::clone(writer.files.local());
+        writer.section().keep_in(file);
+        writer
+    }
+
+    /// Writes a log that this rank reads, too. Large writes go to the data file at once where that is possible. Collective.
+    pub fn with_reads(ranks: Ranks, mut files: Files, options: Options) -> Self {
+        files.share_spills();
+        LogWriter {
+            spills_large: true,
+            ..Self::with_entries(ranks, files, options)
+        }
+    }
+
+    fn with_entries(ranks: Ranks, files: Files, options: Options) -> Self {
+        LogWriter {
+            section: JoinedSection::new(options.share_selections, options.encode_selections),
+            ranks,
+            files,
+            data: Vec::new(),
+            options,
+            spills_large: false,
+            peaks: Peaks::default(),
+        }
+    }
+
+    /// The ranks of the job.
+    pub fn ranks(&self) -> &Ranks {
+        &self.ranks
+    }
+
+    /// The files of the log.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// The options of the log.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The entries of this rank, for such that have no data in the buffer.
+    pub fn section(&mut self) -> &mut Section {
+        self.section.section()
+    }
+
+    /// The entries that were flushed; `None` where they are kept in memory.
+    pub fn entries(&self) -> Option<&Flushed> {
+        self.section.in_file()
+    }
+
+    /// What a reader sees of the log.
+    pub fn written(&mut self) -> Written<'_> {
+        Written {
+            files: &self.files,
+            section: self.section.section(),
+            data: &self.data,
+        }
+    }
+
+    /// Bytes in the buffer, data and entries.
+    pub fn buffered(&self) -> u64 {
+        self.data_len() + self.section.pending_len()
+    }
+
+    /// Bytes of the data in the buffer.
+    pub fn data_len(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    /// Whether this rank has written what is not flushed.
+    pub fn has_unflushed(&self) -> bool {
+        !self.files.spilled().is_empty() || self.section.pending_len() > 0
+    }
+
+    /// Logs the elements of blocks of a dataset, of the type in the file. Makes room for them first, where the buffer is full.
+    pub fn push(
+        &mut self,
+        dataset: DatasetInfo<'_>,
+        form: Form<'_>,
+        blocks: &Blocks,
+        elements: Cow<'_, [u8]>,
+    ) -> StringResult {
+        if self.spills_large && elements.len() >= LARGE && self.files.spills_in_place() {
+            return self.push_through(dataset, form, blocks, elements);
+        }
+        self.make_room((elements.len() as u64).saturating_add(blocks.max_encoded_len()))?;
+        let (section, data) = (&mut self.section, &mut self.data);
+        stored::records(form, blocks, elements, &mut |blocks, bytes| {
+            section.push(dataset, blocks, data.len() as u64, bytes.len() as u64);
+            data.extend_from_slice(&bytes);
+        });
+        Ok(())
+    }
+
+    /// Logs elements behind what is buffered, and spills both.
+    fn push_through(
+        &mut self,
+        dataset: DatasetInfo<'_>,
+        form: Form<'_>,
+        blocks: &Blocks,
+        elements: Cow<'_, [u8]>,
+    ) -> StringResult {
+        let mut offset = self.data_len();
+        let section = self.section.section();
+        let before = section.len();
+        let mut pieces: Vec<Cow<'_, [u8]>> = Vec::new();
+        stored::records(form, blocks, elements, &mut |blocks, bytes| {
+            section.push(dataset, blocks, offset, bytes.len() as u64);
+            offset += bytes.len() as u64;
+            pieces.push(bytes);
+        });
+        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
+        let spilled = self.spill(&pieces);
+        if spilled.is_err() {
+            self.section().truncate(before);
+        }
+        spilled
+    }
+
+    /// Adds entries whose data come with the flush: see [`Part::data`]. Their data begin at `offset` in those of the flush.
+    pub fn push_entry(
+        &mut self,
+        dataset: DatasetInfo<'_>,
+        blocks: &Blocks,
+        offset: u64,
+        stored: u64,
+    ) {
+        self.section.push(dataset, blocks, offset, stored);
+    }
+
+    /// Adds data to the buffer, whose entries are there.
+    pub fn push_data(&mut self, data: &[u8]) {
+        self.data.extend_from_slice(data);
+    }
+
+    /// Spills what is buffered, where the buffer has no room for so many bytes more.
+    pub fn make_room(&mut self, wanted: u64) -> StringResult {
+        let is_full = self.buffered().saturating_add(wanted) > self.options.buffer_limit;
+        if is_full && self.section.pending_len() > 0 {
+            self.spill(&[])?;
+        }
+        self.give_back();
+        Ok(())
+    }
+
+    /// Gives back memory that data or entries took in earlier flushes, where both together would take more than the limit.
+    fn give_back(&mut self) {
+        const MORE: u64 = 16 << 20;
+        let (data, entries) = (self.data_len(), self.section.pending_len());
+        let peaks = &mut self.peaks;
+        peaks.data = peaks.data.max(data);
+        peaks.entries = peaks.entries.max(entries);
+        if peaks.data + peaks.entries > self.options.buffer_limit.saturating_add(MORE) {
+            self.data.shrink_to_fit();
+            self.section.shrink();
+            self.peaks = Peaks { data, entries };
+        }
+    }
+
+    /// Writes what is buffered, and `more` data of the last pending entries, before the flush. They count with the next
+    /// one. Local. After an error nothing is written, and the buffer has what it had.
+    pub fn spill(&mut self, more: &[&[u8]]) -> StringResult {
+        let pieces = [&[&self.data[..]], more].concat();
+        let section = self.section.section();
+        self.files.spill(self.ranks.rank(), section, &pieces)?;
+        section.forget_flushed();
+        self.data.clear();
+        Ok(())
+    }
+
+    /// Writes the buffers of all ranks, and commits them together. Once that is done, they survive whatever happens to the
+    /// processes.
+    ///
+    /// `lines` is called on all ranks when each has written its part. It returns the lines of the journal that go in front
+    /// of the commit, which only those of the first rank do; or `None`, on all ranks, where nothing is to be committed; or a
+    /// failure, the same on all ranks. After a failure, and where nothing was committed, the buffer has what it had.
+    ///
+    /// Returns the outcome, which may be a refusal; `None` where nothing was committed. Collective.
+    pub fn flush(
+        &mut self,
+        part: Part<'_>,
+        lines: impl FnOnce(Agreed<'_>) -> std::result::Result<Option<Vec<Line>>, GlobalOutcome>,
+    ) -> Result<Option<GlobalOutcome>> {
+        let failed = match self.write_and_commit(part, lines) {
+            Ok(outcome) => return Ok(outcome),
+            Err(failed) => failed,
+        };
+        self.files.cut();
+        check_outcome(self.files.path(), "flush", failed).map(|()| None)
+    }
+
+    fn write_and_commit(
+        &mut self,
+        part: Part<'_>,
+        lines: impl FnOnce(Agreed<'_>) -> std::result::Result<Option<Vec<Line>>, GlobalOutcome>,
+    ) -> std::result::Result<Option<GlobalOutcome>, GlobalOutcome> {
+        let Self {
+            ranks,
+            files,
+            section,
+            data,
+            options,
+            ..
+        } = self;
+        let section = section.section();
+        let pieces = part.data.map(|more| [&[&data[..]], more].concat());
+        let written = files.write_extent(ranks.rank(), section, pieces.as_deref(), options.fsync);
+        let outcome = match written.written {
+            Ok(()) => part.outcome,
+            Err(reason) => LocalOutcome::Failed(reason),
+        };
+        let mut ends = files.ends_with(written.end);
+        let number = ends.len();
+        ends.extend(part.numbers);
+        let Agreement { outcome, same } = ranks.agree_on(outcome, part.same, &mut ends);
+        if matches!(outcome, GlobalOutcome::Failed { .. }) {
+            return Err(outcome);
+        }
+        let numbers = ends.split_off(number);
+        let numbers = &numbers[..];
+        let Some(lines) = lines(Agreed {
+            ranks,
+            same,
+            numbers,
+        })?
+        else {
+            return Ok(None);
+        };
+        let committed = files.commit(&ends, lines, options.fsync);
+        match ranks.follow_root(committed) {
+            GlobalOutcome::Good => {}
+            failed => return Err(failed),
+        }
+        files.set_committed(ends);
+        section.set_moved(written.moved);
+        section.set_flushed();
+        section.forget_flushed();
+        data.clear();
+        Ok(Some(outcome))
+    }
+
+    /// Closes the files, and gives up the lock of the journal. Collective.
+    pub fn close(self) -> Ranks {
+        self.files.close();
+        self.ranks
+    }
+
+    /// Leaks what only collective calls could free.
+    pub fn leak(self) {
+        self.files.leak();
+        self.ranks.leak();
+    }
+}
+
+#[cfg(test)]
+mod tests;

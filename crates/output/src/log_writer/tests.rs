@@ -1,0 +1,397 @@
+//! Logs with flushes that fail at each of their steps.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use h5logfs_log::journal::visible::first_unseen;
+use h5logfs_log::journal::{Recorded, of_file};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::extent::{ExtentHeader, sections};
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
+
+use super::*;
+use crate::base::Base;
+use crate::ranks::{Access, Communicator, OwnFile, SharedFile};
+
+/// Bytes of an entry of one block of one dimension.
+const ENTRY: u64 = 44;
+/// Bytes that each entry is about.
+const DATA: u64 = 4;
+
+/// The first of some ranks. The others write nothing.
+#[derive(Clone)]
+struct First {
+    ranks: u32,
+    /// Writes of a flush fail.
+    fails: Arc<AtomicBool>,
+}
+
+impl Communicator for First {
+    fn rank(&self) -> u32 {
+        0
+    }
+
+    fn size(&self) -> u32 {
+        self.ranks
+    }
+
+    fn split(&self, _: u32) -> Box<dyn Communicator> {
+        Box::new(self.clone())
+    }
+
+    fn sums_before(&self, values: &[u64]) -> Vec<u64> {
+        vec![0; values.len()]
+    }
+
+    fn minima(&self, values: &[u64]) -> Vec<u64> {
+        values.to_vec()
+    }
+
+    fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        vec![bytes.to_vec()]
+    }
+
+    fn broadcast(&self, _: u32, _: &mut [u8]) {}
+
+    fn open(
+        &self,
+        _: &Path,
+        file: File,
+        _: &Access<'_>,
+    ) -> std::result::Result<Box<dyn SharedFile>, String> {
+        let fails = Arc::clone(&self.fails);
+        let file = OwnFile(file);
+        Ok(Box::new(Failing { file, fails }))
+    }
+}
+
+struct Failing {
+    file: OwnFile,
+    fails: Arc<AtomicBool>,
+}
+
+impl SharedFile for Failing {
+    /// A write that fails leaves some bytes behind.
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> std::result::Result<(), String> {
+        self.file.write(offset, pieces)?;
+        if self.fails.load(Ordering::Relaxed) {
+            return Err("the disk is full".into());
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> std::result::Result<(), String> {
+        self.file.sync()
+    }
+}
+
+/// A log, and how it is written.
+struct Case {
+    path: PathBuf,
+    fails: Arc<AtomicBool>,
+    writer: LogWriter,
+    /// What was logged.
+    logged: u8,
+}
+
+impl Case {
+    fn new(path: PathBuf, ranks: u32, is_read: bool, options: Options) -> Self {
+        let fails = Arc::new(AtomicBool::new(false));
+        let first = Ranks::new(First {
+            ranks,
+            fails: Arc::clone(&fails),
+        });
+        let files = Files::create(&path, &first, &options).unwrap();
+        let new = if is_read {
+            LogWriter::with_reads
+        } else {
+            LogWriter::new
+        };
+        Case {
+            path,
+            fails,
+            writer: new(first, files, options),
+            logged: 0,
+        }
+    }
+
+    /// Logs some bytes.
+    fn log(&mut self) {
+        self.logged += 1;
+        push(&mut self.writer, self.logged);
+    }
+
+    /// Checks that the log holds so many flushes, and the bytes of each entry, in their order.
+    fn holds(&self, flushes: u64, entries: u8) {
+        let (recorded, file) = recorded(&self.path);
+        assert_eq!(recorded.flushes(), flushes);
+        let found = sections(&file, 0, recorded.ends(0)).unwrap();
+        assert!(found.diagnostics.is_empty(), "{found:?}");
+        let pieces = found.sections.iter().flat_map(|section| &section.pieces);
+        let bytes = File::open(&self.path).unwrap();
+        let mut expected = 1..=entries;
+        for piece in pieces {
+            for at in (piece.offset..piece.offset + piece.len).step_by(ENTRY as usize) {
+                assert_eq!(data_of(&bytes, at), expected.next());
+            }
+        }
+        assert_eq!(expected.next(), None);
+    }
+}
+
+/// The bytes that an entry is about, where they are all the same.
+fn data_of(file: &File, entry: u64) -> Option<u8> {
+    let mut offset = [0; 8];
+    file.read_exact_at(&mut offset, entry + 12).unwrap();
+    let mut data = [0; DATA as usize];
+    file.read_exact_at(&mut data, u64::from_le_bytes(offset))
+        .unwrap();
+    data.iter().all(|byte| *byte == data[0]).then_some(data[0])
+}
+
+fn push(writer: &mut LogWriter, value: u8) {
+    let form = Form {
+        element: 1,
+        chunk: None,
+        filters: &[],
+    };
+    let dataset = DatasetInfo::new(0, &[DATA], &[Some(DATA)]);
+    let blocks = Blocks::one(&[0], &[DATA]);
+    let pushed = writer.push(dataset, form, &blocks, vec![value; DATA as usize].into());
+    pushed.unwrap();
+}
+
+/// Bytes that are buffered, data and entries.
+fn buffered(writer: &mut LogWriter) -> (u64, usize) {
+    (writer.data_len(), writer.section().pending().len())
+}
+
+fn part() -> Part<'static> {
+    Part {
+        data: Some(&[]),
+        outcome: LocalOutcome::Good,
+        same: 0,
+        numbers: Vec::new(),
+    }
+}
+
+fn flush(writer: &mut LogWriter) -> Result<()> {
+    writer.flush(part(), |_| Ok(Some(Vec::new()))).map(drop)
+}
+
+fn recorded(path: &Path) -> (Recorded, SourceFile) {
+    let (dir, name) = SourceDir::of_file(path).unwrap();
+    let file = SourceFile::open(&dir, &name).unwrap();
+    let found = of_file(&LogFiles::of(&dir, &name, &file), &file).unwrap();
+    (found.unwrap().1, file)
+}
+
+/// The log shows the flush before, what is spilled stays, and the next flush has all of it.
+#[test]
+fn a_flush_that_failed_can_be_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    for (n, (ranks, is_read, checksums)) in [
+        (1, false, false),
+        (1, true, true),
+        // A file of its own for what this rank spills, and the lock of the data file.
+        (2, false, true),
+        (2, true, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let options = Options {
+            checksums,
+            ..Options::default()
+        };
+        let path = dir.path().join(format!("{n}.h5"));
+        let mut case = Case::new(path, ranks, is_read, options);
+        case.log();
+        flush(&mut case.writer).unwrap();
+        case.holds(1, 1);
+        for round in 1..4 {
+            let entries = case.logged;
+            case.log();
+            case.writer.spill(&[]).unwrap();
+            case.log();
+            let buffered = buffered(&mut case.writer);
+            let failed = match round {
+                1 => {
+                    case.fails.store(true, Ordering::Relaxed);
+                    let failed = flush(&mut case.writer);
+                    case.fails.store(false, Ordering::Relaxed);
+                    failed
+                }
+                // The ranks agree that one of them has failed.
+                2 => {
+                    let outcome = LocalOutcome::Failed("this rank fails".into());
+                    let part = Part { outcome, ..part() };
+                    let flushed = case.writer.flush(part, |_| panic!("nobody asks for lines"));
+                    flushed.map(drop)
+                }
+                // They agree to fail when all have written.
+                _ => {
+                    let failed = GlobalOutcome::Failed {
+                        rank: 0,
+                        reason: "all fail".into(),
+                    };
+                    case.writer.flush(part(), |_| Err(failed)).map(drop)
+                }
+            };
+            assert!(failed.is_err());
+            assert_eq!(self::buffered(&mut case.writer), buffered);
+            let committed = recorded(&case.path).0;
+            assert_eq!(committed.flushes(), round);
+            // Behind the last flush is nothing but what was spilled there.
+            let in_place = case.writer.files().spills_in_place();
+            let spilled = ExtentHeader::SIZE + ENTRY + DATA;
+            let end = committed.commits.last().unwrap().ends[0];
+            let end = end + if in_place { spilled } else { 0 };
+            assert_eq!(case.path.metadata().unwrap().len(), end);
+            // More is spilled after the failure, and follows.
+            case.writer.spill(&[]).unwrap();
+            case.log();
+            flush(&mut case.writer).unwrap();
+            assert_eq!(case.logged, entries + 3);
+            case.holds(round + 1, case.logged);
+        }
+        let entries = u64::from(case.logged) * ENTRY;
+        let flushed = case.writer.entries().map(Flushed::len);
+        assert_eq!(flushed, (!is_read).then_some(entries));
+        if let Some(flushed) = case.writer.entries() {
+            let mut buffer = Vec::new();
+            flushed.reader().next(&mut buffer).unwrap();
+            let file = case.writer.files().local();
+            for (entry, value) in buffer.chunks(ENTRY as usize).zip(1..) {
+                let mut data = [0; DATA as usize];
+                let offset = entry[12..20].try_into().map(u64::from_le_bytes).unwrap();
+                file.read_exact_at(&mut data, offset).unwrap();
+                assert_eq!(data, [value; DATA as usize]);
+            }
+        }
+    }
+}
+
+/// A flush without anything to commit leaves the log and the buffer as they were.
+#[test]
+fn a_flush_may_commit_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.h5");
+    let mut case = Case::new(path, 1, false, Options::default());
+    case.log();
+    let buffered = buffered(&mut case.writer);
+    let part = Part {
+        data: None,
+        numbers: vec![3, 0],
+        ..part()
+    };
+    let flushed = case.writer.flush(part, |agreed| {
+        assert!(agreed.same);
+        assert_eq!(agreed.numbers, [3, 0]);
+        Ok(None)
+    });
+    assert!(flushed.unwrap().is_none());
+    assert_eq!(self::buffered(&mut case.writer), buffered);
+    assert_eq!(recorded(&case.path).0.flushes(), 0);
+    flush(&mut case.writer).unwrap();
+    case.holds(1, 1);
+}
+
+/// A full buffer goes to the file, whoever writes, and never holds more than its limit.
+#[test]
+fn a_full_buffer_is_spilled() {
+    let dir = tempfile::tempdir().unwrap();
+    for (ranks, is_read) in [(1, false), (2, false), (1, true), (2, true)] {
+        let options = Options {
+            buffer_limit: 3 * (ENTRY + DATA),
+            ..Options::default()
+        };
+        let path = dir.path().join(format!("{ranks}{is_read}.h5"));
+        let mut case = Case::new(path, ranks, is_read, options.clone());
+        for _ in 0..40 {
+            case.log();
+            assert!(case.writer.buffered() <= options.buffer_limit);
+        }
+        assert!(case.writer.files().spilled().len() >= 10);
+        flush(&mut case.writer).unwrap();
+        case.holds(1, 40);
+        assert!(!case.writer.has_unflushed());
+    }
+}
+
+#[test]
+fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.h5");
+    let options = Options::default();
+    let mut case = Case::new(path.clone(), 1, true, options.clone());
+    for _ in 0..2 {
+        case.log();
+        case.writer.spill(&[]).unwrap();
+    }
+    assert_eq!(case.writer.files().spilled().len(), 2);
+    assert_eq!(recorded(&path).0.flushes(), 0);
+    case.log();
+    flush(&mut case.writer).unwrap();
+    case.holds(1, 3);
+    // What was spilled and never flushed is lost with the job.
+    push(&mut case.writer, 99);
+    case.writer.spill(&[]).unwrap();
+    let Case { writer, fails, .. } = case;
+    drop(writer);
+    let base = |recorded: Option<&Recorded>| Base::of_journal(recorded.unwrap(), Vec::new());
+    let ranks = Ranks::one();
+    let files = Files::append(&path, &ranks, &options, base).unwrap();
+    let mut case = Case {
+        path: path.clone(),
+        fails,
+        writer: LogWriter::with_reads(ranks, files, options.clone()),
+        logged: 3,
+    };
+    case.holds(1, 3);
+    case.log();
+    flush(&mut case.writer).unwrap();
+    case.holds(2, 4);
+    let again = Files::append(&path, &Ranks::one(), &options, base);
+    let refused = again.err().unwrap().to_string();
+    assert!(refused.contains("another job writes it"), "{refused}");
+}
+
+#[test]
+fn a_commit_is_about_the_extents_of_its_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.h5");
+    let options = Options {
+        checksums: true,
+        ..Options::default()
+    };
+    let mut case = Case::new(path.clone(), 1, true, options);
+    let seen = || {
+        let (recorded, file) = recorded(&path);
+        assert_eq!(recorded.commits.last().unwrap().tags.len(), 1);
+        first_unseen(&recorded, &[file], u64::MAX)
+    };
+    case.log();
+    case.writer.spill(&[]).unwrap();
+    case.log();
+    case.fails.store(true, Ordering::Relaxed);
+    assert!(flush(&mut case.writer).is_err());
+    case.fails.store(false, Ordering::Relaxed);
+    flush(&mut case.writer).unwrap();
+    assert_eq!(seen(), None);
+    case.log();
+    flush(&mut case.writer).unwrap();
+    let end = case.path.metadata().unwrap().len();
+    // Nothing is a flush, too.
+    flush(&mut case.writer).unwrap();
+    assert_eq!(seen(), None);
+    case.writer
+        .files()
+        .local()
+        .write_all_at(&[88], end - 1)
+        .unwrap();
+    assert_eq!(seen().map(|unseen| unseen.flush), Some(2));
+}
