@@ -23,6 +23,8 @@ const TOLD: &[(&str, &str, &str)] = &[
     ("second", "done", "done"),
     ("flush with a full disk on one", FULL, FULL),
     ("flush again", "done", "done"),
+    ("extent with a full disk on one", FULL, FULL),
+    ("extent again", "done", "done"),
     ("third", "done", "done"),
     ("close with a full disk on one", FULL, FULL),
 ];

@@ -78,6 +78,21 @@ static herr_t write_wrong(hid_t dataset, hid_t dxpl)
     return status;
 }
 
+/* The first elements are those that the ranks have written as `number`; the others were never written, or cut off. */
+static void holds(hid_t dataset, int number, hsize_t written, hsize_t elements)
+{
+    const hid_t space = H5Dget_space(dataset);
+    REQUIRE((hsize_t)H5Sget_simple_extent_npoints(space) == elements);
+    OK(H5Sclose(space));
+    int *const values = malloc(elements * sizeof *values);
+    REQUIRE(values);
+    OK(H5Dread(dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+    for (hsize_t i = 0; i < elements; i++) {
+        REQUIRE(values[i] == (i < written ? number * 1000000 + (int)i : 0));
+    }
+    free(values);
+}
+
 static void limit_files(rlim_t bytes)
 {
     struct rlimit limit;
@@ -140,6 +155,25 @@ int main(int argc, char **argv)
         limit_files(RLIM_INFINITY);
     }
     report("flush again", noted(H5Fflush(file, H5F_SCOPE_GLOBAL)));
+
+    /* Elements that were cut off come back only as fill values, which takes a flush. */
+    const hsize_t fewer = all / 2;
+    const hid_t shrunk = dataset_of(file, "shrunk", H5T_NATIVE_INT, all, filters);
+    OK(write_part(shrunk, 5, H5P_DEFAULT));
+    OK(H5Fflush(file, H5F_SCOPE_GLOBAL));
+    OK(H5Dset_extent(shrunk, &fewer));
+    OK(write_part(plain, 2, H5P_DEFAULT));
+    if (last) {
+        limit_files(1000);
+    }
+    report("extent with a full disk on one", noted(H5Dset_extent(shrunk, &all)));
+    if (last) {
+        limit_files(RLIM_INFINITY);
+    }
+    holds(shrunk, 5, fewer, fewer);
+    report("extent again", noted(H5Dset_extent(shrunk, &all)));
+    holds(shrunk, 5, fewer, all);
+    OK(H5Dclose(shrunk));
 
     report("third", write_part(plain, 3, collective));
     OK(H5Dclose(plain));

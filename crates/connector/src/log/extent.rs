@@ -14,19 +14,21 @@ const AT_ONCE: u64 = 16 << 20;
 type Box = (Vec<u64>, Vec<u64>);
 
 impl Log {
-    /// A dataset has a new extent in the shadow. Collective.
-    pub fn set_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<(), String> {
-        self.state.lock().set_extent(&self.shadow, dataset, dims)
+    /// Prepares the log for a new extent of a dataset, and returns what to take note of once the shadow has it. A refusal
+    /// leaves the dataset as it was. Collective.
+    pub fn prepare_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<Extent, String> {
+        let mut state = self.state.lock();
+        state.prepare_extent(&self.shadow, dataset, dims)
     }
 }
 
 impl State {
-    fn set_extent(
+    fn prepare_extent(
         &mut self,
         shadow: &Shadow,
         dataset: &Dataset,
         dims: &[u64],
-    ) -> Result<(), String> {
+    ) -> Result<Extent, String> {
         let mut extent = dataset.extent.lock().clone();
         if !extent.is_known
             && dims
@@ -37,16 +39,26 @@ impl State {
             extent.reached = self.reached(dataset, &extent.dims)?;
             extent.is_known = true;
         }
-        let back = if dataset.is_written() {
-            that_come_back(&extent, dims)
-        } else {
-            Vec::new()
-        };
+        if dataset.is_written() {
+            let back = that_come_back(&extent, dims);
+            self.fill_again(shadow, dataset, dims, &back)?;
+        }
         for (reached, dim) in extent.reached.iter_mut().zip(dims) {
             *reached = (*reached).max(*dim);
         }
         extent.dims = dims.into();
-        *dataset.extent.lock() = extent;
+        Ok(extent)
+    }
+
+    /// Writes the fill value over elements that come back. They are still behind the extent, so nobody sees it if not all of
+    /// it succeeds.
+    fn fill_again(
+        &mut self,
+        shadow: &Shadow,
+        dataset: &Dataset,
+        dims: &[u64],
+        back: &[Box],
+    ) -> Result<(), String> {
         if back.is_empty() {
             return Ok(());
         }
@@ -62,15 +74,19 @@ impl State {
         if !is_alone {
             self.flush(shadow, true)?;
         }
-        if is_root {
-            for (start, count) in &back {
-                self.fill(dataset, dims, start.clone(), count.clone())?;
-            }
+        let filled = if is_root {
+            let mut boxes = back.iter();
+            boxes.try_for_each(|(start, count)| {
+                self.fill(dataset, dims, start.clone(), count.clone())
+            })
+        } else {
+            Ok(())
+        };
+        if is_alone {
+            return filled;
         }
-        if !is_alone {
-            self.flush(shadow, true)?;
-        }
-        Ok(())
+        // It tells the other ranks whether the first one has succeeded.
+        self.flush_if(filled, shadow, true)
     }
 
     /// Where the records of a dataset end in each dimension; at least its extent.

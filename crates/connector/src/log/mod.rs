@@ -305,13 +305,23 @@ impl State {
     }
 
     fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {
+        self.flush_if(Ok(()), shadow, is_changed)
+    }
+
+    /// Flushes if all ranks have succeeded in what they did before it.
+    fn flush_if(
+        &mut self,
+        done: Result<(), String>,
+        shadow: &Shadow,
+        is_changed: bool,
+    ) -> Result<(), String> {
         let is_root = self.writer()?.ranks().is_root();
         let is_recorded = is_changed || (is_root && self.image.is_empty());
         // What a flush gives back decides where later objects lie, and so whether one takes the place of a deleted one. All
         // ranks have to say the same of that.
         let flushed = if is_recorded { shadow.flush() } else { Ok(()) };
         let shadow = flushed.and_then(|()| self.shadow_lines(shadow, is_root && is_recorded));
-        let (outcome, shadow) = LocalOutcome::of(shadow);
+        let (outcome, shadow) = LocalOutcome::of(done.and(shadow));
         let ShadowLines { lines, image } = shadow.unwrap_or_default();
         let same = self.hash_of_datasets();
         let writer = self.writer()?;

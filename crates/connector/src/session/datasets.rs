@@ -103,18 +103,17 @@ impl Session {
         }
         self.touch();
         // SAFETY: the part of this operation, with a number for each dimension.
-        let dims = unsafe {
-            let status = below.quietly(|f, under, vol| {
-                (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
-            });
-            if status < 0 {
-                return Ok(Some(status));
-            }
-            slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len())
-        };
-        let set = self.records()?.set_extent(dataset, dims);
-        set.map_err(|e| self.about(below, &e))?;
-        Ok(Some(SUCCESS))
+        let dims = unsafe { slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len()) };
+        let extent = self.records()?.prepare_extent(dataset, dims);
+        let extent = extent.map_err(|e| self.about(below, &e))?;
+        // SAFETY: these are the arguments of the library.
+        let status = below.quietly(|f, under, vol| unsafe {
+            (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
+        });
+        if status >= 0 {
+            *dataset.extent.lock() = extent;
+        }
+        Ok(Some(status))
     }
 
     /// Operations on a logged dataset that only the native connector has: of chunks, above all.
