@@ -64,7 +64,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
 .PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster test-cluster-mpich test-distributed test-nfs soak attack bench bench-writer bench-connector fuzz lint install install-program \
-	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-deb clean
+	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-bench-mpi setup-deb clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
@@ -185,12 +185,12 @@ bench: setup-bench
 	$(CARGO) build --release --locked --bin h5logfs --example bench_reading
 	$(TARGET_DIR)/release/examples/bench_reading $(BENCH)
 
-bench-writer: setup-mpi
+bench-writer: setup-bench-mpi
 	$(CARGO) build --release --locked --features mpi --example bench_writer
 	mpirun -n $(RANKS) $(TARGET_DIR)/release/examples/bench_writer $(BENCH)
 	$(MAKE) --no-print-directory bench-connector BENCH=
 
-bench-connector: setup-mpi
+bench-connector: setup-bench-mpi
 	$(CARGO) build --release --locked --features mpi -p h5logfs -p h5logfs-plugin-driver -p h5logfs-plugin-connector \
 		-p h5logfs-plugin-connector-mpi --bins --lib --example bench_connector --example bench_connector_own
 	$(TARGET_DIR)/release/examples/bench_connector $(BENCH)
@@ -308,6 +308,9 @@ setup-demo:
 
 setup-bench:
 	@scripts/setup.sh bench
+
+setup-bench-mpi:
+	@scripts/setup.sh bench-mpi
 
 setup-deb:
 	@scripts/setup.sh deb

@@ -73,7 +73,7 @@ if [ "${1:-}" = bare ]; then
 fi
 
 for program in cargo cmake make "$mpicc" python3; do
-    command -v "$program" >/dev/null || fail "$program is not there"
+    command -v "$program" >/dev/null || fail "$program is not there: scripts/setup.sh bench-mpi installs it"
 done
 
 compilers() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh build|mpi|python|bench|demo|deb|test|tables|distributed|nfs: installs what one purpose needs: a build, a build with the
-# writer, the Python package, the benchmark of reading, the demo, the Debian packages, the tests, or what the tests of PyTables,
+# setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|tables|distributed|nfs: installs what one purpose needs: a build, a build with
+# the writer, the Python package, the benchmark of reading, those of writing, the demo, the Debian packages, the tests, or what the tests of PyTables,
 # of a distributed file system and of NFS need beside that. It installs Debian packages,
 # current Python readers in .venv (python, bench, demo, test), PyTables in .venv-tables (tables), cargo-deb (deb, test) and a parallel HDF5 1.14 with netCDF
 # (test). It leaves alone what is there already, so a second run does nothing and needs no network.
@@ -24,7 +24,7 @@ administration=(autofs dbus systemd)
 # Nodes are made of network namespaces, and others. What readers ask a disk for is counted by strace.
 nodes=(iproute2 nftables util-linux strace)
 # scripts/parallel-hdf5.sh compiles HDF5 and netCDF.
-compiling=(cmake make gfortran zlib1g-dev)
+compiling=(cmake make gfortran python3 zlib1g-dev)
 # scripts/nfs.sh starts a virtual machine; the tests in it start a server of NFS.
 nfs=(qemu-system-x86 busybox-static nfs-kernel-server nfs-common e2fsprogs mount util-linux)
 case $purpose in
@@ -33,6 +33,7 @@ deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${mpi[@]}") ;;
 python) packages+=("${python[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
+bench-mpi) packages+=("${mpi[@]}" "${compiling[@]}") ;;
 tables) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
@@ -41,7 +42,7 @@ demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
 test) packages+=("${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" "${python[@]}" man-db mandoc "${administration[@]}"
     "${nodes[@]}" "${compiling[@]}") ;;
 *)
-    echo "usage: setup.sh build|mpi|python|bench|demo|deb|test|tables|distributed|nfs" >&2
+    echo "usage: setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|tables|distributed|nfs" >&2
     exit 2
     ;;
 esac

@@ -1,5 +1,5 @@
 //! Compares an ordinary program of parallel HDF5 with itself under the VOL connector, and with the same in the writer's own
-//! API: `make bench-writer`, or
+//! API: `make bench-connector`, or
 //!
 //! ```text
 //! target/release/examples/bench_connector --help
@@ -15,7 +15,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use clap::{Parser, ValueEnum};
 
@@ -285,11 +285,38 @@ fn compare(
     Ok(())
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+/// Fails where mpirun starts no program, and says what it may want.
+fn check_mpirun(ranks: u32) -> Result<()> {
+    let mut mpirun = Command::new("mpirun");
+    let output = mpirun.args(["-n", &ranks.to_string(), "true"]).output();
+    let output =
+        output.map_err(|e| format!("mpirun: {e}: scripts/setup.sh bench-mpi installs it"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{said}mpirun does not start {ranks} processes. {HINT}").into())
+}
+
+const HINT: &str = "Open MPI starts nothing for root unless OMPI_ALLOW_RUN_AS_ROOT=1 and \
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 are set, and no more processes than there are cores unless \
+    OMPI_MCA_rmaps_base_oversubscribe=1 is. `make bench-connector` sets them.";
+
+fn main() -> ExitCode {
+    match measure(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench_connector: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<()> {
+    check_mpirun(arguments.ranks)?;
     let temporary = tempfile::tempdir_in(&arguments.dir)?;
     let dir = temporary.path();
-    let contestants = contestants(&arguments, dir)?;
+    let contestants = contestants(arguments, dir)?;
     println!(
         "{} ranks, medians of {} rounds in seconds; to native: how many times as fast",
         arguments.ranks, arguments.rounds
@@ -301,7 +328,7 @@ fn main() -> Result<()> {
     ];
     for (work, number, title) in works {
         println!("\n{number} {title}");
-        compare(&contestants, &arguments, dir, work, number)?;
+        compare(&contestants, arguments, dir, work, number)?;
     }
     Ok(())
 }

@@ -4,6 +4,9 @@
 //! mpirun -n 4 target/release/examples/bench_writer --help
 //! ```
 //!
+//! `make` sets what Open MPI wants to be told before it starts programs for root, or more of them than there are cores:
+//! `OMPI_ALLOW_RUN_AS_ROOT=1`, `OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1` and `OMPI_MCA_rmaps_base_oversubscribe=1`.
+//!
 //! Other work disturbs the measurements. So the contestants of a comparison take turns within one run,
 //! with fresh files in each round, and the result is the median of the ratios of each round. The first
 //! round does not count, because its caches are cold. `docs/performance.md` has figures and says how

@@ -75,10 +75,14 @@ impl Place {
     }
 
     fn setup(&self) -> Command {
+        self.setup_for("build")
+    }
+
+    fn setup_for(&self, purpose: &str) -> Command {
         let path = std::env::var("PATH").unwrap();
         let mut command = Command::new(project().join("scripts/setup.sh"));
         command
-            .arg("build")
+            .arg(purpose)
             .env("PATH", format!("{}:{path}", self.dir.path().display()))
             .env("APT", self.dir.path());
         command
@@ -122,6 +126,20 @@ fn setup_does_not_wait_for_ever() {
     );
     drop(holder.stdin.take());
     holder.wait().unwrap();
+}
+
+/// They compile an HDF5, and programs for it.
+#[test]
+fn the_benchmarks_of_writing_get_what_they_compile_with() {
+    let Some(place) = Place::new() else { return };
+    assert!(place.setup_for("bench-mpi").status().unwrap().success());
+    let installed = fs::read_to_string(place.path("installed")).unwrap();
+    for package in ["cmake", "make", "python3", "libopenmpi-dev"] {
+        assert!(
+            installed.split_whitespace().any(|p| p == package),
+            "{package}: {installed}"
+        );
+    }
 }
 
 /// Another failure is told at once.
