@@ -63,27 +63,27 @@ export OMPI_ALLOW_RUN_AS_ROOT ?= 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
-.PHONY: help build build-writer demo test test-mpich test-h5py test-suites test-cluster test-cluster-mpich test-distributed test-nfs soak attack bench bench-writer bench-connector fuzz lint install install-program \
-	install-writer uninstall deb deb-writer python setup setup-build setup-mpi setup-python setup-demo setup-bench setup-bench-mpi setup-deb clean
+.PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
+	test-cluster-mpich test-late test-distributed test-nfs soak attack bench bench-writer bench-connector fuzz lint install \
+	install-program install-writer uninstall deb deb-writer python setup setup-all setup-build setup-mpi setup-python setup-demo \
+	setup-bench setup-bench-mpi setup-deb clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
 	@echo '              without a mount; mount and read a log that four MPI processes write'
-	@echo 'make test     set up, run all tests'
-	@echo 'make test-mpich   the tests of the writer and of the plug-ins of HDF5, built with MPICH in'
-	@echo '              $(TARGET_DIR)/mpich, with a parallel HDF5 for it'
-	@echo 'make test-h5py   the tests of the plug-ins of HDF5, with the tests of h5py itself'
-	@echo 'make test-suites   the tests of h5py, h5netcdf and PyTables with the VOL connector: half an hour'
-	@echo 'make test-cluster   the tests of jobs and readers on several nodes, which are namespaces of this machine: as root,'
-	@echo '              ten minutes; make test does the short ones'
-	@echo 'make test-nfs   jobs and readers on NFS, in a virtual machine whose kernel has it: ten minutes'
-	@echo 'make test-cluster-mpich   those of jobs with MPICH'
-	@echo 'make test-distributed   jobs and readers on several nodes that share a distributed file system, GlusterFS: as root,'
-	@echo '              five minutes'
-	@echo 'make soak     let programs of all kinds read from a mount while its files change, for'
-	@echo '              H5LOGFS_SOAK_SECONDS (120); make test does it for 15 seconds'
-	@echo 'make attack   attack a shared mount in all ways that are known, while another user reads from it; prints'
-	@echo '              what that user has seen. make test does the short ones'
+	@echo 'make test     set up, build, run the tests: minutes'
+	@echo 'make test-all all tests, one target after the other: hours. These are:'
+	@echo '    test-long         all tests of the workspace, with all random cases, and those that take long'
+	@echo '    test-late         file systems that show writes late, with H5LOGFS_TEST_CASES (100) jobs each'
+	@echo '    test-distributed  jobs and readers on several nodes that share GlusterFS; as root'
+	@echo '    test-nfs          the same on NFS, in a virtual machine whose kernel has it'
+	@echo '    test-mpich, test-cluster-mpich    what needs MPI, with MPICH, built in $(TARGET_DIR)/mpich'
+	@echo '    test-models       locks and threads, in thousands of orders of their steps'
+	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
+	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
+	@echo '              $(PARTS)'
+	@echo 'Others run some tests of test-long: test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'
+	@echo '              (H5LOGFS_SOAK_SECONDS), attack (on a shared mount; prints what another user has seen)'
 	@echo 'make bench    measure reading through a mount against native files; takes a while. BENCH=--help,'
 	@echo "              for example BENCH='--scale small' or BENCH='--only slabs,columns'"
 	@echo 'make bench-connector   measure an HDF5 program natively, with the connector, and in the writer API'
@@ -120,8 +120,50 @@ demo: setup-demo
 	scripts/demo.sh $(PROGRAM) examples/sample $(TARGET_DIR)/release/examples/heat \
 		$(TARGET_DIR)/release/deps/$(DRIVER)
 
+TESTS := CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast
+
 test: setup
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast
+	$(TESTS)
+
+# What these run is marked as ignored, or is the whole of what `make test` does a third of.
+test-long test-part test-mpich test-deb test-h5py test-suites test-cluster test-cluster-mpich test-distributed test-nfs soak attack: \
+	export H5LOGFS_TEST_ALL = 1
+
+# One after the other, because they share the processors, and cargo's directory. The last one builds an HDF5 of its own.
+ALL_TESTS := test-long test-late test-distributed test-nfs test-mpich test-cluster-mpich test-models test-python
+test-all:
+	@failed=; for target in $(ALL_TESTS); do \
+		echo "=== make $$target ($$(date -u +%H:%M:%S))"; \
+		$(MAKE) --no-print-directory $$target || failed="$$failed $$target"; \
+	done; \
+	test -z "$$failed" || { echo "make test-all: failed:$$failed" >&2; exit 1; }
+
+test-long: setup-all
+	scripts/setup.sh tables
+	$(TESTS)
+
+# What takes some minutes of what `make test` leaves out: slices of test-long, but for the tests of other projects, and
+# targets. Another one each day.
+SLICES := 1 2 3 4 5 6 7 8 9 10
+PARTS := $(SLICES) test-late test-deb test-distributed test-models test-python
+PART ?= $(word $(shell expr $$(date +%s) / 86400 % $(words $(PARTS)) + 1),$(PARTS))
+test-part: setup
+	@echo "make test-part: PART=$(PART) of $(PARTS)"
+ifneq ($(filter $(PART),$(SLICES)),)
+	$(TESTS) --partition hash:$(PART)/$(words $(SLICES)) -- --skip suite::
+else
+	$(MAKE) --no-print-directory $(PART)
+endif
+
+test-deb: setup-all
+	$(TESTS) --test mount --test writer the_debian_package
+
+# Locks and threads are those of the model checker then, so all is built again for it.
+test-models: setup
+	$(CARGO) test --locked -p h5logfs-common -p h5logfs-view -p h5logfs-catalog -p h5logfs --lib --features model model::
+
+test-python: setup-python
+	CARGO="$(CARGO)" PROFILE=dev scripts/python.sh test
 
 # What is compiled for one MPI does not fit the other.
 test-mpich test-cluster-mpich: export MPICC = mpicc.mpich
@@ -129,37 +171,37 @@ test-mpich test-cluster-mpich: export CARGO_TARGET_DIR = $(TARGET_DIR)/mpich
 test-mpich: setup
 	$(CARGO) build -p h5logfs --features mpi --locked --examples
 	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test writer --test connector \
-		--test driver
+		--test driver -- --skip suite::
 
-soak: export H5LOGFS_SOAK_SECONDS ?= 120
 soak: setup
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test soak
+	$(TESTS) --test soak
 
-test-h5py: export H5LOGFS_TEST_IGNORED = 1
 test-h5py: setup
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test driver --test connector
+	$(TESTS) --test driver --test connector
 
-test-suites: export H5LOGFS_TEST_IGNORED = 1
 test-suites: setup
 	scripts/setup.sh tables
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test connector suite::
+	$(TESTS) --test connector suite::
 
-test-cluster test-cluster-mpich test-distributed: export NEXTEST_SUCCESS_OUTPUT = immediate
-test-cluster test-cluster-mpich test-distributed: export RUST_TEST_NOCAPTURE = 1
-test-cluster test-cluster-mpich test-distributed: export H5LOGFS_TEST_IGNORED = 1
+# Also shown where they pass.
+test-cluster test-cluster-mpich test-distributed attack: export NEXTEST_SUCCESS_OUTPUT = immediate
+test-cluster test-cluster-mpich test-distributed attack: export RUST_TEST_NOCAPTURE = 1
 test-cluster: setup
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test cluster
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --test writer collectives::
-	CARGO="$(CARGO)" H5LOGFS_TEST_LATE_ROUNDS=100 scripts/test.sh --workspace --features mpi --locked --test late
+	$(TESTS) --test cluster
+	$(TESTS) --test writer collectives::
+	$(MAKE) --no-print-directory test-late
+
+test-late: export H5LOGFS_TEST_CASES ?= 100
+test-late: setup
+	$(TESTS) --test late
 
 test-cluster-mpich: setup
 	$(CARGO) build -p h5logfs --features mpi --locked --examples
 	CARGO="$(CARGO)" scripts/test.sh -p h5logfs --features mpi --locked --no-fail-fast --test cluster --test late
 
-test-distributed: export H5LOGFS_TEST_DISTRIBUTED = 1
 test-distributed: setup
 	scripts/setup.sh distributed
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test cluster distributed::
+	$(TESTS) --test cluster distributed::
 
 # What is built here runs there. cargo names the program of the tests.
 NFS_TESTS = $$($(CARGO) test --no-run --features mpi --locked --test cluster --message-format=json | \
@@ -171,12 +213,8 @@ test-nfs: setup
 	$(CARGO) build -p h5logfs --features mpi --locked --examples
 	scripts/nfs.sh "$(NFS_TESTS)" --include-ignored --nocapture --test-threads=1 nfs::
 
-# The tests print what they have measured. The variables tell cargo-nextest and cargo test to show it.
-attack: export NEXTEST_SUCCESS_OUTPUT = immediate
-attack: export RUST_TEST_NOCAPTURE = 1
-attack: export H5LOGFS_TEST_IGNORED = 1
 attack: setup
-	CARGO="$(CARGO)" scripts/test.sh --workspace --features mpi --locked --no-fail-fast --test hostile
+	$(TESTS) --test hostile
 
 RANKS ?= 4
 BENCH ?=
@@ -311,6 +349,9 @@ setup-bench:
 
 setup-bench-mpi:
 	@scripts/setup.sh bench-mpi
+
+setup-all:
+	@scripts/setup.sh all
 
 setup-deb:
 	@scripts/setup.sh deb

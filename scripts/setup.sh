@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|tables|distributed|nfs: installs what one purpose needs: a build, a build with
-# the writer, the Python package, the benchmark of reading, those of writing, the demo, the Debian packages, the tests, or what the tests of PyTables,
-# of a distributed file system and of NFS need beside that. It installs Debian packages,
-# current Python readers in .venv (python, bench, demo, test), PyTables in .venv-tables (tables), cargo-deb (deb, test) and a parallel HDF5 1.14 with netCDF
-# (test). It leaves alone what is there already, so a second run does nothing and needs no network.
+# setup.sh PURPOSE: installs what one purpose needs.
+#
+# build: a build. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
+# benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. test: make test. all: make test-all, but
+# for what these install: tables: the tests of PyTables. distributed: those of a distributed file system. nfs: those of NFS.
+#
+# It installs Debian packages, current Python readers in .venv (python, bench, demo, test, all), PyTables in .venv-tables
+# (tables), cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there
+# already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,10 +43,12 @@ nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
-test) packages+=("${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" "${python[@]}" man-db mandoc "${administration[@]}"
-    "${nodes[@]}" "${compiling[@]}") ;;
+test | all)
+    packages+=("${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}" "${nodes[@]}"
+        "${compiling[@]}")
+    ;;
 *)
-    echo "usage: setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|tables|distributed|nfs" >&2
+    echo "usage: setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|all|tables|distributed|nfs" >&2
     exit 2
     ;;
 esac
@@ -168,19 +174,21 @@ check_cargo
 # What is compiled is compiled while the readers are downloaded.
 compilations=()
 case $purpose in
-deb | test)
+deb | all)
     install_cargo_deb &
     compilations+=($!)
     ;;
 esac
-if [ "$purpose" = test ]; then
+case $purpose in
+test | all)
     build_parallel_hdf5 &
     compilations+=($!)
-fi
+    ;;
+esac
 case $purpose in
 python) install_readers ;;
 tables) install_python .venv-tables tests/tables.txt tables ;;
-bench | demo | test)
+bench | demo | test | all)
     install_readers
     check_fuse
     provide_mtab
@@ -189,4 +197,6 @@ esac
 for compilation in "${compilations[@]}"; do
     wait "$compilation"
 done
-[ "$purpose" != test ] || look_for_nextest
+case $purpose in
+test | all) look_for_nextest ;;
+esac

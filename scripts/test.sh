@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# test.sh [ARGUMENTS]: runs the tests of the Python package, then the others with cargo-nextest, or with cargo test if
-# cargo-nextest is not installed. The arguments are those that both take. With --test the tests of the package do not run.
-# With H5LOGFS_TEST_IGNORED=1 tests that are marked as ignored run, too.
+# test.sh [ARGUMENTS]: runs the tests with cargo-nextest, or with cargo test if cargo-nextest is not installed. The arguments
+# are those that both take. With H5LOGFS_TEST_ALL=1 it runs also the tests that are marked as ignored, because they take long,
+# and all random cases.
 #
 # If root runs it and users may not open /dev/fuse (in Debian's own setting they may), the tests run in a mount
 # namespace of their own, with a device that users may open. Without it the tests of mounts by ordinary users could only
@@ -27,19 +27,34 @@ if [ "$(id -u)" -eq 0 ] && [ "$(($(stat -c '0%a' /dev/fuse) & 6))" -ne 6 ]; then
     echo "test.sh: cannot make a mount namespace: tests of mounts by ordinary users will be skipped" >&2
 fi
 
-status=0
-# Some of the tests, or all.
+# nextest runs no doc tests. They run where all tests are wanted.
+doc=yes
 case " $* " in
-*" --test "*) some=yes ;;
-*) some= ;;
+*" --test "* | *" --partition "*) doc= ;;
 esac
-[ -n "$some" ] || CARGO=$cargo PROFILE=dev scripts/python.sh test || status=$?
+status=0
+if [ -n "${H5LOGFS_TEST_ALL:-}" ]; then
+    options=(--profile all --run-ignored all)
+else
+    options=()
+    echo "test.sh: leaving out tests that take long, two thirds of the random cases, and parts of the corpus and of its damaged" \
+        "logs: make test-all has them"
+fi
 if ! "$cargo" nextest --version >/dev/null 2>&1; then
     echo "test.sh: cargo-nextest is not installed: cargo test takes its place, and longer" >&2
-    "$cargo" test "$@" ${H5LOGFS_TEST_IGNORED:+-- --include-ignored} || status=$?
+    case " $* " in
+    *" --partition "*)
+        echo "test.sh: left out: slices of the tests need cargo-nextest" >&2
+        exit
+        ;;
+    esac
+    separator=--
+    case " $* " in
+    *" -- "*) separator= ;;
+    esac
+    "$cargo" test "$@" ${H5LOGFS_TEST_ALL:+$separator --include-ignored} || status=$?
     exit $status
 fi
-# nextest runs no doc tests.
-[ -n "$some" ] || "$cargo" test --doc "$@" || status=$?
-"$cargo" nextest run ${H5LOGFS_TEST_IGNORED:+--run-ignored all} "$@" || status=$?
+[ -z "$doc" ] || "$cargo" test --doc "$@" || status=$?
+"$cargo" nextest run "${options[@]}" "$@" || status=$?
 exit $status

@@ -40,6 +40,7 @@ fn is_empty(dir: &TempDir) -> bool {
 }
 
 #[test]
+#[ignore = "make test-all"]
 fn every_workload_runs_and_reads_what_was_generated() {
     let (dir, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let Some(mut bench) = bench(&dir) else {

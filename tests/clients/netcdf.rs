@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::amount::part;
 use crate::common::pnetcdf::*;
 use crate::common::readers::{Python, check_all, said};
 use crate::common::{Mounted, User, can_mount};
@@ -107,7 +108,7 @@ print(json.dumps([jobs, seen_by]))
 /// The nccopy form of each case is what the case expects, to every reader: nothing is asked that a view cannot give.
 #[test]
 fn the_comparison_asks_for_nothing_more() {
-    let cases = Case::all()
+    let cases = part(Case::all(), 4)
         .into_iter()
         .filter(|c| c.file("expected.nc4").exists());
     let as_same = |case: Case| Case {
@@ -138,6 +139,7 @@ fn each_case_reads_as_expected() {
     }
     let mut cases = Case::all();
     cases.retain(|case| shown(case) && case.name != ELSEWHERE);
+    let cases = part(cases, 4);
     let dir = lay_out(&cases);
     let mounted = Mounted::new(dir.path(), "");
     let without = Mounted::new(dir.path(), "incomplete_attribute=off");
@@ -178,6 +180,7 @@ fn a_copy_and_an_export_of_a_netcdf_file_are_the_mounted_bytes() {
     }
     let mut cases = Case::that_expect("same");
     cases.retain(|case| case.name != ELSEWHERE);
+    let cases = part(cases, 4);
     let dir = lay_out(&cases);
     let mounted = Mounted::new(dir.path(), "");
     let out = tempfile::tempdir().unwrap();

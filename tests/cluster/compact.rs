@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::amount::{cases, first_seed};
 use crate::common::jobs::compact::{Killed, ended, makes_the_same, others_than, start};
-use crate::common::mpirun::{cases, first_seed};
 use crate::common::nodes::{Nodes, Place};
 use crate::common::readers::corpus;
 

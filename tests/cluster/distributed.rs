@@ -5,12 +5,13 @@ use std::fs;
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::deaths::{Death, die_in};
+use crate::common::amount::cases;
 use crate::common::following::{Readers, Seen};
 use crate::common::gluster::Gluster;
 use crate::common::jobs::kill::{PER_NODE, Pattern, kill_at_random};
 use crate::common::jobs::random::{Mode, programs_on};
 use crate::common::killed::{Places, RANKS, Shown};
-use crate::common::mpirun::{Job, cases, program};
+use crate::common::mpirun::{Job, program};
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, wait_until};
 

@@ -1,7 +1,7 @@
 //! Random programs of the writer, on several nodes.
 
+use crate::common::amount::cases;
 use crate::common::jobs::random::{Mode, programs_on};
-use crate::common::mpirun::cases;
 use crate::common::nodes::Place;
 
 fn on_nodes(nodes: u32, ranks: u32, number: usize, mode: Mode) {

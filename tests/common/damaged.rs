@@ -19,7 +19,8 @@
 //! | a netCDF file cut off | bytes in it are zeros: bytes that are cut off cannot be told from those that were not written yet |
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of turned bits for each log, each in a copy of its own; it is cut off at a
-//! quarter as many places. `H5LOGFS_TEST_SEED` decides which. `H5LOGFS_TEST_ONLY` takes logs whose names contain it.
+//! quarter as many places. `H5LOGFS_TEST_SEED` decides which, and which quarter of the logs `make test` takes.
+//! `H5LOGFS_TEST_ONLY` takes logs whose names contain it.
 //!
 //! Left out are logs of netCDF that several processes share: they are sparse files of 16 MiB and more.
 
@@ -48,8 +49,8 @@ use h5logfs_view::cache::{Budget, MemoryLimits};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::amount::{first_seed, part, told};
 use super::driver::Driver;
-use super::mpirun::{cases, first_seed};
 use super::numbers::Numbers;
 use super::pnetcdf::{Case, copy_logs};
 use super::readers::{Python, corpus, project};
@@ -137,8 +138,9 @@ impl Log {
         logs.retain(|log| log.files.iter().any(|(_, bytes)| !bytes.is_empty()));
         if let Ok(only) = std::env::var("H5LOGFS_TEST_ONLY") {
             logs.retain(|log| log.name.contains(&only));
+            return logs;
         }
-        logs
+        part(logs, 4)
     }
 
     fn is_netcdf(&self) -> bool {
@@ -829,7 +831,7 @@ pub fn damage_is_an_error_or_not_seen(way: &Way, python: &Python, native: &Pytho
         session: None,
         tally: Tally::default(),
     };
-    let flips = cases(FLIPS);
+    let flips = told("H5LOGFS_TEST_CASES").unwrap_or(FLIPS);
     for log in &Log::all() {
         run.log(log, &damages(log, flips));
     }

@@ -3,6 +3,7 @@
 // Each test program uses its own part of this.
 #![allow(dead_code)]
 
+pub mod amount;
 pub mod bound;
 pub mod burst;
 pub mod clock;

@@ -458,19 +458,3 @@ impl Rank {
         is_reaped || matches!(state, None | Some('Z' | 'X'))
     }
 }
-
-/// Cases of a randomised test: `usual`, unless the environment asks for another number.
-pub fn cases(usual: usize) -> usize {
-    match std::env::var("H5LOGFS_TEST_CASES") {
-        Ok(number) => number.parse().expect("H5LOGFS_TEST_CASES is a number"),
-        Err(_) => usual,
-    }
-}
-
-/// The first seed of a randomised test: other runs try others where the environment asks for it.
-pub fn first_seed() -> u64 {
-    match std::env::var("H5LOGFS_TEST_SEED") {
-        Ok(seed) => seed.parse().expect("H5LOGFS_TEST_SEED is a number"),
-        Err(_) => 1,
-    }
-}

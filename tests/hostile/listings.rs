@@ -44,7 +44,7 @@ fn attributes_of_very_many_names() {
 fn very_large_directories_that_stay_open() {
     let Some(arena) = Arena::new() else { return };
     make(&arena, VERY_MANY, long_name);
-    arena.attack("800,000 long names, open ten times", |attack| {
+    arena.attack_on_time("800,000 long names, open ten times", |attack| {
         attack.together(10, |_| {
             let mut listing = fs::read_dir(dir(&arena)).unwrap();
             for entry in listing.by_ref() {
@@ -104,7 +104,7 @@ fn make(arena: &Arena, count: usize, name: fn(usize) -> String) -> PathBuf {
 fn list(name: &str, count: usize) {
     let Some(arena) = Arena::new() else { return };
     make(&arena, count, short_name);
-    arena.attack(name, |attack| {
+    arena.attack_on_time(name, |attack| {
         attack.together(LISTERS, |_| {
             // At least once, from the first name to the last.
             let seen = names(&dir(&arena)).unwrap();
@@ -123,7 +123,7 @@ fn names(dir: &Path) -> io::Result<usize> {
 fn ask_for_attributes(name: &str, count: usize) {
     let Some(arena) = Arena::new() else { return };
     make(&arena, count, long_name);
-    arena.attack(name, |attack| {
+    arena.attack_on_time(name, |attack| {
         attack.together(LISTERS, |first| {
             for number in (first..count).step_by(LISTERS) {
                 let asked = fs::metadata(dir(&arena).join(long_name(number)));
@@ -137,7 +137,7 @@ fn change_while_others_look(name: &str, count: usize) {
     let Some(arena) = Arena::new() else { return };
     let source = make(&arena, count, empty_netcdf);
     let stop = AtomicBool::new(false);
-    arena.attack(name, |attack| {
+    arena.attack_on_time(name, |attack| {
         thread::scope(|scope| {
             scope.spawn(|| rename_until(&stop, &source));
             attack.together(LISTERS, |first| {

@@ -39,7 +39,7 @@ fn open_while_it_grows(opens: usize) {
     write(&mut log, 0);
     arena.give(ALICE);
     let name = format!("{opens} opens of logs at 500 flushes a second");
-    let rate = arena.attack(&name, |attack| {
+    let rate = arena.attack_on_time(&name, |attack| {
         thread::scope(|scope| {
             let writer = scope.spawn(|| job.run(&arena.source(ALICE), log));
             attack.together(READERS, |_| {

@@ -145,7 +145,7 @@ fn is_busy(daemon: Pid) -> bool {
 fn a_hundred_readers_of_slow_chunks() {
     let Some(arena) = arena() else { return };
     let log = arena.shown(ALICE).join(NAME);
-    arena.attack("100 readers of slow chunks", |attack| {
+    arena.attack_on_time("100 readers of slow chunks", |attack| {
         let mut readers = Programs::default();
         for number in 0..100 {
             readers.start(reader_of_page(
@@ -184,7 +184,7 @@ fn users_who_read_slow_chunks_together() {
             }
             readers
         });
-        arena.attack("96 readers of 8 users", |attack| {
+        arena.attack_on_time("96 readers of 8 users", |attack| {
             begin.send(()).unwrap();
             while !attack.is_over() {
                 thread::sleep(Duration::from_millis(20));

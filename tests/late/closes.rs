@@ -48,7 +48,7 @@ fn whole_closes(mode: Mode) {
     }
     let mut all = Seen::default();
     // In job 34 the front of a close comes while a reader opens the file.
-    for number in (0..rounds(6)).chain([34]) {
+    for number in rounds(6).chain([34]) {
         let one = read_while_closed(number, mode, &options(number));
         assert_eq!(one.mixed, 0, "job {number}: {one:?}");
         all.add_all(&one);
@@ -97,7 +97,7 @@ fn a_log_that_another_node_closed_is_opened_again_with_all_it_has() {
         return;
     }
     for mode in [Mode::CloseToOpen, Mode::AnyTime] {
-        let refused: u64 = (0..rounds(6))
+        let refused: u64 = rounds(6)
             .map(|number| append_while_closed(number, mode))
             .sum();
         eprintln!("{mode:?}: refused {refused} times");

@@ -2,7 +2,7 @@
 //! another one. A reader sees a whole flush or an older one, and none that is older than what it has seen. The ranks of
 //! most jobs are threads (`job`, `team`); `readers` has jobs of `mpirun`, too, and readers that are programs.
 //!
-//! `H5LOGFS_TEST_LATE_ROUNDS` is the number of random jobs.
+//! `H5LOGFS_TEST_CASES` is the number of random jobs.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,12 +17,14 @@ mod stale;
 mod team;
 
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use common::amount::{cases, first_seed};
 use common::following::Seen;
 use common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
@@ -194,9 +196,9 @@ fn course(number: u64) -> Course {
     }
 }
 
-fn rounds(usual: u64) -> u64 {
-    let given = std::env::var("H5LOGFS_TEST_LATE_ROUNDS");
-    given.map_or(usual, |rounds| rounds.parse().unwrap())
+/// The numbers of random jobs. What a job does depends on its number, also by remainders, so they follow one another.
+fn rounds(whole: usize) -> Range<u64> {
+    first_seed()..first_seed() + cases(whole) as u64
 }
 
 /// Readers that open the log again and again, one with a catalog and one without, while a job writes it. The job dies
@@ -253,7 +255,7 @@ fn whole_flushes(mode: Mode) {
         return;
     }
     let mut all = Seen::default();
-    (0..rounds(5)).for_each(|number| all.add_all(&run(number, mode)));
+    rounds(5).for_each(|number| all.add_all(&run(number, mode)));
     eprintln!("{mode:?}: {all:?}");
     assert_eq!(all.mixed, 0);
     assert!(all.behind > 0, "the file system shows everything at once");

@@ -48,12 +48,16 @@ fn threads_write(mode: Mode, seed: u64, flushes: u64) {
 
 #[test]
 fn programs_see_whole_flushes_where_an_open_shows_what_was_closed() {
-    (1..=rounds(1).min(10)).for_each(|seed| threads_write(Mode::CloseToOpen, seed, 12));
+    rounds(1)
+        .take(10)
+        .for_each(|seed| threads_write(Mode::CloseToOpen, seed, 12));
 }
 
 #[test]
 fn programs_see_whole_flushes_where_anything_may_be_late() {
-    (1..=rounds(1).min(10)).for_each(|seed| threads_write(Mode::AnyTime, seed, 12));
+    rounds(1)
+        .take(10)
+        .for_each(|seed| threads_write(Mode::AnyTime, seed, 12));
 }
 
 /// Two nodes, each of which has its own mount of the file system at `dir`. The third one is this machine. `None`, having said
@@ -116,7 +120,7 @@ fn a_job_on_two_nodes() {
 #[test]
 #[ignore = "takes long: make test-cluster"]
 fn jobs_on_two_nodes() {
-    for seed in 0..rounds(4).min(12) {
+    for seed in rounds(4).take(12) {
         let subfiles = [0, 2, PER_NODE][seed as usize % 3];
         mpirun_writes(
             Mode::CloseToOpen,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use crate::common::mpirun::{cases, first_seed};
+use crate::common::amount::{cases, first_seed};
 use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, said};
 use crate::common::ways::Ways;

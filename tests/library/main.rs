@@ -8,6 +8,7 @@ mod ahead;
 mod bombs;
 mod classic;
 mod compact;
+mod corpus;
 mod direct;
 mod fuzz_regressions;
 mod inspect;

@@ -12,7 +12,7 @@ use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{find_signature, plain};
 
 use crate::common::PROGRAM;
-use crate::common::mpirun::{cases, first_seed};
+use crate::common::amount::{cases, first_seed};
 use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, corpus, said, whole_corpus};
 

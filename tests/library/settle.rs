@@ -9,6 +9,7 @@ use std::thread;
 use h5logfs_convert::settle::{Held, Intent};
 use rustix::fs::{FlockOperation, flock};
 
+use crate::common::amount::{cases, first_seed};
 use crate::common::encoder::filter::{self, Filter};
 use crate::common::encoder::*;
 use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
@@ -295,7 +296,7 @@ fn a_crash_leaves_the_log_or_the_settled_file() {
     settle(&path).unwrap();
     let after = fs::read(&path).unwrap();
     let appended = &after[before.len()..];
-    let mut random = numbers(7);
+    let mut random = numbers(first_seed());
     let mut below = |most: usize| random() as usize % most;
     for turn in 0..200 {
         // Sectors that did not come to the disk are zeros.
@@ -343,9 +344,6 @@ fn h5logfs(arguments: &[&str], path: &Path) -> (bool, String) {
     (output.status.success(), said)
 }
 
-/// How often it is killed, if `H5LOGFS_TEST_KILLS` does not say.
-const KILLS: u64 = 15;
-
 #[test]
 fn a_killed_settle_leaves_the_log_or_the_settled_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -358,11 +356,9 @@ fn a_killed_settle_leaves_the_log_or_the_settled_file() {
     assert!(h5logfs(&[], &path).0);
     let usual = start.elapsed();
     assert!(h5logfs(&["--undo"], &path).0);
-    let kills = std::env::var("H5LOGFS_TEST_KILLS").ok();
-    let kills = kills.and_then(|n| n.parse().ok()).unwrap_or(KILLS);
-    let mut random = numbers(11);
+    let mut random = numbers(first_seed());
     let (mut logs, mut files) = (0, 0);
-    for _ in 0..kills {
+    for _ in 0..cases(15) {
         let mut command = Command::new(PROGRAM);
         command.arg("settle").arg(&path);
         let mut child = command.stdout(Stdio::null()).spawn().unwrap();
@@ -544,7 +540,7 @@ fn what_was_written_to_is_no_log_any_more() {
     let before = fs::metadata(&path).unwrap().len();
     settle(&path).unwrap();
     let settled = fs::read(&path).unwrap();
-    let mut random = numbers(3);
+    let mut random = numbers(first_seed());
     let end = settled.len() as u64;
     let mut places: Vec<u64> = (0..40)
         .map(|_| before + random() % (end - before))

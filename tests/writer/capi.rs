@@ -388,6 +388,7 @@ print(len(rows))
 
 /// The package of the library alone; that of the program is tested in tests/mount/admin/install.rs.
 #[test]
+#[ignore = "make test-deb"]
 fn the_debian_package_has_the_library() {
     let cargo_deb = Command::new(env!("CARGO"))
         .args(["deb", "--version"])

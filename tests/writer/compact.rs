@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::COMPACT_MPI;
+use crate::common::amount::{cases, first_seed};
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::jobs::compact::{self, Killed, by_threads, ended, others_than};
-use crate::common::mpirun::{Job, Mpi, cases, first_seed};
+use crate::common::mpirun::{Job, Mpi};
 use crate::common::nodes::Place;
 use crate::common::numbers::Numbers;
 use crate::common::readers::{check_all, corpus};

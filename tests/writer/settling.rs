@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::amount::{cases, first_seed};
 use crate::common::jobs::faults::Run;
 use crate::common::jobs::kill::Pattern;
 use crate::common::jobs::random::settled_programs_on;
 use crate::common::killed::Shown;
-use crate::common::mpirun::{cases, first_seed};
 use crate::common::nodes::Place;
 use crate::common::numbers::Numbers;
 use crate::common::readers::Python;

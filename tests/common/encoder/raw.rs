@@ -278,6 +278,23 @@ pub fn same_type(a: &Id, b: &Id) -> bool {
     call!(H5Tequal(a.0, b.0)) > 0
 }
 
+/// Whether some of its bytes say where the rest of an element is.
+pub fn has_pointers(datatype: &Id) -> bool {
+    let has = |class| call!(H5Tdetect_class(datatype.0, class)) > 0;
+    has(H5T_VLEN) || has(H5T_REFERENCE) || has_variable_strings(datatype)
+}
+
+/// libhdf5 takes these for strings, which may be of fixed lengths as well.
+fn has_variable_strings(datatype: &Id) -> bool {
+    match call!(H5Tget_class(datatype.0)) {
+        H5T_STRING => call!(H5Tis_variable_str(datatype.0)) > 0,
+        H5T_COMPOUND => (0..call!(H5Tget_nmembers(datatype.0)) as u32)
+            .any(|member| has_variable_strings(&Id(call!(H5Tget_member_type(datatype.0, member))))),
+        H5T_ARRAY => has_variable_strings(&Id(call!(H5Tget_super(datatype.0)))),
+        _ => false,
+    }
+}
+
 pub fn is_committed(datatype: &Id) -> bool {
     call!(H5Tcommitted(datatype.0)) > 0
 }

@@ -7,11 +7,12 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use crate::common::amount::{cases, first_seed};
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
 use crate::common::killed::{Places, RANKS, Shown, Victim};
-use crate::common::mpirun::{Job, Mpi, cases, first_seed};
+use crate::common::mpirun::{Job, Mpi};
 use crate::common::nodes::Place;
 use crate::common::numbers::Numbers;
 use crate::common::readers::Python;

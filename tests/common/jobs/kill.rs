@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::amount::{cases, first_seed};
 use crate::common::killed::{Places, RANKS, Shown, Victim};
-use crate::common::mpirun::{Job, cases, first_seed, program};
+use crate::common::mpirun::{Job, program};
 use crate::common::nodes::Place;
 use crate::common::numbers::Numbers;
 use crate::common::readers::Python;

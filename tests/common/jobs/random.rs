@@ -10,7 +10,8 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::mpirun::{Job, first_seed, program};
+use crate::common::amount::first_seed;
+use crate::common::mpirun::{Job, program};
 use crate::common::nodes::Place;
 use crate::common::readers::{Python, said};
 use crate::common::settled::{is_silent, settle_by_command};

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::faults::place;
+use crate::common::amount::properties;
 use crate::common::encoder::*;
 use h5logfs_view::{Gap, View};
 
@@ -60,7 +61,7 @@ fn recipe() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, Vec<Block>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..Default::default() })]
+    #![proptest_config(properties(64))]
 
     #[test]
     fn gaps_are_where_elements_are_missing((dims, chunk, blocks) in recipe()) {

@@ -1,9 +1,10 @@
 //! Random log files against a naive model of what they hold: by the view's chunks, and by libhdf5
-//! reading the view's bytes. `PROPTEST_CASES` sets the number of cases.
+//! reading the view's bytes. `H5LOGFS_TEST_CASES` sets the number of cases.
 
 use std::path::Path;
 use std::{fmt, fs};
 
+use crate::common::amount::properties;
 use crate::common::compacted;
 use crate::common::encoder::filter::{self, Filter};
 use crate::common::encoder::raw;
@@ -14,9 +15,8 @@ use h5logfs_common::error::Error;
 use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 
-/// Cases where `PROPTEST_CASES` does not say.
+/// Cases of a whole run.
 const CASES: u32 = 1500;
 /// Of logs that are made into ordinary files.
 const COMPACTED: u32 = 150;
@@ -797,17 +797,8 @@ fn check_ways(crowded: &Crowded) -> Result<(), TestCaseError> {
     checked.map_err(TestCaseError::fail)
 }
 
-fn config(usual: u32) -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok();
-    Config {
-        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(usual),
-        failure_persistence: None,
-        ..Config::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config(CASES))]
+    #![proptest_config(properties(CASES))]
 
     #[test]
     fn a_view_holds_what_the_log_says(recipe in recipe()) {
@@ -816,7 +807,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(COMPACTED))]
+    #![proptest_config(properties(COMPACTED))]
 
     #[test]
     fn an_ordinary_file_holds_what_the_log_says(recipe in recipe()) {
@@ -825,7 +816,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(CROWDED))]
+    #![proptest_config(properties(CROWDED))]
 
     /// In large caches and small ones, by several readers, from a kept index.
     #[test]
@@ -835,7 +826,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(SETTLED))]
+    #![proptest_config(properties(SETTLED))]
 
     #[test]
     fn a_settled_log_is_an_ordinary_file(recipe in recipe()) {

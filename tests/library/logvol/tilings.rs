@@ -1,9 +1,10 @@
 //! Datasets that their records tile, or nearly do: chunk shapes, and that the contents are the same
-//! whatever they are. `PROPTEST_CASES` sets the number of cases.
+//! whatever they are. `H5LOGFS_TEST_CASES` sets the number of cases.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::common::amount::properties;
 use crate::common::encoder::*;
 use h5logfs_log::scan::shape::choose as choose_chunk;
 use h5logfs_log::scan::{Chunking, ScanRequest};
@@ -13,9 +14,8 @@ use h5logfs_scan::scan;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 
-/// Cases where `PROPTEST_CASES` does not say.
+/// Cases of a whole run.
 const CASES: u32 = 120;
 
 /// What makes a tile a chunk, in bytes.
@@ -320,17 +320,8 @@ fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn config() -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok();
-    Config {
-        cases: cases.and_then(|n| n.parse().ok()).unwrap_or(CASES),
-        failure_persistence: None,
-        ..Config::default()
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(properties(CASES))]
 
     #[test]
     fn tiles_are_chunks_and_contents_stay(recipe in recipe()) {

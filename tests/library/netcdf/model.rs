@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::common::amount::{cases, first_seed};
 use crate::common::burst::log::{
     Channel, Entry, Generation, Job, Memory, Request, STRIPE, Value, complete, header_len,
 };
@@ -13,7 +14,6 @@ use crate::common::burst::model::Model;
 use crate::common::burst::random::job;
 use crate::common::burst::{Classic, Type, Variable};
 use crate::common::encoder::{BUDGET, export, follow_references, read_by_chunks};
-use crate::common::mpirun::{cases, first_seed};
 use crate::common::numbers::Numbers;
 use crate::common::pnetcdf::compare;
 use crate::common::readers::{Python, said};

@@ -568,6 +568,7 @@ fn synopses_of_debian_packages_are_one_line() {
 }
 
 #[test]
+#[ignore = "make test-deb"]
 fn the_debian_package_is_installed_used_and_removed() {
     if let Some(why) = hindrance() {
         eprintln!("skipped: {why}");

@@ -15,9 +15,14 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 
 #[allow(dead_code)]
+#[path = "../../../../../tests/common/amount.rs"]
+mod amount;
+
+#[allow(dead_code)]
 #[path = "../../../../../tests/common/readers.rs"]
 mod readers;
 
+use amount::part;
 use readers::{Python, check_all, project, said};
 
 fn header_of(path: &Path) -> (Header, u64) {
@@ -102,9 +107,10 @@ fn files_of_the_corpus_keep_their_structure() {
         return;
     };
     let files = cases.flatten().map(|case| case.path().join("expected.nc"));
-    let files: Vec<_> = files.filter(|file| file.is_file()).collect();
+    let mut files: Vec<_> = files.filter(|file| file.is_file()).collect();
+    files.sort();
     assert!(!files.is_empty());
-    check_all(files, |file| Ok(check_structure(&file)?));
+    check_all(part(files, 4), |file| Ok(check_structure(&file)?));
 }
 
 const ODD: [(&str, &str, &str); 7] = [
