@@ -105,7 +105,10 @@ impl Twice {
                 .arg(self.logged().join(&name))
                 .output();
             let said = said(&output.unwrap());
-            assert!(said.contains("not a log file: plain HDF5"), "{said}");
+            // The libhdf5 of the machine may be older than that of the program, and then cannot read all attributes.
+            let is_too_new = said.contains("bad version number for datatype message");
+            let is_plain = said.contains("not a log file: plain HDF5");
+            assert!(is_plain || is_too_new, "{said}");
         }
         if let Some(python) = Python::new() {
             let mut tool = python.tool("samefiles.py");
