@@ -86,10 +86,10 @@ fn answer(error: &Error) -> Errno {
         Error::NoMemory { .. } => Errno::ENOMEM,
         Error::Stopped { why, .. } => errno_of(*why),
         Error::BadData { fault, .. } => match fault {
-            Fault::Io { errno, .. } => Errno::from_i32(errno.raw_os_error()),
-            Fault::NoMemory(_) => Errno::ENOMEM,
+            // A stale file cannot be had again by its name: opening the view anew is of no use.
+            Fault::Io { errno, .. } if *errno != Os::STALE => Errno::from_i32(errno.raw_os_error()),
             Fault::Stopped(why) => errno_of(*why),
-            Fault::Damage(_) | Fault::TooLarge { .. } | Fault::Changed { .. } => Errno::EIO,
+            _ => Errno::EIO,
         },
         _ => Errno::EIO,
     }
@@ -198,11 +198,16 @@ mod tests {
             place: "chunk [0]".into(),
             fault,
         };
-        let stale = elements(Os::STALE.into());
-        assert_eq!(errno_of(stale), Os::STALE.raw_os_error());
+        let away = elements(Os::TIMEDOUT.into());
+        assert_eq!(errno_of(away), Os::TIMEDOUT.raw_os_error());
         let shortage = elements(Shortage::System { bytes: 1 }.into());
-        assert_eq!(errno_of(shortage), Os::NOMEM.raw_os_error());
-        assert_eq!(errno_of(elements("torn".into())), Os::IO.raw_os_error());
+        for error in [
+            shortage,
+            elements(Os::STALE.into()),
+            elements("torn".into()),
+        ] {
+            assert_eq!(errno_of(error), Os::IO.raw_os_error());
+        }
     }
 
     #[test]

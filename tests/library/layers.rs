@@ -178,7 +178,7 @@ const CRATES: [(&str, &[&str]); 17] = [
         &["h5logfs-common", "h5logfs-log", "h5logfs-view"],
     ),
     ("h5logfs-scan", &["h5logfs-common", "h5logfs-log"]),
-    ("h5logfs-host", &[]),
+    ("h5logfs-host", &["h5logfs-common"]),
     (
         "h5logfs-driver",
         &[

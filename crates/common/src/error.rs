@@ -112,9 +112,9 @@ impl Error {
         let path = path.into();
         match fault.into() {
             Fault::Damage(reason) => Error::BadFile { path, reason },
-            fault @ Fault::TooLarge { .. } => Error::BadFile {
+            Fault::TooLarge(too_large) => Error::BadFile {
                 path,
-                reason: fault.to_string(),
+                reason: too_large.to_string(),
             },
             Fault::NoMemory(shortage) => Error::NoMemory { path, shortage },
             Fault::Stopped(why) => Error::Stopped { path, why },
@@ -153,7 +153,7 @@ impl Error {
                     Fault::Damage(reason) => shorten(reason),
                     Fault::Io { file, .. } => file.iter_mut().for_each(shorten_path),
                     Fault::Changed { file } => shorten_path(file),
-                    Fault::TooLarge { .. } | Fault::NoMemory(_) | Fault::Stopped(_) => {}
+                    Fault::TooLarge(_) | Fault::NoMemory(_) | Fault::Stopped(_) => {}
                 }
             }
             Error::Io { path, .. }

@@ -19,17 +19,8 @@ pub enum Fault {
     Damage(String),
 
     /// The file asks for more than an option allows. Trying again with the same options gives the same.
-    #[error("{what} of {bytes} bytes is larger than {option}, {limit} bytes")]
-    TooLarge {
-        /// What is too large: a chunk, an index.
-        what: &'static str,
-        /// Its size.
-        bytes: u64,
-        /// The option that bounds it.
-        option: &'static str,
-        /// The value of the option, in bytes.
-        limit: u64,
-    },
+    #[error(transparent)]
+    TooLarge(Box<TooLarge>),
 
     /// There is no memory for it now. Another attempt may succeed.
     #[error(transparent)]
@@ -54,6 +45,20 @@ pub enum Fault {
         /// The file.
         file: PathBuf,
     },
+}
+
+/// Something that exceeds an option.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} of {bytes} bytes is larger than {option}, {limit} bytes")]
+pub struct TooLarge {
+    /// What is too large: a chunk, an index.
+    pub what: &'static str,
+    /// Its size.
+    pub bytes: u64,
+    /// The option that bounds it.
+    pub option: &'static str,
+    /// The value of the option, in bytes.
+    pub limit: u64,
 }
 
 /// Why memory could not be had.
@@ -123,6 +128,17 @@ impl Fault {
         }
     }
 
+    /// The same, of the file at `path`.
+    pub fn of_file(self, path: &Path) -> Self {
+        match self {
+            Fault::Io { file: None, errno } => Fault::Io {
+                file: Some(path.to_owned()),
+                errno,
+            },
+            other => other.at(path.display()),
+        }
+    }
+
     /// Whether the work has to end: it was stopped, or has no memory. Otherwise another way may lead further.
     pub fn ends_work(&self) -> bool {
         matches!(self, Fault::Stopped(_) | Fault::NoMemory(_))
@@ -154,6 +170,12 @@ impl From<&str> for Fault {
 impl From<TryFromIntError> for Fault {
     fn from(error: TryFromIntError) -> Self {
         Fault::Damage(error.to_string())
+    }
+}
+
+impl From<TooLarge> for Fault {
+    fn from(too_large: TooLarge) -> Self {
+        Fault::TooLarge(Box::new(too_large))
     }
 }
 

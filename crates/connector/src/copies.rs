@@ -17,6 +17,7 @@ use crate::log::dataset::Dataset;
 use crate::log::making::parts_of;
 use crate::log::transfer::Region;
 use crate::session::Session;
+use h5logfs_common::fault::Fault;
 
 /// What `H5Ocopy` copies.
 #[derive(Clone)]
@@ -49,7 +50,7 @@ pub struct Copy<'a> {
 const AT_ONCE: u64 = 16 << 20;
 
 /// Copies objects, from or to a log that is written.
-pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
+pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, Fault> {
     let (source, target) = (log_of(&copy.source_session), log_of(&copy.target_session));
     if source.is_none() && target.is_none() {
         return Ok(None);
@@ -86,8 +87,12 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, String> {
         return Ok(Some(status));
     }
     for name in walk::datasets(copy.target, copy.target_location.from, copy.target_name)? {
-        copy_dataset(copy, &name)
-            .map_err(|e| format!("the copy of dataset {}: {e}", name.to_string_lossy()))?;
+        copy_dataset(copy, &name).map_err(|e| {
+            e.at(format_args!(
+                "the copy of dataset {}",
+                name.to_string_lossy()
+            ))
+        })?;
     }
     if let Some(log) = target.filter(|log| log.is_parallel()) {
         log.flush(true)?;
@@ -117,7 +122,7 @@ fn dataset_at(
     location: &Location,
     base: &CStr,
     name: &CStr,
-) -> Result<Opened, String> {
+) -> Result<Opened, Fault> {
     let path = match (base.to_bytes(), name.to_bytes()) {
         (base, b".") => base.to_vec(),
         (base, name) => [base, b"/", name].concat(),
@@ -145,7 +150,7 @@ fn dataset_at(
     })
 }
 
-fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), String> {
+fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
     let made = dataset_at(copy.target, copy.target_location, copy.target_name, name)?;
     let (source, target) = (log_of(&copy.source_session), log_of(&copy.target_session));
     let from = match source {
@@ -185,7 +190,7 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), String> {
 }
 
 /// What is done with a box: its start and count.
-type Visit<'a> = dyn FnMut(&[u64], &[u64]) -> Result<(), String> + 'a;
+type Visit<'a> = dyn FnMut(&[u64], &[u64]) -> Result<(), Fault> + 'a;
 
 /// Calls with the parts of a box that are not too large.
 fn for_boxes(
@@ -193,7 +198,7 @@ fn for_boxes(
     count: Vec<u64>,
     element: u64,
     visit: &mut Visit<'_>,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     let bytes = count
         .iter()
         .fold(element, |n, count| n.saturating_mul(*count));
@@ -220,7 +225,7 @@ fn write_below(
     region: Region<'_>,
     elements: &[u8],
     dxpl: Id,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     /// `H5S_SELECT_SET`.
     const SET: c_int = 0;
     let library = below.library();

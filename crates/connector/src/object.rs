@@ -17,6 +17,7 @@ use crate::log::dataset::Dataset;
 use crate::session::Session;
 use crate::session::links::Start;
 use crate::session::virtuals::Virtual;
+use h5logfs_common::fault::Fault;
 
 /// A file, group, dataset, committed datatype, attribute or request.
 #[derive(Debug)]
@@ -115,7 +116,7 @@ impl Object {
         object_type: c_int,
         info: &Arc<Info>,
         session: Option<&Arc<Session>>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         if object_type == kind::FILE {
             return Ok(Object::file(under, info, session));
         }
@@ -135,7 +136,7 @@ impl Object {
 
     /// Finds the session of the file that the object lies in, to which an external link may have led, and the logged
     /// dataset that it is.
-    fn find_place(&mut self, object_type: c_int) -> Result<(), String> {
+    fn find_place(&mut self, object_type: c_int) -> Result<(), Fault> {
         let Some(session) = self.session.clone() else {
             return Ok(());
         };
@@ -157,7 +158,7 @@ impl Object {
         let session = self.session.take().filter(|_| self.is_counted);
         if let Some(Err(reason)) = session.map(|session| session.leave(self.is_file)) {
             // libhdf5 has given the object up, and takes no failure.
-            self.library().push(Kind::Close, &reason);
+            self.library().push(Kind::Close, &reason.to_string());
         }
     }
 
@@ -167,7 +168,7 @@ impl Object {
     }
 
     /// The object is about to be closed. Fails where that closes its log, and that fails: the object stays open.
-    pub fn before_leave(&self) -> Result<(), String> {
+    pub fn before_leave(&self) -> Result<(), Fault> {
         let session = self.session.as_ref().filter(|_| self.is_counted);
         session.map_or(Ok(()), |session| session.before_leave(self.is_file))
     }
@@ -212,7 +213,7 @@ impl Object {
         effect: Effect,
         requests: Requests,
         call: impl FnOnce(&Functions, *mut c_void, Id) -> Status,
-    ) -> Result<Status, String> {
+    ) -> Result<Status, Fault> {
         if effect == Effect::Writes {
             self.check_writable()?;
         }
@@ -228,7 +229,7 @@ impl Object {
         object_type: c_int,
         requests: Requests,
         call: impl FnOnce(&Functions, *mut c_void, Id) -> *mut c_void,
-    ) -> Result<Handle, String> {
+    ) -> Result<Handle, Fault> {
         if effect == Effect::Writes {
             self.check_writable()?;
         }
@@ -242,7 +243,7 @@ impl Object {
         path: Option<Changed<'_>>,
         from: c_int,
         links: Id,
-    ) -> Result<Option<Arc<Session>>, String> {
+    ) -> Result<Option<Arc<Session>>, Fault> {
         let path = path.and_then(Changed::container);
         let (Some(own), Some(path)) = (&self.session, path) else {
             return Ok(self.session.clone());
@@ -263,7 +264,7 @@ impl Object {
         path: Option<Changed<'_>>,
         from: c_int,
         links: Id,
-    ) -> Result<Option<Arc<Session>>, String> {
+    ) -> Result<Option<Arc<Session>>, Fault> {
         let session = self.session_at(path, from, links)?;
         if let Some(session) = &session {
             session.check_writable()?;
@@ -273,7 +274,7 @@ impl Object {
     }
 
     /// Fails where the object lies in a file that an external link led to, and nothing can be written there.
-    pub fn check_writable(&self) -> Result<(), String> {
+    pub fn check_writable(&self) -> Result<(), Fault> {
         self.session
             .as_ref()
             .map_or(Ok(()), |session| session.check_writable())
@@ -300,7 +301,7 @@ impl Object {
         under: *mut c_void,
         requests: Requests,
         object_type: impl FnOnce() -> c_int,
-    ) -> Result<Handle, String> {
+    ) -> Result<Handle, Fault> {
         wrap_request(&self.below.info, requests);
         if under.is_null() {
             return Ok(ptr::null_mut());
@@ -323,12 +324,12 @@ impl Object {
     }
 
     /// Does something that libhdf5 has asked for; what goes wrong is put on its error stack.
-    pub fn answer(&self, kind: Kind, act: impl FnOnce() -> Result<Status, String>) -> Status {
+    pub fn answer(&self, kind: Kind, act: impl FnOnce() -> Result<Status, Fault>) -> Status {
         self.library().caught(kind, act).unwrap_or(FAILURE)
     }
 
     /// Flushes its log, after the connector below has flushed the object.
-    pub fn flushed(&self, status: Status) -> Result<Status, String> {
+    pub fn flushed(&self, status: Status) -> Result<Status, Fault> {
         if status >= 0
             && let Some(session) = &self.session
         {
@@ -351,7 +352,7 @@ pub fn pass_two(
     other: Option<&Object>,
     requests: Requests,
     call: impl FnOnce(&Functions, *mut c_void, *mut c_void, Id) -> Status,
-) -> Result<Status, String> {
+) -> Result<Status, Fault> {
     let object = one.or(other).ok_or("no object")?;
     for object in one.into_iter().chain(other) {
         object.touch();

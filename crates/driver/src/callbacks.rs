@@ -14,6 +14,7 @@ use crate::file::{Content, File, Log};
 use crate::library::{self, Functions, Library};
 use crate::memory::Memory;
 use crate::open::{self, Request};
+use h5logfs_common::fault::Fault;
 
 with_return_address! {
     /// Opens a file.
@@ -70,7 +71,7 @@ unsafe extern "C" fn open_in_session_for(
 ///
 /// The arguments are those that libhdf5 has called with.
 unsafe fn open_as(
-    open: impl FnOnce(&Library, &Request<'_>) -> Result<Option<Content>, String>,
+    open: impl FnOnce(&Library, &Request<'_>) -> Result<Option<Content>, Fault>,
     name: *const c_char,
     flags: c_uint,
     fapl: Id,
@@ -103,7 +104,7 @@ unsafe extern "C" fn delete_for(name: *const c_char, fapl: Id, caller: usize) ->
         // SAFETY: libhdf5 passes a C string.
         let path = open::path_of(unsafe { CStr::from_ptr(name) });
         if path.is_file() {
-            open::check_replaceable(path).map_err(|e| format!("it is not deleted: {e}"))?;
+            open::check_replaceable(path).map_err(|e| e.at("it is not deleted"))?;
         }
         Ok(library::with_default_driver(
             library,
@@ -127,7 +128,7 @@ unsafe fn with<R>(
     file: *const File,
     kind: Kind,
     failed: R,
-    act: impl FnOnce(&File) -> Result<R, String>,
+    act: impl FnOnce(&File) -> Result<R, Fault>,
 ) -> R {
     // SAFETY: the caller says so. libhdf5 changes only the public part, which we never look at.
     let file = unsafe { &*file };
@@ -139,9 +140,9 @@ impl File {
     fn pass<R>(
         &self,
         plain: impl FnOnce(&Functions, *mut PublicPart) -> R,
-        log: impl FnOnce(&Log) -> Result<R, String>,
-        memory: impl FnOnce(&Memory) -> Result<R, String>,
-    ) -> Result<R, String> {
+        log: impl FnOnce(&Log) -> Result<R, Fault>,
+        memory: impl FnOnce(&Memory) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
         match &self.content {
             Content::Plain(inner) => Ok(self.library.nested(|f| plain(f, inner.as_ptr()))),
             Content::Log(own) => log(own),
@@ -310,7 +311,7 @@ pub unsafe extern "C" fn handle(file: *mut File, fapl: Id, handle: *mut *mut c_v
         with(file, Kind::Unsupported, FAILURE, |file| {
             file.pass(
                 |f, inner| (f.H5FDget_vfd_handle)(inner, fapl, handle),
-                |log| Err(log.no_descriptor()),
+                |log| Err(log.no_descriptor().into()),
                 |_| Err("a file in memory has no descriptor".into()),
             )
         })
@@ -353,7 +354,7 @@ pub unsafe extern "C" fn read(
 /// # Safety
 ///
 /// libhdf5 gives `size` bytes at `buf`. They may never have been written to; nothing reads them before that.
-unsafe fn place<'a>(buf: *mut c_void, size: usize) -> Result<&'a mut [u8], String> {
+unsafe fn place<'a>(buf: *mut c_void, size: usize) -> Result<&'a mut [u8], Fault> {
     let Some(buf) = NonNull::new(buf.cast::<u8>()) else {
         return Err("no place for the bytes that are read".into());
     };
@@ -389,7 +390,7 @@ pub unsafe extern "C" fn write(
                         }
                         return Ok(SUCCESS);
                     }
-                    Err(log.read_only())
+                    Err(log.read_only().into())
                 },
                 |memory| {
                     let Some(buf) = NonNull::new(buf.cast_mut().cast::<u8>()) else {
@@ -437,7 +438,7 @@ pub unsafe extern "C" fn truncate(file: *mut File, _transfer: Id, is_closing: bo
                     if log.is_inherited {
                         return Ok(SUCCESS);
                     }
-                    Err(log.read_only())
+                    Err(log.read_only().into())
                 },
                 |memory| memory.truncate().map(|()| SUCCESS),
             )
@@ -458,7 +459,7 @@ pub unsafe extern "C" fn lock(file: *mut File, is_exclusive: bool) -> Status {
                 |f, inner| (f.H5FDlock)(inner, is_exclusive),
                 |log| {
                     if log.is_refused {
-                        return Err(log.read_only());
+                        return Err(log.read_only().into());
                     }
                     Ok(SUCCESS)
                 },
@@ -507,7 +508,7 @@ pub unsafe extern "C" fn control(
                 |f, inner| (f.H5FDctl)(inner, operation, flags, input, output),
                 |log| match flags & FAIL_IF_UNKNOWN {
                     0 => Ok(SUCCESS),
-                    _ => Err(format!("{}: no such operation", log.path.display())),
+                    _ => Err(format!("{}: no such operation", log.path.display()).into()),
                 },
                 |_| match flags & FAIL_IF_UNKNOWN {
                     0 => Ok(SUCCESS),

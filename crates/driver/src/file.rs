@@ -12,6 +12,7 @@ use h5logfs_host::types::Address;
 use crate::class::{FEATURES, HOLDS_BACK, POSIX_HANDLE, PublicPart};
 use crate::library::Library;
 use crate::memory::Memory;
+use h5logfs_common::fault::Fault;
 
 /// An open file, of which libhdf5 knows the first part.
 #[repr(C)]
@@ -108,11 +109,11 @@ impl Log {
     }
 
     /// Fills `buf`, past the end of the file with zeros, as the default driver does.
-    pub fn read(&self, at: Address, buf: &mut [u8]) -> Result<(), String> {
+    pub fn read(&self, at: Address, buf: &mut [u8]) -> Result<(), Fault> {
         if self.is_refused {
-            return Err(self.read_only());
+            return Err(self.read_only().into());
         }
-        let count = self.open.read_at(at, buf).map_err(|e| e.to_string())?;
+        let count = self.open.read_at(at, buf)?;
         buf[count..].fill(0);
         Ok(())
     }

@@ -10,6 +10,8 @@ use std::sync::{Arc, LazyLock};
 use h5logfs_host::types::{Address, access};
 use parking_lot::Mutex;
 
+use h5logfs_common::fault::Fault;
+
 /// The bytes of all files that are announced, by their names. Nothing is called with the lock held, and no other is taken.
 static ANNOUNCED: LazyLock<Mutex<HashMap<CString, Entry>>> = LazyLock::new(Mutex::default);
 
@@ -131,7 +133,7 @@ impl Memory {
         buf[count..].fill(0);
     }
 
-    pub fn write(&self, at: Address, data: &[u8]) -> Result<(), String> {
+    pub fn write(&self, at: Address, data: &[u8]) -> Result<(), Fault> {
         let end = at.checked_add(data.len() as u64).ok_or_else(too_large)?;
         let mut bytes = self.bytes.lock();
         if end > bytes.len() as u64 {
@@ -144,7 +146,7 @@ impl Memory {
     }
 
     /// Gives the file the length that libhdf5 has allocated.
-    pub fn truncate(&self) -> Result<(), String> {
+    pub fn truncate(&self) -> Result<(), Fault> {
         resize(&mut self.bytes.lock(), self.allocated())
     }
 }
@@ -155,7 +157,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-fn resize(bytes: &mut Vec<u8>, size: u64) -> Result<(), String> {
+fn resize(bytes: &mut Vec<u8>, size: u64) -> Result<(), Fault> {
     let size = usize::try_from(size).map_err(|_| too_large())?;
     let more = size.saturating_sub(bytes.len());
     bytes.try_reserve(more).map_err(|_| too_large())?;

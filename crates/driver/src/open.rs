@@ -16,6 +16,7 @@ use h5logfs_host::types::{Address, Id, access};
 use crate::file::{Content, Log};
 use crate::library::{self, Library};
 use crate::memory::Memory;
+use h5logfs_common::fault::Fault;
 
 /// What a program asks for.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +44,7 @@ pub fn path_of(name: &CStr) -> &Path {
 }
 
 /// Opens a file. `None` if the default driver could not: then the reason is on the error stack.
-pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>, String> {
+pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>, Fault> {
     match open_log(library, request)? {
         Some(log) => Ok(Some(Content::Log(log))),
         None => Ok(open_plain(library, request)),
@@ -52,10 +53,7 @@ pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>,
 
 /// Opens a file in memory, or a file to which a link or a virtual dataset of such a file leads. libhdf5 opens that with
 /// the driver and the flags of the file in memory. A log that it writes is its file in memory.
-pub fn open_in_session(
-    library: &Library,
-    request: &Request<'_>,
-) -> Result<Option<Content>, String> {
+pub fn open_in_session(library: &Library, request: &Request<'_>) -> Result<Option<Content>, Fault> {
     if let Some(memory) = Memory::open(request.name, request.flags) {
         return Ok(Some(Content::Memory(memory)));
     }
@@ -90,7 +88,7 @@ fn open_plain(library: &Library, request: &Request<'_>) -> Option<Content> {
 }
 
 /// The log at the path. `None` if the default driver is to open what is there, or to make a file.
-fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, String> {
+fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fault> {
     let path = request.path();
     let options = OsString::from_vec(library::configuration(library, request.fapl));
     let options = Options::parse(&options)
@@ -113,22 +111,22 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Str
             if request.has(access::EXCLUSIVE) {
                 // In the words of the default driver, in which h5py looks for the number.
                 let exists = "errno = 17, error message = 'File exists'";
-                return Err(format!("{}; {exists}", log.read_only()));
+                return Err(format!("{}; {exists}", log.read_only()).into());
             }
             Ok(Some(log))
         }
         // The default driver says in its own words that a file may not be read.
         Err(_) if fs::File::open(path).is_err() => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Fails if the file at `path` is needed by a log, or is a log that other files are part of.
-pub fn check_replaceable(path: &Path) -> Result<(), String> {
+pub fn check_replaceable(path: &Path) -> Result<(), Fault> {
     // What a link leads to is truncated, not the link.
     let Ok(path) = fs::canonicalize(path) else {
         return Ok(());
     };
-    let (dir, name) = SourceDir::of_file(&path).map_err(|e| e.to_string())?;
-    check_target(&dir, &name, &Originals::default()).map_err(|e| e.to_string())
+    let (dir, name) = SourceDir::of_file(&path)?;
+    check_target(&dir, &name, &Originals::default()).map_err(Fault::from)
 }

@@ -4,6 +4,8 @@ use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 
+use h5logfs_common::fault::Fault;
+
 use crate::caller::Object;
 use crate::functions::Functions;
 use crate::types::{DEFAULT, Id, SUCCESS, Status};
@@ -154,7 +156,7 @@ impl<F: Functions> Library<F> {
     pub fn serve<R>(
         caller: usize,
         kind: Kind,
-        act: impl FnOnce(&Self) -> Result<R, String>,
+        act: impl FnOnce(&Self) -> Result<R, Fault>,
     ) -> Option<R> {
         let found = panic::catch_unwind(|| Library::of_code(caller));
         let library = found.ok().flatten()?;
@@ -162,17 +164,16 @@ impl<F: Functions> Library<F> {
     }
 
     /// Does something that this library has asked for; what goes wrong is put on its error stack, also a panic.
-    pub fn caught<R>(&self, kind: Kind, act: impl FnOnce() -> Result<R, String>) -> Option<R> {
+    pub fn caught<R>(&self, kind: Kind, act: impl FnOnce() -> Result<R, Fault>) -> Option<R> {
         let done = panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(format!(
-                "an error in h5logfs itself: {}",
-                text.unwrap_or_default()
-            ))
+            let text = text.unwrap_or_default();
+            Err(format!("an error in h5logfs itself: {text}").into())
         });
         // A panic may have been one of this, too.
-        let push = |sentence: String| {
+        let push = |fault: Fault| {
+            let sentence = fault.to_string();
             let _ = panic::catch_unwind(AssertUnwindSafe(|| self.push(kind, &sentence)));
         };
         done.map_err(push).ok()

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use h5logfs_common::fault::Fault;
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +79,13 @@ pub enum Error {
     /// The file was closed, or could not be created.
     #[error("{}: the file is closed, or was not created", file.display())]
     Closed { file: PathBuf },
+}
+
+/// Its text names file and rank. What a rank told the others is a text in any case.
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Damage(error.to_string())
+    }
 }
 
 impl Error {

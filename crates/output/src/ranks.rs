@@ -124,11 +124,11 @@ pub enum LocalOutcome {
 }
 
 impl LocalOutcome {
-    /// The outcome of a fallible operation, and what it has yielded.
-    pub fn of<T>(result: Result<T, String>) -> (Self, Option<T>) {
+    /// The outcome of a fallible operation, and what it has yielded. Ranks tell each other texts.
+    pub fn of<T>(result: Result<T, impl Display>) -> (Self, Option<T>) {
         match result {
             Ok(value) => (LocalOutcome::Good, Some(value)),
-            Err(reason) => (LocalOutcome::Failed(reason), None),
+            Err(reason) => (LocalOutcome::Failed(reason.to_string()), None),
         }
     }
 }

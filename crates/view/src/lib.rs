@@ -50,7 +50,7 @@ pub use compared::Compared;
 pub use gaps::Gap;
 pub use grid::{ChunkId, Grid};
 use h5logfs_common::error::{Error, Result};
-use h5logfs_common::fault::Fault;
+use h5logfs_common::fault::{Fault, TooLarge};
 use h5logfs_common::memory::{Hold, Reservation};
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task::{Running, Task};
@@ -339,10 +339,11 @@ fn check_limit(
     if bytes <= limit {
         return Ok(());
     }
-    Err(Fault::TooLarge {
+    Err(TooLarge {
         what,
         bytes,
         option,
         limit,
-    })
+    }
+    .into())
 }

@@ -8,6 +8,7 @@ use h5logfs_host::types::{FAILURE, Id, Status};
 
 use super::info::Info;
 use super::list::PropertyList;
+use h5logfs_common::fault::Fault;
 
 /// The name of the file driver.
 const DRIVER: &CStr = c"h5logfs";
@@ -23,7 +24,7 @@ pub fn has_image(info: &Info, fapl: Id) -> bool {
 }
 
 /// Calls with a copy of a file access property list for the native connector, in which the file driver is set.
-pub fn with_driver<R>(info: &Info, fapl: Id, call: impl FnOnce(Id) -> R) -> Result<R, String> {
+pub fn with_driver<R>(info: &Info, fapl: Id, call: impl FnOnce(Id) -> R) -> Result<R, Fault> {
     info.with_under_list(fapl, |list| {
         match set_driver(info, list, DRIVER, h5logfs_file_driver::class()) {
             0.. => Ok(call(list)),

@@ -13,6 +13,7 @@ use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 use super::list::PropertyList;
 use crate::library::{Library, Parallel};
 use crate::options::{Given, Options};
+use h5logfs_common::fault::Fault;
 
 /// The name of the connector.
 pub const NAME: &CStr = c"h5logfs";
@@ -65,7 +66,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn parse(text: &'a str) -> Result<Self, String> {
+    fn parse(text: &'a str) -> Result<Self, Fault> {
         let mut parts = Parts::default();
         let mut rest = text.trim();
         while !rest.is_empty() {
@@ -87,13 +88,13 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn under_vol(value: &str) -> Result<c_int, String> {
+fn under_vol(value: &str) -> Result<c_int, Fault> {
     let number = value.parse().ok().filter(|number| *number >= 0);
-    number.ok_or_else(|| format!("under_vol={value}: expected the number of a connector"))
+    Ok(number.ok_or_else(|| format!("under_vol={value}: expected the number of a connector"))?)
 }
 
 /// What stands in braces, which may hold others, and what follows after a semicolon.
-fn braced(text: &str) -> Result<(&str, &str), String> {
+fn braced(text: &str) -> Result<(&str, &str), Fault> {
     let wrong = || format!("under_info={text}: expected {{…}}");
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -111,12 +112,12 @@ fn braced(text: &str) -> Result<(&str, &str), String> {
             return Ok((inside, after.strip_prefix(';').ok_or_else(wrong)?));
         }
     }
-    Err(wrong())
+    Err(wrong().into())
 }
 
 impl Info {
     /// What an information string says.
-    pub fn parse(library: &Library, text: &str) -> Result<Arc<Self>, String> {
+    pub fn parse(library: &Library, text: &str) -> Result<Arc<Self>, Fault> {
         let parts = Parts::parse(text)?;
         let mut info = Info::new(library, parts.under_vol, parts.given)?;
         if !parts.under_info.is_empty() {
@@ -125,14 +126,12 @@ impl Info {
         Ok(Arc::new(info))
     }
 
-    fn new(library: &Library, under_value: c_int, given: Given) -> Result<Self, String> {
+    fn new(library: &Library, under_value: c_int, given: Given) -> Result<Self, Fault> {
         // SAFETY: the library is ready to be called.
         let under_vol = library
             .nested(|f| unsafe { (f.H5VLregister_connector_by_value)(under_value, DEFAULT) });
         if under_vol < 0 {
-            return Err(format!(
-                "under_vol={under_value}: there is no such connector"
-            ));
+            return Err(format!("under_vol={under_value}: there is no such connector").into());
         }
         Ok(Info {
             library: *library,
@@ -150,14 +149,14 @@ impl Info {
     }
 
     /// The same with the native connector below, whose files logs are shown in.
-    pub fn native(self: &Arc<Self>) -> Result<Arc<Self>, String> {
+    pub fn native(self: &Arc<Self>) -> Result<Arc<Self>, Fault> {
         match self.under_value {
             NATIVE => Ok(Arc::clone(self)),
             _ => Info::new(&self.library, NATIVE, self.given.clone()).map(Arc::new),
         }
     }
 
-    fn parse_under(&self, text: &str) -> Result<*mut c_void, String> {
+    fn parse_under(&self, text: &str) -> Result<*mut c_void, Fault> {
         let refused = || format!("under_info={{{text}}}: the connector below does not take it");
         let c_text = CString::new(text).map_err(|_| refused())?;
         let mut info = ptr::null_mut();
@@ -167,12 +166,12 @@ impl Info {
         });
         match status {
             0.. => Ok(info),
-            _ => Err(refused()),
+            _ => Err(refused().into()),
         }
     }
 
     /// That of a file access property list, or the default.
-    pub fn of_access_list(library: &Library, fapl: Id) -> Result<Arc<Self>, String> {
+    pub fn of_access_list(library: &Library, fapl: Id) -> Result<Arc<Self>, Fault> {
         let mut found = ptr::null_mut();
         // SAFETY: `fapl` is a list of this library.
         let status = library.nested(|f| unsafe { (f.H5Pget_vol_info)(fapl, &mut found) });
@@ -195,7 +194,7 @@ impl Info {
     }
 
     /// What the connector below can do.
-    pub fn capabilities(&self, flags: *mut u64) -> Result<Status, String> {
+    pub fn capabilities(&self, flags: *mut u64) -> Result<Status, Fault> {
         // SAFETY: the identifier is of this library, and the information that of its connector, or null.
         Ok(self.library.quietly(|f| unsafe {
             (f.H5VLintrospect_get_cap_flags)(self.under_info, self.under_vol, flags)
@@ -203,22 +202,22 @@ impl Info {
     }
 
     /// The options of a file that is made now.
-    pub fn options(&self) -> Result<Options, String> {
-        self.given.complete(|variable| std::env::var_os(variable))
+    pub fn options(&self) -> Result<Options, Fault> {
+        Ok(self.given.complete(|variable| std::env::var_os(variable))?)
     }
 
     /// Calls with a copy of a file access property list for the connector below.
     pub fn with_under_list<R>(
         &self,
         fapl: Id,
-        call: impl FnOnce(Id) -> Result<R, String>,
-    ) -> Result<R, String> {
+        call: impl FnOnce(Id) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
         let copy = self.list(fapl, self.under_vol, self.under_info)?;
         call(copy.id)
     }
 
     /// Makes a list that names the connector below name us again.
-    pub fn restore_list(self: &Arc<Self>, fapl: Id) -> Result<(), String> {
+    pub fn restore_list(self: &Arc<Self>, fapl: Id) -> Result<(), Fault> {
         // SAFETY: the identifiers are of this library; it copies the information by our callback.
         let status = self.library.nested(|f| unsafe {
             let connector = (f.H5VLget_connector_id_by_name)(NAME.as_ptr());
@@ -235,7 +234,7 @@ impl Info {
         }
     }
 
-    fn list(&self, fapl: Id, connector: Id, info: *const c_void) -> Result<PropertyList, String> {
+    fn list(&self, fapl: Id, connector: Id, info: *const c_void) -> Result<PropertyList, Fault> {
         let failed = || "a file access property list cannot be copied".to_owned();
         let copy = PropertyList::copy(&self.library, fapl).ok_or_else(failed)?;
         // SAFETY: both are of this library.
@@ -244,7 +243,7 @@ impl Info {
             .nested(|f| unsafe { (f.H5Pset_vol)(copy.id, connector, info) });
         match status {
             0.. => Ok(copy),
-            _ => Err(failed()),
+            _ => Err(failed().into()),
         }
     }
 
@@ -277,7 +276,7 @@ impl Info {
     }
 
     /// Orders the information of two lists of one library.
-    pub fn compare(&self, other: &Self) -> Result<Ordering, String> {
+    pub fn compare(&self, other: &Self) -> Result<Ordering, Fault> {
         let mut by_class = 0;
         let mut by_info = 0;
         // SAFETY: the identifiers are of this library, and each information is that of its connector.
@@ -305,7 +304,7 @@ impl Info {
     /// Calls with a data transfer property list that asks for no collective transfer, for a file that each rank opens for
     /// itself. That of the program is changed for the time of the call: a copy would have to live as long as the call
     /// that libhdf5 is in.
-    pub fn independently<R>(&self, dxpl: Id, call: impl FnOnce() -> R) -> Result<R, String> {
+    pub fn independently<R>(&self, dxpl: Id, call: impl FnOnce() -> R) -> Result<R, Fault> {
         /// `H5FD_MPIO_INDEPENDENT`.
         const INDEPENDENT: c_int = 0;
         let Some(parallel) = self.parallel else {
@@ -333,7 +332,7 @@ impl Info {
     }
 
     /// The information string, in memory of the library.
-    pub fn to_text(&self) -> Result<*mut c_char, String> {
+    pub fn to_text(&self) -> Result<*mut c_char, Fault> {
         let mut under = ptr::null_mut::<c_char>();
         // SAFETY: the identifier is of this library, and the information that of its connector, or null.
         let status = self.library.quietly(|f| unsafe {
@@ -365,7 +364,7 @@ impl Info {
         copy
     }
 
-    fn allocate(&self, text: &str) -> Result<*mut c_char, String> {
+    fn allocate(&self, text: &str) -> Result<*mut c_char, Fault> {
         // SAFETY: the library is ready to be called.
         let place = self
             .library
@@ -427,7 +426,7 @@ mod tests {
             ("speed=high", "unknown option speed"),
         ] {
             let complaint = Parts::parse(text).unwrap_err();
-            assert!(complaint.contains(words), "{text}: {complaint}");
+            assert!(complaint.to_string().contains(words), "{text}: {complaint}");
         }
     }
 }

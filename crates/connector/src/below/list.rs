@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use h5logfs_host::types::Id;
 
 use crate::library::Library;
+use h5logfs_common::fault::Fault;
 
 /// A property list of ours.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl Drop for PropertyList {
 }
 
 /// A default property list, which functions for connectors do not know by the number 0.
-pub fn default_list(library: &Library, variable: &CStr) -> Result<Id, String> {
+pub fn default_list(library: &Library, variable: &CStr) -> Result<Id, Fault> {
     let list = library.identifier(variable);
     list.ok_or_else(|| "the library has no default property lists".into())
 }

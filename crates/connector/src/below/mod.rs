@@ -24,6 +24,7 @@ use std::sync::Arc;
 use h5logfs_host::types::Id;
 
 use crate::library::{Functions, Library};
+use h5logfs_common::fault::Fault;
 use info::Info;
 
 /// An object of the connector below.
@@ -62,7 +63,7 @@ impl Below {
     }
 
     /// Fails where the objects belong to different connectors, so that none of these knows both.
-    pub fn check_like(&self, other: &Below) -> Result<(), String> {
+    pub fn check_like(&self, other: &Below) -> Result<(), Fault> {
         if self.info.is_like(&other.info) {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use crate::arguments::{
     DatasetGet, DatasetGetArguments, FileGet, FileGetArguments, Location, LocationData, ObjectGet,
     ObjectGetArguments, ObjectInfo, ObjectName, Token, kind,
 };
+use h5logfs_common::fault::Fault;
 
 /// Where an object lies.
 pub struct Place {
@@ -22,12 +23,12 @@ pub struct Place {
 }
 
 /// Address of the object header of a dataset.
-pub fn header_of(object: &Below) -> Result<u64, String> {
+pub fn header_of(object: &Below) -> Result<u64, Fault> {
     place_of(object, kind::DATASET).map(|place| place.header)
 }
 
 /// Where an object of the connector below lies.
-pub fn place_of(object: &Below, object_type: c_int) -> Result<Place, String> {
+pub fn place_of(object: &Below, object_type: c_int) -> Result<Place, Fault> {
     const BASIC: c_uint = 1;
     /// `H5O_info2_t` begins with the number of the file and the token; it has 104 bytes in HDF5 1.14 to 2.2.
     #[repr(C, align(8))]
@@ -80,7 +81,7 @@ pub fn name_of(object: &Below) -> String {
 }
 
 /// The path of a dataset in its file.
-pub fn path_of(object: &Below) -> Result<CString, String> {
+pub fn path_of(object: &Below) -> Result<CString, Fault> {
     /// Longer paths are cut.
     const ROOM: usize = 1 << 16;
     let mut bytes = vec![0u8; ROOM];
@@ -114,7 +115,7 @@ pub fn path_of(object: &Below) -> Result<CString, String> {
 }
 
 /// Asks for something of a dataset.
-pub fn ask(object: &Below, operation: c_int) -> Result<Id, String> {
+pub fn ask(object: &Below, operation: c_int) -> Result<Id, Fault> {
     let mut args = DatasetGet {
         operation,
         arguments: DatasetGetArguments { space: -1 },

@@ -13,6 +13,7 @@ use super::Below;
 use super::list::default_list;
 use super::opened::Opened;
 use crate::arguments::{Location, LocationData, LocationIndex, LocationName, Size, Token, kind};
+use h5logfs_common::fault::Fault;
 
 /// The deepest group that is looked into.
 const DEEPEST: usize = 1000;
@@ -56,7 +57,7 @@ struct GroupFacts {
 
 /// The paths of all datasets of an object, from that object on; `.` is the object itself. `from` is the object that
 /// `name` is seen from, and of this kind.
-pub fn datasets(from: &Below, kind: c_int, name: &CStr) -> Result<Vec<CString>, String> {
+pub fn datasets(from: &Below, kind: c_int, name: &CStr) -> Result<Vec<CString>, Fault> {
     let mut walk = Walk {
         lapl: default_list(from.library(), c"H5P_LST_LINK_ACCESS_ID_g")?,
         seen: HashSet::new(),
@@ -79,7 +80,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn open(&self, from: &Below, kind: c_int, name: &CStr) -> Result<Opened, String> {
+    fn open(&self, from: &Below, kind: c_int, name: &CStr) -> Result<Opened, Fault> {
         let location = Location {
             from: kind,
             by: Location::NAME,
@@ -91,10 +92,10 @@ impl Walk {
             },
         };
         let opened = Opened::at(from, &location);
-        opened.ok_or_else(|| format!("{}: it cannot be opened", name.to_string_lossy()))
+        Ok(opened.ok_or_else(|| format!("{}: it cannot be opened", name.to_string_lossy()))?)
     }
 
-    fn group(&mut self, group: &Below, path: &[u8], depth: usize) -> Result<(), String> {
+    fn group(&mut self, group: &Below, path: &[u8], depth: usize) -> Result<(), Fault> {
         if depth > DEEPEST {
             return Err("groups within groups, without an end".into());
         }
@@ -123,7 +124,7 @@ impl Walk {
     }
 
     /// The number of links of a group.
-    fn links(&self, group: &Below) -> Result<Size, String> {
+    fn links(&self, group: &Below) -> Result<Size, Fault> {
         let mut token = Token([0; 16]);
         let mut facts = GroupFacts::default();
         let mut args = GroupGet {
@@ -146,7 +147,7 @@ impl Walk {
     }
 
     /// The object and the name of a hard link.
-    fn hard_link(&self, group: &Below, number: Size) -> Result<Option<(Token, CString)>, String> {
+    fn hard_link(&self, group: &Below, number: Size) -> Result<Option<(Token, CString)>, Fault> {
         const INFO: c_int = 0;
         const NAME: c_int = 1;
         let mut facts = LinkFacts {
@@ -162,7 +163,7 @@ impl Walk {
         });
         let failed = || "a link cannot be read".to_owned();
         if status < 0 {
-            return Err(failed());
+            return Err(failed().into());
         }
         if facts.kind != 0 {
             return Ok(None);
@@ -182,7 +183,7 @@ impl Walk {
             });
         }
         if status < 0 {
-            return Err(failed());
+            return Err(failed().into());
         }
         let name = CStr::from_bytes_until_nul(&name).map_err(|_| failed())?;
         Ok(Some((facts.token, name.to_owned())))

@@ -14,6 +14,7 @@ use crate::library::Functions;
 use crate::log::transfer::Transfer;
 use crate::object::{Changed, Effect, Object, pass};
 use crate::session::Session;
+use h5logfs_common::fault::Fault;
 
 passed_child! {
     /// `H5Dopen`.
@@ -84,7 +85,7 @@ struct Call<B> {
 type Native<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
 /// A transfer of a logged dataset, and the session of its log.
 type Logged<'a, B> = (&'a Arc<Session>, Transfer<'a, B>);
-type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, String>;
+type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, Fault>;
 
 /// Where the elements of a dataset are in memory.
 trait Buffer: Copy {
@@ -195,7 +196,7 @@ impl<B: Buffer> Call<B> {
     }
 
     /// Asks each log for its own.
-    fn log(&self, mut logged: Vec<Logged<'_, B>>, log: Log<B>) -> Result<Status, String> {
+    fn log(&self, mut logged: Vec<Logged<'_, B>>, log: Log<B>) -> Result<Status, Fault> {
         while let Some((session, _)) = logged.first() {
             let session = Arc::clone(session);
             let is_own = |(other, _): &Logged<'_, B>| Arc::ptr_eq(other, &session);
@@ -224,7 +225,7 @@ impl<B: Buffer> Call<B> {
 
     /// Asks the connector below for all of them: a virtual dataset of which the logs hold elements in a file that is opened
     /// for it, all others in their own.
-    fn pass(&self, objects: &[&Object], native: Native<B>) -> Result<Status, String> {
+    fn pass(&self, objects: &[&Object], native: Native<B>) -> Result<Status, Fault> {
         if self.effect == Effect::Writes {
             for object in objects {
                 if let Some(session) = own_session(object) {
@@ -276,7 +277,7 @@ impl<B: Buffer> Call<B> {
     }
 
     /// Asks the connector below for all of them.
-    fn pass_to_files(&self, objects: &[&Object], native: Native<B>) -> Result<Status, String> {
+    fn pass_to_files(&self, objects: &[&Object], native: Native<B>) -> Result<Status, Fault> {
         let Some(first) = objects.first() else {
             return Ok(SUCCESS);
         };
@@ -308,7 +309,7 @@ impl<B: Buffer> Call<B> {
     /// # Safety
     ///
     /// All arrays are as long as `objects`.
-    unsafe fn pass_others(&self, objects: &[&Object], native: Native<B>) -> Result<Status, String> {
+    unsafe fn pass_others(&self, objects: &[&Object], native: Native<B>) -> Result<Status, Fault> {
         let others = objects.iter().enumerate();
         let others = others.filter(|(_, object)| object.dataset.is_none());
         let (places, objects): (Vec<usize>, Vec<&Object>) = others.unzip();
@@ -426,7 +427,7 @@ fn own_session(object: &Object) -> Option<&Session> {
 }
 
 /// Whether one of the datasets is read from a file that is opened for it.
-fn has_virtual(objects: &[&Object]) -> Result<bool, String> {
+fn has_virtual(objects: &[&Object]) -> Result<bool, Fault> {
     for object in objects {
         if own_session(object).is_some() && object.virtual_dataset.is_wanted(&object.below)? {
             return Ok(true);

@@ -18,6 +18,7 @@ use crate::library::Library;
 use crate::log::shadow::release;
 use crate::object::{Effect, Object, pass, wrap_request};
 use crate::opening::{self, OpenedLog};
+use h5logfs_common::fault::Fault;
 
 /// `H5VL_NATIVE_FILE_POST_OPEN`: the end of an opening.
 const POST_OPEN: c_int = 28;
@@ -183,7 +184,7 @@ unsafe fn at_path(
     fapl: Id,
     (dxpl, requests, caller): (Id, Requests, usize),
     kind: Kind,
-    log: impl FnOnce(&Arc<Info>, &Request<'_>) -> Result<Option<Status>, String>,
+    log: impl FnOnce(&Arc<Info>, &Request<'_>) -> Result<Option<Status>, Fault>,
     arguments_below: impl FnOnce(Id) -> FileSpecific,
 ) -> Status {
     // SAFETY: libhdf5 passes a C string.

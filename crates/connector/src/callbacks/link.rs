@@ -5,6 +5,7 @@ use h5logfs_host::types::{FAILURE, Id, Status};
 
 use crate::arguments::{Handle, LinkCreate, LinkSpecific, Location, Opaque, Optional, Requests};
 use crate::object::{Changed, Effect, Object, pass_two};
+use h5logfs_common::fault::Fault;
 
 passed_at! {
     /// `H5Lget_*`.
@@ -17,14 +18,14 @@ passed_at! {
 fn answer(
     one: Option<&Object>,
     other: Option<&Object>,
-    act: impl FnOnce() -> Result<Status, String>,
+    act: impl FnOnce() -> Result<Status, Fault>,
 ) -> Status {
     one.or(other)
         .map_or(FAILURE, |object| object.answer(Kind::Link, act))
 }
 
 /// Fails where a link is to be made or removed in a file that cannot be written.
-fn check_link(object: Option<&Object>, location: *const Location) -> Result<(), String> {
+fn check_link(object: Option<&Object>, location: *const Location) -> Result<(), Fault> {
     let Some(object) = object else {
         return Ok(());
     };

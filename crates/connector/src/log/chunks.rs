@@ -7,6 +7,7 @@ use h5logfs_output::reading::Placed;
 use super::dataset::Dataset;
 use super::transfer::Region;
 use super::{Log, State};
+use h5logfs_common::fault::Fault;
 
 /// The most chunks of a dataset that are looked at one by one.
 const MOST_CHUNKS: u64 = 1 << 24;
@@ -23,7 +24,7 @@ pub struct StoredChunk<'a> {
 
 impl Log {
     /// `H5Dwrite_chunk`. Local.
-    pub fn write_chunk(&self, dataset: &Dataset, chunk: StoredChunk<'_>) -> Result<(), String> {
+    pub fn write_chunk(&self, dataset: &Dataset, chunk: StoredChunk<'_>) -> Result<(), Fault> {
         let mut state = self.state.lock();
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, chunk.offset)?;
@@ -47,7 +48,7 @@ impl Log {
     }
 
     /// `H5Dread_chunk`: the stored bytes; its filter mask is 0. Local.
-    pub fn read_chunk(&self, dataset: &Dataset, offset: &[u64]) -> Result<Vec<u8>, String> {
+    pub fn read_chunk(&self, dataset: &Dataset, offset: &[u64]) -> Result<Vec<u8>, Fault> {
         let mut state = self.state.lock();
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
@@ -58,7 +59,7 @@ impl Log {
     }
 
     /// Stored size of a chunk; 0 where it was not written. Local.
-    pub fn chunk_size(&self, dataset: &Dataset, offset: &[u64]) -> Result<u64, String> {
+    pub fn chunk_size(&self, dataset: &Dataset, offset: &[u64]) -> Result<u64, Fault> {
         let mut state = self.state.lock();
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
@@ -73,7 +74,7 @@ impl Log {
     }
 
     /// The first element of the chunk that an element lies in. `None` if it lies outside. Local.
-    pub fn chunk_at(&self, dataset: &Dataset, place: &[u64]) -> Result<Option<Vec<u64>>, String> {
+    pub fn chunk_at(&self, dataset: &Dataset, place: &[u64]) -> Result<Option<Vec<u64>>, Fault> {
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
         let first = |(at, side): (&u64, &u64)| at / side * side;
         let offset: Vec<u64> = place.iter().zip(shape).map(first).collect();
@@ -83,7 +84,7 @@ impl Log {
     }
 
     /// Where the elements of a dataset without chunks lie in the log file, in one piece. Local.
-    pub fn offset(&self, dataset: &Dataset) -> Result<Option<u64>, String> {
+    pub fn offset(&self, dataset: &Dataset) -> Result<Option<u64>, Fault> {
         if dataset.chunk.is_some() || !dataset.is_written() {
             return Ok(None);
         }
@@ -103,7 +104,7 @@ impl Log {
         dataset: &Dataset,
         offset: &[u64],
         size: u64,
-    ) -> Result<Option<u64>, String> {
+    ) -> Result<Option<u64>, Fault> {
         let dims = dataset.dims();
         let shape = checked_shape(dataset, &dims, offset)?;
         // A file of HDF5 has all of a chunk, also where it ends behind the extent, and after all filters.
@@ -122,7 +123,7 @@ impl Log {
     }
 
     /// The first elements of all chunks that were written, in row-major order. Local.
-    pub fn written_chunks(&self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, String> {
+    pub fn written_chunks(&self, dataset: &Dataset) -> Result<Vec<Vec<u64>>, Fault> {
         let mut state = self.state.lock();
         let dims = dataset.dims();
         let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
@@ -156,7 +157,7 @@ impl State {
         dims: &[u64],
         shape: &[u64],
         offset: &[u64],
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, Fault> {
         let count = within(offset, shape, dims);
         let mut elements = vec![0; dataset.bytes(&count) as usize];
         let region = Region {
@@ -170,7 +171,7 @@ impl State {
         if dataset.filters.is_empty() {
             return Ok(elements);
         }
-        filters::compress(&elements, &dataset.filters).map_err(|e| e.to_string())
+        filters::compress(&elements, &dataset.filters).map_err(Fault::from)
     }
 
     fn has_elements(
@@ -179,7 +180,7 @@ impl State {
         dims: &[u64],
         offset: &[u64],
         shape: &[u64],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Fault> {
         if !dataset.is_written() {
             return Ok(false);
         }
@@ -193,7 +194,7 @@ impl State {
 }
 
 /// The chunk shape of a dataset that has a chunk at `offset`.
-fn checked_shape(dataset: &Dataset, dims: &[u64], offset: &[u64]) -> Result<Vec<u64>, String> {
+fn checked_shape(dataset: &Dataset, dims: &[u64], offset: &[u64]) -> Result<Vec<u64>, Fault> {
     let shape = dataset.chunk.as_ref().ok_or("the dataset has no chunks")?;
     let mut places = offset.iter().zip(shape).zip(dims);
     let is_chunk = offset.len() == shape.len()
@@ -201,7 +202,7 @@ fn checked_shape(dataset: &Dataset, dims: &[u64], offset: &[u64]) -> Result<Vec<
     if is_chunk {
         return Ok(shape.clone());
     }
-    Err(format!("no chunk of the dataset begins at {offset:?}"))
+    Err(format!("no chunk of the dataset begins at {offset:?}").into())
 }
 
 /// The part of a chunk that lies in the extent.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::selection::Space;
 use crate::library::{Functions, Library};
+use h5logfs_common::fault::Fault;
 
 /// A logged dataset, which all handles of it share.
 #[derive(Debug)]
@@ -81,7 +82,7 @@ pub struct OwnedType {
 
 impl OwnedType {
     /// A copy of a datatype.
-    pub fn copy(library: &Library, f: &Functions, datatype: Id) -> Result<Self, String> {
+    pub fn copy(library: &Library, f: &Functions, datatype: Id) -> Result<Self, Fault> {
         // SAFETY: the library answers for any identifier.
         let (id, element, class) = unsafe {
             let id = (f.H5Tcopy)(datatype);
@@ -125,7 +126,7 @@ impl RecentTypes {
         library: &Library,
         f: &Functions,
         datatype: Id,
-    ) -> Result<Arc<OwnedType>, String> {
+    ) -> Result<Arc<OwnedType>, Fault> {
         // libhdf5 is not called with the lock held.
         let recent = self.0.lock().clone();
         // SAFETY: the library answers for any identifier.

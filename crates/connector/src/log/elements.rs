@@ -8,6 +8,7 @@ use h5logfs_host::types::{Id, Status};
 
 use super::selection::Place;
 use crate::library::{Functions, Library};
+use h5logfs_common::fault::Fault;
 
 /// The elements of a program in memory.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    fn bytes(&self) -> Result<usize, String> {
+    fn bytes(&self) -> Result<usize, Fault> {
         let bytes = self.count.checked_mul(self.size);
         let bytes = bytes.filter(|bytes| *bytes <= isize::MAX as usize);
         bytes.ok_or_else(|| "more elements than memory can hold".into())
@@ -34,7 +35,7 @@ impl Memory {
     /// # Safety
     ///
     /// `buf` has the elements that the place selects, and does not change as long as the result.
-    pub unsafe fn gathered<'a>(&self, library: &Library) -> Result<Cow<'a, [u8]>, String> {
+    pub unsafe fn gathered<'a>(&self, library: &Library) -> Result<Cow<'a, [u8]>, Fault> {
         let bytes = self.bytes()?;
         if bytes == 0 {
             return Ok(Cow::Borrowed(&[]));
@@ -76,7 +77,7 @@ impl Memory {
     /// # Safety
     ///
     /// `buf` can be written to, and has room for the elements that the place selects.
-    pub unsafe fn scatter(&self, library: &Library, elements: &[u8]) -> Result<(), String> {
+    pub unsafe fn scatter(&self, library: &Library, elements: &[u8]) -> Result<(), Fault> {
         if elements.is_empty() {
             return Ok(());
         }
@@ -158,7 +159,7 @@ impl Conversion {
         elements: Cow<'_, [u8]>,
         count: usize,
         background: Option<&mut [u8]>,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, Fault> {
         let room = count.checked_mul(self.from_size.max(self.to_size));
         let room = room.ok_or("more elements than memory can hold")?;
         let mut bytes = elements.into_owned();

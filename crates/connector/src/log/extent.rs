@@ -5,6 +5,7 @@ use super::dataset::{Dataset, Extent};
 use super::shadow::Shadow;
 use super::transfer::Region;
 use super::{Log, State};
+use h5logfs_common::fault::Fault;
 use h5logfs_output::Selection;
 
 /// The most bytes of fill values that are made at once.
@@ -16,7 +17,7 @@ type Box = (Vec<u64>, Vec<u64>);
 impl Log {
     /// Prepares the log for a new extent of a dataset, and returns what to take note of once the shadow has it. A refusal
     /// leaves the dataset as it was. Collective.
-    pub fn prepare_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<Extent, String> {
+    pub fn prepare_extent(&self, dataset: &Dataset, dims: &[u64]) -> Result<Extent, Fault> {
         let mut state = self.state.lock();
         state.prepare_extent(&self.shadow, dataset, dims)
     }
@@ -28,7 +29,7 @@ impl State {
         shadow: &Shadow,
         dataset: &Dataset,
         dims: &[u64],
-    ) -> Result<Extent, String> {
+    ) -> Result<Extent, Fault> {
         let mut extent = dataset.extent.lock().clone();
         if !extent.is_known
             && dims
@@ -58,7 +59,7 @@ impl State {
         dataset: &Dataset,
         dims: &[u64],
         back: &[Box],
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         if back.is_empty() {
             return Ok(());
         }
@@ -68,7 +69,7 @@ impl State {
             return Err(format!(
                 "dataset {} shrank and grows again, which a log with subfiles cannot tell: write it without subfiles",
                 dataset.id
-            ));
+            ).into());
         }
         // What other ranks have written comes before the fill values, and what they write later comes after.
         if !is_alone {
@@ -90,7 +91,7 @@ impl State {
     }
 
     /// Where the records of a dataset end in each dimension; at least its extent.
-    fn reached(&mut self, dataset: &Dataset, dims: &[u64]) -> Result<Vec<u64>, String> {
+    fn reached(&mut self, dataset: &Dataset, dims: &[u64]) -> Result<Vec<u64>, Fault> {
         /// Beyond the extent of any dataset, and its square root fits into the offsets of HDF5.
         const FAR: u64 = 1 << 62;
         let mut reached = dims.to_vec();
@@ -124,7 +125,7 @@ impl State {
         dims: &[u64],
         start: Vec<u64>,
         count: Vec<u64>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let elements: u64 = count.iter().product();
         let most = (AT_ONCE / dataset.element as u64).max(1);
         if elements > most

@@ -15,6 +15,7 @@ use crate::below::Below;
 use crate::below::list::PropertyList;
 use crate::below::questions::{ask, header_of};
 use crate::library::{Functions, Library};
+use h5logfs_common::fault::Fault;
 
 /// `H5S_UNLIMITED`.
 const UNLIMITED: u64 = u64::MAX;
@@ -34,7 +35,7 @@ pub struct NewDataset {
 
 impl Log {
     /// Prepares a dataset of this type, with this creation property list.
-    pub fn prepare(&self, datatype: Id, space: Id, dcpl: Id) -> Result<NewDataset, String> {
+    pub fn prepare(&self, datatype: Id, space: Id, dcpl: Id) -> Result<NewDataset, Fault> {
         let library = &self.library;
         let is_parallel = self.is_parallel();
         let (parts, late) = library.nested(|f| {
@@ -66,11 +67,7 @@ impl Log {
     }
 
     /// A dataset was made in the shadow.
-    pub fn made(
-        &self,
-        object: &Below,
-        mut new: NewDataset,
-    ) -> Result<Option<Arc<Dataset>>, String> {
+    pub fn made(&self, object: &Below, mut new: NewDataset) -> Result<Option<Arc<Dataset>>, Fault> {
         let filtered = new.parts.as_mut();
         if let Some(parts) = filtered.filter(|parts| parts.storage.has_filters()) {
             // libhdf5 has told them more.
@@ -80,7 +77,7 @@ impl Log {
     }
 
     /// The logged dataset that an object is, where it is one.
-    pub fn find(&self, object: &Below) -> Result<Option<Arc<Dataset>>, String> {
+    pub fn find(&self, object: &Below) -> Result<Option<Arc<Dataset>>, Fault> {
         let header = header_of(object)?;
         if !self.has(header) {
             return Ok(None);
@@ -105,7 +102,7 @@ fn shadow_list(
     library: &Library,
     dcpl: Id,
     late: Option<&LateAllocation>,
-) -> Result<PropertyList, String> {
+) -> Result<PropertyList, Fault> {
     let list = PropertyList::copy(library, dcpl);
     let list = list.ok_or("the dataset creation property list cannot be copied")?;
     library.nested(|f| match late {
@@ -166,7 +163,7 @@ pub fn is_unlimited(object: &Below) -> bool {
 }
 
 /// What the creation property list of a dataset of the shadow says.
-fn storage_of(object: &Below, datatype: &OwnedType) -> Result<Storage, String> {
+fn storage_of(object: &Below, datatype: &OwnedType) -> Result<Storage, Fault> {
     let dcpl = ask(object, DatasetGet::CREATION)?;
     // SAFETY: the identifier is ours, and closed once.
     Ok(object.info.library.nested(|f| unsafe {
@@ -177,7 +174,7 @@ fn storage_of(object: &Below, datatype: &OwnedType) -> Result<Storage, String> {
 }
 
 /// What a dataset of the shadow is made of.
-pub fn parts_of(object: &Below) -> Result<Parts, String> {
+pub fn parts_of(object: &Below) -> Result<Parts, Fault> {
     let library = object.info.library;
     let datatype = ask(object, DatasetGet::TYPE)?;
     // SAFETY: the identifier is ours, and closed once.

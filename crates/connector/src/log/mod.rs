@@ -48,6 +48,7 @@ use h5logfs_output::{Blocks, Error, Fsync, GlobalOutcome, LocalOutcome, LogWrite
 use parking_lot::Mutex;
 
 use crate::library::Library;
+use h5logfs_common::fault::Fault;
 
 use dataset::{Dataset, Parts, RecentTypes};
 use selection::Room;
@@ -183,7 +184,7 @@ impl Log {
     }
 
     /// Takes note of a logged dataset of an earlier job, which is used for the first time.
-    pub fn load(&self, header: u64, parts: Parts) -> Result<Option<Arc<Dataset>>, String> {
+    pub fn load(&self, header: u64, parts: Parts) -> Result<Option<Arc<Dataset>>, Fault> {
         let mut state = self.state.lock();
         let Some(&id) = state.headers.get(&header) else {
             return Ok(None);
@@ -221,13 +222,13 @@ impl Log {
 
     /// Writes the buffers of all ranks, and what has changed in the shadow, to the log. After that it survives whatever
     /// happens to the processes. Collective.
-    pub fn flush(&self, is_changed: bool) -> Result<(), String> {
+    pub fn flush(&self, is_changed: bool) -> Result<(), Fault> {
         self.state.lock().flush(&self.shadow, is_changed)
     }
 
     /// Closes the log, once; later calls do nothing. It then is an HDF5 file. Fails where not all that was written is
     /// flushed, and where it is not settled as the program wants it. Nothing that was flushed is lost. Collective.
-    pub fn close(&self, is_changed: bool) -> Result<(), String> {
+    pub fn close(&self, is_changed: bool) -> Result<(), Fault> {
         let mut state = self.state.lock();
         state.close(&self.library, &self.shadow, is_changed)
     }
@@ -239,19 +240,14 @@ impl Log {
 }
 
 impl State {
-    fn writer(&mut self) -> Result<&mut LogWriter, String> {
+    fn writer(&mut self) -> Result<&mut LogWriter, Fault> {
         let path = &self.path;
         self.writer
             .as_mut()
-            .ok_or_else(|| format!("{}: the file is closed", path.display()))
+            .ok_or_else(|| format!("{}: the file is closed", path.display()).into())
     }
 
-    fn close(
-        &mut self,
-        library: &Library,
-        shadow: &Shadow,
-        is_changed: bool,
-    ) -> Result<(), String> {
+    fn close(&mut self, library: &Library, shadow: &Shadow, is_changed: bool) -> Result<(), Fault> {
         let state = self;
         let is_usable = state
             .writer
@@ -263,7 +259,7 @@ impl State {
             let path = state.path.display();
             Err(format!(
                 "{path}: MPI has ended before the file was closed, so it stays as it was last flushed"
-            ))
+            ).into())
         };
         let Some(writer) = state.writer.take() else {
             return Ok(());
@@ -291,7 +287,7 @@ impl State {
             Ok(Closed::Done) => Ok(()),
             Ok(Closed::NotSettled(reason)) => {
                 let file = state.path.clone();
-                Err(Error::NotSettled { file, reason }.to_string())
+                Err(Error::NotSettled { file, reason }.into())
             }
             // The log has all that was written, so the close succeeds. Who looks at the error stack finds the reason.
             Err(reason) => {
@@ -304,17 +300,17 @@ impl State {
         }
     }
 
-    fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), String> {
+    fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), Fault> {
         self.flush_if(Ok(()), shadow, is_changed)
     }
 
     /// Flushes if all ranks have succeeded in what they did before it.
     fn flush_if(
         &mut self,
-        done: Result<(), String>,
+        done: Result<(), Fault>,
         shadow: &Shadow,
         is_changed: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let is_root = self.writer()?.ranks().is_root();
         let is_recorded = is_changed || (is_root && self.image.is_empty());
         // What a flush gives back decides where later objects lie, and so whether one takes the place of a deleted one. All
@@ -346,7 +342,7 @@ impl State {
             let has_more = agreed.numbers != [0];
             Ok((has_more || is_first).then_some(lines))
         });
-        if flushed.map_err(|e| e.to_string())?.is_none() {
+        if flushed?.is_none() {
             return Ok(());
         }
         version::grow();
@@ -358,7 +354,7 @@ impl State {
     }
 
     /// The lines of the journal that tell what has changed in the shadow, if it is to be recorded.
-    fn shadow_lines(&self, shadow: &Shadow, is_recorded: bool) -> Result<ShadowLines, String> {
+    fn shadow_lines(&self, shadow: &Shadow, is_recorded: bool) -> Result<ShadowLines, Fault> {
         if !is_recorded {
             return Ok(ShadowLines::default());
         }

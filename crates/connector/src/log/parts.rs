@@ -5,6 +5,7 @@ use h5logfs_output::Selection;
 use super::Log;
 use super::dataset::Dataset;
 use super::transfer::Region;
+use h5logfs_common::fault::Fault;
 
 impl Log {
     /// Whether this is the first rank, while the log is open.
@@ -15,7 +16,7 @@ impl Log {
     }
 
     /// A box of elements, of the type in the file.
-    pub fn elements(&self, dataset: &Dataset, region: Region<'_>) -> Result<Vec<u8>, String> {
+    pub fn elements(&self, dataset: &Dataset, region: Region<'_>) -> Result<Vec<u8>, Fault> {
         let dims = dataset.dims();
         let mut out = vec![0; dataset.bytes(region.count) as usize];
         self.state
@@ -30,7 +31,7 @@ impl Log {
         dataset: &Dataset,
         region: Region<'_>,
         elements: Vec<u8>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let dims = dataset.dims();
         let mut state = self.state.lock();
         let selection = if dims.is_empty() {

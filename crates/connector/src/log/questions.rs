@@ -15,6 +15,7 @@ use crate::arguments::{
 };
 use crate::below::Below;
 use crate::below::questions::ask;
+use h5logfs_common::fault::Fault;
 
 /// `H5D_ALLOC_TIME_EARLY`.
 const EARLY: c_int = 1;
@@ -27,7 +28,7 @@ impl Log {
         below: &Below,
         dataset: &Dataset,
         args: &mut DatasetGet,
-    ) -> Result<Option<Status>, String> {
+    ) -> Result<Option<Status>, Fault> {
         const NOT_ALLOCATED: c_int = 0;
         const ALLOCATED: c_int = 2;
         let is_allocated = dataset.is_written() || dataset.allocation == Some(EARLY);
@@ -65,7 +66,7 @@ impl Log {
     }
 
     /// Bytes that a native file would give to the elements, before filters.
-    fn stored(&self, dataset: &Dataset) -> Result<u64, String> {
+    fn stored(&self, dataset: &Dataset) -> Result<u64, Fault> {
         let Some(shape) = &dataset.chunk else {
             return Ok(dataset.bytes(&dataset.dims()));
         };
@@ -92,7 +93,7 @@ impl Log {
         dataset: &Dataset,
         args: &Optional,
         is_version_2: bool,
-    ) -> Result<Option<Status>, String> {
+    ) -> Result<Option<Status>, Fault> {
         let rank = dataset.max_dims.len();
         // SAFETY (all blocks here): the caller says so; coordinates have a number for each dimension.
         let at = |offset: *const Size| unsafe { slice::from_raw_parts(offset, rank) };
@@ -189,7 +190,7 @@ impl Log {
         offset: &[Size],
         size: Size,
         place: *const Address,
-    ) -> Result<Address, String> {
+    ) -> Result<Address, Fault> {
         if place.is_null() {
             return Ok(NO_ADDRESS);
         }

@@ -17,6 +17,7 @@ use super::shadow::Shadow;
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::ranks;
+use h5logfs_common::fault::Fault;
 
 /// More IDs than a program gives to datasets: a file may say anything.
 const MOST_IDS: u32 = 1 << 24;
@@ -37,7 +38,7 @@ impl Log {
         request: &Request<'_>,
         path: &Path,
         options: Options,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Fault> {
         let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
         let mut objects = Objects::default();
         let base = |recorded: Option<&Recorded>| {
@@ -45,7 +46,7 @@ impl Log {
             objects = found;
             Ok(base)
         };
-        let files = Files::append(path, &ranks, &options, base).map_err(|e| e.to_string())?;
+        let files = Files::append(path, &ranks, &options, base)?;
         let told = ranks.broadcast_bytes(0, objects.to_bytes());
         let objects = Objects::from_bytes(told).ok_or("the first rank has told no objects")?;
         let Some(shadow) = Shadow::open(info, request, path, &objects.image)? else {
@@ -71,7 +72,7 @@ impl Log {
 }
 
 /// What a log holds, from its journal if it is not closed.
-fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), String> {
+fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), Fault> {
     let shadow = recorded.and_then(|recorded| recorded.shadow.as_ref());
     if let (Some(recorded), Some(shadow)) = (recorded, shadow) {
         let header = |id| shadow.logged.get(&id).copied().flatten();
@@ -82,16 +83,15 @@ fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), 
         let base = Base::of_journal(recorded, objects.lines()?)?;
         return Ok((objects, base));
     }
-    let snapshot =
-        direct::snapshot(path, &direct::Options::default()).map_err(|e| e.to_string())?;
+    let snapshot = direct::snapshot(path, &direct::Options::default())?;
     let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;
     let objects = Objects::of_snapshot(path, &snapshot)?;
     let base = match recorded {
         Some(recorded) => Base::of_journal(recorded, objects.lines()?)?,
         None => {
-            let (dir, _) = SourceDir::of_file(path).map_err(|e| e.to_string())?;
+            let (dir, _) = SourceDir::of_file(path)?;
             Base::of_snapshot(&dir, &snapshot, objects.lines()?)
-                .map_err(|e| format!("{}: {e}", path.display()))?
+                .map_err(|e| Fault::from(e).of_file(path))?
         }
     };
     Ok((objects, base))
@@ -99,12 +99,12 @@ fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), 
 
 impl Objects {
     /// Those of a log that was scanned. Fails where some elements are neither in the log nor with the objects.
-    fn of_snapshot(path: &Path, snapshot: &Snapshot) -> Result<Self, String> {
+    fn of_snapshot(path: &Path, snapshot: &Snapshot) -> Result<Self, Fault> {
         let mut headers = Vec::new();
         for dataset in &snapshot.datasets {
             let reason = match &dataset.content {
                 Content::Logged { id, .. } => {
-                    let id = usize::try_from(*id).map_err(|e| e.to_string())?;
+                    let id = usize::try_from(*id)?;
                     if headers.len() <= id {
                         headers.resize(id + 1, None);
                     }
@@ -120,11 +120,12 @@ impl Objects {
                 "{}: nothing can be appended: dataset {}: {reason}",
                 path.display(),
                 dataset.name
-            ));
+            )
+            .into());
         }
         // An ID that a deleted dataset had still has its entries.
         if let Tables::LogVol(tables) = &snapshot.log {
-            let ids = usize::try_from(tables.ids.min(MOST_IDS)).map_err(|e| e.to_string())?;
+            let ids = usize::try_from(tables.ids.min(MOST_IDS))?;
             headers.resize(headers.len().max(ids), None);
         }
         Ok(Objects {
@@ -134,8 +135,8 @@ impl Objects {
     }
 
     /// The lines of a journal that make them.
-    fn lines(&self) -> Result<Vec<Line>, String> {
-        let mut lines = image_lines(&[], &self.image).map_err(|e| e.to_string())?;
+    fn lines(&self) -> Result<Vec<Line>, Fault> {
+        let mut lines = image_lines(&[], &self.image)?;
         let logged = self.headers.iter().enumerate().map(|(id, header)| {
             Line::Logged(LoggedDataset {
                 id: id as u32,

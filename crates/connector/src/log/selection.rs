@@ -7,6 +7,7 @@ use h5logfs_log::image::MAX_RANK;
 use h5logfs_output::{Blocks, Selection};
 
 use crate::library::Functions;
+use h5logfs_common::fault::Fault;
 
 /// `H5S_ALL`.
 pub const ALL: Id = 0;
@@ -46,7 +47,7 @@ impl SelectionBounds {
     const UNSET: u64 = u64::MAX;
 
     /// The bounds of what a dataspace of `rank` dimensions selects, which has elements.
-    fn set(&mut self, space: Space<'_>, rank: usize) -> Result<(), String> {
+    fn set(&mut self, space: Space<'_>, rank: usize) -> Result<(), Fault> {
         self.rank = rank;
         self.first[rank] = Self::UNSET;
         if let Some(last) = rank.checked_sub(1) {
@@ -113,7 +114,7 @@ impl<'a> Space<'a> {
     }
 
     /// The extent and its limits. A scalar and a null dataspace have no dimensions.
-    pub fn extent(self) -> Result<(Vec<u64>, Vec<u64>), String> {
+    pub fn extent(self) -> Result<(Vec<u64>, Vec<u64>), Fault> {
         let (mut dims, mut max_dims): (Numbers, Numbers) = ([0; MAX_RANK], [0; MAX_RANK]);
         // SAFETY: both have room for the most dimensions.
         let rank = unsafe {
@@ -124,17 +125,15 @@ impl<'a> Space<'a> {
     }
 
     /// Fails if it has other dimensions than a dataset.
-    fn check_rank(self, wanted: usize) -> Result<(), String> {
+    fn check_rank(self, wanted: usize) -> Result<(), Fault> {
         let rank = self.rank()?;
         if rank == wanted {
             return Ok(());
         }
-        Err(format!(
-            "a selection of {rank} dimensions in a dataset of {wanted}"
-        ))
+        Err(format!("a selection of {rank} dimensions in a dataset of {wanted}").into())
     }
 
-    fn rank(self) -> Result<usize, String> {
+    fn rank(self) -> Result<usize, Fault> {
         // SAFETY: the library answers for any identifier.
         checked_rank(unsafe { (self.f.H5Sget_simple_extent_ndims)(self.id) })
     }
@@ -145,7 +144,7 @@ impl<'a> Space<'a> {
     }
 
     /// The number of elements that are selected.
-    pub fn elements(self) -> Result<u64, String> {
+    pub fn elements(self) -> Result<u64, Fault> {
         // SAFETY: the library answers for any identifier.
         let number = unsafe { (self.f.H5Sget_select_npoints)(self.id) };
         u64::try_from(number).map_err(|_| "a dataspace without a selection".into())
@@ -157,7 +156,7 @@ impl<'a> Space<'a> {
         dims: &[u64],
         bounds: &mut SelectionBounds,
         blocks: &mut Blocks,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         const NOTHING: Selection<'_> = Selection::Blocks {
             starts: &[],
             counts: &[],
@@ -167,15 +166,15 @@ impl<'a> Space<'a> {
         if rank == 0 || elements == 0 {
             self.check_rank(rank)?;
             return match elements {
-                0 => blocks.set(&NOTHING, &[1]),
-                _ => blocks.set(&Selection::All, dims),
+                0 => Ok(blocks.set(&NOTHING, &[1])?),
+                _ => Ok(blocks.set(&Selection::All, dims)?),
             };
         }
         bounds.set(self, rank)?;
         let is_box = bounds.has(elements);
         // Points have an order of their own.
         if is_box && (elements == 1 || self.kind() != kind::POINTS) {
-            return blocks.set(&Selection::block(bounds.start(), bounds.count()), dims);
+            return Ok(blocks.set(&Selection::block(bounds.start(), bounds.count()), dims)?);
         }
         match self.kind() {
             kind::POINTS => self.points(rank, dims, blocks),
@@ -183,7 +182,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    fn points(self, rank: usize, dims: &[u64], blocks: &mut Blocks) -> Result<(), String> {
+    fn points(self, rank: usize, dims: &[u64], blocks: &mut Blocks) -> Result<(), Fault> {
         let number = self.elements()?;
         let mut points = vec![0u64; number as usize * rank];
         // SAFETY: there is room for the coordinates of all points.
@@ -193,7 +192,7 @@ impl<'a> Space<'a> {
         if status < 0 {
             return Err("the selected points cannot be listed".into());
         }
-        blocks.set(&Selection::Points(&points), dims)
+        Ok(blocks.set(&Selection::Points(&points), dims)?)
     }
 
     fn hyperslab(
@@ -201,7 +200,7 @@ impl<'a> Space<'a> {
         bounds: &SelectionBounds,
         dims: &[u64],
         blocks: &mut Blocks,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let rank = bounds.rank;
         let mut terms = [[0u64; MAX_RANK]; 4];
         let [start, stride, count, block] = &mut terms;
@@ -227,11 +226,11 @@ impl<'a> Space<'a> {
             count: &count[..rank],
             block: &block[..rank],
         };
-        blocks.set(&selection, dims)
+        Ok(blocks.set(&selection, dims)?)
     }
 
     /// Any selection: libhdf5 lists pieces of elements that follow each other.
-    fn sequences(self, rank: usize, dims: &[u64], blocks: &mut Blocks) -> Result<(), String> {
+    fn sequences(self, rank: usize, dims: &[u64], blocks: &mut Blocks) -> Result<(), Fault> {
         const AT_ONCE: usize = 1024;
         let (extent, _) = self.extent()?;
         let (mut starts, mut counts) = (Vec::new(), Vec::new());
@@ -274,11 +273,11 @@ impl<'a> Space<'a> {
             starts: &starts,
             counts: &counts,
         };
-        blocks.set(&selection, dims)
+        Ok(blocks.set(&selection, dims)?)
     }
 }
 
-fn checked_rank(rank: c_int) -> Result<usize, String> {
+fn checked_rank(rank: c_int) -> Result<usize, Fault> {
     let rank = usize::try_from(rank).ok().filter(|rank| *rank <= MAX_RANK);
     rank.ok_or_else(|| "a dataspace without an extent".into())
 }
@@ -311,9 +310,9 @@ pub fn dataset_blocks(
     dims: &[u64],
     bounds: &mut SelectionBounds,
     blocks: &mut Blocks,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     match space {
-        ALL => blocks.set(&Selection::All, dims),
+        ALL => Ok(blocks.set(&Selection::All, dims)?),
         PROPERTY_LIST => Err("H5S_PLIST is not supported for logged datasets".into()),
         _ => Space::new(f, space).blocks(dims, bounds, blocks),
     }
@@ -335,7 +334,7 @@ pub fn memory_place(
     (memory, file): (Id, Id),
     elements: u64,
     bounds: &mut SelectionBounds,
-) -> Result<Place, String> {
+) -> Result<Place, Fault> {
     let id = match (memory, file) {
         (ALL, ALL) | (BLOCK, _) => return Ok(Place::From(0)),
         (ALL, file) => file,
@@ -347,7 +346,8 @@ pub fn memory_place(
     if selected != elements {
         return Err(format!(
             "{selected} elements are selected in memory, and {elements} in the dataset"
-        ));
+        )
+        .into());
     }
     let selection = space.kind();
     if elements == 0 || selection == kind::ALL {

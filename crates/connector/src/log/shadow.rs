@@ -21,6 +21,7 @@ use crate::below::list::default_list;
 use crate::below::questions::number_of;
 use crate::below::request::Request;
 use crate::library::{Functions, Library};
+use h5logfs_common::fault::Fault;
 
 /// Stands behind the name of the log in the name of the file in memory, which no file has: libhdf5 looks for one.
 const SUFFIX: &str = ".h5logfs-shadow";
@@ -107,7 +108,7 @@ unsafe fn bound_format(f: &Functions, list: Id) -> Status {
 }
 
 /// Opens the root group. Closes the file if that fails.
-fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, String> {
+fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, Fault> {
     let mut token = Token([0; 16]);
     let location = Location {
         from: kind::FILE,
@@ -130,7 +131,7 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, String> {
 }
 
 /// Tells the file driver of a file in memory, by a name for the shadow of a log.
-fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, String> {
+fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, Fault> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().as_bytes().to_vec();
@@ -151,7 +152,7 @@ impl Shadow {
         info: &Arc<Info>,
         request: &Request<'_>,
         path: &Path,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Fault> {
         const CREATE: u32 = 0x02;
         Self::made(
             info,
@@ -179,7 +180,7 @@ impl Shadow {
         request: &Request<'_>,
         path: &Path,
         image: &[u8],
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Fault> {
         const WRITE: u32 = 0x01;
         Self::made(
             info,
@@ -199,7 +200,7 @@ impl Shadow {
         request: &Request<'_>,
         announced: Announced,
         make: impl FnOnce(&Functions, &CStr, Id) -> *mut c_void,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, Fault> {
         /// `H5F_CLOSE_WEAK`: it stays open as long as an object of it.
         const WEAK: c_int = 1;
         let native = info.native()?;
@@ -216,7 +217,7 @@ impl Shadow {
                     | (f.H5Pset_elink_file_cache_size)(list, 0)
             });
             if set == FAILURE {
-                return Err("the file in memory cannot be described".to_owned());
+                return Err("the file in memory cannot be described".into());
             }
             Ok(info.library.quietly(|f| make(f, announced.name(), list)))
         })?;
@@ -273,7 +274,7 @@ impl Shadow {
     }
 
     /// Brings all that libhdf5 keeps of the file into its image. That may decide where later objects lie.
-    pub fn flush(&self) -> Result<(), String> {
+    pub fn flush(&self) -> Result<(), Fault> {
         let mut args = FileSpecific {
             operation: FileSpecific::FLUSH,
             arguments: FileSpecificArguments {
@@ -283,12 +284,12 @@ impl Shadow {
         };
         match self.specific(&mut args) {
             0.. => Ok(()),
-            _ => Err("the objects in memory cannot be flushed".to_owned()),
+            _ => Err("the objects in memory cannot be flushed".into()),
         }
     }
 
     /// The image of the file, as the last flush has left it.
-    pub fn image(&self) -> Result<Vec<u8>, String> {
+    pub fn image(&self) -> Result<Vec<u8>, Fault> {
         let failed = || "the image of the objects cannot be had".to_owned();
         let mut length = 0usize;
         self.ask_image(ptr::null_mut(), 0, &mut length)

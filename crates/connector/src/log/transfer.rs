@@ -15,6 +15,7 @@ use super::selection::{Room, dataset_blocks, memory_place};
 use super::{Log, State};
 use crate::below::Below;
 use crate::library::{Functions, Library};
+use h5logfs_common::fault::Fault;
 
 /// One dataset of a read or a write: `H5S_ALL` is 0 in spaces.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ fn select<B>(
     dims: &[u64],
     buf: *const c_void,
     room: &mut Room,
-) -> Result<Option<Memory>, String> {
+) -> Result<Option<Memory>, Fault> {
     let Room { blocks, bounds } = room;
     dataset_blocks(f, transfer.file_space, dims, bounds, blocks)?;
     if blocks.elements == 0 {
@@ -61,7 +62,7 @@ fn select<B>(
         datatype: transfer.memory_type,
         size,
         place: memory_place(f, spaces, blocks.elements, bounds)?,
-        count: usize::try_from(blocks.elements).map_err(|e| e.to_string())?,
+        count: usize::try_from(blocks.elements)?,
     }))
 }
 
@@ -76,7 +77,7 @@ impl Log {
     /// A conversion between types may run functions of the program, which may read, write and flush this log, and extend
     /// this dataset. So the elements are made without a lock. They are logged with the extent that the dataset had when
     /// the call began.
-    pub fn write(&self, transfer: &Transfer<'_, *const c_void>) -> Result<(), String> {
+    pub fn write(&self, transfer: &Transfer<'_, *const c_void>) -> Result<(), Fault> {
         let dims = transfer.dataset.dims();
         let mut room = self.take_room();
         let elements = self.elements_to_write(transfer, &dims, &mut room);
@@ -94,7 +95,7 @@ impl Log {
 
     /// Reads elements of one dataset: those of this rank as it has written them, those of others as they were flushed.
     /// Local. Functions of the program may run, as in [`Log::write`].
-    pub fn read(&self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), String> {
+    pub fn read(&self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), Fault> {
         let mut room = self.take_room();
         let read = self.read_with(transfer, &mut room);
         self.state.lock().room = Some(room);
@@ -112,7 +113,7 @@ impl Log {
         transfer: &Transfer<'a, *const c_void>,
         dims: &[u64],
         room: &mut Room,
-    ) -> Result<Option<Cow<'a, [u8]>>, String> {
+    ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
         let library = &self.library;
         let f = library.functions();
         let dataset = transfer.dataset;
@@ -157,7 +158,7 @@ impl Log {
         dims: &[u64],
         memory: Memory,
         blocks: &Blocks,
-    ) -> Result<Option<Vec<u8>>, String> {
+    ) -> Result<Option<Vec<u8>>, Fault> {
         if !dataset.has_members {
             return Ok(None);
         }
@@ -171,7 +172,7 @@ impl Log {
         &self,
         transfer: &Transfer<'_, *mut c_void>,
         room: &mut Room,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let library = &self.library;
         let dataset = transfer.dataset;
         let dims = dataset.dims();
@@ -223,7 +224,7 @@ impl Log {
         dataset: &Dataset,
         dims: &[u64],
         blocks: &Blocks,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, Fault> {
         let bytes = usize::try_from(blocks.elements).ok();
         let bytes = bytes.and_then(|n| n.checked_mul(dataset.element));
         let bytes = bytes.ok_or("more elements than memory can hold")?;
@@ -241,7 +242,7 @@ impl State {
         dataset: &Dataset,
         dims: &[u64],
         elements: Cow<'_, [u8]>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let path = &self.path;
         let writer = self.writer.as_mut();
         let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;
@@ -256,7 +257,7 @@ impl State {
         dims: &[u64],
         blocks: &Blocks,
         out: &mut [u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let mut rest = out;
         for number in 0..blocks.number {
             let (start, count) = (blocks.start(number), blocks.count(number));
@@ -275,15 +276,15 @@ impl State {
         dims: &[u64],
         region: Region<'_>,
         out: &mut [u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let (reader, written) = self.reader()?;
-        reader.read(
+        Ok(reader.read(
             &written,
             &readable(dataset, dims),
             region.start,
             region.count,
             out,
-        )
+        )?)
     }
 
     /// Whether an element of a box was ever written.
@@ -292,10 +293,10 @@ impl State {
         dataset: &Dataset,
         dims: &[u64],
         region: Region<'_>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Fault> {
         let bounds = bounds_of(region);
         let (reader, written) = self.reader()?;
-        reader.is_written(&written, &readable(dataset, dims), &bounds)
+        Ok(reader.is_written(&written, &readable(dataset, dims), &bounds)?)
     }
 
     /// Where a box of elements lies in one piece of the log file, if it does. What is buffered goes there before. Where
@@ -305,7 +306,7 @@ impl State {
         dataset: &Dataset,
         dims: &[u64],
         region: Region<'_>,
-    ) -> Result<Option<Placed>, String> {
+    ) -> Result<Option<Placed>, Fault> {
         let writer = self.writer()?;
         let files = writer.files();
         if writer.ranks().size() > 1 || files.header().subfiles > 0 || !files.spills_in_place() {
@@ -316,11 +317,11 @@ impl State {
         }
         let wanted = bounds_of(region);
         let (reader, written) = self.reader()?;
-        reader.place(&written, &readable(dataset, dims), &wanted)
+        Ok(reader.place(&written, &readable(dataset, dims), &wanted)?)
     }
 
     /// The reader, and what it reads.
-    fn reader(&mut self) -> Result<(&mut Reader, Written<'_>), String> {
+    fn reader(&mut self) -> Result<(&mut Reader, Written<'_>), Fault> {
         let path = &self.path;
         let writer = self.writer.as_mut();
         let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;

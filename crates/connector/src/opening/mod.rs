@@ -14,6 +14,7 @@ use crate::below::Below;
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::session::Session;
+use h5logfs_common::fault::Fault;
 
 /// A file that was opened for a log.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub struct OpenedLog {
 }
 
 /// A file is created. `None` for a plain one.
-pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, String> {
+pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     if let Some(opened) = written::create(info, request)? {
         return Ok(Some(opened));
     }
@@ -34,7 +35,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
 }
 
 /// A file is opened. `None` for a plain one.
-pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, String> {
+pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     if let Some(opened) = written::open(info, request)? {
         return Ok(Some(opened));
     }

@@ -16,14 +16,15 @@ use crate::below::info::Info;
 use crate::below::questions::number_of;
 use crate::below::request::Request;
 use crate::session::{Kind, Session, registry};
+use h5logfs_common::fault::Fault;
 
 /// Opens a log for reading. `None` for a plain file.
-pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, String> {
+pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let Some(_log) = log_at(info, request)? else {
         return Ok(None);
     };
     if request.has(access::WRITE) {
-        return Err(h5logfs_file_driver::read_only(request.path()));
+        return Err(h5logfs_file_driver::read_only(request.path()).into());
     }
     let number = OnceLock::new();
     let session = Arc::new(Session::new(info, request, Kind::Read { number })?);
@@ -58,7 +59,7 @@ pub fn is_accessible(
     info: &Arc<Info>,
     request: &Request<'_>,
     accessible: *mut bool,
-) -> Result<Option<Status>, String> {
+) -> Result<Option<Status>, Fault> {
     let Some(_log) = log_at(info, request)? else {
         return Ok(None);
     };
@@ -89,7 +90,7 @@ pub fn is_accessible(
 }
 
 /// Fails for a creation that would destroy what a log needs.
-pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), String> {
+pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), Fault> {
     let path = request.path();
     // What is there makes an exclusive creation fail.
     if !request.has(access::TRUNCATE) || request.has(access::EXCLUSIVE) || !path.is_file() {
@@ -103,17 +104,16 @@ pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), String> {
 }
 
 /// Fails for a deletion of what a log needs.
-pub fn check_delete(request: &Request<'_>) -> Result<(), String> {
+pub fn check_delete(request: &Request<'_>) -> Result<(), Fault> {
     let path = request.path();
     if path.is_file() {
-        h5logfs_file_driver::check_replaceable(path)
-            .map_err(|e| format!("it is not deleted: {e}"))?;
+        h5logfs_file_driver::check_replaceable(path).map_err(|e| e.at("it is not deleted"))?;
     }
     Ok(())
 }
 
 /// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.
-fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, String> {
+fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
     let path = request.path();
     if !path.is_file() || has_image(info, request.fapl) {
         return Ok(None);
@@ -123,7 +123,7 @@ fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, String>
         Ok(direct::Opened::Log(log)) => Ok(Some(log)),
         // libhdf5 says in its own words that a file may not be read.
         Err(_) if !can_be_read(path) => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 

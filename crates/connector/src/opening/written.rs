@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_common::error::Error;
+use h5logfs_common::fault::Fault;
 use h5logfs_host::types::{Id, access};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions;
@@ -25,7 +26,7 @@ use crate::ranks;
 use crate::session::{Kind, Session, registry};
 
 /// Creates a log. `None` for a plain file.
-pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, String> {
+pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let options = info.options()?;
     let ranks = ranks::find(&info.library, request.fapl)?;
     let replaces = request.has(access::TRUNCATE);
@@ -42,7 +43,8 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
         return Err(format!(
             "{}: this program has it open, so it cannot be made anew",
             path.display()
-        ));
+        )
+        .into());
     }
     let options = Options {
         overwrite: replaces,
@@ -50,17 +52,17 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
         ..options.output
     };
     let Some(shadow) = Shadow::create(info, request, &path)? else {
-        return Err(refused(&path));
+        return Err(refused(&path).into());
     };
     let ranks = ranks.unwrap_or_else(Ranks::one);
-    let files = Files::create(&path, &ranks, &options).map_err(|e| e.to_string())?;
+    let files = Files::create(&path, &ranks, &options)?;
     let writer = LogWriter::with_reads(ranks, files, options);
     let log = Log::new(info.library, shadow, &path, writer);
     opened(info, request, log).map(Some)
 }
 
 /// Opens a log for writing. `None` for a file that is none, or that another writer has made.
-pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, String> {
+pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let path = absolute(request.path());
     let mut open = registry::open_at(info, &path)?.into_iter();
     if let Some(session) = open.find(|session| session.log().is_some()) {
@@ -75,21 +77,22 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     let options = info.options()?.output;
     match Log::append(info, request, &path, options)? {
         Some(log) => opened(info, request, log).map(Some),
-        None => Err(refused(&path)),
+        None => Err(refused(&path).into()),
     }
 }
 
 /// Fails with the number of the error, which programs look for in the words of libhdf5.
-fn check_writable(path: &Path) -> Result<(), String> {
+fn check_writable(path: &Path) -> Result<(), Fault> {
     let opened = fs::OpenOptions::new().read(true).write(true).open(path);
     opened.map(drop).map_err(|e| {
         let (name, number) = (path.display(), e.raw_os_error().unwrap_or_default());
         format!("unable to open file: name = '{name}', errno = {number}, error message = '{e}'")
+            .into()
     })
 }
 
 /// Fails where a program wants changes to stay in memory: those of a log go to its file.
-fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), String> {
+fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Fault> {
     let (mut increment, mut is_kept) = (0, true);
     // SAFETY: the list is of this library. It fails for other drivers.
     let status = info
@@ -102,7 +105,7 @@ fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Str
         "{}: a log cannot be opened for writing with changes that stay in memory (the core driver without a backing \
          store)",
         path.display()
-    ))
+    ).into())
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -119,7 +122,7 @@ fn refused(path: &Path) -> String {
     )
 }
 
-fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog, String> {
+fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog, Fault> {
     let under = log.shadow().first_handle();
     let session = Arc::new(Session::new(info, request, Kind::Written(log.into()))?);
     registry::add(&session)?;
@@ -132,7 +135,7 @@ fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog
 }
 
 /// All handles of a file use locks alike, as HDF5 wants it since 1.14.4.
-fn check_locking(info: &Info, request: &Request<'_>, session: &Session) -> Result<(), String> {
+fn check_locking(info: &Info, request: &Request<'_>, session: &Session) -> Result<(), Fault> {
     // It wins over all lists.
     if std::env::var_os("HDF5_USE_FILE_LOCKING").is_some() {
         return Ok(());
@@ -141,7 +144,7 @@ fn check_locking(info: &Info, request: &Request<'_>, session: &Session) -> Resul
         return Ok(());
     }
     let path = session.path.display();
-    Err(format!("{path}: file locking flag values don't match"))
+    Err(format!("{path}: file locking flag values don't match").into())
 }
 
 /// Whether a list asks for locks, and whether it goes on where there are none.
@@ -154,7 +157,7 @@ fn locking(info: &Info, fapl: Id) -> (bool, bool) {
     (is_used, is_used && is_optional)
 }
 
-fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<OpenedLog, String> {
+fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<OpenedLog, Fault> {
     let under = session.log().map(|log| log.shadow().handle());
     let (under, info) = (under.unwrap_or(std::ptr::null_mut()), info.native()?);
     Ok(OpenedLog {

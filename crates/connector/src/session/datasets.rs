@@ -14,6 +14,7 @@ use crate::log::Log;
 use crate::log::dataset::Dataset;
 use crate::log::making::{NewDataset, has_extent};
 use crate::log::transfer::Transfer;
+use h5logfs_common::fault::Fault;
 
 impl Session {
     /// A dataset is about to be made. `None`: the native file takes it as it is.
@@ -22,7 +23,7 @@ impl Session {
         datatype: Id,
         space: Id,
         dcpl: Id,
-    ) -> Result<Option<NewDataset>, String> {
+    ) -> Result<Option<NewDataset>, Fault> {
         let log = self.log();
         log.map(|log| log.prepare(datatype, space, dcpl))
             .transpose()
@@ -33,43 +34,43 @@ impl Session {
         &self,
         below: &Below,
         new: NewDataset,
-    ) -> Result<Option<Arc<Dataset>>, String> {
+    ) -> Result<Option<Arc<Dataset>>, Fault> {
         self.log().map_or(Ok(None), |log| log.made(below, new))
     }
 
     /// The logged dataset that an object is. `None` for one whose elements are in the native file.
-    pub fn dataset(&self, below: &Below) -> Result<Option<Arc<Dataset>>, String> {
+    pub fn dataset(&self, below: &Below) -> Result<Option<Arc<Dataset>>, Fault> {
         self.log().map_or(Ok(None), |log| log.find(below))
     }
 
     /// Logged datasets are read: all that one call names.
-    pub fn read(&self, transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, String> {
+    pub fn read(&self, transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, Fault> {
         let log = self.records()?;
         for transfer in transfers {
             log.read(transfer)
-                .map_err(|e| self.about(transfer.below, &e))?;
+                .map_err(|e| self.about(transfer.below, e))?;
         }
         Ok(SUCCESS)
     }
 
     /// Logged datasets are written: all that one call names.
-    pub fn write(&self, transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, String> {
+    pub fn write(&self, transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, Fault> {
         let log = self.records()?;
         for transfer in transfers {
             log.write(transfer)
-                .map_err(|e| self.about(transfer.below, &e))?;
+                .map_err(|e| self.about(transfer.below, e))?;
         }
         Ok(SUCCESS)
     }
 
     /// The log of a dataset that [`Session::dataset`] has found.
-    fn records(&self) -> Result<&Log, String> {
+    fn records(&self) -> Result<&Log, Fault> {
         let log = self.log();
-        log.ok_or_else(|| format!("{}: a dataset that is not logged", self.path.display()))
+        Ok(log.ok_or_else(|| format!("{}: a dataset that is not logged", self.path.display()))?)
     }
 
     /// Fails where the native file would take elements that are not logged, and each rank has one of its own.
-    pub fn check_unlogged_write(&self, below: &Below) -> Result<(), String> {
+    pub fn check_unlogged_write(&self, below: &Below) -> Result<(), Fault> {
         let is_parallel = self.log().is_some_and(Log::is_parallel);
         if !is_parallel || !has_extent(below) {
             return Ok(());
@@ -87,7 +88,7 @@ impl Session {
         below: &Below,
         dataset: &Dataset,
         args: &mut DatasetGet,
-    ) -> Result<Option<Status>, String> {
+    ) -> Result<Option<Status>, Fault> {
         self.records()?.dataset_get(below, dataset, args)
     }
 
@@ -97,7 +98,7 @@ impl Session {
         below: &Below,
         dataset: &Dataset,
         args: &mut DatasetSpecific,
-    ) -> Result<Option<Status>, String> {
+    ) -> Result<Option<Status>, Fault> {
         if args.operation != DatasetSpecific::SET_EXTENT {
             return Ok(None);
         }
@@ -105,7 +106,7 @@ impl Session {
         // SAFETY: the part of this operation, with a number for each dimension.
         let dims = unsafe { slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len()) };
         let extent = self.records()?.prepare_extent(dataset, dims);
-        let extent = extent.map_err(|e| self.about(below, &e))?;
+        let extent = extent.map_err(|e| self.about(below, e))?;
         // SAFETY: these are the arguments of the library.
         let status = below.quietly(|f, under, vol| unsafe {
             (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
@@ -122,11 +123,11 @@ impl Session {
         below: &Below,
         dataset: &Dataset,
         args: &mut Optional,
-    ) -> Result<Option<Status>, String> {
+    ) -> Result<Option<Status>, Fault> {
         let log = self.records()?;
         // SAFETY: the library gives the arguments of an operation.
         let answered =
             unsafe { log.dataset_optional(dataset, args, is_version_2(below.library())) };
-        answered.map_err(|e| self.about(below, &e))
+        answered.map_err(|e| self.about(below, e))
     }
 }

@@ -14,6 +14,7 @@ use super::descriptor::Descriptor;
 use super::{Kind, Session};
 use crate::arguments::{FileGet, FileName, Optional, Size};
 use crate::below::Below;
+use h5logfs_common::fault::Fault;
 
 /// Numbers of `H5VLnative.h`.
 mod operation {
@@ -33,7 +34,7 @@ struct DescriptorAsked {
 
 impl Session {
     /// `H5Fget_*`.
-    pub fn file_get(&self, file: &Below, args: &mut FileGet) -> Result<Option<Status>, String> {
+    pub fn file_get(&self, file: &Below, args: &mut FileGet) -> Result<Option<Status>, Fault> {
         match (args.operation, &self.kind) {
             (FileGet::ACCESS, Kind::Linked { .. }) => self.linked_access_list(file, args).map(Some),
             (FileGet::ACCESS, _) => self.access_list(args).map(Some),
@@ -52,7 +53,7 @@ impl Session {
     }
 
     /// Gives the access property list of the program, not the one with the file driver in it.
-    fn access_list(&self, args: &mut FileGet) -> Result<Status, String> {
+    fn access_list(&self, args: &mut FileGet) -> Result<Status, Fault> {
         let copy = self.access.duplicate();
         let copy = copy.ok_or("the file access property list cannot be copied")?;
         copy.forget_page_buffer();
@@ -65,7 +66,7 @@ impl Session {
     /// # Safety
     ///
     /// The arguments are those of the operation.
-    pub unsafe fn file_optional(&self, args: &Optional) -> Result<Option<Status>, String> {
+    pub unsafe fn file_optional(&self, args: &Optional) -> Result<Option<Status>, Fault> {
         if self.log().is_none() {
             return Ok(None);
         }
@@ -93,7 +94,7 @@ impl Session {
                     return Err(format!(
                         "{}: a log is not atomic in the sense of MPI: what a rank has written is seen by others after a flush",
                         self.path.display()
-                    ));
+                    ).into());
                 }
             }
             _ => return Ok(None),
@@ -102,13 +103,13 @@ impl Session {
     }
 
     /// Bytes of the log file, as it was last flushed.
-    fn size(&self) -> Result<u64, String> {
+    fn size(&self) -> Result<u64, Fault> {
         let found = fs::metadata(&self.path).map_err(|e| self.about_file(&e))?;
         Ok(found.len())
     }
 
     /// The place with the number of a descriptor.
-    fn descriptor(&self) -> Result<*const c_void, String> {
+    fn descriptor(&self) -> Result<*const c_void, Fault> {
         if self.descriptor.get().is_none() {
             let opened = Descriptor::open(&self.path).map_err(|e| self.about_file(&e))?;
             // Another thread may have been faster.

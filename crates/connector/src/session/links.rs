@@ -21,6 +21,7 @@ use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::below::opened::Opened;
 use crate::below::questions::place_of;
+use h5logfs_common::fault::Fault;
 
 /// Where a path starts.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +82,7 @@ impl Start<'_> {
 
     /// The session of the file in which a path ends that starts here, where that is another one. Groups at its end may not
     /// be made yet.
-    pub fn session_at(&self, path: &[u8]) -> Result<Option<Arc<Session>>, String> {
+    pub fn session_at(&self, path: &[u8]) -> Result<Option<Arc<Session>>, Fault> {
         let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
         let names = path.split(|byte| *byte == b'/');
         let mut found = None;
@@ -108,7 +109,7 @@ impl Session {
         &self,
         object: &Below,
         object_type: c_int,
-    ) -> Result<Option<Arc<Self>>, String> {
+    ) -> Result<Option<Arc<Self>>, Fault> {
         let number = place_of(object, object_type)?.file;
         if self.number() == Some(number) {
             return Ok(None);
@@ -121,7 +122,7 @@ impl Session {
     }
 
     /// The session of a file that a link has led to.
-    fn linked(&self, object: &Below, object_type: c_int, number: u64) -> Result<Arc<Self>, String> {
+    fn linked(&self, object: &Below, object_type: c_int, number: u64) -> Result<Arc<Self>, Fault> {
         let path = path_of_file(object, object_type)?;
         let access = self.access.duplicate();
         let access = access.ok_or("the file access property list cannot be copied")?;
@@ -144,7 +145,7 @@ impl Session {
 
     /// Fails where nothing can be written to the file: it is a log that a link led to. libhdf5 has it open for writing,
     /// since the file with the link is, and does not hear that what it writes is lost.
-    pub fn check_writable(&self) -> Result<(), String> {
+    pub fn check_writable(&self) -> Result<(), Fault> {
         let is_linked = matches!(
             self.kind,
             Kind::Linked {
@@ -158,11 +159,11 @@ impl Session {
         Err(format!(
             "{}: this is a log that a link of another file leads to, and is only read there: open it by itself to write to it",
             self.path.display()
-        ))
+        ).into())
     }
 
     /// Gives the access property list of a file that a link led to, in which the driver is that of the program.
-    pub fn linked_access_list(&self, file: &Below, args: &mut FileGet) -> Result<Status, String> {
+    pub fn linked_access_list(&self, file: &Below, args: &mut FileGet) -> Result<Status, Fault> {
         // SAFETY: the file is open, and the arguments are those of the operation.
         let status = file.quietly(|f, under, vol| unsafe {
             (f.H5VLfile_get)(under, vol, args, 0, ptr::null_mut())
@@ -181,7 +182,7 @@ impl Session {
         Ok(SUCCESS)
     }
 
-    fn set_driver_of_program(&self, info: &Info, list: Id) -> Result<(), String> {
+    fn set_driver_of_program(&self, info: &Info, list: Id) -> Result<(), Fault> {
         // SAFETY: both lists are of this library, which copies the information of the driver.
         let status = info.library.nested(|f| unsafe {
             let from = self.access.id;
@@ -236,7 +237,7 @@ pub fn is_log(path: &Path) -> bool {
 }
 
 /// The path of the file that an object lies in.
-fn path_of_file(object: &Below, object_type: c_int) -> Result<PathBuf, String> {
+fn path_of_file(object: &Below, object_type: c_int) -> Result<PathBuf, Fault> {
     let ask = |name: &mut [u8], length: &mut usize| {
         let mut args = FileGet {
             operation: FileGet::NAME,

@@ -67,6 +67,7 @@ use crate::below::questions::name_of;
 use crate::below::request::Request;
 use crate::log::Log;
 use descriptor::Descriptor;
+use h5logfs_common::fault::Fault;
 
 /// Which file a log is, and for which libhdf5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +137,7 @@ pub struct Session {
 
 impl Session {
     /// A log that was opened. No object of it is open.
-    pub fn new(info: &Info, request: &Request<'_>, kind: Kind) -> Result<Self, String> {
+    pub fn new(info: &Info, request: &Request<'_>, kind: Kind) -> Result<Self, Fault> {
         let access = PropertyList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
         let path = request.path();
@@ -212,7 +213,7 @@ impl Session {
     /// An object is about to be closed. The log is closed with the last one, while all that libhdf5 knows is still there,
     /// and with the last file where the program wants that. If that fails, the object stays open, and the next close of
     /// it succeeds: the log is closed once.
-    pub fn before_leave(&self, is_file: bool) -> Result<(), String> {
+    pub fn before_leave(&self, is_file: bool) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
@@ -230,7 +231,7 @@ impl Session {
 
     /// An object was closed. The log is closed with the last one, where [`Session::before_leave`] was not told of it:
     /// libhdf5 gives a wrapped object up without a close.
-    pub fn leave(&self, is_file: bool) -> Result<(), String> {
+    pub fn leave(&self, is_file: bool) -> Result<(), Fault> {
         if is_file {
             self.files.fetch_sub(1, Ordering::AcqRel);
         }
@@ -252,7 +253,7 @@ impl Session {
     }
 
     /// The file, or an object of it, is flushed. The connector below flushes its own before.
-    pub fn flush(&self) -> Result<(), String> {
+    pub fn flush(&self) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
@@ -265,7 +266,7 @@ impl Session {
     }
 
     /// Flushes what others cannot see. Ranks cannot do that by themselves.
-    fn settle(&self) -> Result<(), String> {
+    fn settle(&self) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
@@ -276,15 +277,18 @@ impl Session {
             return Err(format!(
                 "{}: several ranks write this log: virtual datasets are read after a flush",
                 self.path.display()
-            ));
+            )
+            .into());
         }
         Ok(())
     }
 
-    /// A sentence about a dataset of this file.
-    fn about(&self, dataset: &Below, reason: &str) -> String {
-        let name = name_of(dataset);
-        format!("{}: dataset {name}: {reason}", self.path.display())
+    /// A fault of a dataset of this file.
+    fn about(&self, dataset: &Below, fault: impl Into<Fault>) -> Fault {
+        let fault = fault
+            .into()
+            .at(format_args!("dataset {}", name_of(dataset)));
+        fault.of_file(&self.path)
     }
 }
 

@@ -8,6 +8,7 @@ use h5logfs_catalog::direct;
 use super::{Identity, Session};
 use crate::below::info::Info;
 use crate::log::Log;
+use h5logfs_common::fault::Fault;
 
 /// A session is looked at only by its own library: its end calls that.
 type Open = Vec<(Identity, Weak<Session>)>;
@@ -16,12 +17,12 @@ type Open = Vec<(Identity, Weak<Session>)>;
 static OPEN: Mutex<Open> = Mutex::new(Vec::new());
 
 /// Adds a log that was opened.
-pub fn add(session: &Arc<Session>) -> Result<(), String> {
+pub fn add(session: &Arc<Session>) -> Result<(), Fault> {
     with(|open| open.push((session.identity, Arc::downgrade(session))))
 }
 
 /// The logs that a libhdf5 has open at a path, also by another name.
-pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, String> {
+pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, Fault> {
     let Some(identity) = Identity::of(info, path) else {
         return Ok(Vec::new());
     };
@@ -31,19 +32,19 @@ pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, String> {
 }
 
 /// The log that a library writes whose native file has a number.
-pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, String> {
+pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, Fault> {
     let mut own = find(|other| other.library == library)?.into_iter();
     Ok(own.find(|session| session.log().is_some_and(|log| log.number() == number)))
 }
 
 /// The logs that a library writes.
-pub fn written(library: usize) -> Result<Vec<Arc<Session>>, String> {
+pub fn written(library: usize) -> Result<Vec<Arc<Session>>, Fault> {
     let mut own = find(|other| other.library == library)?;
     own.retain(|session| session.log().is_some_and(Log::is_open));
     Ok(own)
 }
 
-fn find(is_wanted: impl Fn(&Identity) -> bool) -> Result<Vec<Arc<Session>>, String> {
+fn find(is_wanted: impl Fn(&Identity) -> bool) -> Result<Vec<Arc<Session>>, Fault> {
     with(|open| {
         let wanted = open.iter().filter(|(other, _)| is_wanted(other));
         wanted
@@ -52,7 +53,7 @@ fn find(is_wanted: impl Fn(&Identity) -> bool) -> Result<Vec<Arc<Session>>, Stri
     })
 }
 
-fn with<R>(act: impl FnOnce(&mut Open) -> R) -> Result<R, String> {
+fn with<R>(act: impl FnOnce(&mut Open) -> R) -> Result<R, Fault> {
     // The process does not fork while this thread holds the lock.
     let _inside = direct::enter().map_err(|broken| broken.to_string())?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,6 +21,7 @@ use crate::below::questions::{list_of, name_of, path_of};
 use crate::library::Functions;
 use crate::log::making::is_unlimited;
 use crate::log::version;
+use h5logfs_common::fault::Fault;
 
 /// `H5D_VIRTUAL`.
 const VIRTUAL: c_int = 3;
@@ -56,7 +57,7 @@ impl Drop for Fresh {
 
 impl Virtual {
     /// Whether a dataset is a virtual one, while its library writes logs.
-    pub fn is_wanted(&self, below: &Below) -> Result<bool, String> {
+    pub fn is_wanted(&self, below: &Below) -> Result<bool, Fault> {
         Ok(self.is_virtual(below) && !registry::written(below.info.library_number())?.is_empty())
     }
 
@@ -83,7 +84,7 @@ impl Virtual {
         session: &Session,
         below: &Below,
         call: impl FnOnce(&Functions, Id) -> R,
-    ) -> Result<R, String> {
+    ) -> Result<R, Fault> {
         let fresh = self.fresh(session, below).map_err(|reason| {
             let name = name_of(below);
             format!("virtual dataset {name}: {reason}")
@@ -92,7 +93,7 @@ impl Virtual {
     }
 
     /// The dataset as it is flushed now: the one that is kept, or a new one, which is kept then.
-    fn fresh(&self, session: &Session, below: &Below) -> Result<Arc<Fresh>, String> {
+    fn fresh(&self, session: &Session, below: &Below) -> Result<Arc<Fresh>, Fault> {
         for session in registry::written(below.info.library_number())? {
             session.settle()?;
         }
@@ -111,7 +112,7 @@ impl Virtual {
     }
 
     /// Fails for a virtual dataset whose elements would be written to logs.
-    pub fn check_write(&self, session: &Session, below: &Below) -> Result<(), String> {
+    pub fn check_write(&self, session: &Session, below: &Below) -> Result<(), Fault> {
         if !self.is_wanted(below)? {
             return Ok(());
         }
@@ -134,7 +135,8 @@ impl Virtual {
             "{}: virtual dataset {}: the datasets that it is made of lie in logs: write to these",
             session.path.display(),
             name_of(below)
-        ))
+        )
+        .into())
     }
 
     /// `H5Dget_*`: the extent, which that of its sources may change. `None`: the native file answers.
@@ -143,7 +145,7 @@ impl Virtual {
         session: &Session,
         below: &Below,
         args: &mut DatasetGet,
-    ) -> Result<Option<Status>, String> {
+    ) -> Result<Option<Status>, Fault> {
         let is_asked = args.operation == DatasetGet::SPACE;
         if !is_asked || !self.is_wanted(below)? || !is_unlimited(below) {
             return Ok(None);
@@ -160,7 +162,7 @@ impl Virtual {
 }
 
 impl Fresh {
-    fn open(session: &Session, below: &Below, version: u64) -> Result<Self, String> {
+    fn open(session: &Session, below: &Below, version: u64) -> Result<Self, Fault> {
         let info = below.info.native()?;
         let path = path_of(below)?;
         let dapl = list_of(below, DatasetGet::ACCESS);
@@ -187,10 +189,11 @@ impl Fresh {
 }
 
 /// Opens the file of a session once more, for reading. Its objects are none of ours.
-fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, String> {
+fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, Fault> {
     /// `H5F_ACC_RDONLY`.
     const READ_ONLY: c_uint = 0;
-    let name = CString::new(session.path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+    let name = CString::new(session.path.as_os_str().as_bytes());
+    let name = name.map_err(|e| e.to_string())?;
     info.with_under_list(session.access.id, |list| {
         if set_driver(info, list, FRESH_DRIVER, h5logfs_file_driver::fresh_class()) < 0 {
             return Err("the file driver cannot be registered".into());

@@ -4,6 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use h5logfs_common::fault::Fault;
 use h5logfs_host::types::{Id, Status};
 use h5logfs_host::with_return_address;
 use h5logfs_mpi::MpiRanks;
@@ -34,7 +35,7 @@ unsafe extern "C" fn info_for(caller: usize) -> *const c_void {
 type GetCommunicator = unsafe extern "C" fn(Id, *mut MPI_Comm, *mut MPI_Info) -> Status;
 
 /// The ranks of the communicator in a file access property list. `None` where it has none, or MPI does not run.
-fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, String> {
+fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, Fault> {
     let Some(get) = library.function(c"H5Pget_fapl_mpio") else {
         return Ok(None);
     };
@@ -47,7 +48,8 @@ fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, String> {
         }
         h5logfs_mpi::library::check()?;
         if !h5logfs_mpi::is_running() {
-            return h5logfs_mpi::library::others_loaded().map_or(Ok(None), Err);
+            return h5logfs_mpi::library::others_loaded()
+                .map_or(Ok(None), |other| Err(other.into()));
         }
         h5logfs_mpi::library::check_launch()?;
         let mut communicator = ffi::RSMPI_COMM_NULL;
