@@ -159,7 +159,10 @@ int main(int argc, char **argv)
     /* Elements that were cut off come back only as fill values, which takes a flush. */
     const hsize_t fewer = all / 2;
     const hid_t shrunk = dataset_of(file, "shrunk", H5T_NATIVE_INT, all, filters);
-    OK(write_part(shrunk, 5, H5P_DEFAULT));
+    /* Some ranks write nothing to it. */
+    if (!last) {
+        OK(write_part(shrunk, 5, H5P_DEFAULT));
+    }
     OK(H5Fflush(file, H5F_SCOPE_GLOBAL));
     OK(H5Dset_extent(shrunk, &fewer));
     OK(write_part(plain, 2, H5P_DEFAULT));

@@ -40,7 +40,8 @@ impl State {
             extent.reached = self.reached(dataset, &extent.dims)?;
             extent.is_known = true;
         }
-        if dataset.is_written() {
+        // Of several ranks any may have written to it, and all have to go the same way.
+        if dataset.is_written() || self.writer()?.ranks().size() > 1 {
             let back = that_come_back(&extent, dims);
             self.fill_again(shadow, dataset, dims, &back)?;
         }
