@@ -390,3 +390,89 @@ mod tests {
         }
     }
 }
+
+/// Work with the cache, as a read does it: the index first, then the chunk, each under its flight.
+#[cfg(all(test, feature = "model"))]
+mod model {
+    use std::sync::{Arc, Weak};
+
+    use h5logfs_common::fault::Shortage;
+    use h5logfs_common::memory::{Memory, Reserved};
+    use h5logfs_common::sync::{model, thread};
+
+    use super::*;
+
+    type Value = Arc<Reserved<u64>>;
+
+    impl Weight for Value {
+        fn weight(&self) -> u64 {
+            ***self
+        }
+    }
+
+    const INDEX: u64 = 40;
+    const CHUNK: u64 = 40;
+
+    /// Memory for one index and one chunk, and caches that keep nothing.
+    struct Log {
+        memory: Arc<Memory>,
+        indexes: Cache<u8, Value>,
+        chunks: Cache<u8, Value>,
+    }
+
+    impl Log {
+        fn new() -> Arc<Self> {
+            Arc::new(Log {
+                memory: Memory::new(INDEX + CHUNK, None::<Weak<_>>),
+                indexes: Cache::new(0),
+                chunks: Cache::new(0),
+            })
+        }
+
+        fn index(&self, task: &Task) -> Result<Value, Shortage> {
+            task.retry(|| self.indexes.get_or_make(task, &0, || made(task, INDEX)))
+        }
+
+        /// As `View::make` does it.
+        fn read(&self, task: &Task) -> Result<Value, Shortage> {
+            task.retry(|| {
+                let _index = self.index(task)?;
+                self.chunks.get_or_make(task, &0, || made(task, CHUNK))
+            })
+        }
+
+        /// Makes the chunk before a reader asks for it.
+        fn ahead(&self, task: &Task) -> Result<(), Shortage> {
+            let _index = self.index(task)?;
+            self.chunks.make_ahead(&0, || made(task, CHUNK))
+        }
+    }
+
+    fn made(task: &Task, bytes: u64) -> Result<Value, Shortage> {
+        let reservation = task.reserve(bytes)?;
+        Ok(Arc::new(Reserved::new(bytes, reservation)))
+    }
+
+    #[test]
+    fn work_that_waits_for_memory_holds_nothing_that_others_wait_for() {
+        model::check(|| {
+            let log = Log::new();
+            let in_thread = |run: fn(&Log, &Task)| {
+                let log = Arc::clone(&log);
+                thread::Builder::new().spawn(move || run(&log, &Task::new(&log.memory, None)))
+            };
+            let threads = [
+                in_thread(|log, task| drop(log.read(task))),
+                // Other work has all of the memory for a while.
+                in_thread(|_, task| drop(task.reserve(INDEX + CHUNK))),
+                in_thread(|log, task| {
+                    let _ = log.ahead(task);
+                }),
+            ];
+            for thread in threads {
+                thread.unwrap().join().unwrap();
+            }
+            assert_eq!(log.memory.used(), 0);
+        });
+    }
+}
