@@ -377,9 +377,9 @@ fn a_pipe_may_be_closed() {
 
 // --- signals -------------------------------------------------------------------------------------
 
-/// A log of 32 MB, which takes a while.
+/// A log of 128 MB, which takes a while: a signal has to come before the end.
 fn long_log(path: &Path) {
-    let (rows, columns) = (64, 1 << 16);
+    let (rows, columns) = (256, 1 << 16);
     let dataset = Dataset::new("d", 0, Type::F64, &[rows, columns]).chunked(&[1, columns]);
     let row = |row: u64| {
         let values = (0..columns).map(|n| (n * row % 1000) as f64);
