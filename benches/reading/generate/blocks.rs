@@ -45,16 +45,19 @@ impl Blocks {
         self.starts.chunks_exact(self.rank).zip(counts)
     }
 
-    pub fn starts(&self) -> impl Iterator<Item = &[u64]> {
-        self.starts.chunks_exact(self.rank)
+    /// The starts of all blocks, one after the other.
+    pub fn starts(&self) -> &[u64] {
+        &self.starts
     }
 
-    pub fn counts(&self) -> impl Iterator<Item = &[u64]> {
-        self.counts.chunks_exact(self.rank)
+    /// The counts of all blocks, one after the other.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
     }
 
     pub fn elements(&self) -> u64 {
-        self.counts().map(|c| c.iter().product::<u64>()).sum()
+        let counts = self.counts.chunks_exact(self.rank);
+        counts.map(|c| c.iter().product::<u64>()).sum()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Generates Log VOL files of any size and with all kinds of selections, without MPI and without holding
-//! them in memory. The same seed gives the same bytes. It follows `docs/formats` and shares no code with
-//! the program.
+//! them in memory. The same seed gives the same bytes, but for the times that libhdf5 stores. It follows
+//! `docs/formats`; [`h5logfs_output::entry`] encodes the entries.
 
 pub mod blocks;
 pub mod section;

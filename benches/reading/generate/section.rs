@@ -10,17 +10,12 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Result, ensure};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use h5logfs_output::entry::{self, Coordinates, Form};
 
 use super::Dataset;
 use super::blocks::Blocks;
 use super::values::Values;
 
-const MUL: i32 = 0x01;
-const ENC: i32 = 0x04;
-const REF: i32 = 0x10;
-const REC: i32 = 0x20;
-
-const HEADER: u64 = 28;
 const BUFFER: usize = 1 << 20;
 
 /// The form of a selection in an entry.
@@ -75,73 +70,38 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn flags(&self) -> i32 {
-        let many = if self.blocks.len() > 1 { MUL } else { 0 };
-        let record = if self.record.is_some() { REC } else { 0 };
-        record
-            | match self.spelling {
-                Spelling::Plain => many,
-                Spelling::Encoded => MUL | ENC,
-                // A reference has the bits of its selection.
-                Spelling::Shared(target) => target.flags & (MUL | ENC) | REF,
+    /// Appends the entry at `position` in its section, for `stored` bytes at `offset` in the file. Returns its flags.
+    fn append(&self, position: u64, offset: u64, stored: u64, out: &mut Vec<u8>) -> Result<i32> {
+        let blocks = Coordinates {
+            rank: self.blocks.rank(),
+            skip: 0,
+            number: usize::try_from(self.blocks.len())?,
+            starts: self.blocks.starts(),
+            counts: self.blocks.counts(),
+        };
+        let strides = strides(self.own_dims());
+        let selection = match self.spelling {
+            Spelling::Plain => Form::Plain(blocks),
+            Spelling::Encoded => {
+                ensure!(strides.len() > 1, "nothing to encode in one dimension");
+                Form::Encoded {
+                    blocks,
+                    strides: &strides,
+                }
             }
-    }
-
-    /// Size in the section, in bytes.
-    fn len(&self) -> u64 {
-        let (blocks, rank) = (self.blocks.len(), self.blocks.rank() as u64);
-        let record = if self.record.is_some() { 8 } else { 0 };
-        let count = if blocks > 1 { 4 } else { 0 };
-        HEADER
-            + record
-            + match self.spelling {
-                Spelling::Plain => count + 16 * rank * blocks,
-                Spelling::Encoded => 4 + 8 * (rank - 1) + 16 * blocks,
-                Spelling::Shared(_) => 8,
-            }
-    }
-
-    /// Appends the entry at `position` in its section, for `stored` bytes at `offset` in the file.
-    fn append(&self, position: u64, offset: u64, stored: u64, out: &mut impl Write) -> Result<()> {
-        out.write_all(&i32::try_from(self.len())?.to_le_bytes())?;
-        out.write_all(&i32::try_from(self.dataset.id)?.to_le_bytes())?;
-        out.write_all(&self.flags().to_le_bytes())?;
-        number(out, offset)?;
-        number(out, stored)?;
-        if let Some(record) = self.record {
-            number(out, record)?;
-        }
-        if let Spelling::Shared(target) = self.spelling {
-            return Ok(number(out, target.start.wrapping_sub(position))?);
-        }
-        if self.flags() & MUL != 0 {
-            out.write_all(&i32::try_from(self.blocks.len())?.to_le_bytes())?;
-        }
-        match self.spelling {
-            Spelling::Encoded => self.append_encoded(out)?,
-            _ => {
-                let starts = self.blocks.starts().flatten();
-                starts
-                    .chain(self.blocks.counts().flatten())
-                    .try_for_each(|n| number(out, *n))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn append_encoded(&self, out: &mut impl Write) -> Result<()> {
-        let dims = self.own_dims();
-        ensure!(dims.len() > 1, "nothing to encode in one dimension");
-        let steps = strides(dims);
-        for step in &steps[..steps.len() - 1] {
-            number(out, *step)?;
-        }
-        let code = |c: &[u64]| -> u64 { c.iter().zip(&steps).map(|(c, s)| c * s).sum() };
-        let starts = self.blocks.starts();
-        for coordinates in starts.chain(self.blocks.counts()) {
-            number(out, code(coordinates))?;
-        }
-        Ok(())
+            Spelling::Shared(target) => Form::Shared {
+                back: position - target.start,
+                flags: target.flags,
+            },
+        };
+        let entry = entry::Entry {
+            dataset: self.dataset.id,
+            record: self.record,
+            offset,
+            stored,
+            selection,
+        };
+        Ok(entry.append_to(out))
     }
 
     /// The dimensions that the blocks have.
@@ -172,10 +132,6 @@ impl<'a> Entry<'a> {
         }
         Ok(())
     }
-}
-
-fn number(out: &mut impl Write, number: u64) -> io::Result<()> {
-    out.write_all(&number.to_le_bytes())
 }
 
 /// The stride of each dimension, in elements.
@@ -217,6 +173,9 @@ pub struct Section<'a> {
     places: Option<Places<'a>>,
     entries: Gathered,
     data: Gathered,
+    /// The latest entry.
+    entry: Vec<u8>,
+    /// Its data, where they are deflated.
     scratch: Vec<u8>,
 }
 
@@ -230,6 +189,7 @@ impl<'a> Section<'a> {
             places,
             entries: Gathered::at(entries),
             data: Gathered::at(0),
+            entry: Vec::new(),
             scratch: Vec::new(),
         }
     }
@@ -254,10 +214,13 @@ impl<'a> Section<'a> {
             self.lengths.data.resize(self.flush + 1, 0);
         }
         let position = self.lengths.metadata;
+        // The length of an entry does not depend on it.
+        let data = self.places.as_ref().map_or(0, |p| p.data[self.flush]);
+        let offset = data + self.lengths.data[self.flush];
+        self.entry.clear();
+        let flags = entry.append(position, offset, stored, &mut self.entry)?;
         if let Some(places) = &self.places {
-            let offset = places.data[self.flush] + self.lengths.data[self.flush];
-            let out = &mut self.entries.onto(places.file);
-            entry.append(position, offset, stored, out)?;
+            self.entries.onto(places.file).write_all(&self.entry)?;
             let mut out = self.data.onto(places.file);
             out.go_to(offset)?;
             match entry.stored {
@@ -273,12 +236,12 @@ impl<'a> Section<'a> {
             }
         }
         self.lengths.data[self.flush] += stored;
-        self.lengths.metadata += entry.len();
+        self.lengths.metadata += self.entry.len() as u64;
         self.lengths.entries += 1;
         self.lengths.blocks += entry.blocks.len();
         Ok(Position {
             start: position,
-            flags: entry.flags(),
+            flags,
         })
     }
 

@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use crate::entry::{Coordinates, Entry, Form};
 use crate::flushed::Flushed;
 use crate::selection::Blocks;
 use crate::sharing::{Known, Selections};
 use h5logfs_log::filters::Filter;
-use h5logfs_log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
+use h5logfs_log::logvol::flags::{HEADER, REC};
 
 /// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
 /// 8 bytes of a reference save.
@@ -162,85 +163,56 @@ impl Section {
         let record = record_of(dataset, blocks);
         // With a record number the blocks lack the first dimension.
         let skip = usize::from(record.is_some());
+        let coordinates = Coordinates {
+            rank: blocks.rank,
+            skip,
+            number: blocks.number,
+            starts: &blocks.starts,
+            counts: &blocks.counts,
+        };
+        let strides = (self.encode && blocks.number > 1)
+            .then(|| strides(&dataset.dims[skip..], blocks, skip))
+            .flatten();
+        let entry = Entry {
+            dataset: dataset.id,
+            record,
+            offset: offset + self.base,
+            stored,
+            selection: match &strides {
+                Some(strides) => Form::Encoded {
+                    blocks: coordinates,
+                    strides,
+                },
+                None => Form::Plain(coordinates),
+            },
+        };
         let at = self.bytes.len();
-        let mut flag = if record.is_some() { REC } else { 0 };
-        self.bytes.extend_from_slice(&[0; HEADER as usize]);
-        if let Some(record) = record {
-            self.bytes.extend_from_slice(&record.to_le_bytes());
-        }
-        let body = self.bytes.len();
-        if blocks.number > 1 {
-            flag |= MUL;
-            let number = (blocks.number as u32).to_le_bytes();
-            self.bytes.extend_from_slice(&number);
-        }
-        if self.encode
-            && blocks.number > 1
-            && let Some(strides) = strides(&dataset.dims[skip..], blocks, skip)
+        let flags = entry.append_to(&mut self.bytes);
+        if self.share
+            && let Some(selection) = self.shared(at, at + entry.head_len(), flags)
         {
-            flag |= ENC;
-            self.push_encoded(&strides, blocks, skip);
-        } else {
-            self.push_plain(&blocks.starts, blocks.rank, skip);
-            self.push_plain(&blocks.counts, blocks.rank, skip);
-        }
-        if self.share && self.bytes.len() - body >= MIN_SHARED_LEN {
-            flag = self.share(at, body, flag);
-        }
-        let size = (self.bytes.len() - at) as i32;
-        let mut header = [0; HEADER as usize];
-        header[..4].copy_from_slice(&size.to_le_bytes());
-        header[4..8].copy_from_slice(&dataset.id.to_le_bytes());
-        header[8..12].copy_from_slice(&flag.to_le_bytes());
-        header[12..20].copy_from_slice(&(offset + self.base).to_le_bytes());
-        header[20..28].copy_from_slice(&stored.to_le_bytes());
-        self.bytes[at..at + HEADER as usize].copy_from_slice(&header);
-    }
-
-    /// Section 6.1: the starts or counts, without the first `skip` dimensions.
-    fn push_plain(&mut self, values: &[u64], rank: usize, skip: usize) {
-        if rank == 0 {
-            return;
-        }
-        for block in values.chunks_exact(rank) {
-            for value in &block[skip..] {
-                self.bytes.extend_from_slice(&value.to_le_bytes());
-            }
+            self.bytes.truncate(at);
+            Entry { selection, ..entry }.append_to(&mut self.bytes);
         }
     }
 
-    /// Section 6.2.
-    fn push_encoded(&mut self, strides: &[u64], blocks: &Blocks, skip: usize) {
-        let (_, stored) = strides.split_last().unwrap_or((&1, &[]));
-        for stride in stored {
-            self.bytes.extend_from_slice(&stride.to_le_bytes());
+    /// Section 6.3: the reference of the last entry to an earlier one with the same selection. Its own begins at `body`. Entries
+    /// with a record number refer only to entries with one, so that no reader confuses their records.
+    fn shared(&mut self, at: usize, body: usize, flags: i32) -> Option<Form<'static>> {
+        let selection = &self.bytes[body..];
+        if selection.len() < MIN_SHARED_LEN {
+            return None;
         }
-        for values in [&blocks.starts, &blocks.counts] {
-            for block in values.chunks_exact(blocks.rank) {
-                let terms = block[skip..].iter().zip(strides);
-                let sum: u64 = terms.map(|(v, stride)| v * stride).sum();
-                self.bytes.extend_from_slice(&sum.to_le_bytes());
-            }
-        }
-    }
-
-    /// Section 6.3: replaces the body of the last entry by a reference if an earlier entry has the same
-    /// body. Returns the flags. Entries with a record number refer only to entries with one, so that no
-    /// reader confuses their records.
-    fn share(&mut self, at: usize, body: usize, flag: i32) -> i32 {
-        let hash = self.selections.hash(flag, &self.bytes[body..]);
+        let hash = self.selections.hash(flags, selection);
         let place = self.gone + at;
         let known = self.selections.get(hash);
-        let equal = known.filter(|known| self.has_selection(known, body, flag));
-        if let Some(back) = equal.map(|known| -((place - known.at) as i64)) {
-            self.bytes.truncate(body);
-            self.bytes.extend_from_slice(&back.to_le_bytes());
-            return flag | REF;
+        if let Some(known) = known.filter(|known| self.has_selection(known, body, flags)) {
+            let back = (place - known.at) as u64;
+            return Some(Form::Shared { back, flags });
         }
         let copy = self.in_file.is_some();
-        let selection = &self.bytes[body..];
-        self.selections.add(hash, place, flag, selection, copy);
-        flag
+        self.selections.add(hash, place, flags, selection, copy);
+        None
     }
 
     /// Whether an earlier entry has the selection of the last one, which begins at `body` and has these flags.
@@ -355,6 +327,7 @@ fn strides(dims: &[u64], blocks: &Blocks, skip: usize) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use h5logfs_log::logvol::flags::{ENC, MUL, REF};
 
     fn blocks(rank: usize, starts: &[u64], counts: &[u64]) -> Blocks {
         Blocks {

@@ -8,6 +8,7 @@
 //! | [`selection`] | what a write covers, as a list of blocks |
 //! | [`stored`] | splits writes into records, and filters them |
 //! | [`entries`] | the entries of one rank: its section of the record table |
+//! | [`entry`] | one entry as bytes |
 //! | [`flushed`] | entries that have left the memory |
 //! | `sharing` | the selections that later entries refer to |
 //! | [`joining`] | consecutive small writes become one entry |
@@ -27,6 +28,7 @@
 
 pub mod base;
 pub mod entries;
+pub mod entry;
 pub mod error;
 pub mod files;
 pub mod flushed;

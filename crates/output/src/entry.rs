@@ -1,0 +1,138 @@
+//! One entry of the record table as bytes (`docs/formats/logvol.md`, sections 5 and 6).
+
+use h5logfs_log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
+
+/// An entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// Number of the dataset.
+    pub dataset: u32,
+    /// The record that all blocks lie in, where the entry names it.
+    pub record: Option<u64>,
+    /// Offset of the data.
+    pub offset: u64,
+    /// Bytes of the data.
+    pub stored: u64,
+    /// What the data cover.
+    pub selection: Form<'a>,
+}
+
+/// How an entry spells its selection.
+#[derive(Debug, Clone, Copy)]
+pub enum Form<'a> {
+    /// Section 6.1: all coordinates.
+    Plain(Coordinates<'a>),
+    /// Section 6.2: one number for the start of each block, and one for its count. Each dimension that the entry spells
+    /// has a stride, in elements.
+    Encoded {
+        /// The blocks.
+        blocks: Coordinates<'a>,
+        /// The strides.
+        strides: &'a [u64],
+    },
+    /// Section 6.3: the selection of an earlier entry of the same section.
+    Shared {
+        /// How many bytes that entry begins before this one.
+        back: u64,
+        /// Its flags.
+        flags: i32,
+    },
+}
+
+/// Blocks of `rank` dimensions, of which an entry spells those from `skip` on.
+#[derive(Debug, Clone, Copy)]
+pub struct Coordinates<'a> {
+    /// Dimensions.
+    pub rank: usize,
+    /// Dimensions in front that the entry leaves out: that of records, where the record number has it.
+    pub skip: usize,
+    /// Number of blocks. A scalar has one without coordinates.
+    pub number: usize,
+    /// The start of each block, one after the other.
+    pub starts: &'a [u64],
+    /// The extent of each block.
+    pub counts: &'a [u64],
+}
+
+impl Entry<'_> {
+    /// Appends the entry, which has to be shorter than 2 GiB. Returns its flags.
+    pub fn append_to(&self, out: &mut Vec<u8>) -> i32 {
+        let (at, flags) = (out.len(), self.flags());
+        out.extend_from_slice(&[0; HEADER as usize]);
+        if let Some(record) = self.record {
+            push(out, record);
+        }
+        self.selection.append_to(out);
+        let size = (out.len() - at) as i32;
+        let header = &mut out[at..at + HEADER as usize];
+        header[..4].copy_from_slice(&size.to_le_bytes());
+        header[4..8].copy_from_slice(&self.dataset.to_le_bytes());
+        header[8..12].copy_from_slice(&flags.to_le_bytes());
+        header[12..20].copy_from_slice(&self.offset.to_le_bytes());
+        header[20..28].copy_from_slice(&self.stored.to_le_bytes());
+        flags
+    }
+
+    /// Bytes in front of the selection.
+    pub fn head_len(&self) -> usize {
+        HEADER as usize + if self.record.is_some() { 8 } else { 0 }
+    }
+
+    fn flags(&self) -> i32 {
+        let record = if self.record.is_some() { REC } else { 0 };
+        record
+            | match self.selection {
+                Form::Plain(blocks) if blocks.number > 1 => MUL,
+                Form::Plain(_) => 0,
+                Form::Encoded { .. } => MUL | ENC,
+                // A reference has the bits of its selection.
+                Form::Shared { flags, .. } => flags & (MUL | ENC) | REF,
+            }
+    }
+}
+
+impl Form<'_> {
+    fn append_to(&self, out: &mut Vec<u8>) {
+        match *self {
+            Form::Plain(blocks) => {
+                if blocks.number > 1 {
+                    blocks.push_number(out);
+                }
+                blocks.for_each(|block| block.iter().for_each(|value| push(out, *value)));
+            }
+            Form::Encoded { blocks, strides } => {
+                blocks.push_number(out);
+                // All but the last one, which is 1.
+                let (_, stored) = strides.split_last().unwrap_or((&1, &[]));
+                stored.iter().for_each(|stride| push(out, *stride));
+                blocks.for_each(|block| {
+                    let terms = block.iter().zip(strides);
+                    push(out, terms.map(|(value, stride)| value * stride).sum());
+                });
+            }
+            Form::Shared { back, .. } => push(out, back.wrapping_neg()),
+        }
+    }
+}
+
+impl Coordinates<'_> {
+    fn push_number(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.number as u32).to_le_bytes());
+    }
+
+    /// Shows what the entry spells of the start of each block, and then of each count.
+    fn for_each(&self, mut see: impl FnMut(&[u64])) {
+        if self.rank == 0 {
+            return;
+        }
+        for values in [self.starts, self.counts] {
+            for block in values.chunks_exact(self.rank) {
+                see(&block[self.skip..]);
+            }
+        }
+    }
+}
+
+fn push(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
