@@ -98,6 +98,8 @@ impl SealGuard {
     /// Fails where the table of a closed log does not have the entries of the extents. Once it has them, it is not compared
     /// again.
     pub fn check_table(&self, file: &SourceFile) -> Result<(), Fault> {
+        task::check_running()?;
+        // Held while the whole table is read: others that need it wait for the one comparison, and do not repeat it.
         let mut table = self.table.lock();
         if let Some(found) = *table {
             self.compare_table(file, found)?;
