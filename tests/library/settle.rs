@@ -281,6 +281,33 @@ fn large_datasets_that_were_never_logged_stay_where_they_lie() {
     }
 }
 
+/// libhdf5 keeps the image open as long as anything holds the type.
+#[test]
+fn datasets_of_a_committed_type_are_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let dataset = Dataset::new("typed", 4, Type::U16, &[3]);
+    let mut log = sample(4);
+    log.logs[0].tables[0][0].push(Entry::one(4, &[0], &[3], words(3, 0)));
+    log.write_with(&path, |file| {
+        let datatype = Type::U16.create();
+        raw::commit(file, "type", &datatype);
+        let (space, creation) = (raw::null_space(), raw::dataset_properties());
+        dataset.mark(&raw::create_dataset(
+            file, "typed", &datatype, &space, &creation,
+        ));
+    });
+    settle(&path).unwrap();
+    let file = raw::open_file(&path);
+    let typed = raw::open(&file, "typed");
+    assert_eq!(raw::read(&typed), words(3, 0));
+    let datatype = raw::dataset_type(&typed);
+    assert_eq!(
+        raw::address(&datatype),
+        raw::address(&raw::open(&file, "type"))
+    );
+}
+
 // --- interruptions -------------------------------------------------------------------------------
 
 /// What a crash can leave: all that was written before the superblock lies behind the end of the log, in any order and as

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::chosen::with_scales;
 use super::dataset::{NewLink, Template};
 use super::layout_objects::{Anchor, Owner};
-use super::tree::{self, Copier, Datasets, MadeAtOnce, Object, Original};
+use super::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
@@ -48,7 +48,7 @@ pub fn image(
 ) -> Result<ShownObjects> {
     let creation = original.creation_of_copy()?;
     let choice = with_scales(original, choice)?;
-    let mut shown = Shown {
+    let shown = Shown {
         chooser,
         choice: &choice,
         is_source,
@@ -57,25 +57,25 @@ pub fn image(
         headers: Image::new(Window::new(original.bytes)),
         models: HashMap::new(),
     };
-    let (copied, image) = match at {
+    let make = |image: &Id| shown.copy(original, image);
+    let ((copied, datasets), image) = match at {
         None => {
             let image = h5::create_in_memory(&creation)?;
-            let copied = tree::copy(original, &image, &mut shown)?;
-            let image = with_times(h5::file_image(&image)?, &copied.times)?;
-            (copied, image)
+            let made = make(&image)?;
+            let image = with_times(h5::file_image(&image)?, &made.0.times)?;
+            (made, image)
         }
         Some(at) => {
-            let copy = |image: &Id| tree::copy(original, image, &mut shown);
-            let (copied, added) = h5::create_behind(at, &creation, copy)?;
-            let added = with_times(added, &copied.times)?;
-            (copied, added.into_bytes())
+            let (made, added) = h5::create_behind(at, &creation, make)?;
+            let added = with_times(added, &made.0.times)?;
+            (made, added.into_bytes())
         }
     };
     let mut addresses: Vec<_> = copied.objects.into_iter().collect();
     addresses.sort_unstable();
     Ok(ShownObjects {
         image,
-        datasets: shown.datasets,
+        datasets,
         addresses,
         diagnostics: copied.diagnostics,
     })
@@ -168,6 +168,13 @@ impl Datasets for Shown<'_> {
 }
 
 impl Shown<'_> {
+    /// Makes the objects of the image, and tells its datasets. The models go with `self`: those of committed types would
+    /// keep the image open, and libhdf5 could not finish it.
+    fn copy(mut self, original: Original<'_>, image: &Id) -> Result<(Copied, Vec<Dataset>)> {
+        let copied = tree::copy(original, image, &mut self)?;
+        Ok((copied, self.datasets))
+    }
+
     /// Makes the dataset that an anchor stands for. If its description is damaged or cannot be served, its elements
     /// become unreadable; the rest of the file does not. Returns its address, too.
     fn logged(&mut self, at: &NewLink<'_>, model: &mut Model, anchor: Anchor) -> Result<(Id, u64)> {
