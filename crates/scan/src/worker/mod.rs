@@ -143,7 +143,7 @@ fn close_inherited() -> confine::Result<()> {
     // SAFETY: this process has opened nothing yet, so no descriptor of a Rust value is closed.
     match unsafe { libc::close_range(FIRST as libc::c_uint, libc::c_uint::MAX, 0) } {
         0 => Ok(()),
-        _ => Err(format!("close_range: {}", io::Error::last_os_error()).into()),
+        _ => Err(format!("close_range: {}", io::Error::last_os_error())),
     }
 }
 
