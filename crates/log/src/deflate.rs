@@ -76,7 +76,7 @@ fn step(
 const FIRST_PIECE: u64 = 1 << 20;
 const PIECE: u64 = 64 << 10;
 
-/// Bytes of memory for the pieces, of which the largest is [`FIRST_PIECE`], and for what the inflater keeps.
+/// Bytes of memory for the pieces, of which the largest is `FIRST_PIECE`, and for what the inflater keeps.
 pub const DEFLATE_PIECES: u64 = FIRST_PIECE + (64 << 10);
 
 /// Inflates one zlib stream of unknown length at `offset` of a source to exactly `size` bytes. `hint`: the bytes

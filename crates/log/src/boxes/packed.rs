@@ -1,7 +1,7 @@
 //! A packed table of many boxes, each with some values. It answers "which of these touch that box?". It is used
 //! for the blocks of one selection, and for the records of one dataset.
 //!
-//! Rows lie in groups of [`GROUP`]. Within a group each column is stored as its least value and the differences
+//! Rows lie in groups of `GROUP`. Within a group each column is stored as its least value and the differences
 //! from it, in as few bits as the largest difference needs. Neighbours have similar coordinates, so a block takes
 //! some 3 to 10 bytes, whatever its rank. The least starts and the largest ends of a group are its bounding box.
 //! These boxes are the leaves of a tree of bounding boxes, an R-tree.
