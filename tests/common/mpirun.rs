@@ -22,7 +22,7 @@ use super::readers::project;
 use super::wait_until;
 
 /// How long a job may take that normally takes a second or two.
-const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// How long mpirun may take that has lost its ranks.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -263,18 +263,33 @@ impl Job {
 
     /// Waits for the end. Fails the test where it does not come.
     pub fn wait(&mut self) -> ExitStatus {
+        self.wait_at_most(DEADLINE)
+            .unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    /// Waits for the end, and ends the job where it does not come.
+    fn wait_at_most(&mut self, patience: Duration) -> Result<ExitStatus, String> {
         let start = Instant::now();
         loop {
             if let Some(status) = self.mpirun.try_wait().unwrap() {
-                return status;
+                return Ok(status);
             }
-            if start.elapsed() > DEADLINE {
+            if start.elapsed() > patience {
                 let said = self.said();
                 self.kill();
-                panic!("a job did not end in {DEADLINE:?}; it said:\n{said}");
+                return Err(format!(
+                    "a job did not end in {patience:?}; it said:\n{said}"
+                ));
             }
             thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Waits so long for the end, and tells what went wrong.
+    pub fn outcome(mut self, patience: Duration) -> Result<(), String> {
+        let status = self.wait_at_most(patience)?;
+        let reason = || format!("{status}:\n{}", self.said());
+        status.success().then_some(()).ok_or_else(reason)
     }
 
     /// Waits for mpirun after its ranks were killed. On a busy machine it sometimes reports that they died, but does not

@@ -58,9 +58,14 @@ impl Twice {
     /// Lets it run: with the directory for its files, and its environment.
     pub fn run(&self, mut program: impl FnMut(&Path, &[Variable])) {
         program(&self.native(), &[]);
+        program(&self.logged(), &self.variables());
+    }
+
+    /// The environment with the connector.
+    pub fn variables(&self) -> Vec<Variable> {
         let mut variables = self.connector.used();
         variables.extend(self.options.iter().cloned());
-        program(&self.logged(), &variables);
+        variables
     }
 
     /// All files are logs, and read as the program meant them.
@@ -142,15 +147,25 @@ pub fn by_ranks(
     arguments: &[String],
     variables: &[Variable],
 ) {
-    if ranks == 0 {
-        let mut command = Command::new(program);
-        succeed(command.args(arguments).envs(variables.iter().cloned()));
-        return;
-    }
-    let mut mpirun = Mpi::of_build().run_at(place, ranks, program);
-    mpirun.args(arguments);
+    let mut command = command_by_ranks(place, ranks, program, variables);
+    command.args(arguments);
+    Job::launch(command).succeed();
+}
+
+/// What runs a program that way.
+pub fn command_by_ranks(
+    place: &Place,
+    ranks: u32,
+    program: &Path,
+    variables: &[Variable],
+) -> Command {
+    let mut command = if ranks == 0 {
+        Command::new(program)
+    } else {
+        Mpi::of_build().run_at(place, ranks, program)
+    };
     // That of Open MPI 4.1 itself writes and reads wrong elements where selections are irregular.
-    mpirun.env("OMPI_MCA_io", "romio321");
-    mpirun.envs(variables.iter().cloned());
-    Job::launch(mpirun).succeed();
+    command.env("OMPI_MCA_io", "romio321");
+    command.envs(variables.iter().cloned());
+    command
 }

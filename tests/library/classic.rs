@@ -448,7 +448,8 @@ fn classic_however_it_is_read() {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    let seeds = first_seed()..first_seed() + cases(CASES) as u64;
+    // Few logs have streams. Among the first ones are such that lose something.
+    let seeds = (first_seed()..first_seed() + cases(CASES) as u64).chain(1..9);
     let (made, _) = make(&python, dir.path(), &[], seeds);
     let mut numbers = Numbers(first_seed());
     let mut lost = 0;
@@ -481,7 +482,7 @@ fn lose_data(log: &Path, numbers: &mut Numbers) {
         panic!("no blocks");
     };
     let mut bytes = std::fs::read(log).unwrap();
-    for _ in 0..10 {
+    for _ in 0..60 {
         let place = 16 + numbers.index(*len as usize - 15) as u64;
         let found = at.iter().find(|(number, _)| *number == place / block);
         if let Some((_, found)) = found {

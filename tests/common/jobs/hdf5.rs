@@ -1,8 +1,9 @@
 //! Programs of HDF5 with the VOL connector: random ones (`tests/c/random`), and one that tells how far it is
 //! (`tests/c/connector/flushes.c`).
 
+use std::fs;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
 use crate::common::killed::{Places, RANKS, Shown, Victim};
-use crate::common::mpirun::{Job, Mpi};
+use crate::common::mpirun::{DEADLINE, Job, Mpi};
 use crate::common::nodes::Place;
 use crate::common::numbers::Numbers;
 use crate::common::readers::Python;
-use crate::common::twice::{Twice, Variable, by_ranks};
+use crate::common::twice::{Twice, Variable, command_by_ranks};
 
 /// Random programs of several sessions that write the same files, each by so many ranks; 0 is a program without MPI. What
 /// they leave with the connector equals what they leave without it.
@@ -40,26 +41,72 @@ pub fn seeds(usual: usize) -> Range<u64> {
 }
 
 /// Runs them with and without the connector. `false` where they cannot be run here.
+///
+/// A program that parallel HDF5 itself does not run rightly is not compared: some of them wait for ever or read what was not
+/// written, with HDF5 1.14.6. With the connector all have to end well, and each looks at what it reads.
 #[track_caller]
 pub fn run(place: &Place, twice: &Twice, sessions: &[u32], seeds: Range<u64>) -> bool {
     let Some(hdf5) = Hdf5::find() else {
         return false;
     };
     let program = hdf5.compiled_from("random", &["-lhdf5", "-lz"]);
-    let ranks: Vec<String> = sessions.iter().map(u32::to_string).collect();
-    let seeds = [seeds.start, seeds.end - seeds.start].map(|number| number.to_string());
-    twice.run(|dir, variables| {
+    let random = Random {
+        place,
+        program,
+        sessions,
+    };
+    for seed in seeds.clone() {
+        random.run_natively(&twice.native(), seed);
+    }
+    random
+        .run(&twice.logged(), seeds, &twice.variables(), DEADLINE)
+        .unwrap_or_else(|reason| panic!("{reason}"));
+    true
+}
+
+/// The program of random programs, and how its sessions run.
+struct Random<'a> {
+    place: &'a Place,
+    program: PathBuf,
+    sessions: &'a [u32],
+}
+
+impl Random<'_> {
+    /// Leaves no file where HDF5 itself fails with several ranks.
+    #[track_caller]
+    fn run_natively(&self, dir: &Path, seed: u64) {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let Err(reason) = self.run(dir, seed..seed + 1, &[], PATIENCE) else {
+            return;
+        };
+        let are_parallel = self.sessions.iter().any(|ranks| *ranks > 1);
+        assert!(are_parallel, "{reason}");
+        eprintln!("program {seed} is not compared, because HDF5 itself fails: {reason}");
+        let _ = fs::remove_file(dir.join(format!("{seed}.h5")));
+    }
+
+    /// Runs all sessions, each of which may take so long.
+    fn run(
+        &self,
+        dir: &Path,
+        seeds: Range<u64>,
+        variables: &[Variable],
+        patience: Duration,
+    ) -> Result<(), String> {
         // The one after the last reads everything.
-        let last = sessions.last().unwrap();
-        for (number, ranks_of) in sessions.iter().chain([last]).enumerate() {
+        let last = self.sessions.last().unwrap();
+        let ranks: Vec<String> = self.sessions.iter().map(u32::to_string).collect();
+        for (number, ranks_of) in self.sessions.iter().chain([last]).enumerate() {
             let mut arguments = vec![dir.to_str().unwrap().to_owned()];
-            arguments.extend(seeds.clone());
+            arguments.extend([seeds.start, seeds.end - seeds.start].map(|n| n.to_string()));
             arguments.push(number.to_string());
             arguments.extend(ranks.clone());
-            by_ranks(place, *ranks_of, &program, &arguments, variables);
+            let mut command = command_by_ranks(self.place, *ranks_of, &self.program, variables);
+            command.args(arguments);
+            Job::launch(command).outcome(patience)?;
         }
-    });
-    true
+        Ok(())
+    }
 }
 
 /// Starts a job that flushes its file so often, and closes and opens it again after each `cycle` of them.
