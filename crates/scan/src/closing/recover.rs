@@ -1,7 +1,7 @@
 //! Closes a log whose job died before it could close it: `h5logfs recover`.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
-use h5logfs_log::journal::{self, Recorded, Torn};
+use h5logfs_log::journal::{self, HeldFile, Recorded, Torn};
 use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::sections;
@@ -88,11 +88,12 @@ pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
     // First all reads, because they can fail, then the writes.
     let data_files = read_data_files(&files, &kept)?;
     let objects = Objects::of(path, &kept)?;
-    if kept.flushes() < flushes {
-        for file in &data_files {
-            copy_anew(file, &kept.id).map_err(|e| Error::io(&file.path, e))?;
-        }
-    }
+    // Holds the lock of the journal that takes the place of the old one.
+    let _shortened = if kept.flushes() < flushes {
+        Some(drop_flushes(path, &kept, &data_files, &lock)?)
+    } else {
+        None
+    };
     let diagnostics = objects.write_closed(path, &data_files)?;
     if !how.without_sync {
         sync_all(path, &data_files)?;
@@ -107,6 +108,57 @@ pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
         torn: kept.torn,
         diagnostics,
     }))
+}
+
+/// Drops the flushes behind those that are kept. First the journal forgets them: what it has left is true of each data file,
+/// before that is replaced and after. Returns the new journal, which is locked.
+fn drop_flushes(
+    path: &Path,
+    kept: &Recorded,
+    data_files: &[DataFile],
+    mut journal: &File,
+) -> Result<HeldFile> {
+    let journal_path = journal::path_of(path);
+    let mut shorten_journal = || {
+        journal.rewind()?;
+        shorten(&journal_path, journal, kept.len, &kept.id, |new| {
+            journal::lock(new).map(drop)
+        })
+    };
+    let shortened = shorten_journal().map_err(|e| Error::io(&journal_path, e))?;
+    sync(parent(path))?;
+    for file in data_files {
+        let shorten_data = || {
+            let old = File::open(&file.path)?;
+            kept.id.check(&old)?;
+            shorten(&file.path, &old, file.end, &kept.id, |_| Ok(()))
+        };
+        shorten_data().map_err(|e| Error::io(&file.path, e))?;
+    }
+    // They have one directory.
+    if let Some(file) = data_files.first() {
+        sync(parent(&file.path))?;
+    }
+    Ok(shortened)
+}
+
+/// Replaces a file by a new one with its first `len` bytes, which `begin` is shown while it is empty. A program that has the old
+/// file open keeps reading the dropped flushes. In the same file it would read other bytes in their place, and not notice.
+fn shorten(
+    path: &Path,
+    old: &File,
+    len: u64,
+    id: &FileId,
+    begin: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<HeldFile> {
+    let stat = old.metadata()?;
+    HeldFile::create(path, &id.number(), true, |mut new| {
+        new.set_permissions(stat.permissions())?;
+        // Only root may give a file away. Otherwise it belongs to the user who recovers it.
+        let _ = fchown(new, Some(stat.uid()), Some(stat.gid()));
+        begin(new)?;
+        io::copy(&mut old.take(len), &mut new).map(drop)
+    })
 }
 
 /// Forces what was written to the disk.
@@ -297,23 +349,6 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
         })
     };
     sources.into_iter().enumerate().map(read).collect()
-}
-
-/// Replaces a data file by a new one with its first `end` bytes. A program that has the old file open keeps reading
-/// the dropped flushes. In the same file it would read other bytes in their place, and not notice.
-fn copy_anew(data_file: &DataFile, id: &FileId) -> io::Result<()> {
-    let path = &data_file.path;
-    let old = File::open(path)?;
-    id.check(&old)?;
-    let stat = old.metadata()?;
-    let mut new = tempfile::NamedTempFile::new_in(parent(path))?;
-    io::copy(&mut old.take(data_file.end), new.as_file_mut())?;
-    new.as_file().set_permissions(stat.permissions())?;
-    // Only root may give a file away. Otherwise it belongs to the user who recovers it.
-    let _ = fchown(new.as_file(), Some(stat.uid()), Some(stat.gid()));
-    new.as_file().sync_all()?;
-    new.persist(path).map_err(|e| e.error)?;
-    Ok(())
 }
 
 /// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section for each rank.
