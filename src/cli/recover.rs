@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::output::Output;
 use super::with_log_file;
-use h5logfs_scan::closing::{How, recover};
+use h5logfs_scan::closing::{How, Outcome, recover};
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
 #[derive(Debug, Clone, Args)]
@@ -35,8 +35,15 @@ pub fn run(args: RecoverArgs) -> Result<()> {
     };
     for file in &args.files {
         match with_log_file(file, || Ok(recover(file, how)?)) {
-            Ok(None) => writeln!(out, "{}: closed already, nothing to do", file.display())?,
-            Ok(Some(recovered)) => {
+            Ok(Outcome::Closed) => {
+                writeln!(out, "{}: closed already, nothing to do", file.display())?;
+            }
+            Ok(Outcome::Cleared(reason)) => writeln!(
+                out,
+                "{}: closed already; removed its journal, which {reason}",
+                file.display()
+            )?,
+            Ok(Outcome::Recovered(recovered)) => {
                 if let Some(torn) = &recovered.torn {
                     writeln!(out, "{}: note: {torn}", file.display())?;
                 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use h5logfs_scan::closing::{How, recover};
+use h5logfs_scan::closing::{How, Outcome, recover};
 use h5logfs_view::ChunkId;
 
 use super::*;
@@ -30,7 +30,8 @@ fn read_while_closed(number: u64, mode: Mode, options: &Options) -> Seen {
         without_sync: options.fsync == Fsync::None,
         ..How::default()
     };
-    assert!(recover(&paths[0], how).unwrap().is_some());
+    let outcome = recover(&paths[0], how).unwrap();
+    assert!(matches!(outcome, Outcome::Recovered(_)));
     for _ in 0..60 {
         match read() {
             Err(_) => seen.late += 1,

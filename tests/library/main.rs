@@ -7,6 +7,7 @@ mod common;
 mod ahead;
 mod bombs;
 mod classic;
+mod closed;
 mod compact;
 mod corpus;
 mod direct;

@@ -75,6 +75,8 @@ fn what_a_program_defines_is_shown_and_closed() {
             let journal = fs::read(path_of(&log)).unwrap();
             succeeds(&["recover"], &log);
             fs::write(path_of(&log), journal).unwrap();
+            let file = fs::File::options().write(true).open(&log).unwrap();
+            file.set_len(file.metadata().unwrap().len() - 1).unwrap();
             same(&export(&log, "interrupted.h5")).unwrap();
             let said = succeeds(&["recover"], &log);
             assert!(

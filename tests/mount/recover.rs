@@ -117,10 +117,21 @@ fn a_log_without_its_journal_or_beside_another_one_is_told() {
     other.line(&format!(
         r#"{{"journal":1,"file":"{id}","writer":"","ranks":1,"subfiles":0,"config":0}}"#
     ));
+    let begun = other.journal.clone();
+    other.line(r#"{"commit":{"flush":1,"ends":[8192]}}"#);
     fs::write(log.journal_path(), &other.journal).unwrap();
     let closed = run(&["recover", "log.h5"], dir.path());
     assert_says(&closed, true, &["closed already, nothing to do"]);
     assert!(log.journal_path().exists());
+    // That log has no flush, and may have been one that should replace this one.
+    fs::write(log.journal_path(), begun).unwrap();
+    let closed = run(&["recover", "log.h5"], dir.path());
+    assert_says(
+        &closed,
+        true,
+        &["removed its journal, which is of another log"],
+    );
+    assert!(!log.journal_path().exists());
 }
 
 #[test]

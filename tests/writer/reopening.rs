@@ -148,7 +148,9 @@ fn same_but_times(files: &[(PathBuf, Vec<u8>)], others: &[(PathBuf, Vec<u8>)], a
         let about = format!("{about}: {}", path.display());
         assert_eq!(bytes.len(), others.len(), "{about}");
         let differ = (0..bytes.len()).filter(|at| bytes[*at] != others[*at]);
-        let differ: Vec<usize> = differ.collect();
+        // The seal of the close has a sum over the front, and a checksum of its own.
+        let is_sum = |at: &usize| (4064..4072).contains(at) || (4092..4096).contains(at);
+        let differ: Vec<usize> = differ.filter(|at| !is_sum(at)).collect();
         // The times of `_ld_0` and `_md_0`, of 4 bytes, are in the front.
         let times = differ.len() <= 8 && differ.iter().all(|at| *at < FRONT);
         assert!(times, "{about} at {differ:?}");
@@ -204,7 +206,11 @@ fn ranks_close_a_log_as_one_process_does() {
                 fs::write(path, left).unwrap();
             }
             assert!(copy.h5logfs("check").contains("good"));
-            assert!(copy.h5logfs("recover").contains("recovered 12 flushes"));
+            let said = copy.h5logfs("recover");
+            // All of the close may be there.
+            let is_closed =
+                said.contains("recovered 12 flushes") || said.contains("removed its journal");
+            assert!(is_closed, "{said}");
             let about = format!("{what} of {ranks} ranks, turn {turn}");
             same_but_times(&copy.files(), &closed, &about);
         }
@@ -262,7 +268,7 @@ fn a_log_that_cannot_be_trusted_is_refused() {
     // A damaged line hides flushes.
     let place = Place::of_pattern(3, 0, false);
     let mut journal = fs::read_to_string(place.journal()).unwrap();
-    journal.push_str("00000000 {}\n00000000 {}\n");
+    journal.push_str("00000000 {}\n00000000 {\"commit\":{\"flush\":9,\"ends\":[9999]}}\n");
     fs::write(place.journal(), &journal).unwrap();
     place.refuses(&["is damaged", "`h5logfs recover --last-flush"]);
     // Without its journal nothing tells the flushes.

@@ -3,7 +3,8 @@
 use h5logfs_log::Tables;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
-use h5logfs_log::journal::{Line, Recorded};
+use h5logfs_log::journal::closed::sealed_flush;
+use h5logfs_log::journal::{Line, MOST_FLUSHES, Recorded};
 use h5logfs_log::logvol::SUBFILED;
 use h5logfs_log::logvol::extent::last_flush;
 use h5logfs_log::snapshot::{Snapshot, Source};
@@ -100,9 +101,17 @@ impl Base {
                 (Some(log), None) if log.offset == FRONT => FRONT + log.len,
                 _ => return Err(format!("{OTHER_WRITER}. {INSTEAD}")),
             };
+            // A flush of definitions alone has no extents, but counts: the next one has another number.
             let flush = last_flush(file, end).map_err(|e| e.to_string())?;
-            base.flush = base.flush.max(flush);
+            let sealed = sealed_flush(file).map_err(|e| e.to_string())?;
+            base.flush = base.flush.max(flush).max(sealed);
             base.ends.push(end);
+        }
+        if base.flush >= MOST_FLUSHES {
+            return Err(format!(
+                "it has flushes of numbers up to {}, and cannot take more",
+                base.flush
+            ));
         }
         Ok(base)
     }

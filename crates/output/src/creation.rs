@@ -18,8 +18,7 @@ use crate::options::{Fsync, Options};
 use crate::ranks::{GlobalOutcome, LocalOutcome, Ranks};
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::unclosed_front;
-use h5logfs_log::journal::parent;
-use h5logfs_log::journal::{self, Header, HeldFile, Journal};
+use h5logfs_log::journal::{self, Header, HeldFile, Journal, parent, sync};
 use h5logfs_log::logvol::names::subfile_dir;
 
 type StringResult<T = ()> = std::result::Result<T, String>;
@@ -84,8 +83,13 @@ impl Creation {
 
     fn keep_aside(&mut self, existing: Existing) -> StringResult {
         let parts = self.existing.insert(existing).parts();
-        let mut parts = parts.iter();
-        parts.try_for_each(|part| self.aside.keep(&self.path, part, &self.id))
+        let mut kept = parts.iter();
+        kept.try_for_each(|part| self.aside.keep(&self.path, part, &self.id))?;
+        if parts.is_empty() {
+            return Ok(());
+        }
+        // The new files take their names next.
+        sync(parent(&self.path)).map_err(|e| e.to_string())
     }
 
     fn create_journal(&mut self, header: &Header) -> StringResult {
@@ -171,6 +175,10 @@ impl Creation {
             let _ = std::fs::remove_dir(dir);
         }
         let left = self.aside.put_back();
+        if self.existing.is_some() {
+            // Where that fails, it is as after a crash of the system.
+            let _ = sync(parent(&self.path));
+        }
         // Where the old journal is back, the new one has lost its name, and this does nothing.
         if let Some(journal) = self.journal.take() {
             let _ = journal.remove();

@@ -17,10 +17,11 @@ use std::time::SystemTime;
 use crate::options::Options;
 use h5logfs_common::error::Error;
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::front::is_unclosed;
+use h5logfs_log::front::{FRONT, is_unclosed};
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::parent;
-use h5logfs_log::journal::{self, HeldFile, JobState, Recorded};
+use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded};
+use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::subfile_dir;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
@@ -41,13 +42,24 @@ pub(crate) struct Existing {
 struct LogFile {
     id: Option<FileId>,
     unclosed: bool,
+    /// It has bytes behind its front.
+    has_data: bool,
 }
 
 struct OldJournal {
     held: HeldFile,
     state: JobState,
-    /// `Err`: it cannot be read.
-    read: StringResult<Recorded>,
+    says: Says,
+}
+
+/// What a journal says.
+enum Says {
+    /// What was recorded in it.
+    Recorded(Recorded),
+    /// Nothing: the log of its name is closed, or no line of it came to the disk.
+    Nothing,
+    /// It cannot be read, for this reason.
+    Unknown(String),
 }
 
 impl Existing {
@@ -111,12 +123,16 @@ impl Existing {
         }
     }
 
-    /// The journal of a log that is not closed. Fails where it cannot be read, or is that of another file.
+    /// The journal of a log that is not closed; `None` where it is closed. Fails where it cannot be read, or is that of another file.
     pub fn recorded(&self) -> StringResult<Option<&Recorded>> {
         let Some(journal) = &self.journal else {
             return Ok(None);
         };
-        let recorded = journal.read.as_ref().map_err(Clone::clone)?;
+        let recorded = match &journal.says {
+            Says::Recorded(recorded) => recorded,
+            Says::Nothing => return Ok(None),
+            Says::Unknown(reason) => return Err(reason.clone()),
+        };
         if self.file.as_ref().and_then(|file| file.id) == Some(recorded.id) {
             return Ok(Some(recorded));
         }
@@ -176,13 +192,20 @@ impl Existing {
     fn why_to_keep(&self) -> Option<String> {
         let journal = self.journal.as_ref();
         let from_journal = journal.and_then(|journal| self.why_to_keep_flushes(journal));
-        from_journal.or_else(|| self.why_to_keep_file())
+        from_journal.or_else(|| self.why_to_keep_file().filter(|_| !self.is_only_begun()))
+    }
+
+    /// Whether a job went down with its node before its journal came to the disk, and nothing else did.
+    fn is_only_begun(&self) -> bool {
+        let says_nothing = (self.journal.as_ref()).is_some_and(|j| matches!(j.says, Says::Nothing));
+        let has_data = self.file.as_ref().is_some_and(|file| file.has_data);
+        says_nothing && !has_data && self.subfiles.is_empty()
     }
 
     /// Without its journal, nothing tells the flushes of a file that was not closed.
     fn why_to_keep_file(&self) -> Option<String> {
         let file = self.file.as_ref().filter(|file| file.unclosed)?;
-        let journal = self.journal.as_ref().and_then(|j| j.read.as_ref().ok());
+        let journal = self.journal.as_ref().and_then(OldJournal::recorded);
         if journal.is_some_and(|journal| file.id == Some(journal.id)) {
             return None;
         }
@@ -196,9 +219,10 @@ impl Existing {
 
     fn why_to_keep_flushes(&self, journal: &OldJournal) -> Option<String> {
         let shown = self.path.display();
-        let recorded = match &journal.read {
-            Ok(recorded) => recorded,
-            Err(reason) => {
+        let recorded = match &journal.says {
+            Says::Recorded(recorded) => recorded,
+            Says::Nothing => return None,
+            Says::Unknown(reason) => {
                 return Some(format!(
                     "its journal cannot be read, so nothing tells its flushes ({reason})"
                 ));
@@ -236,7 +260,7 @@ impl Existing {
 
     /// Fails where the directory of the subfiles holds anything else than the subfiles of what is there.
     fn check_subfiles(&self) -> StringResult {
-        let from_journal = self.journal.as_ref().and_then(|j| j.read.as_ref().ok());
+        let from_journal = self.journal.as_ref().and_then(OldJournal::recorded);
         let from_journal = from_journal.map(|recorded| Some(recorded.id));
         // Other writers, such as the Log VOL connector, do not mark their files: they have no identifier.
         let Some(id) = self.file.as_ref().map(|file| file.id).or(from_journal) else {
@@ -308,6 +332,7 @@ impl LogFile {
             Ok(LogFile {
                 id: source.file_id()?,
                 unclosed: is_unclosed(&source)?,
+                has_data: source.len() > FRONT,
             })
         };
         read().map_err(|e: Error| e.to_string())
@@ -341,12 +366,39 @@ impl OldJournal {
         if held.check_name().is_err() {
             return Err(in_use(log, &path, what_to_do));
         }
-        let read = open(&path).and_then(|source| Recorded::read(&source));
         Ok(OldJournal {
+            says: Says::of(log, &path),
             held,
             state,
-            read: read.map_err(|e| e.to_string()),
         })
+    }
+
+    fn recorded(&self) -> Option<&Recorded> {
+        match &self.says {
+            Says::Recorded(recorded) => Some(recorded),
+            Says::Nothing | Says::Unknown(_) => None,
+        }
+    }
+}
+
+impl Says {
+    /// What the journal at `path` says of the log at `log`.
+    fn of(log: &Path, path: &Path) -> Self {
+        let beside = SourceDir::of_file(log).and_then(|(dir, name)| {
+            let file = SourceFile::open(&dir, &name)?;
+            Beside::of(&LogFiles::of(&dir, &name, &file), &file)
+        });
+        match beside {
+            Ok(Beside::Journal(_, recorded)) => return Says::Recorded(recorded),
+            Ok(Beside::Stale(_)) => return Says::Nothing,
+            // There is no log of ours, or the journal is none that it needs.
+            Ok(Beside::Nothing) | Err(_) => {}
+        }
+        let read = open(path).and_then(|source| match journal::is_blank(&source)? {
+            true => Ok(Says::Nothing),
+            false => Recorded::read(&source).map(Says::Recorded),
+        });
+        read.unwrap_or_else(|e| Says::Unknown(e.to_string()))
     }
 }
 
@@ -472,7 +524,7 @@ fn open(path: &Path) -> Result<SourceFile, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_log::front::{FRONT, unclosed_front};
+    use h5logfs_log::front::unclosed_front;
     use h5logfs_log::journal::{Commit, Header, Job, Journal, Line};
     use h5logfs_log::logvol::names::subfile;
     use std::fs::File;
@@ -600,9 +652,12 @@ mod tests {
         place.refuses(CAREFUL, &["it exists already"]);
         place.file(&OTHER);
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
-        place.file(&ID);
         fs::write(journal::path_of(&place.log()), "torn").unwrap();
-        place.refuses(REPLACE, &["journal cannot be read", "a.h5.h5logfs-journal"]);
+        place.file(&ID);
+        // Nothing of a journal came to the disk, nor any data.
+        place.refuses(CAREFUL, &["it exists already"]);
+        fs::write(place.log(), [unclosed_front(&ID), vec![1]].concat()).unwrap();
+        place.refuses(REPLACE, &["was not closed", "a.h5.h5logfs-journal"]);
     }
 
     #[test]

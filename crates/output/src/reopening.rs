@@ -62,6 +62,9 @@ impl Prepared {
         check_owners(path, &existing)?;
         let locked = lock_shared(path)?;
         let before = identity(path)?;
+        if let Some(torn) = existing.recorded()?.and_then(|recorded| recorded.torn) {
+            log::warn!("{}: {torn}", path.display());
+        }
         let base = base(existing.recorded()?).map_err(|e| {
             let is_opened = !existing.has_journal() && journal::path_of(path).exists();
             if is_opened || identity(path).is_ok_and(|now| now != before) {
@@ -108,21 +111,25 @@ impl Prepared {
             }
             e => e.to_string(),
         })?;
+        let parent = journal::parent(&self.path);
+        // Without the journal the log is closed as before.
+        let undo = || {
+            journal.remove().map_err(|e| e.to_string())?;
+            sync(parent).map_err(|e| e.to_string())
+        };
         // A job may have taken its turn before the new journal kept it away. It has closed the log again.
         if !replace && identity(&self.path)? != self.identity {
-            journal.remove().map_err(|e| e.to_string())?;
+            undo()?;
             return Err(JUST_OPENED.into());
         }
-        // What the journal says is overwritten elsewhere.
-        if options.fsync != Fsync::None {
-            let parent = journal::parent(&self.path);
-            if let Err(e) = sync(&journal_path).and_then(|()| sync(parent)) {
-                // Without it the log is closed as before.
-                if !replace {
-                    journal.remove().map_err(|e| e.to_string())?;
-                }
-                return Err(e.to_string());
+        // What the journal says is overwritten elsewhere. It is on the disk, and now its name is, too.
+        if options.fsync != Fsync::None
+            && let Err(e) = sync(parent)
+        {
+            if !replace {
+                undo()?;
             }
+            return Err(e.to_string());
         }
         for (file, end) in files_of(&self.path, subfiles, &ends) {
             let made = make_unclosed(&file, &id, end);

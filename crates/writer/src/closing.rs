@@ -42,6 +42,12 @@ pub fn close(log: &LogWriter, objects: Objects<'_>) -> Result<()> {
     let (tabled, written) = files.write_tables(ranks.rank(), entries);
     // Collective: a rank whose write has failed must take part, too.
     let written = written.and(sync().map_err(about));
+    // What the front says before all is there, the journal has to say.
+    let kept = match files.journal() {
+        Some(journal) if fsync != Fsync::None => journal.sync().map_err(|e| e.to_string()),
+        _ => Ok(()),
+    };
+    let written = written.and(kept);
     finished(LocalOutcome::of(written).0)?;
 
     let front = |file| write_log_front(files, file, objects.datasets.len(), fsync);
@@ -81,12 +87,24 @@ fn write_log_front(files: &Files, file: &Tabled, datasets: usize, fsync: Fsync) 
         data,
         table: file.table,
     };
-    let (header, id, is_sealed) = (files.header(), files.id(), files.has_seals());
-    write_front(&file.path, header, id, datasets, role, is_sealed)?;
+    put_front(files, &file.path, datasets, role)?;
     if fsync != Fsync::None {
         sync(&file.path)?;
     }
     Ok(())
+}
+
+fn put_front(files: &Files, path: &Path, datasets: usize, role: Role) -> CoreResult<()> {
+    let (header, id) = (files.header(), files.id());
+    write_front(
+        path,
+        header,
+        id,
+        datasets,
+        role,
+        files.flushes(),
+        files.has_seals(),
+    )
 }
 
 /// On the first rank of the job: writes the user's objects, and removes the journal.
@@ -100,13 +118,16 @@ fn finish_master(files: &Files, objects: Objects<'_>, fsync: Fsync) -> CoreResul
         datasets,
     } = objects;
     if files.header().subfiles > 0 {
-        let (header, count, is_sealed) = (files.header(), datasets.len(), files.has_seals());
-        write_front(path, header, id, count, Role::Master, is_sealed)?;
+        put_front(files, path, datasets.len(), Role::Master)?;
     }
     write_objects(path, id, definitions, datasets)?;
     if fsync != Fsync::None {
         sync(path)?;
+    }
+    journal.remove()?;
+    if fsync != Fsync::None {
+        // Until then a crash of the system may bring the journal back.
         sync_names(path, files.header())?;
     }
-    journal.remove()
+    Ok(())
 }

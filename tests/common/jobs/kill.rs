@@ -91,6 +91,11 @@ impl Pattern {
         self.journal().exists()
     }
 
+    /// Whether the log is shown as one that is not closed. A journal beside a file that proves its close does not count.
+    fn is_unclosed(&self) -> bool {
+        self.has_journal() && self.places().h5logfs("inspect").1.contains("not closed")
+    }
+
     /// A file that gets data with each flush.
     fn data_file(&self) -> PathBuf {
         match self.subfiles {
@@ -235,7 +240,7 @@ fn kill_once(place: &Place, seed: u64, subfiles: u32, sessions: bool, python: &P
         .kill(&mut ranks, numbers.below(u64::from(RANKS)));
     place.forget();
     let acknowledged = pattern.acknowledged();
-    let closed = !pattern.has_journal() && acknowledged > 0;
+    let closed = acknowledged > 0 && !pattern.is_unclosed();
     let shown = pattern.shown(python, closed);
     let about = format!(
         "seed {seed}: killed {delay:?} after {point}{}, {acknowledged} of {} acknowledged, {shown:?} {}",
@@ -259,7 +264,7 @@ fn kill_once(place: &Place, seed: u64, subfiles: u32, sessions: bool, python: &P
             assert!(!good && said.contains("log.h5"), "{about}: {said}");
         }
     }
-    if !closed {
+    if !closed || pattern.has_journal() {
         recover(&pattern, shown, &mut numbers, python, &about);
     }
     about

@@ -12,7 +12,7 @@ use super::record::{Mark, Superblock};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::{Image, SUPERBLOCK};
-use h5logfs_log::journal::{self, JobState};
+use h5logfs_log::journal::{self, Beside, JobState};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions::log_of;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
@@ -213,10 +213,14 @@ fn check_no_job(dir: &SourceDir, name: &Path, file: &SourceFile) -> Result<()> {
     let journal = files.open(&SourcePath::below(journal::path_of(name)));
     let journal = journal.ok();
     let state = journal.as_ref().map(JobState::of);
+    let is_stale = || matches!(Beside::of(&files, file), Ok(Beside::Stale(_)));
     let reason = if state == Some(JobState::Running) {
         let job = journal.as_ref().and_then(journal::job_of);
         let job = job.map_or(String::new(), |job| format!(": {job}"));
         format!("the job that writes it is still running{job}. Wait until it ends")
+    } else if is_stale() {
+        "a journal of an earlier time lies beside it: let `h5logfs recover` remove that first"
+            .to_owned()
     } else {
         "it was not closed: let `h5logfs recover` close it first".to_owned()
     };

@@ -20,6 +20,7 @@ use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::parallel;
 use h5logfs_log::image::{Added, Image, SUPERBLOCK};
+use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::snapshot::{Content, Snapshot, Storage};
 use h5logfs_view::{ChunkId, View};
 
@@ -226,6 +227,8 @@ impl Log {
             return Err(held.refused("another program has written to it"));
         }
         held.file().sync_all().map_err(|e| held.failed(e))?;
+        // A journal that was removed must not come back: what it says would be believed before the new superblock.
+        sync(parent(held.path()))?;
         held.check_no_job()?;
         Ok((superblock, end))
     }

@@ -1,5 +1,5 @@
-//! The seal of a close (`docs/formats/journal.md`, section 5.1): with it a reader tells a closed log from one of which a file
-//! system shows a part.
+//! The seal of a close (`docs/formats/journal.md`, section 5.1): with it a reader tells a closed log from one that is not, and
+//! from one of which a file system shows a part.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -12,12 +12,29 @@ use h5logfs_common::fault::Fault;
 /// Where it stands in the front: at the end of the first page, so that no page shows the metadata of a close without it.
 pub const SEAL_AT: usize = 4096 - SEAL_LEN;
 const SEAL_LEN: usize = 64;
-const MAGIC: &[u8; 8] = b"h5lgclos";
+/// Of a log whose extents have seals, and of any other.
+const WITH_SEALS: &[u8; 8] = b"h5lgclos";
+const WITHOUT_SEALS: &[u8; 8] = b"h5lgdone";
+/// Stands for the begin of objects that are not there yet.
+const UNFINISHED: u64 = u64::MAX;
 
-/// The seal: what a closed file has behind its table.
+/// What a close tells of a data file, or of a master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    /// The last flush of the log.
+    pub flush: u64,
+    /// Where the extents end, and the table begins.
+    pub end: u64,
+    /// Whether extents of the log have seals, so that readers compare what they read.
+    pub has_seals: bool,
+}
+
+/// The seal: what a closed file has behind its extents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloseSeal {
-    /// Where the objects begin.
+    /// Zeros in that of an earlier version.
+    closed: Closed,
+    /// Where the table ends, and the objects begin.
     start: u64,
     /// Bytes of objects.
     len: u64,
@@ -30,9 +47,14 @@ pub struct CloseSeal {
 impl CloseSeal {
     fn to_bytes(self) -> [u8; SEAL_LEN] {
         let mut bytes = [0; SEAL_LEN];
-        bytes[..8].copy_from_slice(MAGIC);
-        let numbers = [self.start, self.len, self.objects, self.front];
-        for (place, number) in bytes[8..40].as_chunks_mut().0.iter_mut().zip(numbers) {
+        let Closed {
+            flush,
+            end,
+            has_seals,
+        } = self.closed;
+        bytes[..8].copy_from_slice(if has_seals { WITH_SEALS } else { WITHOUT_SEALS });
+        let numbers = [self.start, self.len, self.objects, self.front, flush, end];
+        for (place, number) in bytes[8..56].as_chunks_mut().0.iter_mut().zip(numbers) {
             *place = number.to_le_bytes();
         }
         let crc = crc32(&bytes[..60]);
@@ -40,28 +62,92 @@ impl CloseSeal {
         bytes
     }
 
-    /// `None` where the front has no seal. Fails where it is damaged.
+    /// `None` where the front has no seal. Fails where one is damaged that says that extents have seals.
     fn of(front: &[u8]) -> Result<Option<Self>, Fault> {
         let Some(bytes) = front.get(SEAL_AT..SEAL_AT + SEAL_LEN) else {
             return Ok(None);
         };
-        if bytes[..8] != *MAGIC {
+        let has_seals = bytes[..8] == *WITH_SEALS;
+        if !has_seals && bytes[..8] != *WITHOUT_SEALS {
             return Ok(None);
         }
         if bytes[60..] != crc32(&bytes[..60]).to_le_bytes() {
+            if !has_seals {
+                return Ok(None);
+            }
             return Err("the seal of the close does not match its checksum".into());
         }
-        let mut numbers = [0; 4];
-        for (number, place) in numbers.iter_mut().zip(bytes[8..40].as_chunks().0) {
+        let mut numbers = [0; 6];
+        for (number, place) in numbers.iter_mut().zip(bytes[8..56].as_chunks().0) {
             *number = u64::from_le_bytes(*place);
         }
-        let [start, len, objects, front] = numbers;
+        let [start, len, objects, front, flush, end] = numbers;
         Ok(Some(CloseSeal {
+            closed: Closed {
+                flush,
+                end,
+                has_seals,
+            },
             start,
             len,
             objects,
             front,
         }))
+    }
+
+    /// The seal in the front of a file. See [`CloseSeal::of`].
+    pub(super) fn read(file: &SourceFile) -> Result<Option<(Self, Vec<u8>)>, Fault> {
+        if file.len() < FRONT {
+            return Ok(None);
+        }
+        let mut front = vec![0; FRONT as usize];
+        file.read_unguarded(&mut front, 0)?;
+        Ok(CloseSeal::of(&front)?.map(|seal| (seal, front)))
+    }
+
+    /// What the close has told. `None` where an earlier version closed the file, which did not tell it.
+    pub(super) fn closed(&self) -> Option<Closed> {
+        (self.closed.end >= FRONT).then_some(self.closed)
+    }
+
+    /// The table, if the seal tells where it lies.
+    pub(super) fn table(&self) -> Option<Piece> {
+        let Closed { end, .. } = self.closed()?;
+        let len = self.start.checked_sub(end)?;
+        Some(Piece { offset: end, len })
+    }
+
+    /// Fails where not all of front and objects is there. Objects of more than `most` bytes are not compared.
+    pub(super) fn check(&self, file: &SourceFile, front: &[u8], most: u64) -> Result<(), Fault> {
+        if sum_of(front) != self.front {
+            return Err("its front does not match its checksum".into());
+        }
+        if self.start == UNFINISHED {
+            return Err("its objects are not there yet".into());
+        }
+        let len = file.metadata()?.len();
+        if self.start.checked_add(self.len).is_none_or(|end| end > len) {
+            return Err(format!(
+                "it has {len} bytes, and {} bytes of objects from byte {} on",
+                self.len, self.start
+            )
+            .into());
+        }
+        if self.len <= most {
+            let objects = Piece {
+                offset: self.start,
+                len: self.len,
+            };
+            let mut sum = Xxh3::new();
+            each_piece(file, objects, |part| {
+                sum.update(part);
+                Ok(())
+            })?;
+            if sum.digest() != self.objects {
+                return Err("its objects do not match their checksum".into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -73,8 +159,9 @@ fn sum_of(front: &[u8]) -> u64 {
 }
 
 /// Puts the seal into the front of a file whose objects begin at `start`.
-pub fn set_seal(front: &mut [u8], start: u64, objects: &[u8]) {
+pub fn set_seal(front: &mut [u8], closed: Closed, start: u64, objects: &[u8]) {
     let seal = CloseSeal {
+        closed,
         start,
         len: objects.len() as u64,
         objects: xxh3_64(objects),
@@ -84,21 +171,39 @@ pub fn set_seal(front: &mut [u8], start: u64, objects: &[u8]) {
 }
 
 /// Puts a seal into the front of a file to which the objects are still to be added: no reader believes such a front.
-pub fn set_unfinished_seal(front: &mut [u8]) {
-    set_seal(front, u64::MAX, &[]);
+pub fn set_unfinished_seal(front: &mut [u8], closed: Closed) {
+    set_seal(front, closed, UNFINISHED, &[]);
 }
 
-/// Whether the front of a file has a seal.
-pub fn has_seal(front: &[u8]) -> bool {
-    matches!(CloseSeal::of(front), Ok(Some(_)))
+/// Puts the seal into a front that has one, now that the objects are added at `start`.
+pub fn finish_seal(front: &mut [u8], start: u64, objects: &[u8]) {
+    if let Ok(Some(seal)) = CloseSeal::of(front) {
+        set_seal(front, seal.closed, start, objects);
+    }
 }
 
-/// The seal of a closed file; `None` where it has none. Fails where not all of front and objects is there. Objects of more
-/// than `most` bytes are not compared.
+/// The last flush of a closed file, as its seal tells; 0 where it does not tell it.
+pub fn sealed_flush(file: &SourceFile) -> Result<u64, Fault> {
+    let seal = CloseSeal::read(file)?.and_then(|(seal, _)| seal.closed());
+    Ok(seal.map_or(0, |closed| closed.flush))
+}
+
+/// The seal of a closed file of a log whose extents have seals; `None` where it has none. Fails where not all of front and
+/// objects is there. Objects of more than `most` bytes are not compared.
 ///
 /// What libhdf5 has read of the file is what the seal is about if the seal is the same before and after that.
+///
+/// Without seals of the extents nothing is compared: another program may have changed the objects of such a log.
 pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fault> {
-    check(file, most).map_err(|fault| {
+    let check = || {
+        let found = CloseSeal::read(file)?.filter(|(seal, _)| seal.closed.has_seals);
+        let Some((seal, front)) = found else {
+            return Ok(None);
+        };
+        seal.check(file, &front, most)?;
+        Ok(Some(seal))
+    };
+    check().map_err(|fault: Fault| {
         fault.at(
             "not all of the closed log can be read here, because the file system shows late what another node has \
              written, or the file is damaged",
@@ -106,51 +211,16 @@ pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fau
     })
 }
 
-fn check(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fault> {
-    if file.len() < FRONT {
-        return Ok(None);
-    }
-    let mut front = vec![0; FRONT as usize];
-    let read = file.read_unguarded(&mut front, 0);
-    read?;
-    let Some(seal) = CloseSeal::of(&front)? else {
-        return Ok(None);
-    };
-    if sum_of(&front) != seal.front {
-        return Err("its front does not match its checksum".into());
-    }
-    if seal.start == u64::MAX {
-        return Err("its objects are not there yet".into());
-    }
-    let len = file.metadata()?.len();
-    if seal.start.checked_add(seal.len).is_none_or(|end| end > len) {
-        return Err(format!(
-            "it has {len} bytes, and {} bytes of objects from byte {} on",
-            seal.len, seal.start
-        )
-        .into());
-    }
-    if seal.len <= most {
-        let objects = Piece {
-            offset: seal.start,
-            len: seal.len,
-        };
-        let mut sum = Xxh3::new();
-        each_piece(file, objects, |part| {
-            sum.update(part);
-            Ok(())
-        })?;
-        if sum.digest() != seal.objects {
-            return Err("its objects do not match their checksum".into());
-        }
-    }
-    Ok(Some(seal))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::source_dir::SourceDir;
+
+    const CLOSED: Closed = Closed {
+        flush: 7,
+        end: FRONT,
+        has_seals: true,
+    };
 
     #[test]
     fn what_is_not_all_there_is_noticed() {
@@ -165,7 +235,7 @@ mod tests {
         front[SEAL_AT..SEAL_AT + SEAL_LEN].fill(0);
         assert_eq!(check(&front, 100), Ok(false));
         assert_eq!(check(&front[..100], 100), Ok(false));
-        set_unfinished_seal(&mut front);
+        set_unfinished_seal(&mut front, CLOSED);
         assert!(
             check(&front, 100)
                 .unwrap_err()
@@ -173,13 +243,12 @@ mod tests {
                 .contains("not there yet")
         );
         let objects = [7; 50];
-        set_seal(&mut front, FRONT + 10, &objects);
-        assert!(has_seal(&front));
+        finish_seal(&mut front, FRONT + 10, &objects);
         let whole = [&front[..], &[1; 10], &objects].concat();
         assert_eq!(check(&whole, 100), Ok(true));
         // It can be set again.
         let mut again = front.clone();
-        set_seal(&mut again, FRONT + 10, &objects);
+        set_seal(&mut again, CLOSED, FRONT + 10, &objects);
         assert_eq!(again, front);
         let behind = FRONT as usize + 10;
         for at in [
@@ -207,5 +276,14 @@ mod tests {
             other[at] ^= 1;
             assert_eq!(check(&other, most), Ok(true));
         }
+        // Another program may change a log whose extents have no seals.
+        let closed = Closed {
+            has_seals: false,
+            ..CLOSED
+        };
+        let mut other = whole.clone();
+        set_seal(&mut other[..FRONT as usize], closed, FRONT + 10, &objects);
+        other[0] ^= 1;
+        assert_eq!(check(&other, 100), Ok(false));
     }
 }

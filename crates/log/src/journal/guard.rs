@@ -108,32 +108,10 @@ impl SealGuard {
         Ok(())
     }
 
-    /// Compares a table with the checksums of the entries in the extents. Its sections are those of the ranks that have
-    /// entries, in their order.
+    /// Compares the table. What it learns of groups is kept.
     fn compare_table(&self, file: &SourceFile, table: Piece) -> Result<(), Fault> {
-        let about = |reason| format!("the table at byte {}: {reason}", table.offset);
-        let (mut lens, mut begins, mut last) = (BTreeMap::<u32, u64>::new(), Vec::new(), FRONT);
-        for extent in Extents::any(file, FRONT..self.end) {
-            let extent = extent?;
-            task::check_running()?;
-            if extent.header.entries > 0 {
-                *lens.entry(extent.header.rank).or_default() += extent.header.entries;
-            }
-            if extent.at - last >= self.step {
-                last = extent.at;
-                begins.push(last);
-            }
-        }
+        let begins = compare_table(file, self.end, table, self.step)?;
         self.state.write().begins.extend(begins);
-        let mut places = places(file, table, &lens).map_err(about)?;
-        for extent in Extents::any(file, FRONT..self.end) {
-            let extent = extent?;
-            task::check_running()?;
-            if let Some(place) = places.get_mut(&extent.header.rank) {
-                extent.check_copy(file, *place).map_err(about)?;
-                *place += extent.header.entries;
-            }
-        }
         Ok(())
     }
 
@@ -243,6 +221,43 @@ impl Guard for SealGuard {
         }
         Ok(())
     }
+}
+
+/// Fails where the table of a file whose extents end at `end` does not have their entries.
+pub(super) fn check_table(file: &SourceFile, end: u64, table: Piece) -> Result<(), Fault> {
+    compare_table(file, end, table, u64::MAX).map(drop)
+}
+
+/// Compares a table with the checksums of the entries in the extents, which end at `end`. Its sections are those of the ranks
+/// that have entries, in their order. Where there are none, there is no table. Returns where groups of extents begin that have
+/// `step` bytes or more.
+fn compare_table(file: &SourceFile, end: u64, table: Piece, step: u64) -> Result<Vec<u64>, Fault> {
+    let about = |reason| format!("the table at byte {}: {reason}", table.offset);
+    let (mut lens, mut begins, mut last) = (BTreeMap::<u32, u64>::new(), Vec::new(), FRONT);
+    for extent in Extents::any(file, FRONT..end) {
+        let extent = extent?;
+        task::check_running()?;
+        if extent.header.entries > 0 {
+            *lens.entry(extent.header.rank).or_default() += extent.header.entries;
+        }
+        if extent.at - last >= step {
+            last = extent.at;
+            begins.push(last);
+        }
+    }
+    if lens.is_empty() && table.len == 0 {
+        return Ok(begins);
+    }
+    let mut places = places(file, table, &lens).map_err(about)?;
+    for extent in Extents::any(file, FRONT..end) {
+        let extent = extent?;
+        task::check_running()?;
+        if let Some(place) = places.get_mut(&extent.header.rank) {
+            extent.check_copy(file, *place).map_err(about)?;
+            *place += extent.header.entries;
+        }
+    }
+    Ok(begins)
 }
 
 /// Where the section of each rank begins in the table, if its sections have these lengths.

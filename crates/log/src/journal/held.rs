@@ -1,13 +1,14 @@
 //! A file that a job holds open, and the name that has to lead to it. A job that went on after another one has taken the
 //! name would write into nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Statx, StatxFlags, flock, statx};
 use rustix::io::Errno;
 
 /// An open file and its name. As long as it is open, no other file gets its inode number.
@@ -33,22 +34,19 @@ impl HeldFile {
         Ok(HeldFile { file, path, inode })
     }
 
-    /// Creates a file of which no other process sees less than `begin` makes of it. It has a name of its own until then.
-    /// `number` makes that name unique. With `replace` it takes the place of a file that is there, in one step. Else such
-    /// a file is an error.
+    /// Creates a file of which no other process sees less than `begin` makes of it. It has a name of its own until then, with
+    /// `number` in it. With `replace` it takes the place of a file that is there, in one step, when it is on the disk: a crash
+    /// of the system leaves the one or the other. Else such a file is an error.
     pub fn create(
         path: &Path,
         number: &str,
         replace: bool,
         begin: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let mut name = OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!(".h5logfs-new-{number}"));
-        let new = path.with_file_name(name);
-        let file = File::create_new(&new)?;
+        let (new, file) = create_hidden(path, number)?;
         let placed = begin(&file).and_then(|()| {
             if replace {
+                file.sync_all()?;
                 std::fs::rename(&new, path)
             } else {
                 name_without_replacing(&new, path)
@@ -91,6 +89,59 @@ impl HeldFile {
     pub(super) fn swap_file(&mut self, file: File) -> File {
         std::mem::replace(&mut self.file, file)
     }
+}
+
+/// Stands in the name of a file that is being created, between the name that it will have and a number.
+const NEW: &str = ".h5logfs-new-";
+
+/// Creates a file beside `path`, under a name that is free: one that died while it created a file may have left that.
+fn create_hidden(path: &Path, number: &str) -> io::Result<(PathBuf, File)> {
+    const MOST: u32 = 1000;
+    let mut attempt = 0;
+    loop {
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!("{NEW}{number}"));
+        if attempt > 0 {
+            name.push(format!("-{attempt}"));
+        }
+        let new = path.with_file_name(name);
+        match File::create_new(&new) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < MOST => attempt += 1,
+            created => return created.map(|file| (new, file)),
+        }
+    }
+}
+
+/// Removes the files in a directory that processes have left which died while they created a file of one of these names. Those
+/// that a process has locked are being created.
+pub fn remove_left_behind(dir: &Path, is_name: impl Fn(&OsStr) -> bool) -> io::Result<()> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if !name_to_be(&entry.file_name()).is_some_and(&is_name) || !entry.file_type()?.is_file() {
+            continue;
+        }
+        // NFS locks only files that are open for writing.
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(entry.path(), flags, Mode::empty())?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The name that a file will have which is being created.
+fn name_to_be(hidden: &OsStr) -> Option<&OsStr> {
+    let name = hidden.as_bytes().strip_prefix(b".")?;
+    let end = name
+        .windows(NEW.len())
+        .rposition(|part| part == NEW.as_bytes())?;
+    Some(OsStr::from_bytes(&name[..end]))
 }
 
 /// Gives a file another name, which must be free. Of several processes one succeeds, except where the file system has
@@ -165,6 +216,28 @@ mod tests {
         fs::remove_file(&path).unwrap();
         full().unwrap_err();
         assert_eq!(names(), 0);
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_in_nobodys_way_and_can_be_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let left = ["17", "17-1"].map(|end| dir.path().join(format!(".log{NEW}{end}")));
+        left.iter()
+            .for_each(|left| fs::write(left, "left").unwrap());
+        let other = dir.path().join(format!(".other{NEW}17"));
+        fs::write(&other, "").unwrap();
+        let held = HeldFile::create(&path, "17", false, |_| Ok(())).unwrap();
+        held.check_name().unwrap();
+        // One of them is being made.
+        let making = File::open(&left[1]).unwrap();
+        flock(&making, FlockOperation::LockExclusive).unwrap();
+        let remove = || remove_left_behind(dir.path(), |name| name == "log").unwrap();
+        remove();
+        assert!(!left[0].exists() && left[1].exists() && path.exists());
+        drop(making);
+        remove();
+        assert!(!left[1].exists() && other.exists());
     }
 
     #[test]

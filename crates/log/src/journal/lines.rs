@@ -5,14 +5,18 @@ use std::io::{self, BufRead, BufReader};
 
 use flate2::Crc;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use super::line::{Header, LONGEST_HEADER, MOST_SUBFILES, VERSION};
+use super::line::{Header, LONGEST_HEADER, LONGEST_LINE, Line, MOST_SUBFILES, VERSION};
 use crate::file_id::FileId;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 
 /// More flushes than any log has, so that an append can count on.
-const MOST_FLUSHES: u64 = 1 << 62;
+pub const MOST_FLUSHES: u64 = 1 << 62;
+
+/// How many bytes behind a line that is not valid are searched for commits. What lies further behind counts as such.
+const MOST_SEARCHED: u64 = 64 << 20;
 
 /// A line that is not valid. It ends the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +25,16 @@ pub struct Torn {
     pub line: u64,
     /// Why it is not valid.
     pub cause: Cause,
+    /// Whether it reads as a commit, or there are commits behind it: complete flushes that cannot be shown.
+    pub has_commits: bool,
 }
 
 /// Why a line of a journal is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It is the last one: the job died while it wrote the line.
+    /// It is no commit, and none follows it: the job, or its node, went down while it wrote the flush.
     Interrupted,
-    /// Other lines follow it, so a dying job did not leave it.
+    /// It is a commit, or commits follow it, so a dying job did not leave it.
     Damaged,
     /// Its checksum is right: a later version of the writer wrote it.
     Unknown,
@@ -39,7 +45,7 @@ pub enum Cause {
 impl Torn {
     /// Whether complete flushes may follow the line.
     pub fn hides_flushes(&self) -> bool {
-        self.cause != Cause::Interrupted
+        self.has_commits || self.cause == Cause::Unknown
     }
 }
 
@@ -47,8 +53,13 @@ impl Display for Torn {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let what = match self.cause {
             Cause::Interrupted => "is torn: a flush that did not return",
-            Cause::Damaged => "is damaged: flushes that follow it cannot be shown",
-            Cause::Missing => "is not all there: flushes from there on cannot be shown",
+            Cause::Damaged => "is damaged: flushes from there on cannot be shown",
+            Cause::Missing if self.has_commits => {
+                "is not all there: flushes from there on cannot be shown"
+            }
+            Cause::Missing => {
+                "is not all there: a flush of which a part did not come to the disk, or is not seen here yet"
+            }
             Cause::Unknown => {
                 "is of a kind that only a later version of h5logfs knows: flushes that follow it cannot be shown"
             }
@@ -63,7 +74,9 @@ pub(super) struct Lines<'a> {
     reader: BufReader<io::Take<Reader<'a>>>,
     sum: Crc,
     number: u64,
-    pub(super) torn: Option<Torn>,
+    /// Bytes of valid lines.
+    pub(super) len: u64,
+    torn: Option<Torn>,
 }
 
 impl<'a> Lines<'a> {
@@ -75,8 +88,16 @@ impl<'a> Lines<'a> {
             reader,
             sum: Crc::new(),
             number: 0,
+            len: 0,
             torn: None,
         }
+    }
+
+    /// Whether not even the first line is there, nor any commit.
+    pub(super) fn are_none(mut self) -> Result<bool> {
+        let first: Option<IgnoredAny> = self.next(LONGEST_HEADER)?;
+        let end = self.end()?;
+        Ok(first.is_none() && !end.is_some_and(|torn| torn.hides_flushes()))
     }
 
     /// The first line.
@@ -108,22 +129,53 @@ impl<'a> Lines<'a> {
         self.number += 1;
         let json = self.checked(&text);
         let parsed = json.and_then(|json| serde_json::from_slice(json).ok());
-        if parsed.is_none() {
-            let rest = self.reader.fill_buf();
-            let rest = rest.map_err(|e| Error::io(self.source.path(), e))?;
-            let cause = match (json, rest) {
-                (Some(_), _) => Cause::Unknown,
-                // A hole. No line of a journal has such bytes.
-                (None, _) if text.contains(&0) => Cause::Missing,
-                (None, []) => Cause::Interrupted,
-                (None, _) => Cause::Damaged,
-            };
-            self.torn = Some(Torn {
-                line: self.number,
-                cause,
-            });
+        if parsed.is_some() {
+            self.len += text.len() as u64;
+            return Ok(parsed);
         }
-        Ok(parsed)
+        let cause = match json {
+            Some(_) => Cause::Unknown,
+            // A hole. No line of a journal has such bytes.
+            None if text.contains(&0) => Cause::Missing,
+            None => Cause::Interrupted,
+        };
+        self.torn = Some(Torn {
+            line: self.number,
+            cause,
+            has_commits: has_commit(&text),
+        });
+        Ok(None)
+    }
+
+    /// The line that is not valid, if there is one, and whether it was a commit, or any follows it. Where the damage begins,
+    /// checksums prove nothing any more, so what reads as a commit counts as one: a flush that was cut off has none.
+    pub(super) fn end(mut self) -> Result<Option<Torn>> {
+        let Some(mut torn) = self.torn else {
+            return Ok(None);
+        };
+        torn.has_commits = torn.has_commits || self.has_further_commits()?;
+        if torn.has_commits && torn.cause == Cause::Interrupted {
+            torn.cause = Cause::Damaged;
+        }
+        Ok(Some(torn))
+    }
+
+    /// Whether there is a commit in the bytes that were not read yet.
+    fn has_further_commits(&mut self) -> Result<bool> {
+        let (mut line, mut searched) = (Vec::new(), 0);
+        loop {
+            line.clear();
+            let mut part = io::Read::take(&mut self.reader, LONGEST_LINE);
+            let read = part.read_until(b'\n', &mut line);
+            let read = read.map_err(|e| Error::io(self.source.path(), e))?;
+            if read == 0 {
+                return Ok(false);
+            }
+            searched += read as u64;
+            if has_commit(&line) || searched > MOST_SEARCHED {
+                return Ok(true);
+            }
+        }
     }
 
     /// The JSON text of a line whose checksum is right.
@@ -134,6 +186,20 @@ impl<'a> Lines<'a> {
         self.sum.update(text);
         (sum == self.sum.sum()).then_some(text)
     }
+}
+
+/// Whether a text ends with a whole line that is a commit, whatever stands before it. Its checksum is not compared.
+fn has_commit(text: &[u8]) -> bool {
+    const BEGIN: &[u8] = br#" {"commit":"#;
+    let found = text.windows(BEGIN.len()).rposition(|part| part == BEGIN);
+    let Some((sum, json)) = found.map(|at| text.split_at(at)) else {
+        return false;
+    };
+    let has_sum = sum
+        .last_chunk::<8>()
+        .is_some_and(|sum| sum.iter().all(u8::is_ascii_hexdigit));
+    let line = json.strip_suffix(b"\n").map(serde_json::from_slice::<Line>);
+    has_sum && matches!(line, Some(Ok(Line::Commit(_))))
 }
 
 /// Reads a source file as a stream.

@@ -9,6 +9,7 @@
 //! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
 //!   the rest when it is first read.
 //! * [`closed`] tells whether all of a close can be seen.
+//! * [`beside`] tells whether what lies beside a log file is its journal, or of an earlier time.
 //! * [`fresh`] waits until this node sees all of a file.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
@@ -17,6 +18,7 @@
 //!
 //! The writer, the scan, and `h5logfs recover` use this module. It needs neither MPI nor libhdf5.
 
+pub mod beside;
 pub mod closed;
 pub mod datatype;
 pub mod definition;
@@ -39,20 +41,20 @@ pub mod words;
 mod writing;
 
 use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::front;
 use crate::log_files::LogFiles;
 use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
-use h5logfs_common::error::{Error, Result};
+use h5logfs_common::error::Result;
 use lines::Lines;
 
-pub use held::{HeldFile, parent, sync};
+pub use beside::{Beside, Stale, lacks_front};
+pub use held::{HeldFile, parent, remove_left_behind, sync};
 pub use job::{Job, JobState, lock};
 pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
-pub use lines::{Cause, Torn};
+pub use lines::{Cause, MOST_FLUSHES, Torn};
 pub use recorded::{MOST_ENDS, Recorded};
 pub use writing::Journal;
 
@@ -69,51 +71,12 @@ pub fn path_of(path: &Path) -> PathBuf {
 /// The journal of the log file `file`, and where it lies; `None` where the file is closed, or this writer did not make it.
 /// Fails where the file is not closed and has no journal.
 pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(SourcePath, Recorded)>> {
-    let Some(id) = file.file_id()? else {
-        if lacks_front(files, file)? {
-            let reason = "it has a journal, but its first bytes cannot be seen here yet";
-            return Err(Error::of(file.path(), reason));
-        }
-        return Ok(None);
-    };
-    let place = SourcePath::below(path_of(files.log()));
-    let missing = |reason: String| {
-        if front::is_unclosed(file)? {
-            Err(Error::of(
-                file.path(),
-                format!("it was not closed, and {reason}"),
-            ))
-        } else {
-            Ok(None)
-        }
-    };
-    let source = match files.open(&place) {
-        Ok(source) => source,
-        Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
-            return missing(format!("its journal {} is not there", place.path.display()));
-        }
-        // It belongs to another user.
-        Err(e @ Error::BadFile { .. }) => return missing(format!("its journal is not used: {e}")),
-        Err(e) => return Err(e),
-    };
-    // A closed file is valid without its journal, so a journal that cannot be read is ignored.
-    let recorded = match Recorded::read(&source) {
-        Ok(recorded) if recorded.id == id => recorded,
-        Ok(_) => return missing(format!("{} belongs to another file", place.path.display())),
-        Err(e @ Error::BadFile { .. }) => return missing(e.to_string()),
-        Err(e) => return Err(e),
-    };
-    Ok(Some((place, recorded)))
+    Beside::of(files, file).map(Beside::journal)
 }
 
-/// Whether a file has a journal, and no bytes at its begin: a file system may show late what another node has written.
-pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
-    let has_journal = || {
-        files
-            .check(&SourcePath::below(path_of(files.log())))
-            .is_ok()
-    };
-    Ok(front::is_hollow(file)? && has_journal())
+/// Whether not even the first line of a journal came to the disk: it tells nothing of any log.
+pub fn is_blank(source: &SourceFile) -> Result<bool> {
+    Lines::new(source).are_none()
 }
 
 /// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
@@ -123,7 +86,7 @@ pub fn job_of(source: &SourceFile) -> Option<Job> {
 }
 
 /// Whether the log file `file` is not closed, or may not be, as its journal says. It reads no more of the journal than
-/// its first line: the rest takes memory that only the process of a scan may use.
+/// its first line: the rest takes memory that only the process of a scan may use. Such a journal may be [stale](beside).
 pub fn may_belong_to(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     let Some(id) = file.file_id()? else {
         return Ok(false);

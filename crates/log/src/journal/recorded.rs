@@ -28,6 +28,8 @@ pub struct Recorded {
     pub shadow: Option<Shadow>,
     /// The flushes that are complete, in their order.
     pub commits: Vec<Commit>,
+    /// Bytes of the journal up to the end of the last commit. These bytes are a journal, too.
+    pub len: u64,
     /// The first line that is not valid.
     pub torn: Option<Torn>,
     /// Identity of the journal as it was read.
@@ -52,6 +54,7 @@ impl Recorded {
             outline: Outline::default(),
             shadow: None,
             commits: Vec::new(),
+            len: lines.len,
             torn: None,
             identity: source.identity(),
         };
@@ -62,6 +65,7 @@ impl Recorded {
             match line {
                 Line::Commit(commit) => {
                     found.commit(commit, &mut pending).map_err(broken)?;
+                    found.len = lines.len;
                 }
                 line => pending.push(line),
             }
@@ -71,7 +75,7 @@ impl Recorded {
                 "an append without the state that it continues".into(),
             ));
         }
-        found.torn = lines.torn;
+        found.torn = lines.end()?;
         Ok(found)
     }
 

@@ -1,6 +1,7 @@
 //! Writes the journal of a running job.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -29,15 +30,26 @@ impl Journal {
     /// processes that the job is running. No process sees the journal without the lock and the header. With `replace` it
     /// takes the place of a journal that is there, whose lock the caller must have. Else such a journal is an error.
     pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self> {
-        Self::create_with(path, header, &[], replace)
+        Self::begin(path, header, &[], replace, |_| Ok(()))
     }
 
-    /// The same for a journal that has these lines, too, before it has its name: an append begins with them.
+    /// The same for a journal that has these lines, too, before it has its name: an append begins with them. All of it is on
+    /// the disk by then, since it stands for what the log held before.
     pub fn create_with(
         path: &Path,
         header: &Header,
         lines: &[Line],
         replace: bool,
+    ) -> Result<Self> {
+        Self::begin(path, header, lines, replace, File::sync_all)
+    }
+
+    fn begin(
+        path: &Path,
+        header: &Header,
+        lines: &[Line],
+        replace: bool,
+        sync: impl Fn(&File) -> io::Result<()>,
     ) -> Result<Self> {
         let number = header.file_id().unwrap_or_default().number();
         let (mut text, mut sum) = (Vec::new(), Crc::new());
@@ -45,7 +57,8 @@ impl Journal {
             encode(header, &mut sum, &mut text)?;
             encode_all(lines, &mut sum, &mut text)?;
             lock(file)?;
-            file.write_all_at(&text, 0)
+            file.write_all_at(&text, 0)?;
+            sync(file)
         };
         let held = HeldFile::create(path, &number, replace, begin);
         Ok(Journal {
@@ -87,6 +100,12 @@ impl Journal {
         Ok(())
     }
 
+    /// Waits until all of it is on the disk.
+    pub fn sync(&self) -> Result<()> {
+        let synced = self.held.file().sync_data();
+        synced.map_err(|e| Error::io(self.held.path(), e))
+    }
+
     /// Fails where the journal no longer has its name.
     pub fn check_name(&self) -> Result<()> {
         let checked = self.held.check_name();
@@ -99,7 +118,7 @@ impl Journal {
         let _ = flock(self.held.file(), FlockOperation::Unlock);
     }
 
-    /// Removes the journal of a file that is closed.
+    /// Removes the journal of a file that is closed. Until its directory is on the disk, a crash of the system may bring it back.
     pub fn remove(&self) -> Result<()> {
         self.check_name()?;
         let path = self.held.path();

@@ -7,7 +7,7 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::image::Image;
 use h5logfs_log::journal::Header;
-use h5logfs_log::journal::closed::{SEAL_AT, set_seal, set_unfinished_seal};
+use h5logfs_log::journal::closed::{Closed, SEAL_AT, set_seal, set_unfinished_seal};
 use h5logfs_log::logvol::{MARK, SUBFILED, names};
 use h5logfs_log::window::Piece;
 
@@ -34,6 +34,14 @@ impl Role {
             Role::Master => FRONT,
         }
     }
+
+    /// Where its extents end.
+    fn end_of_data(self) -> u64 {
+        match self {
+            Role::Log { data, .. } => data.offset + data.len,
+            Role::Master => FRONT,
+        }
+    }
 }
 
 /// What the front of a file says.
@@ -44,8 +52,10 @@ pub(super) struct Front<'a> {
     /// Number of dataset IDs in use.
     pub datasets: usize,
     pub role: Role,
-    /// It gets a seal.
-    pub is_sealed: bool,
+    /// The last flush of the log.
+    pub flush: u64,
+    /// Whether extents of the log have seals.
+    pub has_seals: bool,
     /// Creation properties of the file, and of its root group.
     pub creation: &'a Id,
 }
@@ -57,7 +67,8 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
         id,
         datasets,
         role,
-        is_sealed,
+        flush,
+        has_seals,
         creation,
     } = front;
     let file = h5::create_in_memory(creation)?;
@@ -84,24 +95,25 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
     image.set_superblock(0, role.end())?;
     let mut front = image.into_bytes();
     // The file ID takes the last 32 bytes. The file in memory grows in large steps: zeros past its end are unused.
-    let available = if is_sealed {
-        SEAL_AT
-    } else {
-        FRONT as usize - 32
-    };
-    if front.iter().skip(available).any(|b| *b != 0) {
-        return Err(format!(
-            "the metadata in front of the log take more than {available} bytes: a fault of h5logfs"
-        )
-        .into());
+    let fits = |available: usize| front.iter().skip(available).all(|b| *b == 0);
+    let has_room = fits(SEAL_AT);
+    // Groups with large nodes may take the place of the seal, which only a log with seals needs.
+    if !has_room && (has_seals || !fits(FRONT as usize - 32)) {
+        return Err(
+            "the metadata in front of the log take too much room: a fault of h5logfs".into(),
+        );
     }
     front.resize(FRONT as usize, 0);
     id.mark(&mut front);
-    if is_sealed {
-        match role {
-            Role::Log { .. } if header.subfiles > 0 => set_seal(&mut front, role.end(), &[]),
-            _ => set_unfinished_seal(&mut front),
-        }
+    let closed = Closed {
+        flush,
+        end: role.end_of_data(),
+        has_seals,
+    };
+    match role {
+        _ if !has_room => {}
+        Role::Log { .. } if header.subfiles > 0 => set_seal(&mut front, closed, role.end(), &[]),
+        _ => set_unfinished_seal(&mut front, closed),
     }
     Ok(front)
 }

@@ -16,7 +16,7 @@ mod stored;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
-pub use recover::{How, Recovered, recover};
+pub use recover::{How, Outcome, Recovered, recover};
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -33,19 +33,21 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::image::Added;
 use h5logfs_log::journal::Header;
-use h5logfs_log::journal::closed::{has_seal, set_seal};
+use h5logfs_log::journal::closed::finish_seal;
 use h5logfs_log::journal::definition::{Defined, Definition};
 use stored::OpenShadow;
 
 /// Writes the front of a file whose log is complete, and cuts off what follows the log. `datasets` is the number of
-/// dataset IDs in use. With a seal, readers on other nodes can tell whether they see all of the close.
+/// dataset IDs in use, and `flush` the last flush. `has_seals`: extents of the log have seals, so that readers on other nodes
+/// can tell whether they see all of the close.
 pub fn write_front(
     path: &Path,
     header: &Header,
     id: &FileId,
     datasets: usize,
     role: Role,
-    is_sealed: bool,
+    flush: u64,
+    has_seals: bool,
 ) -> Result<()> {
     let creation = h5::new_file_creation().map_err(|e| Error::of(path, e))?;
     put_front(
@@ -55,7 +57,8 @@ pub fn write_front(
             id,
             datasets,
             role,
-            is_sealed,
+            flush,
+            has_seals,
             creation: &creation,
         },
     )
@@ -98,13 +101,11 @@ fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec
     Ok(copied.diagnostics)
 }
 
-/// Writes objects to their file, and what leads to them. A front with a seal gets the seal of these objects.
+/// Writes objects to their file, and what leads to them. The front gets the seal of these objects.
 fn put_added(path: &Path, file: &File, mut added: Added) -> Result<()> {
-    if has_seal(added.front()) {
-        let start = added.start();
-        let (front, objects) = added.front_mut();
-        set_seal(front, start, objects);
-    }
+    let start = added.start();
+    let (front, objects) = added.front_mut();
+    finish_seal(front, start, objects);
     added.write_to(file).map_err(|e| Error::io(path, e))
 }
 

@@ -1,7 +1,9 @@
 //! Closes a log whose job died before it could close it: `h5logfs recover`.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -17,10 +19,11 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
-use h5logfs_log::journal::{self, Recorded, Torn};
+use h5logfs_log::journal::{self, Beside, HeldFile, Recorded, Torn};
 use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::sections;
+use h5logfs_log::logvol::names::subfile_dir;
 use h5logfs_log::logvol::{Section, table_head};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::{Identity, SourceFile};
@@ -36,6 +39,17 @@ pub struct Recovered {
     pub torn: Option<Torn>,
     /// What the closed log does not have of what the program made.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What was done to a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was not closed, and is now.
+    Recovered(Recovered),
+    /// It was closed already. A journal of an earlier time lay beside it, for this reason, and is removed.
+    Cleared(String),
+    /// It was closed already, and there was nothing to do.
+    Closed,
 }
 
 /// How a log is closed.
@@ -58,55 +72,164 @@ struct DataFile {
     has_seals: bool,
 }
 
-/// Closes the log at `path` from its journal. If it is interrupted, it can be repeated. `None`: the log is closed already.
-pub fn recover(path: &Path, how: How) -> Result<Option<Recovered>> {
-    let last = how.last_flush;
+/// Closes the log at `path` from its journal. If it is interrupted, it can be repeated.
+pub fn recover(path: &Path, how: How) -> Result<Outcome> {
     let (dir, name) = refusal::open_directory(path)?;
     let master = SourceFile::open(&dir, &name)?;
     let files = LogFiles::of(&dir, &name, &master);
     let path = &dir.full_path(&name);
-    let journal_path = journal::path_of(path);
-    if refusal::is_closed(&files, &master)? {
-        return nothing_to_do(path, last);
-    }
-    // The lock holds until the log is closed.
-    let lock = lock(path, &files)?;
-    let Some((_, all)) = journal::of_file(&files, &master)? else {
-        // The job has closed it meanwhile.
-        return nothing_to_do(path, last);
+    let is_closed = refusal::is_closed(&files, &master)?;
+    let outcome = match lock(path, &files) {
+        // The lock holds until the log is closed.
+        Ok(lock) => recover_locked(path, &files, &master, how, &lock)?,
+        // There is no journal, or it is another log's.
+        Err(_) if is_closed => Outcome::Closed,
+        Err(e) => return Err(e),
     };
-    check_locked(&lock, &all).map_err(|e| Error::io(&journal_path, e))?;
+    if !how.is_own {
+        remove_left_behind(path);
+    }
+    if how.last_flush.is_some() && !matches!(outcome, Outcome::Recovered(_)) {
+        let reason = "it is closed already, and a closed log has no flushes that could be dropped";
+        return Err(Error::of(path, reason));
+    }
+    Ok(outcome)
+}
+
+fn recover_locked(
+    path: &Path,
+    files: &LogFiles<'_>,
+    master: &SourceFile,
+    how: How,
+    lock: &File,
+) -> Result<Outcome> {
+    let journal_path = journal::path_of(path);
+    let is_locked = |identity| {
+        let checked = check_locked(lock, identity);
+        checked.map_err(|e| Error::io(&journal_path, e))
+    };
+    let all = match Beside::of(files, master)? {
+        Beside::Journal(_, all) => all,
+        Beside::Stale(stale) => {
+            is_locked(stale.identity)?;
+            remove_journal(path, how)?;
+            return Ok(Outcome::Cleared(stale.reason));
+        }
+        // The job has closed it meanwhile.
+        Beside::Nothing => return Ok(Outcome::Closed),
+    };
+    is_locked(all.identity)?;
     if !how.is_own && all.shadow.is_some() {
         refusal::check_owner(path, &all)?;
     }
     let flushes = all.flushes();
-    let kept = choose_flushes(path, &files, all, last)?;
-    data_sources(&files, &kept)?.iter().for_each(refresh);
+    let kept = choose_flushes(path, files, all, how.last_flush)?;
+    data_sources(files, &kept)?.iter().for_each(refresh);
     if !how.is_own {
-        check_whole(path, &files, &kept)?;
+        check_whole(path, files, &kept)?;
     }
     // First all reads, because they can fail, then the writes.
-    let data_files = read_data_files(&files, &kept)?;
+    let data_files = read_data_files(files, &kept)?;
     let objects = Objects::of(path, &kept)?;
-    if kept.flushes() < flushes {
-        for file in &data_files {
-            copy_anew(file, &kept.id).map_err(|e| Error::io(&file.path, e))?;
-        }
+    if !how.without_sync {
+        // What the front says before all is there, the journal has to say.
+        lock.sync_data().map_err(|e| Error::io(&journal_path, e))?;
     }
+    // Holds the lock of the journal that takes the place of the old one.
+    let _shortened = if kept.flushes() < flushes {
+        Some(drop_flushes(path, &kept, &data_files, lock)?)
+    } else {
+        None
+    };
     let diagnostics = objects.write_closed(path, &data_files)?;
     if !how.without_sync {
         sync_all(path, &data_files)?;
     }
-    std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
-    if !how.without_sync {
-        sync(parent(path))?;
-    }
-    Ok(Some(Recovered {
+    remove_journal(path, how)?;
+    Ok(Outcome::Recovered(Recovered {
         flushes: kept.flushes(),
         datasets: kept.datasets(),
         torn: kept.torn,
         diagnostics,
     }))
+}
+
+/// Removes the journal of a log that is closed. Until the directory is on the disk, a crash of the system may bring it back.
+fn remove_journal(path: &Path, how: How) -> Result<()> {
+    let journal_path = journal::path_of(path);
+    std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
+    if !how.without_sync {
+        sync(parent(path))?;
+    }
+    Ok(())
+}
+
+/// Drops the flushes behind those that are kept. First the journal forgets them: what it has left is true of each data file,
+/// before that is replaced and after. Returns the new journal, which is locked.
+fn drop_flushes(
+    path: &Path,
+    kept: &Recorded,
+    data_files: &[DataFile],
+    mut journal: &File,
+) -> Result<HeldFile> {
+    let journal_path = journal::path_of(path);
+    let mut shorten_journal = || {
+        journal.rewind()?;
+        shorten(&journal_path, journal, kept.len, &kept.id, |new| {
+            journal::lock(new).map(drop)
+        })
+    };
+    let shortened = shorten_journal().map_err(|e| Error::io(&journal_path, e))?;
+    sync(parent(path))?;
+    for file in data_files {
+        let shorten_data = || {
+            let old = File::open(&file.path)?;
+            kept.id.check(&old)?;
+            shorten(&file.path, &old, file.end, &kept.id, |_| Ok(()))
+        };
+        shorten_data().map_err(|e| Error::io(&file.path, e))?;
+    }
+    // They have one directory.
+    if let Some(file) = data_files.first() {
+        sync(parent(&file.path))?;
+    }
+    Ok(shortened)
+}
+
+/// Replaces a file by a new one with its first `len` bytes, which `begin` is shown while it is empty. A program that has the old
+/// file open keeps reading the dropped flushes. In the same file it would read other bytes in their place, and not notice.
+fn shorten(
+    path: &Path,
+    old: &File,
+    len: u64,
+    id: &FileId,
+    begin: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<HeldFile> {
+    let stat = old.metadata()?;
+    HeldFile::create(path, &id.number(), true, |mut new| {
+        new.set_permissions(stat.permissions())?;
+        // Only root may give a file away. Otherwise it belongs to the user who recovers it.
+        let _ = fchown(new, Some(stat.uid()), Some(stat.gid()));
+        begin(new)?;
+        io::copy(&mut old.take(len), &mut new).map(drop)
+    })
+}
+
+/// Removes what processes have left that died while they created files of the log. Where that fails, it does no harm.
+fn remove_left_behind(path: &Path) {
+    let log = path.file_name().unwrap_or_default();
+    let beside = [log.to_owned(), journal::path_of(Path::new(log)).into()];
+    let is_subfile = |name: &OsStr| {
+        let number = name.as_bytes().strip_prefix(log.as_bytes());
+        let number = number.and_then(|rest| rest.strip_prefix(b"."));
+        number.is_some_and(|number| number.iter().all(u8::is_ascii_digit))
+    };
+    let removed =
+        journal::remove_left_behind(parent(path), |name| beside.iter().any(|n| n == name))
+            .and_then(|()| journal::remove_left_behind(&subfile_dir(path), is_subfile));
+    if let Err(e) = removed {
+        log::debug!("{}: {e}", path.display());
+    }
 }
 
 /// Forces what was written to the disk.
@@ -143,7 +266,7 @@ impl<'a> Objects<'a> {
 
     /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added.
     fn write_closed(&self, path: &Path, data_files: &[DataFile]) -> Result<Vec<Diagnostic>> {
-        let is_sealed = data_files.iter().any(|file| file.has_seals);
+        let has_seals = data_files.iter().any(|file| file.has_seals);
         for file in data_files {
             let data = Piece {
                 offset: FRONT,
@@ -151,22 +274,23 @@ impl<'a> Objects<'a> {
             };
             let table = write_table(file, &self.journal.id);
             let table = table.map_err(|e| Error::io(&file.path, e))?;
-            self.write_front(&file.path, Role::Log { data, table }, is_sealed)?;
+            self.write_front(&file.path, Role::Log { data, table }, has_seals)?;
         }
         if self.journal.header.subfiles > 0 {
-            self.write_front(path, Role::Master, is_sealed)?;
+            self.write_front(path, Role::Master, has_seals)?;
         }
         self.write(path)
     }
 
-    fn write_front(&self, path: &Path, role: Role, is_sealed: bool) -> Result<()> {
+    fn write_front(&self, path: &Path, role: Role, has_seals: bool) -> Result<()> {
         let Recorded { header, id, .. } = self.journal;
         let front = Front {
             header,
             id,
             datasets: self.journal.dataset_ids(),
             role,
-            is_sealed,
+            flush: self.journal.flushes(),
+            has_seals,
             creation: &self.creation,
         };
         put_front(path, front)
@@ -182,15 +306,6 @@ impl<'a> Objects<'a> {
         write_objects(path, &journal.id, &journal.definitions, datasets)?;
         Ok(Vec::new())
     }
-}
-
-/// The outcome for a log that is closed already.
-fn nothing_to_do(path: &Path, last: Option<u64>) -> Result<Option<Recovered>> {
-    if last.is_none() {
-        return Ok(None);
-    }
-    let reason = "it is closed already, and a closed log has no flushes that could be dropped";
-    Err(Error::of(path, reason))
 }
 
 /// Locks the journal of the log at `path`. Fails if the job still runs, which holds the lock, and if the journal belongs
@@ -211,8 +326,8 @@ fn lock(path: &Path, files: &LogFiles<'_>) -> Result<File> {
 }
 
 /// Fails where the journal that was read is not the one that is locked: a new job has replaced the log in between.
-fn check_locked(lock: &File, journal: &Recorded) -> io::Result<()> {
-    let (locked, read) = (Identity::from(&lock.metadata()?), journal.identity);
+fn check_locked(lock: &File, read: Identity) -> io::Result<()> {
+    let locked = Identity::from(&lock.metadata()?);
     if (locked.device, locked.inode) == (read.device, read.inode) {
         return Ok(());
     }
@@ -297,23 +412,6 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
         })
     };
     sources.into_iter().enumerate().map(read).collect()
-}
-
-/// Replaces a data file by a new one with its first `end` bytes. A program that has the old file open keeps reading
-/// the dropped flushes. In the same file it would read other bytes in their place, and not notice.
-fn copy_anew(data_file: &DataFile, id: &FileId) -> io::Result<()> {
-    let path = &data_file.path;
-    let old = File::open(path)?;
-    id.check(&old)?;
-    let stat = old.metadata()?;
-    let mut new = tempfile::NamedTempFile::new_in(parent(path))?;
-    io::copy(&mut old.take(data_file.end), new.as_file_mut())?;
-    new.as_file().set_permissions(stat.permissions())?;
-    // Only root may give a file away. Otherwise it belongs to the user who recovers it.
-    let _ = fchown(new.as_file(), Some(stat.uid()), Some(stat.gid()));
-    new.as_file().sync_all()?;
-    new.persist(path).map_err(|e| e.error)?;
-    Ok(())
 }
 
 /// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section for each rank.

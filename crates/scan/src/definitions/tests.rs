@@ -36,7 +36,7 @@ impl Closed {
         };
         let header = Header::new(&ID, 1, 0, 10);
         let datasets = &outline.datasets;
-        write_front(&path, &header, &ID, datasets.len(), role, false).unwrap();
+        write_front(&path, &header, &ID, datasets.len(), role, 1, false).unwrap();
         let changes = |d: &&Definition| !d.changes_dataset();
         let made: Vec<_> = definitions.iter().filter(changes).cloned().collect();
         write_objects(&path, &ID, &made, datasets).unwrap();

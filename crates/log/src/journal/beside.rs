@@ -1,0 +1,177 @@
+//! What lies beside a log file under the name of its journal, and whether it counts (`docs/formats/journal.md`, section 1).
+//!
+//! All that read, close, replace or continue a log ask here. A file that proves by itself that its close came to its end is
+//! closed, whatever a journal of an earlier time says: after a loss of power, one may be back that was removed, or an older
+//! state of it.
+
+use std::io;
+
+use super::closed::CloseSeal;
+use super::guard::check_table;
+use super::{Recorded, is_blank, path_of};
+use crate::file_id::FileId;
+use crate::front::{self, FRONT};
+use crate::log_files::LogFiles;
+use crate::source_dir::SourcePath;
+use crate::source_file::{Identity, SourceFile};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
+
+/// What a log file has beside it.
+#[derive(Debug)]
+pub enum Beside {
+    /// Its journal, and where that lies: the log is not closed.
+    Journal(SourcePath, Recorded),
+    /// A journal that does not count. The log is closed, and nothing is lost with it.
+    Stale(Stale),
+    /// Nothing that the log needs, or that could be removed: it is closed, or our writer did not make it.
+    Nothing,
+}
+
+/// A journal that does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stale {
+    /// Why, in words that follow the name of the journal.
+    pub reason: String,
+    /// The journal as it was read.
+    pub identity: Identity,
+}
+
+impl Beside {
+    /// What the log file `file` has beside it. Fails where the file is not closed and has no journal.
+    pub fn of(files: &LogFiles<'_>, file: &SourceFile) -> Result<Self> {
+        let Some(id) = file.file_id()? else {
+            if lacks_front(files, file)? {
+                let reason = "it has a journal, but its first bytes cannot be seen here yet";
+                return Err(Error::of(file.path(), reason));
+            }
+            return Ok(Beside::Nothing);
+        };
+        let place = SourcePath::below(path_of(files.log()));
+        // A closed file is valid without its journal, so one that cannot be used is ignored.
+        let unless_unclosed = |reason: String, beside: Beside| {
+            if !front::is_unclosed(file)? {
+                return Ok(beside);
+            }
+            let advice = if file.len() > FRONT {
+                "Put its journal beside it: nothing else tells its flushes"
+            } else {
+                "It has no data itself: where it has no subfiles either, nothing is lost when it is removed or replaced"
+            };
+            let reason = format!("it was not closed, and {reason}. {advice}");
+            Err(Error::of(file.path(), reason))
+        };
+        let source = match files.open(&place) {
+            Ok(source) => source,
+            Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+                let reason = format!("its journal {} is not there", place.path.display());
+                return unless_unclosed(reason, Beside::Nothing);
+            }
+            // It belongs to another user.
+            Err(e @ Error::BadFile { .. }) => {
+                let reason = format!("its journal is not used: {e}");
+                return unless_unclosed(reason, Beside::Nothing);
+            }
+            Err(e) => return Err(e),
+        };
+        let stale = |reason: String| {
+            Beside::Stale(Stale {
+                reason,
+                identity: source.identity(),
+            })
+        };
+        match Recorded::read(&source) {
+            Ok(recorded) if recorded.id == id => {
+                if is_closed_after(files, file, id, &recorded)? {
+                    let flushes = recorded.flushes();
+                    return Ok(stale(format!(
+                        "is of an earlier time: it ends with flush {flushes}, and the log was closed after that"
+                    )));
+                }
+                Ok(Beside::Journal(place, recorded))
+            }
+            Ok(other) => {
+                let reason = format!("{} belongs to another file", place.path.display());
+                let beside = if other.flushes() == 0 {
+                    stale("is of another log, into which nothing was flushed".to_owned())
+                } else {
+                    Beside::Nothing
+                };
+                unless_unclosed(reason, beside)
+            }
+            Err(e @ Error::BadFile { .. }) => {
+                let beside = if is_blank(&source)? {
+                    stale("has no first line: it never came to the disk".to_owned())
+                } else {
+                    Beside::Nothing
+                };
+                unless_unclosed(e.to_string(), beside)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The journal of a log that is not closed, and where it lies.
+    pub fn journal(self) -> Option<(SourcePath, Recorded)> {
+        match self {
+            Beside::Journal(place, recorded) => Some((place, recorded)),
+            Beside::Stale(_) | Beside::Nothing => None,
+        }
+    }
+}
+
+/// Whether a file has a journal, and no bytes at its begin: a file system may show late what another node has written.
+pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
+    let has_journal = || {
+        files
+            .check(&SourcePath::below(path_of(files.log())))
+            .is_ok()
+    };
+    Ok(front::is_hollow(file)? && has_journal())
+}
+
+/// Whether the log file `file`, and all its subfiles, prove that they were closed after the last flush that the journal
+/// knows, or with it.
+fn is_closed_after(
+    files: &LogFiles<'_>,
+    file: &SourceFile,
+    id: FileId,
+    journal: &Recorded,
+) -> Result<bool> {
+    let proves = |file: &SourceFile, least: u64| match check_closed(file, least) {
+        Ok(flush) => Ok(Some(flush)),
+        // The journal decides.
+        Err(Fault::Damage(reason)) => {
+            log::debug!("{}: not closed: {reason}", file.path().display());
+            Ok(None)
+        }
+        Err(fault) => Err(Error::of(file.path(), fault)),
+    };
+    let Some(flush) = proves(file, journal.flushes())? else {
+        return Ok(false);
+    };
+    for place in journal.header.subfiles_of(files)? {
+        let subfile = files.open(&place)?;
+        let is_own = subfile.file_id()? == Some(id);
+        if !is_own || proves(&subfile, flush)? != Some(flush) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The flush after which a file was closed. Fails where that is less than `least`, and where not all of front, table and
+/// objects is there.
+fn check_closed(file: &SourceFile, least: u64) -> std::result::Result<u64, Fault> {
+    let (seal, front) = CloseSeal::read(file)?.ok_or("its front has no seal of a close")?;
+    let closed = seal
+        .closed()
+        .ok_or("its seal does not tell the last flush")?;
+    if closed.flush < least {
+        return Err(format!("it was closed after flush {}", closed.flush).into());
+    }
+    seal.check(file, &front, u64::MAX)?;
+    let table = seal.table().ok_or("its table has no place")?;
+    check_table(file, closed.end, table)?;
+    Ok(closed.flush)
+}

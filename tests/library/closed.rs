@@ -1,0 +1,407 @@
+//! What crashes leave of a log: a closed file beside a journal of an earlier time, a close or an append of which a part came to
+//! the disk, the torn end of a journal. No flush is lost that was complete, nothing else is shown, and no state is a dead end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use h5logfs_common::error::Result;
+use h5logfs_log::journal::definition::Definition;
+use h5logfs_log::journal::{Line, Recorded, path_of};
+use h5logfs_log::logvol::names::subfile;
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_output::files::Files;
+use h5logfs_output::log_writer::{LogWriter, Part};
+use h5logfs_output::{Base, LocalOutcome, Options, Ranks, Subfiles};
+use h5logfs_scan::closing::{How, Outcome, recover};
+use h5logfs_scan::definitions::ClosedLog;
+use h5logfs_scan::scan;
+use tempfile::TempDir;
+
+use crate::common::unclosed::{FRONT, Log};
+
+/// A log of two flushes, as its job has left it, and as `recover` closes it.
+struct Place {
+    dir: TempDir,
+    unclosed: Vec<u8>,
+    journal: Vec<u8>,
+    closed: Vec<u8>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.h5");
+        let log = Log::usual(&path);
+        // Without the flush that was never complete.
+        let end = log.journal.rfind(r#"{"commit""#).unwrap();
+        let end = end + log.journal[end..].find('\n').unwrap() + 1;
+        fs::write(path_of(&path), &log.journal[..end]).unwrap();
+        let unclosed = fs::read(&path).unwrap();
+        assert_eq!(recovered(&path), 2);
+        Place {
+            unclosed,
+            journal: log.journal.as_bytes()[..end].to_vec(),
+            closed: fs::read(&path).unwrap(),
+            dir,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("log.h5")
+    }
+
+    fn put(&self, data: &[u8], journal: &[u8]) {
+        fs::write(self.path(), data).unwrap();
+        fs::write(path_of(&self.path()), journal).unwrap();
+    }
+
+    fn has_journal(&self) -> bool {
+        path_of(&self.path()).exists()
+    }
+
+    /// The offset behind the last flush.
+    fn end(&self) -> usize {
+        self.ends()[1]
+    }
+
+    fn ends(&self) -> Vec<usize> {
+        let text = String::from_utf8(self.journal.clone()).unwrap();
+        let ends = text.split("\"ends\":[").skip(1);
+        ends.map(|rest| rest.split(']').next().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    /// How long the journal was behind each of its lines.
+    fn line_ends(&self) -> Vec<usize> {
+        let bytes = self.journal.iter().enumerate();
+        bytes
+            .filter(|(_, b)| **b == b'\n')
+            .map(|(at, _)| at + 1)
+            .collect()
+    }
+}
+
+fn try_snapshot(path: &Path) -> Result<Snapshot> {
+    let (dir, name) = SourceDir::of_file(path)?;
+    scan(ScanRequest::alone(&dir, &name, &Settings::default()))
+}
+
+/// The last flush that is shown of a log that is not closed, or `None`; and the extent of the first dataset.
+fn shown(path: &Path) -> (Option<u64>, Vec<u64>) {
+    let snapshot = try_snapshot(path).unwrap();
+    assert!(!snapshot.has_losses(), "{:?}", snapshot.diagnostics);
+    let flushes = snapshot.journal.is_some().then_some(snapshot.flushes);
+    let first = snapshot.datasets.first();
+    (
+        flushes,
+        first.map(|first| first.dims.clone()).unwrap_or_default(),
+    )
+}
+
+#[track_caller]
+fn recovered(path: &Path) -> u64 {
+    match recover(path, How::default()).unwrap() {
+        Outcome::Recovered(recovered) => recovered.flushes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Opens a log again, without any other rank. Returns the flush after which it goes on.
+fn append(path: &Path) -> std::result::Result<LogWriter, String> {
+    let options = Options::default();
+    let base = |recorded: Option<&Recorded>| match recorded {
+        Some(recorded) => {
+            let lines = recorded.state().into_iter().map(Line::Define);
+            Base::of_journal(recorded, lines.collect())
+        }
+        None => {
+            let (dir, name) = SourceDir::of_file(path).map_err(|e| e.to_string())?;
+            let log = ClosedLog::read(&dir, &name).map_err(|e| e.to_string())?;
+            let lines = log.definitions.into_iter().map(Line::Define);
+            Base::of_closed(&dir, &log.sources, &log.tables, lines.collect())
+        }
+    };
+    let files = Files::append(path, &Ranks::one(), &options, base);
+    let files = files.map_err(|e| e.to_string())?;
+    Ok(LogWriter::new(Ranks::one(), files, options))
+}
+
+/// Flushes a new extent of the first dataset, and nothing else.
+fn flush(writer: &mut LogWriter, dims: &[u64]) {
+    let extent = Line::Define(Definition::Extent {
+        dataset: 0,
+        dims: dims.to_vec(),
+    });
+    let part = Part {
+        data: Some(&[]),
+        outcome: LocalOutcome::Good,
+        same: 0,
+        numbers: Vec::new(),
+    };
+    writer.flush(part, |_| Ok(Some(vec![extent]))).unwrap();
+}
+
+#[test]
+fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
+    let place = Place::new();
+    let cut = |len: usize| place.journal[..len].to_vec();
+    let mut journals: Vec<Vec<u8>> = place.line_ends().into_iter().map(cut).collect();
+    journals.extend([0, 20, place.journal.len() - 5].map(cut));
+    journals.push(vec![0; 700]);
+    journals.push(b"\xffnonsense".to_vec());
+    for (number, journal) in journals.iter().enumerate() {
+        place.put(&place.closed, journal);
+        assert_eq!(shown(&place.path()), (None, vec![8]), "{number}");
+        // It is no hindrance for the next job, which goes on where the closed log ends.
+        let mut writer = append(&place.path()).unwrap();
+        flush(&mut writer, &[9]);
+        drop(writer);
+        assert_eq!(shown(&place.path()), (Some(3), vec![9]), "{number}");
+        place.put(&place.closed, journal);
+        let said = recover(&place.path(), How::default()).unwrap();
+        assert!(matches!(said, Outcome::Cleared(_)), "{number}: {said:?}");
+        assert!(!place.has_journal());
+        assert!(fs::read(place.path()).unwrap() == place.closed);
+    }
+}
+
+#[test]
+fn a_flush_after_the_close_wins_over_the_closed_file() {
+    let place = Place::new();
+    fs::write(place.path(), &place.closed).unwrap();
+    let mut writer = append(&place.path()).unwrap();
+    flush(&mut writer, &[10]);
+    drop(writer);
+    let journal = fs::read(path_of(&place.path())).unwrap();
+    // The new front did not come to the disk, nor that the file is shorter.
+    place.put(&place.closed, &journal);
+    assert_eq!(shown(&place.path()), (Some(3), vec![10]));
+    assert_eq!(recovered(&place.path()), 3);
+    assert_eq!(shown(&place.path()), (None, vec![10]));
+    // The last flush has no extent, and counts.
+    let writer = append(&place.path()).unwrap();
+    assert_eq!(writer.files().flushes(), 3);
+}
+
+#[test]
+fn a_file_of_which_not_all_is_there_does_not_win() {
+    let place = Place::new();
+    let (end, len) = (place.end(), place.closed.len());
+    let damage = |at: usize| {
+        let mut bytes = place.closed.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    // In its front, in the seal, in the table, in the objects.
+    let mut states: Vec<Vec<u8>> = [10, 4050, 5000, end, end + 30, len - 10].map(damage).into();
+    // Parts of the front that are old, or new.
+    for at in [512, 4032, 4096] {
+        states.push([&place.unclosed[..at], &place.closed[at..]].concat());
+        states.push(
+            [
+                &place.closed[..at],
+                &place.unclosed[at..FRONT],
+                &place.closed[FRONT..],
+            ]
+            .concat(),
+        );
+    }
+    states.push(place.closed[..end].to_vec());
+    states.push(place.closed[..len - 1].to_vec());
+    for (number, data) in states.iter().enumerate() {
+        place.put(data, &place.journal);
+        if data[..] == place.closed[..] {
+            continue;
+        }
+        assert_eq!(shown(&place.path()), (Some(2), vec![8]), "{number}");
+        assert_eq!(recovered(&place.path()), 2, "{number}");
+        assert_eq!(shown(&place.path()), (None, vec![8]), "{number}");
+    }
+}
+
+/// What an earlier version closed has no seal, or one that tells less.
+#[test]
+fn beside_a_log_that_an_earlier_version_closed_the_journal_decides() {
+    let place = Place::new();
+    let mut closed = place.closed.clone();
+    closed[4032..4096].fill(0);
+    place.put(&closed, &place.journal);
+    assert_eq!(shown(&place.path()), (Some(2), vec![8]));
+    place.put(&closed, b"");
+    assert_eq!(shown(&place.path()), (None, vec![8]));
+    assert!(append(&place.path()).is_ok());
+}
+
+#[test]
+fn the_torn_end_of_a_journal_is_an_ordinary_state() {
+    let place = Place::new();
+    let one = place.line_ends()[3];
+    let (first, second) = place.journal.split_at(one);
+    assert!(first.ends_with(b"]}}\n"));
+    let half = &second[..second.len() / 2];
+    let torn: [Vec<u8>; 5] = [
+        half.to_vec(),
+        vec![0; 512],
+        [half, &[0; 4096][..]].concat(),
+        b"\xff\xfe garbage\n more of it\n".to_vec(),
+        [half, b"\n00000000 {}\n"].concat(),
+    ];
+    for (number, torn) in torn.iter().enumerate() {
+        let journal = [first, torn].concat();
+        place.put(&place.unclosed, &journal);
+        assert_eq!(shown(&place.path()), (Some(1), vec![6]), "{number}");
+        let mut writer = append(&place.path()).unwrap();
+        flush(&mut writer, &[7]);
+        drop(writer);
+        assert_eq!(shown(&place.path()), (Some(2), vec![7]), "{number}");
+        place.put(&place.unclosed, &journal);
+        let Outcome::Recovered(recovered) = recover(&place.path(), How::default()).unwrap() else {
+            panic!("{number}");
+        };
+        assert!(
+            recovered.flushes == 1 && recovered.torn.is_some(),
+            "{recovered:?}"
+        );
+    }
+    // A commit behind the damage tells of a flush that was complete.
+    let commit = &second[second.iter().position(|b| *b == b'\n').unwrap() + 1..];
+    for damage in [&[0; 512][..], b"x", b"00000000 {}\n"] {
+        place.put(&place.unclosed, &[first, damage, commit].concat());
+        let refused = recover(&place.path(), How::default()).unwrap_err();
+        assert!(
+            refused.to_string().contains("`--last-flush 1` drops them"),
+            "{refused}"
+        );
+        let refused = append(&place.path()).map(drop).unwrap_err();
+        assert!(refused.contains("--last-flush 1"), "{refused}");
+    }
+}
+
+/// `recover --last-flush 1`, cut down at any point: the flush that it keeps is there.
+#[test]
+fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
+    let place = Place::new();
+    let first = &place.journal[..place.line_ends()[3]];
+    for data in [&place.unclosed[..], &place.unclosed[..place.ends()[0]]] {
+        place.put(data, first);
+        assert_eq!(shown(&place.path()), (Some(1), vec![6]));
+        assert_eq!(recovered(&place.path()), 1);
+    }
+    // The real one leaves that order: the journal never speaks of more than the data file has.
+    place.put(&place.unclosed, &place.journal);
+    let journal = path_of(&place.path());
+    let old = SourceFile::open(
+        &SourceDir::open(place.dir.path()).unwrap(),
+        journal.file_name().unwrap().as_ref(),
+    )
+    .unwrap();
+    let until = Recorded::read_until(&old, 1).unwrap();
+    assert_eq!(until.len, first.len() as u64);
+    let how = How {
+        last_flush: Some(1),
+        ..How::default()
+    };
+    let outcome = recover(&place.path(), how).unwrap();
+    assert!(matches!(outcome, Outcome::Recovered(ref r) if r.flushes == 1));
+    assert!(!place.has_journal());
+    let names = fs::read_dir(place.dir.path()).unwrap().count();
+    assert_eq!((shown(&place.path()), names), ((None, vec![6]), 1));
+    // If the journal comes back, it is the one that knows no more than this.
+    place.put(&fs::read(place.path()).unwrap(), first);
+    assert_eq!(shown(&place.path()), (None, vec![6]));
+}
+
+#[test]
+fn a_log_with_subfiles_is_closed_when_all_its_files_prove_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let options = Options {
+        subfiles: Subfiles::Number(1),
+        ..Options::default()
+    };
+    let files = Files::create(&path, &Ranks::one(), &options).unwrap();
+    let mut writer = LogWriter::new(Ranks::one(), files, options);
+    let define = r#"{"dataset":{"path":"/d","layout":{"datatype":{"integer":{"size":1,"signed":false}},"dims":[0],"max_dims":[null]}}}"#;
+    let define: Definition = serde_json::from_str(define).unwrap();
+    let part = Part {
+        data: Some(&[]),
+        outcome: LocalOutcome::Good,
+        same: 0,
+        numbers: Vec::new(),
+    };
+    let lines = vec![Line::Define(define)];
+    writer.flush(part, |_| Ok(Some(lines))).unwrap();
+    flush(&mut writer, &[5]);
+    drop(writer);
+    let journal = fs::read(path_of(&path)).unwrap();
+    assert_eq!(recovered(&path), 2);
+    fs::write(path_of(&path), &journal).unwrap();
+    assert_eq!(shown(&path), (None, vec![5]));
+    let of_subfile = subfile(&path, 0);
+    for file in [&path, &of_subfile] {
+        let bytes = fs::read(file).unwrap();
+        let mut damaged = bytes.clone();
+        damaged[20] ^= 1;
+        fs::write(file, damaged).unwrap();
+        assert_eq!(shown(&path), (Some(2), vec![5]));
+        fs::write(file, bytes).unwrap();
+    }
+    let said = recover(&path, How::default()).unwrap();
+    assert!(matches!(said, Outcome::Cleared(_)), "{said:?}");
+}
+
+/// Nothing was flushed, so the log can be replaced. What is left of a file that was being created is in nobody's way.
+#[test]
+fn what_a_crash_at_the_creation_leaves_is_no_dead_end() {
+    let place = Place::new();
+    let front = &place.unclosed[..FRONT];
+    for journal in [&b""[..], &[0; 300]] {
+        place.put(front, journal);
+        let said = recover(&place.path(), How::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            said.contains("nothing is lost when it is removed or replaced"),
+            "{said}"
+        );
+        let options = Options {
+            overwrite: true,
+            ..Options::default()
+        };
+        drop(Files::create(&place.path(), &Ranks::one(), &options).unwrap());
+        fs::remove_file(path_of(&place.path())).unwrap();
+    }
+    place.put(&place.closed, b"");
+    let left = [
+        ".log.h5.h5logfs-new-30313233",
+        ".log.h5.h5logfs-journal.h5logfs-new-30313233",
+    ];
+    let left = left.map(|name| place.dir.path().join(name));
+    left.iter()
+        .for_each(|left| fs::write(left, "left").unwrap());
+    append(&place.path()).unwrap();
+    assert_eq!(recovered(&place.path()), 2);
+    assert!(left.iter().all(|left| !left.exists()));
+}
+
+#[test]
+fn a_log_with_a_journal_of_an_earlier_time_is_not_settled_before_that_is_gone() {
+    let place = Place::new();
+    place.put(&place.closed, &place.journal);
+    let settle = || {
+        let memory = h5logfs_view::cache::MemoryLimits::each(64 << 20);
+        let scanner = h5logfs_scan::InProcess::default();
+        h5logfs_convert::settle::settle(&place.path(), &scanner, memory)
+    };
+    let refused = settle().unwrap_err().to_string();
+    assert!(
+        refused.contains("a journal of an earlier time lies beside it"),
+        "{refused}"
+    );
+    assert!(fs::read(place.path()).unwrap() == place.closed);
+    recover(&place.path(), How::default()).unwrap();
+    settle().unwrap();
+}
