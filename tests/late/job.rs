@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Definition};
 use h5logfs_log::journal::{Line, Recorded};
@@ -177,9 +178,9 @@ impl Job {
 }
 
 /// What a job begins with that opens a closed log.
-fn base_of_closed(path: &Path) -> std::result::Result<Base, String> {
-    let (dir, name) = SourceDir::of_file(path).map_err(|e| e.to_string())?;
-    let log = ClosedLog::read(&dir, &name).map_err(|e| e.to_string())?;
+fn base_of_closed(path: &Path) -> std::result::Result<Base, Fault> {
+    let (dir, name) = SourceDir::of_file(path)?;
+    let log = ClosedLog::read(&dir, &name)?;
     let lines = log.definitions.into_iter().map(Line::Define);
     Base::of_closed(&dir, &log.sources, &log.tables, lines.collect())
 }

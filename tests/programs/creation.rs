@@ -243,7 +243,7 @@ pub fn leave_nothing(job: &Job) {
                     ("create", cause.rank),
                     "{about}: {error}"
                 );
-                assert!(reason.contains(cause.words), "{about}: {error}");
+                assert!(reason.to_string().contains(cause.words), "{about}: {error}");
                 job.agreed(reason);
                 job.world.barrier();
                 let (is, was_names) = (contents(&dir), was.keys().collect::<Vec<_>>());

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use h5logfs_writer::{
-    Dataset, DatasetSpec, Error, Fsync, Options, Result, Selection, Subfiles, Writer,
+    Dataset, DatasetSpec, Error, Fsync, Kind, Options, Result, Selection, Subfiles, Writer,
 };
 use mpi::collective::SystemOperation;
 use mpi::topology::{Color, SimpleCommunicator};
@@ -126,7 +126,12 @@ impl Job {
         };
         assert_eq!(*found, operation, "{error}");
         assert!(on.is_none_or(|on| on == *rank), "{error}");
-        assert!(reason.contains(words), "{words:?} is not in: {error}");
+        let said = reason.to_string();
+        assert!(said.contains(words), "{words:?} is not in: {error}");
+        if let Some((_, errno)) = said.split_once("(os error ") {
+            let errno = errno.split(')').next().unwrap().parse().unwrap();
+            assert_eq!(reason.kind(), Kind::of_number(errno), "{error}");
+        }
     }
 
     /// A flush, or a close, has to have told of a refused write.
@@ -138,7 +143,10 @@ impl Job {
             panic!("{error:?} is no refusal");
         };
         assert_eq!(*rank, by, "{error}");
-        assert!(reason.contains(words), "{words:?} is not in: {error}");
+        assert!(
+            reason.to_string().contains(words),
+            "{words:?} is not in: {error}"
+        );
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -111,7 +111,9 @@ impl Error {
     pub fn of(path: impl Into<PathBuf>, fault: impl Into<Fault>) -> Self {
         let path = path.into();
         match fault.into() {
-            Fault::Damage(reason) => Error::BadFile { path, reason },
+            Fault::Damage(reason) | Fault::Refused(reason) | Fault::Told { text: reason, .. } => {
+                Error::BadFile { path, reason }
+            }
             Fault::TooLarge(too_large) => Error::BadFile {
                 path,
                 reason: too_large.to_string(),
@@ -150,7 +152,9 @@ impl Error {
                 shorten_path(path);
                 [dataset, place].into_iter().for_each(shorten);
                 match fault {
-                    Fault::Damage(reason) => shorten(reason),
+                    Fault::Damage(reason)
+                    | Fault::Refused(reason)
+                    | Fault::Told { text: reason, .. } => shorten(reason),
                     Fault::Io { file, .. } => file.iter_mut().for_each(shorten_path),
                     Fault::Changed { file } => shorten_path(file),
                     Fault::TooLarge(_) | Fault::NoMemory(_) | Fault::Stopped(_) => {}

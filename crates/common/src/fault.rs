@@ -2,7 +2,8 @@
 //!
 //! The kind decides what happens next: damage is remembered and may be skipped, refused memory is asked for again, work
 //! that was stopped has no one who waits for it, and an error of the system keeps its number. So a kind is never made a
-//! text on its way up. [`Error`](crate::error::Error) adds the file and the object; the surface makes the text.
+//! text on its way up. [`Error`](crate::error::Error) adds the file and the object; the surface makes the text. Ranks of a
+//! job tell each other a [`Kind`] and a text.
 
 use std::fmt::Display;
 use std::io;
@@ -17,6 +18,10 @@ pub enum Fault {
     /// Bytes of a file break the rules of its format, or are not there. Trying again gives the same.
     #[error("{0}")]
     Damage(String),
+
+    /// What a program asks for cannot be done, whatever is in the files. It had no effect.
+    #[error("{0}")]
+    Refused(String),
 
     /// The file asks for more than an option allows. Trying again with the same options gives the same.
     #[error(transparent)]
@@ -45,6 +50,28 @@ pub enum Fault {
         /// The file.
         file: PathBuf,
     },
+
+    /// Any of these in other words: with advice, or as another process tells it.
+    #[error("{text}")]
+    Told {
+        /// Which of them.
+        kind: Kind,
+        /// The words.
+        text: String,
+    },
+}
+
+/// The kind of a fault, and the number where the system has given one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Damage,
+    Refused,
+    TooLarge,
+    NoMemory,
+    Stopped,
+    Io(Errno),
+    Changed,
 }
 
 /// Something that exceeds an option.
@@ -119,12 +146,81 @@ fn before(file: Option<&Path>) -> String {
     file.map_or(String::new(), |file| format!("{}: ", file.display()))
 }
 
-impl Fault {
-    /// The same, of something at `place` in a file. Only damage lies at a place.
-    pub fn at(self, place: impl Display) -> Self {
+impl Kind {
+    /// Those without an error of the system, in the order of their numbers.
+    const OTHERS: [Kind; 6] = [
+        Kind::Damage,
+        Kind::Refused,
+        Kind::TooLarge,
+        Kind::NoMemory,
+        Kind::Stopped,
+        Kind::Changed,
+    ];
+
+    /// A number for another process: that of the error of the system, or one below 0.
+    pub fn number(self) -> i32 {
         match self {
-            Fault::Damage(reason) => Fault::Damage(format!("{place}: {reason}")),
-            other => other,
+            Kind::Io(errno) => errno.raw_os_error(),
+            other => {
+                !(Self::OTHERS
+                    .iter()
+                    .position(|kind| *kind == other)
+                    .unwrap_or(0) as i32)
+            }
+        }
+    }
+
+    /// The kind with this number.
+    pub fn of_number(number: i32) -> Self {
+        match number {
+            1..4096 => Kind::Io(Errno::from_raw_os_error(number)),
+            _ => *Self::OTHERS.get(!number as usize).unwrap_or(&Kind::Damage),
+        }
+    }
+
+    /// A fault of this kind in words.
+    pub fn told(self, text: impl Into<String>) -> Fault {
+        let text = text.into();
+        match self {
+            Kind::Damage => Fault::Damage(text),
+            Kind::Refused => Fault::Refused(text),
+            kind => Fault::Told { kind, text },
+        }
+    }
+}
+
+impl Fault {
+    /// What kind it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Fault::Damage(_) => Kind::Damage,
+            Fault::Refused(_) => Kind::Refused,
+            Fault::TooLarge(_) => Kind::TooLarge,
+            Fault::NoMemory(_) => Kind::NoMemory,
+            Fault::Stopped(_) => Kind::Stopped,
+            Fault::Io { errno, .. } => Kind::Io(*errno),
+            Fault::Changed { .. } => Kind::Changed,
+            Fault::Told { kind, .. } => *kind,
+        }
+    }
+
+    /// The same in other words.
+    pub fn told(&self, text: impl Into<String>) -> Self {
+        self.kind().told(text)
+    }
+
+    /// The same with advice behind it.
+    pub fn with(&self, advice: impl Display) -> Self {
+        self.told(format!("{self}. {advice}"))
+    }
+
+    /// The same, of something at `place` in a file. What has a text of its own has the place in front of it.
+    pub fn at(self, place: impl Display) -> Self {
+        match &self {
+            Fault::Damage(text) | Fault::Refused(text) | Fault::Told { text, .. } => {
+                self.told(format!("{place}: {text}"))
+            }
+            _ => self,
         }
     }
 
@@ -141,7 +237,7 @@ impl Fault {
 
     /// Whether the work has to end: it was stopped, or has no memory. Otherwise another way may lead further.
     pub fn ends_work(&self) -> bool {
-        matches!(self, Fault::Stopped(_) | Fault::NoMemory(_))
+        matches!(self.kind(), Kind::Stopped | Kind::NoMemory)
     }
 
     /// The text of damage, for code that makes a diagnostic of it and goes on. All else is still a fault.
@@ -243,6 +339,20 @@ mod tests {
             Fault::from(Stop::Ending).at("x"),
             Fault::Stopped(Stop::Ending)
         );
+    }
+
+    #[test]
+    fn what_is_told_keeps_its_kind() {
+        let full = Fault::from(Errno::NOSPC).of_file(Path::new("f"));
+        let told = full.with("Free some space");
+        assert_eq!(told.kind(), Kind::Io(Errno::NOSPC));
+        assert!(told.to_string().starts_with("f: No space left on device"));
+        let elsewhere = told.clone().at("rank 3");
+        assert_eq!(elsewhere, told.told(format!("rank 3: {told}")));
+        for kind in Kind::OTHERS.into_iter().chain([Kind::Io(Errno::NOSPC)]) {
+            let fault = Kind::of_number(kind.number()).told("words");
+            assert_eq!((fault.kind(), &*fault.to_string()), (kind, "words"));
+        }
     }
 
     #[test]

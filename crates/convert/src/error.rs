@@ -24,6 +24,20 @@ pub enum Error {
     Other(String),
 }
 
+/// Of the same kind, in the same words.
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        let fault = match error {
+            Error::Log(error) => error.into(),
+            Error::File(error) => error.into(),
+            Error::Fault(fault) => fault,
+            Error::Other(reason) => Fault::Refused(reason),
+        };
+        fault.told(text)
+    }
+}
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

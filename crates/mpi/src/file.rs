@@ -7,10 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_output::ranks::{Access, SharedFile};
 use mpi::ffi;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
+use rustix::io::Errno;
 
 use crate::{MAX_REQUEST_BYTES, check};
 
@@ -39,10 +41,13 @@ impl MpiFile {
         path: &Path,
         file: File,
         access: &Access<'_>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let c_string = |text: &[u8]| {
             let text = CString::new(text);
-            text.map_err(|_| format!("{}: a zero byte in the path or a hint", path.display()))
+            text.map_err(|_| {
+                let path = path.display();
+                Fault::Refused(format!("{path}: a zero byte in the path or a hint"))
+            })
         };
         // Errors here are the same on all ranks, so no rank waits for another one.
         let name = c_string(path.as_os_str().as_bytes())?;
@@ -50,7 +55,7 @@ impl MpiFile {
             .hints
             .iter()
             .map(|(k, v)| Ok((c_string(k.as_bytes())?, c_string(v.as_bytes())?)))
-            .collect::<Result<Vec<_>, String>>()?;
+            .collect::<Result<Vec<_>, Fault>>()?;
         // SAFETY: MPI is initialised, because there is a communicator. Strings end with a zero byte, and
         // MPI copies them. `raw` is used only if MPI has opened it.
         unsafe {
@@ -73,7 +78,7 @@ impl MpiFile {
             if !pairs.is_empty() {
                 ffi::MPI_Info_free(&mut info);
             }
-            check("MPI_File_open", opened).map_err(|e| format!("{}: {e}", path.display()))?;
+            check("MPI_File_open", opened).map_err(|e| e.of_file(path))?;
             Ok(MpiFile {
                 raw,
                 file,
@@ -84,7 +89,7 @@ impl MpiFile {
 
     /// Writes one request completely. MPI may write a part of it and report no error, so the rest is
     /// written with further calls.
-    fn write_request(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<(), String> {
+    fn write_request(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<(), Fault> {
         let wanted = bytes_of(pieces);
         let mut done = self.call_write(offset, pieces, collective)?;
         let mut idle = 0;
@@ -95,31 +100,30 @@ impl MpiFile {
             idle = if more == 0 { idle + 1 } else { 0 };
             if idle == 2 {
                 let why = self.write_error(offset + done, &rest);
-                return Err(format!("{done} of {wanted} bytes could be written: {why}"));
+                return Err(why.at(format_args!("{done} of {wanted} bytes could be written")));
             }
         }
         if done > wanted {
-            return Err(format!("{done} bytes were written instead of {wanted}"));
+            return Err(format!("{done} bytes were written instead of {wanted}").into());
         }
         Ok(())
     }
 
     /// Finds out why nothing more can be written at `offset`, by a write without MPI.
-    fn write_error(&self, offset: u64, rest: &[&[u8]]) -> String {
+    fn write_error(&self, offset: u64, rest: &[&[u8]]) -> Fault {
         let piece = rest.first().copied().unwrap_or_default();
         match self.file.write_all_at(piece, offset) {
             Ok(()) => "MPI wrote less than it was told to, and does not say why".into(),
-            Err(e) => e.to_string(),
+            Err(e) => e.into(),
         }
     }
 
     /// Calls MPI once. Returns the number of bytes that MPI has written by its own account.
-    fn call_write(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<u64, String> {
+    fn call_write(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<u64, Fault> {
         let lengths: Vec<c_int> = pieces.iter().map(|p| p.len() as c_int).collect();
         let places: Vec<ffi::MPI_Aint> =
             pieces.iter().map(|p| p.as_ptr() as ffi::MPI_Aint).collect();
-        let offset = i64::try_from(offset);
-        let offset = offset.map_err(|_| "the file would have more than 2^63 bytes")?;
+        let offset = i64::try_from(offset).map_err(|_| Errno::FBIG)?;
         // SAFETY: the file is open. The datatype has the addresses of the pieces, which live longer than
         // the call, and is freed after it. A single piece is passed without a datatype. MPI only reads
         // the buffer. A zeroed status is valid. It says that nothing was written, in case MPI does not
@@ -168,7 +172,7 @@ impl MpiFile {
 }
 
 impl SharedFile for MpiFile {
-    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), Fault> {
         let mut requests = requests(pieces).into_iter();
         let mut at = offset;
         let mut result = Ok(());
@@ -185,12 +189,12 @@ impl SharedFile for MpiFile {
         result
     }
 
-    fn sync(&self) -> Result<(), String> {
+    fn sync(&self) -> Result<(), Fault> {
         // SAFETY: the file is open.
         check("MPI_File_sync", unsafe { ffi::MPI_File_sync(self.raw) })
     }
 
-    fn close(mut self: Box<Self>) -> Result<(), String> {
+    fn close(mut self: Box<Self>) -> Result<(), Fault> {
         // SAFETY: the file is open, and `self` is gone after this.
         check("MPI_File_close", unsafe {
             ffi::MPI_File_close(&mut self.raw)

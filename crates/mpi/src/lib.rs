@@ -10,11 +10,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use file::MpiFile;
+use h5logfs_common::fault::{Fault, Kind};
 use h5logfs_output::ranks::{self, Access, Node, OwnFile, SharedFile};
 use mpi::collective::SystemOperation;
 use mpi::ffi;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
+use rustix::io::Errno;
 
 /// The counts of MPI have 32 bits.
 const MAX_REQUEST_BYTES: usize = 1 << 30;
@@ -168,7 +170,7 @@ impl ranks::Communicator for MpiRanks {
         path: &Path,
         file: File,
         access: &Access<'_>,
-    ) -> Result<Box<dyn SharedFile>, String> {
+    ) -> Result<Box<dyn SharedFile>, Fault> {
         // What ranks write by themselves needs no MPI, unless the user has hints for it. To open a file together takes
         // messages and memory for each rank; where several nodes do, Open MPI 4.1 makes a further file beside it, and does
         // not come back if that cannot be made. MPICH holds a lock until all ranks are there, so that threads with files of
@@ -198,8 +200,18 @@ fn unordered(value: i64) -> u64 {
     value.cast_unsigned() ^ (1 << 63)
 }
 
+/// The errors of the system that MPI has error classes for.
+const ERRNOS: [(u32, Errno); 6] = [
+    (ffi::MPI_ERR_ACCESS, Errno::ACCESS),
+    (ffi::MPI_ERR_NO_MEM, Errno::NOMEM),
+    (ffi::MPI_ERR_NO_SPACE, Errno::NOSPC),
+    (ffi::MPI_ERR_NO_SUCH_FILE, Errno::NOENT),
+    (ffi::MPI_ERR_QUOTA, Errno::DQUOT),
+    (ffi::MPI_ERR_READ_ONLY, Errno::ROFS),
+];
+
 /// Fails with the text of an error of MPI.
-pub fn check(what: &str, code: c_int) -> Result<(), String> {
+pub fn check(what: &str, code: c_int) -> Result<(), Fault> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }
@@ -213,7 +225,15 @@ pub fn check(what: &str, code: c_int) -> Result<(), String> {
     } else {
         "an error without a text".into()
     };
-    Err(format!("{what}: {text} (MPI error {code})"))
+    let mut class = 0;
+    // SAFETY: it only looks the code up.
+    unsafe { ffi::MPI_Error_class(code, &mut class) };
+    Err(Kind::Io(errno_of(class)).told(format!("{what}: {text} (MPI error {code})")))
+}
+
+fn errno_of(class: c_int) -> Errno {
+    let known = ERRNOS.iter().find(|(known, _)| *known as c_int == class);
+    known.map_or(Errno::IO, |(_, errno)| *errno)
 }
 
 #[cfg(test)]

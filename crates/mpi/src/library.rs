@@ -7,6 +7,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 
+use h5logfs_common::fault::Fault;
 use mpi::ffi;
 
 /// The MPI that this was compiled for, as name and version. Empty where its compiler did not tell.
@@ -63,21 +64,21 @@ impl Handles {
 }
 
 /// Fails where the process runs another MPI than the one that this was compiled for. Callable at any time.
-pub fn check() -> Result<(), String> {
-    static CHECKED: OnceLock<Result<(), String>> = OnceLock::new();
+pub fn check() -> Result<(), Fault> {
+    static CHECKED: OnceLock<Result<(), Fault>> = OnceLock::new();
     CHECKED.get_or_init(|| compare(&version())).clone()
 }
 
 /// Fails where `version` has other handles.
-fn compare(version: &str) -> Result<(), String> {
+fn compare(version: &str) -> Result<(), Fault> {
     let own = Handles::compiled_for();
     match Handles::of(version) {
-        Some(found) if found != own => Err(format!(
+        Some(found) if found != own => Err(Fault::Refused(format!(
             "h5logfs was built for {}, and this program runs {}: use an h5logfs that was built for that MPI (the variable \
              MPICC names its compiler: MPICC=… make build-writer)",
             compiled_for(),
             short(version)
-        )),
+        ))),
         _ => Ok(()),
     }
 }
@@ -142,7 +143,7 @@ fn is_of_other(path: &str) -> bool {
 
 /// Fails where a launcher has started several processes, and each of them is alone: then it is one of another MPI, and all
 /// of them would take themselves for the first rank of the same job. MPI runs.
-pub fn check_launch() -> Result<(), String> {
+pub fn check_launch() -> Result<(), Fault> {
     let mut size = 0;
     // SAFETY: MPI runs.
     unsafe { ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &mut size) };
@@ -155,12 +156,12 @@ pub fn check_launch() -> Result<(), String> {
         let value = std::env::var(variable).ok();
         let started: Option<u64> = value.and_then(|value| value.parse().ok());
         if let Some(started) = started.filter(|started| *started > 1) {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "{started} processes were started together ({variable}={started}), but for MPI each of them is alone: the \
                  program runs {}, and was started by the mpirun of another MPI. Start it by that of its own. If each \
                  process is meant to be alone, unset {variable}",
                 short(&version())
-            ));
+            )));
         }
     }
     Ok(())
@@ -206,7 +207,7 @@ mod tests {
             Handles::Numbers => (MPICH, OPEN_MPI),
         };
         assert_eq!(compare(own), Ok(()));
-        let refused = compare(other).unwrap_err();
+        let refused = compare(other).unwrap_err().to_string();
         assert!(refused.contains(compiled_for()), "{refused}");
         for (version, handles) in OTHERS {
             assert_eq!(Handles::of(version), Some(handles), "{version}");

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::existing::{is_numbered, list};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 
 /// Stands in the name of what is aside, between the name of the log and a number.
@@ -30,10 +31,16 @@ impl Aside {
     /// Gives `part` of the log at `log` a name aside: the file itself, its journal, or the directory of its subfiles.
     /// `id` is that of the new log. A file keeps its own name, too, until the new one takes it in one step; a directory
     /// cannot have two names, and on some file systems no file can.
-    pub fn keep(&mut self, log: &Path, part: &Path, id: &FileId) -> Result<(), String> {
+    pub fn keep(&mut self, log: &Path, part: &Path, id: &FileId) -> Result<(), Fault> {
         let aside = aside_name(log, part, id);
         let kept = std::fs::hard_link(part, &aside).or_else(|_| std::fs::rename(part, &aside));
-        kept.map_err(|e| format!("{}: it cannot be moved aside: {e}", part.display()))?;
+        kept.map_err(|e| {
+            let fault = Fault::from(e);
+            fault.told(format!(
+                "{}: it cannot be moved aside: {fault}",
+                part.display()
+            ))
+        })?;
         self.kept.push(Kept {
             path: part.to_owned(),
             aside,

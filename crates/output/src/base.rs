@@ -1,5 +1,6 @@
 //! What a log holds that is opened again (`docs/formats/journal.md`, section 2.6).
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
@@ -30,12 +31,12 @@ pub struct Base {
 
 impl Base {
     /// That of a log that is not closed, whose objects `lines` make. Fails where flushes would be lost.
-    pub fn of_journal(recorded: &Recorded, lines: Vec<Line>) -> Result<Self, String> {
+    pub fn of_journal(recorded: &Recorded, lines: Vec<Line>) -> Result<Self, Fault> {
         if let Some(torn) = recorded.torn.filter(|torn| torn.hides_flushes()) {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "{torn}. `h5logfs recover --last-flush {}` drops them; after that it can be appended to",
                 recorded.flushes()
-            ));
+            )));
         }
         let files = recorded.header.data_files() as usize;
         Ok(Base {
@@ -53,7 +54,7 @@ impl Base {
         dir: &SourceDir,
         snapshot: &Snapshot,
         lines: Vec<Line>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         Self::of_closed(dir, &snapshot.sources, &snapshot.log, lines)
     }
 
@@ -64,17 +65,16 @@ impl Base {
         sources: &[Source],
         tables: &Tables,
         lines: Vec<Line>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Fault> {
         let Tables::LogVol(tables) = tables else {
-            return Err(format!("{OTHER_WRITER}. {INSTEAD}"));
+            return Err(of_other_writer());
         };
         let is_subfiled = i64::from(tables.config) & SUBFILED != 0;
         let mut data_files = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             let is_master = is_subfiled && number == 0;
-            let file = SourceFile::open_at(dir, &source.place).map_err(|e| e.to_string())?;
-            let id = file.file_id().map_err(|e| e.to_string())?;
-            let id = id.ok_or_else(|| format!("{OTHER_WRITER}. {INSTEAD}"))?;
+            let file = SourceFile::open_at(dir, &source.place)?;
+            let id = file.file_id()?.ok_or_else(of_other_writer)?;
             if !is_master {
                 data_files.push((number as u16, file, id));
             }
@@ -93,30 +93,34 @@ impl Base {
         };
         for (number, file, id) in &data_files {
             if *id != base.id {
-                return Err(format!("{} belongs to another log", file.path().display()));
+                return Err(format!("{} belongs to another log", file.path().display()).into());
             }
             let mut logs = tables.data.iter().filter(|log| log.source == *number);
             let end = match (logs.next(), logs.next()) {
                 (None, _) => FRONT,
                 (Some(log), None) if log.offset == FRONT => FRONT + log.len,
-                _ => return Err(format!("{OTHER_WRITER}. {INSTEAD}")),
+                _ => return Err(of_other_writer()),
             };
             // A flush of definitions alone has no extents, but counts: the next one has another number.
-            let flush = last_flush(file, end).map_err(|e| e.to_string())?;
-            let sealed = sealed_flush(file).map_err(|e| e.to_string())?;
+            let flush = last_flush(file, end)?;
+            let sealed = sealed_flush(file)?;
             base.flush = base.flush.max(flush).max(sealed);
             base.ends.push(end);
         }
         if base.flush >= MOST_FLUSHES {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "it has flushes of numbers up to {}, and cannot take more",
                 base.flush
-            ));
+            )));
         }
         Ok(base)
     }
 }
 
-const OTHER_WRITER: &str =
-    "it is a log of another writer, whose layout has no place for further flushes";
-const INSTEAD: &str = "Write to another file, or make an HDF5 file of it with `h5logfs export`, which can be written to";
+fn of_other_writer() -> Fault {
+    Fault::Refused(
+        "it is a log of another writer, whose layout has no place for further flushes. Write to another file, or make an \
+         HDF5 file of it with `h5logfs export`, which can be written to"
+            .into(),
+    )
+}

@@ -12,16 +12,15 @@ use std::path::{Path, PathBuf};
 
 use crate::aside::Aside;
 use crate::check_outcome;
-use crate::error::{Error, Result};
+use crate::error::{Error, FaultResult, Result};
 use crate::existing::Existing;
 use crate::options::{Fsync, Options};
 use crate::ranks::{GlobalOutcome, LocalOutcome, Ranks};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::unclosed_front;
 use h5logfs_log::journal::{self, Header, HeldFile, Journal, parent, sync};
 use h5logfs_log::logvol::names::subfile_dir;
-
-type StringResult<T = ()> = std::result::Result<T, String>;
 
 /// What this rank has created and moved aside so far.
 pub(crate) struct Creation {
@@ -56,7 +55,7 @@ impl Creation {
     }
 
     /// On the first rank: creates the journal, the directory of the subfiles, and the log file, which it returns.
-    pub fn begin(&mut self, header: &Header, options: &Options) -> StringResult<HeldFile> {
+    pub fn begin(&mut self, header: &Header, options: &Options) -> FaultResult<HeldFile> {
         let existing = Existing::look(&self.path, options)?;
         self.take_name(existing, header, options)?;
         if header.subfiles > 0 {
@@ -67,12 +66,7 @@ impl Creation {
 
     /// Creates the journal, and keeps aside what is there. That moves only while a journal keeps other jobs away: the old
     /// one, which is locked, or the new one.
-    fn take_name(
-        &mut self,
-        existing: Existing,
-        header: &Header,
-        options: &Options,
-    ) -> StringResult {
+    fn take_name(&mut self, existing: Existing, header: &Header, options: &Options) -> FaultResult {
         if existing.has_journal() {
             self.keep_aside(existing)?;
             return self.create_journal(header);
@@ -81,7 +75,7 @@ impl Creation {
         self.keep_aside(Existing::look_again(&self.path, options)?)
     }
 
-    fn keep_aside(&mut self, existing: Existing) -> StringResult {
+    fn keep_aside(&mut self, existing: Existing) -> FaultResult {
         let parts = self.existing.insert(existing).parts();
         let mut kept = parts.iter();
         kept.try_for_each(|part| self.aside.keep(&self.path, part, &self.id))?;
@@ -89,33 +83,33 @@ impl Creation {
             return Ok(());
         }
         // The new files take their names next.
-        sync(parent(&self.path)).map_err(|e| e.to_string())
+        Ok(sync(parent(&self.path))?)
     }
 
-    fn create_journal(&mut self, header: &Header) -> StringResult {
+    fn create_journal(&mut self, header: &Header) -> FaultResult {
         let path = journal::path_of(&self.path);
         let replace = self.aside.has(&path);
         let journal = Journal::create(&path, header, replace);
         let journal = journal.map_err(|e| match e {
             h5logfs_common::error::Error::Io { path, cause } => failed(&path, cause),
-            e => e.to_string(),
+            e => e.into(),
         })?;
         self.journal = Some(journal);
         Ok(())
     }
 
     /// Creates the directory of the subfiles. An empty one may be there, made with properties that the user wants.
-    fn create_dir(&mut self, dir: &Path) -> StringResult {
+    fn create_dir(&mut self, dir: &Path) -> FaultResult {
         match std::fs::create_dir(dir) {
             Ok(()) => self.dir = Some(dir.to_owned()),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 // Readers follow no symbolic link to it.
                 if !dir.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-                    return Err(format!(
+                    return Err(Fault::Refused(format!(
                         "{}: the subfiles need a directory of this name, and what has the name is none: move it away, \
                          or choose another name",
                         dir.display()
-                    ));
+                    )));
                 }
             }
             Err(e) => return Err(failed(dir, e)),
@@ -124,7 +118,7 @@ impl Creation {
     }
 
     /// Creates an empty data file, or the log file.
-    pub fn create_file(&mut self, path: &Path) -> StringResult<HeldFile> {
+    pub fn create_file(&mut self, path: &Path) -> FaultResult<HeldFile> {
         let front = unclosed_front(&self.id);
         let begin = |file: &File| {
             file.write_all_at(&front, 0)?;
@@ -138,16 +132,15 @@ impl Creation {
     }
 
     /// Fails where this rank does not find the file at `path` that another rank has created.
-    pub fn check_seen(&self, path: &Path, opened: io::Result<File>) -> StringResult<File> {
+    pub fn check_seen(&self, path: &Path, opened: io::Result<File>) -> FaultResult<File> {
         let checked = opened.and_then(|file| self.id.check(&file).map(|()| file));
         checked.map_err(|e| {
-            let shown = path.display();
             let dir = std::env::current_dir().unwrap_or_default();
-            format!(
-                "{shown}: {e}. The first rank has just created it, and this rank, in the directory {}, must be able to \
-                 open it: do all ranks have the same working directory, and the same file systems?",
+            Fault::from(e).of_file(path).with(format_args!(
+                "The first rank has just created it, and this rank, in the directory {}, must be able to open it: do all \
+                 ranks have the same working directory, and the same file systems?",
                 dir.display()
-            )
+            ))
         })
     }
 
@@ -157,7 +150,7 @@ impl Creation {
         if let Err(Error::Failed { reason, .. }) = &mut result {
             let left = self.undo(ranks);
             if !left.is_empty() {
-                *reason = format!("{reason}. {left}");
+                *reason = reason.with(left);
             }
         }
         result
@@ -193,17 +186,18 @@ impl Creation {
     }
 }
 
-fn failed(path: &Path, error: io::Error) -> String {
-    let shown = path.display();
-    match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            format!("{shown}: another process has just created it: choose another name")
-        }
-        io::ErrorKind::PermissionDenied => format!(
-            "{shown}: {error}: this user needs the right to write to {}",
+fn failed(path: &Path, error: io::Error) -> Fault {
+    let (shown, kind) = (path.display(), error.kind());
+    let fault = Fault::from(error).of_file(path);
+    match kind {
+        io::ErrorKind::AlreadyExists => fault.told(format!(
+            "{shown}: another process has just created it: choose another name"
+        )),
+        io::ErrorKind::PermissionDenied => fault.told(format!(
+            "{fault}: this user needs the right to write to {}",
             parent(path).display()
-        ),
-        _ => format!("{shown}: {error}"),
+        )),
+        _ => fault,
     }
 }
 
@@ -224,9 +218,9 @@ pub fn check_same(path: &Path, options: &Options, ranks: &Ranks) -> LocalOutcome
     let Some(((name, own), first)) = differs else {
         return LocalOutcome::Good;
     };
-    LocalOutcome::Failed(format!(
+    LocalOutcome::Failed(Fault::Refused(format!(
         "its {name} is {own}, and that of rank 0 is {first}: all ranks must give the same path and the same options"
-    ))
+    )))
 }
 
 #[cfg(test)]
@@ -268,7 +262,7 @@ mod tests {
     }
 
     /// A job looks, another one takes its turn, and the first one goes on.
-    fn late(log: &Path, options: &Options) -> (StringResult, Creation) {
+    fn late(log: &Path, options: &Options) -> (FaultResult, Creation) {
         let existing = Existing::look(log, options).unwrap();
         another_job(log);
         let mut creation = Creation::new(log, ID, options);
@@ -289,7 +283,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a.h5");
         let (taken, mut creation) = late(&log, &Options::default());
-        let reason = taken.unwrap_err();
+        let reason = taken.unwrap_err().to_string();
         assert!(
             reason.contains("it exists already: choose another name"),
             "{reason}"
@@ -356,6 +350,7 @@ mod tests {
             Path::new("/runs/a.h5"),
             io::ErrorKind::PermissionDenied.into(),
         );
+        let message = message.to_string();
         assert!(message.starts_with("/runs/a.h5: "), "{message}");
         assert!(message.ends_with("write to /runs"), "{message}");
     }

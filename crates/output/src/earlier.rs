@@ -16,11 +16,10 @@ use h5logfs_log::logvol::table_head;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::window::Piece;
 
+use crate::error::FaultResult;
 use crate::flushed::Flushed;
 use crate::late::patiently;
 use crate::ranks::Ranks;
-
-type StringResult<T = ()> = Result<T, String>;
 
 /// Extents whose entries are shared out at once. Few in tests, so that they meet the limit.
 const AT_ONCE: usize = if cfg!(debug_assertions) { 16 } else { 1 << 16 };
@@ -58,7 +57,7 @@ pub(crate) struct Plan {
 
 impl DataFile<'_> {
     /// Writes the head of the table, and finds the places of all entries. Fails on all ranks or on none. Collective.
-    pub fn plan(&self, own: Own) -> StringResult<Plan> {
+    pub fn plan(&self, own: Own) -> FaultResult<Plan> {
         let ranks = self.ranks.gather(own.rank.into());
         let entries = self.ranks.gather(own.entries);
         let owns = ranks.into_iter().zip(entries);
@@ -68,7 +67,7 @@ impl DataFile<'_> {
         });
         let owns: Vec<Own> = owns.collect();
         let begun = self.ranks.is_root().then(|| self.begin(&owns)).transpose();
-        let begun = self.ranks.led(begun).map_err(|e| e.to_string())?;
+        let begun = self.ranks.led(begun)?;
         let (sections, len) = begun.unwrap_or_default();
 
         let of = |own: &Own| sections.get(&own.rank).map_or(0, Section::own);
@@ -95,12 +94,11 @@ impl DataFile<'_> {
     }
 
     /// On the first rank: writes the head of the table. Returns the sections, and the bytes of the table.
-    fn begin(&self, owns: &[Own]) -> StringResult<(BTreeMap<u32, Section>, u64)> {
+    fn begin(&self, owns: &[Own]) -> FaultResult<(BTreeMap<u32, Section>, u64)> {
         let earlier = patiently(self.file, || {
             let file = self.file.try_clone();
-            let file = file.and_then(|file| SourceFile::new(file, self.path.to_owned()));
-            let file = file.map_err(|e| e.to_string())?;
-            Ok(entries_by_rank(&file, FRONT..self.begin, self.flush)?)
+            let file = file.and_then(|file| SourceFile::new(file, self.path.to_owned()))?;
+            entries_by_rank(&file, FRONT..self.begin, self.flush)
         });
         let mut sections = BTreeMap::<u32, Section>::new();
         for (rank, pieces) in earlier? {
@@ -113,8 +111,7 @@ impl DataFile<'_> {
             return Ok((sections, 0));
         }
         let head = table_head(sections.values().map(Section::len));
-        let written = self.file.write_all_at(&head, self.end);
-        written.map_err(|e| e.to_string())?;
+        self.file.write_all_at(&head, self.end)?;
         let mut at = self.end + head.len() as u64;
         for section in sections.values_mut() {
             section.at = at;
@@ -124,7 +121,7 @@ impl DataFile<'_> {
     }
 
     /// Copies the entries of earlier jobs into the table, each rank a share of them. Collective.
-    pub fn copy(&self, plan: Plan) -> StringResult {
+    pub fn copy(&self, plan: Plan) -> FaultResult {
         let mut moves = plan.sections.into_values().flat_map(Section::moves);
         let mut copied = Ok(());
         loop {
@@ -140,7 +137,7 @@ impl DataFile<'_> {
         }
     }
 
-    fn copy_share(&self, moves: &[Move]) -> StringResult {
+    fn copy_share(&self, moves: &[Move]) -> FaultResult {
         moves
             .chunk_by(|one, next| one.to + one.len == next.to)
             .try_for_each(|run| patiently(self.file, || self.copy_run(run))?)
@@ -148,7 +145,7 @@ impl DataFile<'_> {
 
     /// Copies entries that follow each other in the table. Fails where they cannot be read; the inner outcome is that of the
     /// writes, which are not repeated.
-    fn copy_run(&self, run: &[Move]) -> StringResult<StringResult> {
+    fn copy_run(&self, run: &[Move]) -> FaultResult<FaultResult> {
         let mut entries = Flushed::new(Arc::clone(self.file));
         run.iter().for_each(|part| entries.add(part.from, part.len));
         let (mut reader, mut to, mut buffer) = (entries.reader(), run[0].to, Vec::new());
@@ -158,7 +155,7 @@ impl DataFile<'_> {
                 return Ok(Ok(()));
             }
             if let Err(e) = self.file.write_all_at(&buffer, to) {
-                return Ok(Err(e.to_string()));
+                return Ok(Err(e.into()));
             }
             to += buffer.len() as u64;
         }

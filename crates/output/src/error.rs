@@ -3,9 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use h5logfs_common::fault::Fault;
+use h5logfs_common::fault::{Fault, Kind};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Of what a rank does by itself. At the next agreement a fault becomes an error of all.
+pub(crate) type FaultResult<T = ()> = Result<T, Fault>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -14,7 +17,7 @@ pub enum Error {
     Definition {
         file: PathBuf,
         rank: u32,
-        reason: String,
+        reason: Fault,
     },
 
     /// A write whose shape, extent or type does not fit its dataset. It had no effect.
@@ -23,7 +26,7 @@ pub enum Error {
         file: PathBuf,
         rank: u32,
         dataset: String,
-        reason: String,
+        reason: Fault,
     },
 
     /// The buffer has no room for a write. The write had no effect, and earlier writes are not lost. It
@@ -54,7 +57,7 @@ pub enum Error {
         file: PathBuf,
         operation: &'static str,
         rank: u32,
-        reason: String,
+        reason: Fault,
     },
 
     /// A flush is complete, but it lacks what `reason` names: a write that a rank refused, or attributes that were
@@ -63,7 +66,7 @@ pub enum Error {
     Refused {
         file: PathBuf,
         rank: u32,
-        reason: String,
+        reason: Fault,
     },
 
     /// The file is closed, and is the log that it would be without the option `settle`: it could not be made an ordinary
@@ -74,17 +77,17 @@ pub enum Error {
         without(file, reason),
         file.display()
     )]
-    NotSettled { file: PathBuf, reason: String },
+    NotSettled { file: PathBuf, reason: Fault },
 
     /// The file was closed, or could not be created.
     #[error("{}: the file is closed, or was not created", file.display())]
     Closed { file: PathBuf },
 }
 
-/// Its text names file and rank. What a rank told the others is a text in any case.
+/// Its text names file and rank, and its kind is that of what a rank told the others.
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Fault::Damage(error.to_string())
+        error.kind().told(error.to_string())
     }
 }
 
@@ -98,9 +101,21 @@ impl Error {
     /// A refusal, with what has failed besides. Any other error stays as it is.
     pub fn with(mut self, other: &Error) -> Self {
         if let Error::Refused { reason, .. } = &mut self {
-            *reason = format!("{reason}. Besides, {other}");
+            *reason = reason.with(format_args!("Besides, {other}"));
         }
         self
+    }
+
+    /// What kind of failure it is, the same on all ranks.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Error::Definition { reason, .. }
+            | Error::Write { reason, .. }
+            | Error::Failed { reason, .. }
+            | Error::Refused { reason, .. }
+            | Error::NotSettled { reason, .. } => reason.kind(),
+            Error::BufferFull { .. } | Error::Closed { .. } => Kind::Refused,
+        }
     }
 }
 
@@ -116,9 +131,9 @@ fn afterwards(operation: &str) -> &'static str {
 }
 
 /// A reason without the file in front, which the message names before it.
-fn without<'r>(file: &Path, reason: &'r str) -> &'r str {
-    let named = format!("{}: ", file.display());
-    reason.strip_prefix(&named).unwrap_or(reason)
+fn without(file: &Path, reason: &Fault) -> String {
+    let (named, reason) = (format!("{}: ", file.display()), reason.to_string());
+    reason.strip_prefix(&named).unwrap_or(&reason).to_owned()
 }
 
 fn buffer_full(limit: u64, held: u64, wanted: u64) -> String {
@@ -147,7 +162,7 @@ mod tests {
             file: file(),
             operation,
             rank: 3,
-            reason: reason.into(),
+            reason: Kind::Refused.told(reason),
         };
         let full = |held, wanted| Error::BufferFull {
             file: file(),
@@ -163,7 +178,7 @@ mod tests {
                 Error::Definition {
                     file: file(),
                     rank,
-                    reason: "dataset /d: filters need a chunk shape".into(),
+                    reason: Fault::Refused("dataset /d: filters need a chunk shape".into()),
                 },
                 "/scratch/run.h5: rank 3: dataset /d: filters need a chunk shape",
             ),
@@ -172,7 +187,7 @@ mod tests {
                     file: file(),
                     rank,
                     dataset,
-                    reason: "3 elements for a selection of 4".into(),
+                    reason: Fault::Refused("3 elements for a selection of 4".into()),
                 },
                 "/scratch/run.h5: rank 3: dataset /air/p: 3 elements for a selection of 4",
             ),
@@ -208,14 +223,16 @@ mod tests {
                 Error::Refused {
                     file: file(),
                     rank,
-                    reason: "a write that rank 3 refused: dataset /d: too many elements".into(),
+                    reason: Fault::Refused(
+                        "a write that rank 3 refused: dataset /d: too many elements".into(),
+                    ),
                 },
                 "/scratch/run.h5: flushed without a write that rank 3 refused: dataset /d: too many elements",
             ),
             (
                 Error::NotSettled {
                     file: file(),
-                    reason: "/scratch/run.h5: No space left on device".into(),
+                    reason: Fault::Refused("/scratch/run.h5: No space left on device".into()),
                 },
                 "/scratch/run.h5: closed, but not settled: No space left on device. The log is whole, and `h5logfs settle \
                  /scratch/run.h5` can be run later",

@@ -14,8 +14,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use crate::error::FaultResult;
 use crate::options::Options;
 use h5logfs_common::error::Error;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::{FRONT, is_unclosed};
 use h5logfs_log::journal::fresh::refresh;
@@ -25,8 +27,6 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::subfile_dir;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
-
-type StringResult<T = ()> = Result<T, String>;
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
 /// work on it.
@@ -59,12 +59,12 @@ enum Says {
     /// Nothing: the log of its name is closed, or no line of it came to the disk.
     Nothing,
     /// It cannot be read, for this reason.
-    Unknown(String),
+    Unknown(Fault),
 }
 
 impl Existing {
     /// Looks what is there. Fails where it may not be replaced, with a message that says what to do.
-    pub fn look(path: &Path, options: &Options) -> StringResult<Self> {
+    pub fn look(path: &Path, options: &Options) -> FaultResult<Self> {
         check_name(path)?;
         check_directory(parent(path))?;
         when_still(path, || {
@@ -76,12 +76,12 @@ impl Existing {
 
     /// Looks again, now that the journal of the new log keeps other jobs away. There was no journal before, so that one of
     /// them may have created a log since, and closed it.
-    pub fn look_again(path: &Path, options: &Options) -> StringResult<Self> {
+    pub fn look_again(path: &Path, options: &Options) -> FaultResult<Self> {
         Existing::beside(path, None, options)
     }
 
     /// What there is besides this journal. Fails where it may not be replaced.
-    fn beside(path: &Path, journal: Option<OldJournal>, options: &Options) -> StringResult<Self> {
+    fn beside(path: &Path, journal: Option<OldJournal>, options: &Options) -> FaultResult<Self> {
         let existing = Existing {
             path: path.to_owned(),
             journal,
@@ -93,7 +93,7 @@ impl Existing {
     }
 
     /// Looks at a log that is to be opened again. Fails where there is none, or where a job still writes it.
-    pub fn to_append(path: &Path) -> StringResult<Self> {
+    pub fn to_append(path: &Path) -> FaultResult<Self> {
         check_name(path)?;
         when_still(path, || {
             let journal = OldJournal::find(path, TO_APPEND)?;
@@ -101,7 +101,7 @@ impl Existing {
         })
     }
 
-    fn appendable(path: &Path, journal: Option<OldJournal>) -> StringResult<Self> {
+    fn appendable(path: &Path, journal: Option<OldJournal>) -> FaultResult<Self> {
         let existing = Existing {
             path: path.to_owned(),
             journal,
@@ -109,22 +109,25 @@ impl Existing {
             subfiles: Vec::new(),
         };
         let Some(file) = &existing.file else {
-            return Err(format!("{}: there is no such file", path.display()));
+            return Err(Fault::Refused(format!(
+                "{}: there is no such file",
+                path.display()
+            )));
         };
         if file.id.is_none() {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "{}: it is no log of h5logfs: only logs that its writer or its VOL connector has made are opened again",
                 path.display()
-            ));
+            )));
         }
         match existing.why_to_keep_file() {
-            Some(reason) => Err(format!("{}: {reason}", path.display())),
+            Some(reason) => Err(Fault::Refused(format!("{}: {reason}", path.display()))),
             None => Ok(existing),
         }
     }
 
     /// The journal of a log that is not closed; `None` where it is closed. Fails where it cannot be read, or is that of another file.
-    pub fn recorded(&self) -> StringResult<Option<&Recorded>> {
+    pub fn recorded(&self) -> FaultResult<Option<&Recorded>> {
         let Some(journal) = &self.journal else {
             return Ok(None);
         };
@@ -136,10 +139,10 @@ impl Existing {
         if self.file.as_ref().and_then(|file| file.id) == Some(recorded.id) {
             return Ok(Some(recorded));
         }
-        Err(format!(
+        Err(Fault::Refused(format!(
             "{} is the journal of another log: move it to that log",
             journal.held.path().display()
-        ))
+        )))
     }
 
     pub fn has_journal(&self) -> bool {
@@ -155,15 +158,15 @@ impl Existing {
         [file, journal, dir].into_iter().flatten().collect()
     }
 
-    fn check(&self, options: &Options) -> StringResult {
+    fn check(&self, options: &Options) -> FaultResult {
         let shown = self.path.display();
         if let Some(reason) = self.why_to_keep()
             && !(options.overwrite && options.discard_unclosed)
         {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "{shown}: {reason}. Or choose another name. Only the options `overwrite` and `discard_unclosed` \
                  together destroy what is there"
-            ));
+            )));
         }
         if !options.overwrite {
             self.check_absent()?;
@@ -172,18 +175,18 @@ impl Existing {
         self.check_subfiles()
     }
 
-    fn check_absent(&self) -> StringResult {
+    fn check_absent(&self) -> FaultResult {
         let shown = self.path.display();
         match (&self.file, &self.journal) {
             (None, None) => Ok(()),
-            (None, Some(journal)) => Err(format!(
+            (None, Some(journal)) => Err(Fault::Refused(format!(
                 "{shown}: its journal {} is there, without the file and without a flush: a job ended while it created \
                  the file. Remove the journal, choose another name, or set the option `overwrite`",
                 journal.held.path().display()
-            )),
-            (Some(_), _) => Err(format!(
+            ))),
+            (Some(_), _) => Err(Fault::Refused(format!(
                 "{shown}: it exists already: choose another name, or set the option `overwrite` to replace it"
-            )),
+            ))),
         }
     }
 
@@ -259,30 +262,30 @@ impl Existing {
     }
 
     /// Fails where the directory of the subfiles holds anything else than the subfiles of what is there.
-    fn check_subfiles(&self) -> StringResult {
+    fn check_subfiles(&self) -> FaultResult {
         let from_journal = self.journal.as_ref().and_then(OldJournal::recorded);
         let from_journal = from_journal.map(|recorded| Some(recorded.id));
         // Other writers, such as the Log VOL connector, do not mark their files: they have no identifier.
         let Some(id) = self.file.as_ref().map(|file| file.id).or(from_journal) else {
             return match self.subfiles.first() {
                 None => Ok(()),
-                Some(first) => Err(format!(
+                Some(first) => Err(Fault::Refused(format!(
                     "{}: there are subfiles of a log, such as {}, but the log itself is not there. Move or remove \
                      them, or choose another name",
                     self.path.display(),
                     first.display()
-                )),
+                ))),
             };
         };
         for path in &self.subfiles {
             let is_own = is_numbered(path) && is_file(path)? && LogFile::read(path)?.id == id;
             if !is_own {
-                return Err(format!(
+                return Err(Fault::Refused(format!(
                     "{}: {} does not belong to the log of this name, and nothing replaces it. Move or remove it, or \
                      choose another name",
                     self.path.display(),
                     path.display()
-                ));
+                )));
             }
         }
         Ok(())
@@ -304,7 +307,7 @@ impl Names {
 }
 
 /// What a look finds during which no name of the log changes.
-fn when_still<T>(log: &Path, mut look: impl FnMut() -> StringResult<T>) -> StringResult<T> {
+fn when_still<T>(log: &Path, mut look: impl FnMut() -> FaultResult<T>) -> FaultResult<T> {
     // A job that creates a log, or closes one, changes some names within a moment, and is seen by its lock meanwhile.
     const LOOKS: u32 = 100;
     for _ in 0..LOOKS {
@@ -314,19 +317,19 @@ fn when_still<T>(log: &Path, mut look: impl FnMut() -> StringResult<T>) -> Strin
             return found;
         }
     }
-    Err(format!(
+    Err(Fault::Refused(format!(
         "{}: other programs create and remove files of this name without a pause: end them, or choose another name",
         log.display()
-    ))
+    )))
 }
 
 impl LogFile {
     /// The file of this name, if there is one.
-    fn find(path: &Path) -> StringResult<Option<Self>> {
+    fn find(path: &Path) -> FaultResult<Option<Self>> {
         is_file(path)?.then(|| LogFile::read(path)).transpose()
     }
 
-    fn read(path: &Path) -> StringResult<Self> {
+    fn read(path: &Path) -> FaultResult<Self> {
         let read = || {
             let source = open(path)?;
             Ok(LogFile {
@@ -335,27 +338,27 @@ impl LogFile {
                 has_data: source.len() > FRONT,
             })
         };
-        read().map_err(|e: Error| e.to_string())
+        read().map_err(|e: Error| e.into())
     }
 }
 
 impl OldJournal {
     /// Locks the journal of the log at `log`, if there is one.
-    fn find(log: &Path, what_to_do: &str) -> StringResult<Option<Self>> {
+    fn find(log: &Path, what_to_do: &str) -> FaultResult<Option<Self>> {
         let path = journal::path_of(log);
         let found = is_file(&path)?;
         found.then(|| Self::open(log, path, what_to_do)).transpose()
     }
 
     /// Locks the journal of the log at `log`. Fails where a job holds it, and says what to do then.
-    fn open(log: &Path, path: PathBuf, what_to_do: &str) -> StringResult<Self> {
-        let failed = |e: io::Error| format!("{}: {e}", path.display());
+    fn open(log: &Path, path: PathBuf, what_to_do: &str) -> FaultResult<Self> {
+        let failed = |e: io::Error| Fault::from(e).of_file(&path);
         // NFS locks only files that are open for writing.
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(failed)?;
         let state = match journal::lock(&file) {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                return Err(in_use(log, &path, what_to_do));
+                return Err(Fault::Refused(in_use(log, &path, what_to_do)));
             }
             state => state.map_err(failed)?,
         };
@@ -364,7 +367,7 @@ impl OldJournal {
         let held = HeldFile::new(file, path.clone()).map_err(failed)?;
         // Another job may have put its own journal there before this one had the lock.
         if held.check_name().is_err() {
-            return Err(in_use(log, &path, what_to_do));
+            return Err(Fault::Refused(in_use(log, &path, what_to_do)));
         }
         Ok(OldJournal {
             says: Says::of(log, &path),
@@ -398,7 +401,7 @@ impl Says {
             true => Ok(Says::Nothing),
             false => Recorded::read(&source).map(Says::Recorded),
         });
-        read.unwrap_or_else(|e| Says::Unknown(e.to_string()))
+        read.unwrap_or_else(|e| Says::Unknown(e.into()))
     }
 }
 
@@ -423,23 +426,23 @@ fn in_use(log: &Path, path: &Path, what_to_do: &str) -> String {
 }
 
 /// Fails where a path does not end as that of a file does.
-fn check_name(path: &Path) -> StringResult {
+fn check_name(path: &Path) -> FaultResult {
     let bytes = path.as_os_str().as_encoded_bytes();
     let name = path.file_name().map(OsStr::as_encoded_bytes);
     if name.is_some_and(|name| bytes.ends_with(name)) {
         return Ok(());
     }
-    Err(format!(
+    Err(Fault::Refused(format!(
         "{}: the path does not end with the name of a file",
         path.display()
-    ))
+    )))
 }
 
 /// Fails where a file may not be replaced although its directory can be written to: in a sticky directory, as /tmp is
 /// one, that is up to the owner.
-fn check_owner(path: &Path) -> StringResult {
+fn check_owner(path: &Path) -> FaultResult {
     const STICKY: u32 = 0o1000;
-    let failed = |e: io::Error| format!("{}: {e}", path.display());
+    let failed = |e: io::Error| Fault::from(e).of_file(path);
     let dir = parent(path).metadata().map_err(failed)?;
     let owner = path.symlink_metadata().map_err(failed)?.uid();
     let user = rustix::process::geteuid();
@@ -447,54 +450,57 @@ fn check_owner(path: &Path) -> StringResult {
     if may || dir.mode() & STICKY == 0 {
         return Ok(());
     }
-    Err(format!(
+    Err(Fault::Refused(format!(
         "{}: user {owner} owns it, and only the owner can replace a file in {}: choose another name or directory",
         path.display(),
         parent(path).display()
-    ))
+    )))
 }
 
 /// Fails where a new file cannot have this directory.
-fn check_directory(dir: &Path) -> StringResult {
+fn check_directory(dir: &Path) -> FaultResult {
     match dir.metadata() {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(format!("{} is not a directory", dir.display())),
-        Err(e) if e.kind() == ErrorKind::NotFound => Err(format!(
+        Ok(_) => Err(Fault::Refused(format!(
+            "{} is not a directory",
+            dir.display()
+        ))),
+        Err(e) if e.kind() == ErrorKind::NotFound => Err(Fault::from(e).told(format!(
             "the directory {} does not exist: create it before the job begins",
             dir.display()
-        )),
-        Err(e) => Err(format!("{}: {e}", dir.display())),
+        ))),
+        Err(e) => Err(Fault::from(e).of_file(dir)),
     }
 }
 
 /// Whether there is a file of this name. Fails where there is something else.
-fn is_file(path: &Path) -> StringResult<bool> {
+fn is_file(path: &Path) -> FaultResult<bool> {
     let found = match path.symlink_metadata() {
         Ok(found) => found.file_type(),
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(format!("{}: {e}", path.display())),
+        Err(e) => return Err(Fault::from(e).of_file(path)),
     };
     let shown = path.display();
     if found.is_file() {
         Ok(true)
     } else if found.is_symlink() {
-        Err(format!(
+        Err(Fault::Refused(format!(
             "{shown}: a symbolic link of this name is in the way: give the path to which it leads"
-        ))
+        )))
     } else {
         let what = if found.is_dir() {
             "directory"
         } else {
             "device, pipe or socket"
         };
-        Err(format!(
+        Err(Fault::Refused(format!(
             "{shown}: a {what} of this name is in the way: choose another name"
-        ))
+        )))
     }
 }
 
 /// What is in the directory of the subfiles, sorted.
-pub(crate) fn list(dir: &Path) -> StringResult<Vec<PathBuf>> {
+pub(crate) fn list(dir: &Path) -> FaultResult<Vec<PathBuf>> {
     let list = || {
         let entries = match fs::read_dir(dir) {
             Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => {
@@ -507,7 +513,7 @@ pub(crate) fn list(dir: &Path) -> StringResult<Vec<PathBuf>> {
         paths.sort();
         Ok(paths)
     };
-    list().map_err(|e: io::Error| format!("{}: {e}", dir.display()))
+    list().map_err(|e: io::Error| Fault::from(e).of_file(dir))
 }
 
 /// Whether a path ends as that of a subfile does.
@@ -582,7 +588,7 @@ mod tests {
             fs::write(subfile(&self.log(), number), unclosed_front(id)).unwrap();
         }
 
-        fn look(&self, [overwrite, discard_unclosed]: [bool; 2]) -> StringResult<Existing> {
+        fn look(&self, [overwrite, discard_unclosed]: [bool; 2]) -> FaultResult<Existing> {
             let options = Options {
                 overwrite,
                 discard_unclosed,
@@ -603,7 +609,7 @@ mod tests {
                     || !options[0];
                 assert_eq!(looked.is_err(), is_refused, "{options:?}: {looked:?}");
             }
-            let reason = self.look(up_to).map(drop).unwrap_err();
+            let reason = self.look(up_to).map(drop).unwrap_err().to_string();
             for word in words {
                 assert!(reason.contains(word), "no {word:?} in: {reason}");
             }
@@ -666,7 +672,7 @@ mod tests {
         place.file(&ID);
         let job = place.journal(&ID, 0);
         for options in [CAREFUL, REPLACE, DISCARD] {
-            let reason = place.look(options).map(drop).unwrap_err();
+            let reason = place.look(options).map(drop).unwrap_err().to_string();
             let words = ["another job writes it: process 4711", "node12", "No option"];
             assert!(words.iter().all(|word| reason.contains(word)), "{reason}");
         }
@@ -694,7 +700,7 @@ mod tests {
             }
             Existing::beside(&place.log(), journal, &Options::default())
         });
-        let reason = looked.map(drop).unwrap_err();
+        let reason = looked.map(drop).unwrap_err().to_string();
         assert!(reason.contains("another job writes it"), "{reason}");
         drop(job);
     }
@@ -711,7 +717,7 @@ mod tests {
             fs::rename(next, place.log()).unwrap();
             Ok(())
         });
-        let reason = found.unwrap_err();
+        let reason = found.unwrap_err().to_string();
         assert!(
             looks > 1 && reason.contains("a.h5: other programs"),
             "{reason}"
@@ -750,7 +756,7 @@ mod tests {
         for end in ["a.h5/", "a.h5/.", "..", "a.h5//"] {
             let path = dir.path().join(end);
             let reason = Existing::look(&path, &Options::default()).map(drop);
-            let reason = reason.unwrap_err();
+            let reason = reason.unwrap_err().to_string();
             assert!(
                 reason.ends_with("does not end with the name of a file"),
                 "{reason}"
@@ -766,7 +772,7 @@ mod tests {
             let path = place.0.path().join(name);
             let refused = |words: &str| {
                 for options in [CAREFUL, REPLACE, DISCARD] {
-                    let reason = place.look(options).map(drop).unwrap_err();
+                    let reason = place.look(options).map(drop).unwrap_err().to_string();
                     assert!(reason.contains(words) && reason.contains(name), "{reason}");
                 }
             };
@@ -782,6 +788,7 @@ mod tests {
             Existing::look(&log, &Options::default())
                 .map(drop)
                 .unwrap_err()
+                .to_string()
         };
         assert!(
             below("missing").ends_with("missing does not exist: create it before the job begins")
@@ -798,7 +805,7 @@ mod tests {
         }
         // Without their log, nothing says what they are.
         for options in [CAREFUL, REPLACE, DISCARD] {
-            let reason = place.look(options).map(drop).unwrap_err();
+            let reason = place.look(options).map(drop).unwrap_err().to_string();
             assert!(
                 reason.contains("a.h5.subfiles/a.h5.0") && reason.contains("not there"),
                 "{reason}"
@@ -809,7 +816,7 @@ mod tests {
         place.file(&ID);
         place.refuses(REPLACE, &["left 1 flush "]);
         let foreign = |words: &str| {
-            let reason = place.look(DISCARD).map(drop).unwrap_err();
+            let reason = place.look(DISCARD).map(drop).unwrap_err().to_string();
             assert!(
                 reason.contains(words) && reason.contains("does not belong"),
                 "{reason}"

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use flate2::Crc;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::logvol::extent::ExtentHeader;
 
@@ -129,7 +130,7 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// Fills `buffer` with the next bytes: [`Flushed::step`] of them, or all that are left.
-    pub fn next(&mut self, buffer: &mut Vec<u8>) -> Result<(), String> {
+    pub fn next(&mut self, buffer: &mut Vec<u8>) -> Result<(), Fault> {
         buffer.clear();
         while buffer.len() < STEP && self.extent < self.flushed.extents.len() {
             self.read_some(buffer)?;
@@ -138,7 +139,7 @@ impl Reader<'_> {
     }
 
     /// Adds bytes of the present extent.
-    fn read_some(&mut self, buffer: &mut Vec<u8>) -> Result<(), String> {
+    fn read_some(&mut self, buffer: &mut Vec<u8>) -> Result<(), Fault> {
         let Flushed {
             file, extents, len, ..
         } = self.flushed;
@@ -147,8 +148,7 @@ impl Reader<'_> {
         let changed = || format!("the entries at byte {offset} are not those that were written");
         if self.within == 0 {
             let mut header = [0; ExtentHeader::SIZE as usize];
-            let read = read_at(file, &mut header, offset - ExtentHeader::SIZE);
-            read.map_err(|e| e.to_string())?;
+            read_at(file, &mut header, offset - ExtentHeader::SIZE)?;
             let header = ExtentHeader::from_bytes(&header);
             let header = header.filter(|header| header.entries == len);
             self.wanted_crc = header.ok_or_else(changed)?.entries_crc;
@@ -157,13 +157,12 @@ impl Reader<'_> {
         let part = (len - self.within).min((STEP - buffer.len()) as u64);
         let begin = buffer.len();
         buffer.resize(begin + part as usize, 0);
-        let read = read_at(file, &mut buffer[begin..], offset + self.within);
-        read.map_err(|e| e.to_string())?;
+        read_at(file, &mut buffer[begin..], offset + self.within)?;
         self.crc.update(&buffer[begin..]);
         self.within += part;
         if self.within == len {
             if self.crc.sum() != self.wanted_crc {
-                return Err(changed());
+                return Err(changed().into());
             }
             self.extent += 1;
             self.within = 0;

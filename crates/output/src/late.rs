@@ -4,6 +4,7 @@ use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::fresh::refresh;
 
 /// How long a node may remember bytes that another one has changed.
@@ -12,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Calls `read`, and again as long as it fails, when this node has forgotten what it remembers of the file.
 pub(crate) fn patiently<T>(
     file: &File,
-    mut read: impl FnMut() -> Result<T, String>,
-) -> Result<T, String> {
+    mut read: impl FnMut() -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let start = Instant::now();
     let mut outcome = read();
     while outcome.is_err() && start.elapsed() < PATIENCE {

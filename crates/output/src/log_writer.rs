@@ -12,7 +12,7 @@ use h5logfs_log::journal::Line;
 
 use crate::check_outcome;
 use crate::entries::{DatasetInfo, Section};
-use crate::error::Result;
+use crate::error::{FaultResult, Result};
 use crate::files::Files;
 use crate::flushed::Flushed;
 use crate::joining::JoinedSection;
@@ -24,8 +24,6 @@ use crate::stored::{self, Form};
 
 /// Writes from this size on go to the data file at once where they can.
 const LARGE: usize = 512 << 10;
-
-type StringResult<T = ()> = std::result::Result<T, String>;
 
 /// A log that this process writes, alone or with other ranks.
 pub struct LogWriter {
@@ -156,7 +154,7 @@ impl LogWriter {
         form: Form<'_>,
         blocks: &Blocks,
         elements: Cow<'_, [u8]>,
-    ) -> StringResult {
+    ) -> FaultResult {
         if self.spills_large && elements.len() >= LARGE && self.files.spills_in_place() {
             return self.push_through(dataset, form, blocks, elements);
         }
@@ -176,7 +174,7 @@ impl LogWriter {
         form: Form<'_>,
         blocks: &Blocks,
         elements: Cow<'_, [u8]>,
-    ) -> StringResult {
+    ) -> FaultResult {
         let mut offset = self.data_len();
         let section = self.section.section();
         let before = section.len();
@@ -211,7 +209,7 @@ impl LogWriter {
     }
 
     /// Spills what is buffered, where the buffer has no room for so many bytes more.
-    pub fn make_room(&mut self, wanted: u64) -> StringResult {
+    pub fn make_room(&mut self, wanted: u64) -> FaultResult {
         let is_full = self.buffered().saturating_add(wanted) > self.options.buffer_limit;
         if is_full && self.section.pending_len() > 0 {
             self.spill(&[])?;
@@ -236,7 +234,7 @@ impl LogWriter {
 
     /// Writes what is buffered, and `more` data of the last pending entries, before the flush. They count with the next
     /// one. Local. After an error nothing is written, and the buffer has what it had.
-    pub fn spill(&mut self, more: &[&[u8]]) -> StringResult {
+    pub fn spill(&mut self, more: &[&[u8]]) -> FaultResult {
         let pieces = [&[&self.data[..]], more].concat();
         let section = self.section.section();
         self.files.spill(self.ranks.rank(), section, &pieces)?;

@@ -5,6 +5,7 @@
 
 use std::os::fd::AsFd;
 
+use h5logfs_common::fault::Fault;
 use rustix::fs::{NFS_SUPER_MAGIC, fstatfs};
 
 use crate::ranks::Ranks;
@@ -15,15 +16,15 @@ pub fn is_on_nfs(file: impl AsFd) -> bool {
 }
 
 /// Fails where the ranks that write one file, of those of a job, run on several nodes. Collective.
-pub fn check_nodes(ranks: &Ranks, file_ranks: &Ranks) -> Result<(), String> {
+pub fn check_nodes(ranks: &Ranks, file_ranks: &Ranks) -> Result<(), Fault> {
     let node = u64::from(ranks.node().number);
     let (first, last) = (!file_ranks.largest(!node), file_ranks.largest(node));
     if first == last {
         return Ok(());
     }
-    Err(
+    Err(Fault::Refused(
         "several nodes of the job would write this file, which is on NFS, and write over each other's bytes there: have the \
          ranks of one node write it, or each node a file of its own (subfiles)"
             .into(),
-    )
+    ))
 }

@@ -1,5 +1,8 @@
 //! Options of a file.
 
+use crate::error::FaultResult;
+use h5logfs_common::fault::Fault;
+
 /// The files that hold the data of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Subfiles {
@@ -116,13 +119,13 @@ impl Options {
     }
 
     /// Fails where a log cannot be settled when it is closed, because it has subfiles.
-    pub(crate) fn check_settle(&self, has_subfiles: bool) -> Result<(), String> {
+    pub(crate) fn check_settle(&self, has_subfiles: bool) -> FaultResult {
         if self.settle && has_subfiles {
-            return Err(
+            return Err(Fault::Refused(
                 "the option `settle` is for a log in one file. Of a log with subfiles its data lie in other files: leave \
                  the option out, and `h5logfs compact` or `h5logfs export` makes one file of them"
                     .into(),
-            );
+            ));
         }
         Ok(())
     }

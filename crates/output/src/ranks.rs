@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use h5logfs_common::fault::{Fault, Kind};
+
 use crate::extent::write_all;
 
 /// What this crate needs of a communicator. All calls but `rank`, `size` and `is_usable` are collective: all ranks make
@@ -68,7 +70,7 @@ pub trait Communicator: Send + Sync {
         _path: &Path,
         file: File,
         _access: &Access<'_>,
-    ) -> Result<Box<dyn SharedFile>, String> {
+    ) -> Result<Box<dyn SharedFile>, Fault> {
         Ok(Box::new(OwnFile(file)))
     }
 
@@ -98,13 +100,13 @@ pub struct Access<'a> {
 pub trait SharedFile: Send + Sync {
     /// Writes the pieces one behind the other from `offset` on. In a collective file, ranks without pieces must call
     /// it, too.
-    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String>;
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), Fault>;
 
     /// Forces the written data to the disk. Collective.
-    fn sync(&self) -> Result<(), String>;
+    fn sync(&self) -> Result<(), Fault>;
 
     /// Closes the file. Collective.
-    fn close(self: Box<Self>) -> Result<(), String> {
+    fn close(self: Box<Self>) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -118,17 +120,17 @@ pub enum LocalOutcome {
     /// It succeeded.
     Good,
     /// A write was refused. The operation goes on.
-    Refused(String),
+    Refused(Fault),
     /// It failed, for this reason.
-    Failed(String),
+    Failed(Fault),
 }
 
 impl LocalOutcome {
-    /// The outcome of a fallible operation, and what it has yielded. Ranks tell each other texts.
-    pub fn of<T>(result: Result<T, impl Display>) -> (Self, Option<T>) {
+    /// The outcome of a fallible operation, and what it has yielded.
+    pub fn of<T>(result: Result<T, impl Into<Fault>>) -> (Self, Option<T>) {
         match result {
             Ok(value) => (LocalOutcome::Good, Some(value)),
-            Err(reason) => (LocalOutcome::Failed(reason.to_string()), None),
+            Err(reason) => (LocalOutcome::Failed(reason.into()), None),
         }
     }
 }
@@ -147,28 +149,34 @@ pub struct Agreement {
 #[allow(missing_docs)]
 pub enum GlobalOutcome {
     Good,
-    Refused { rank: u32, reason: String },
-    Failed { rank: u32, reason: String },
+    Refused { rank: u32, reason: Fault },
+    Failed { rank: u32, reason: Fault },
 }
 
-/// An error that all ranks know, in the same words.
+/// An error that all ranks know, of the same kind and in the same words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct JobError(String);
+#[error(transparent)]
+pub struct JobError(Fault);
 
 impl JobError {
-    /// The caller ensures that all ranks say the same.
+    /// What the job was told to do cannot be done. The caller ensures that all ranks say the same.
     pub fn new(reason: impl Into<String>) -> Self {
-        JobError(reason.into())
+        JobError(Fault::Refused(reason.into()))
     }
 
     /// The same with what failed in front of it.
     pub fn about(self, what: impl Display) -> Self {
-        JobError(format!("{what}: {self}"))
+        JobError(self.0.told(format!("{what}: {self}")))
     }
 
-    fn of_rank(rank: u32, reason: &str) -> Self {
-        JobError(format!("rank {rank}: {reason}"))
+    fn of_rank(rank: u32, reason: Fault) -> Self {
+        JobError(reason).about(format_args!("rank {rank}"))
+    }
+}
+
+impl From<JobError> for Fault {
+    fn from(error: JobError) -> Self {
+        error.0
     }
 }
 
@@ -293,9 +301,9 @@ impl Ranks {
     fn worst_outcome(&self, rank: u32, failed: bool, outcome: LocalOutcome) -> GlobalOutcome {
         let reason = match outcome {
             LocalOutcome::Failed(reason) | LocalOutcome::Refused(reason) => reason,
-            LocalOutcome::Good => String::new(),
+            LocalOutcome::Good => Fault::Damage(String::new()),
         };
-        let reason = self.broadcast_text(rank, reason);
+        let reason = self.broadcast_fault(rank, &reason);
         if failed {
             GlobalOutcome::Failed { rank, reason }
         } else {
@@ -304,44 +312,39 @@ impl Ranks {
     }
 
     /// The outcome of an operation of the first rank alone. Ignores `result` on other ranks. Collective.
-    pub fn follow_root(&self, result: Result<(), String>) -> GlobalOutcome {
+    pub fn follow_root(&self, result: Result<(), Fault>) -> GlobalOutcome {
         let mut failed = [u8::from(result.is_err())];
         self.broadcast(&mut failed);
         if failed == [0] {
             return GlobalOutcome::Good;
         }
-        GlobalOutcome::Failed {
-            rank: 0,
-            reason: self.broadcast_text(0, result.err().unwrap_or_default()),
-        }
+        let (failed, _) = LocalOutcome::of(result);
+        self.worst_outcome(0, true, failed)
     }
 
     /// The own result where all ranks have succeeded, or else the error of the first that has not. A rank that is here
     /// sooner leaves its processor to the others. Collective.
-    pub fn all<T, E: Display>(&self, own: Result<T, E>) -> Result<T, JobError> {
+    pub fn all<T>(&self, own: Result<T, impl Into<Fault>>) -> Result<T, JobError> {
         self.wait();
-        let outcome = match &own {
-            Ok(_) => LocalOutcome::Good,
-            Err(e) => LocalOutcome::Failed(format!("{e:#}")),
-        };
+        let own = own.map_err(Into::into);
+        let (outcome, _) = LocalOutcome::of(own.as_ref().map(drop).map_err(Fault::clone));
         match (self.agree(outcome), own) {
-            (GlobalOutcome::Good, Ok(value)) => Ok(value),
-            (GlobalOutcome::Good, Err(e)) => Err(JobError::of_rank(self.rank(), &format!("{e:#}"))),
+            (GlobalOutcome::Good, own) => own.map_err(|e| JobError::of_rank(self.rank(), e)),
             (
                 GlobalOutcome::Failed { rank, reason } | GlobalOutcome::Refused { rank, reason },
                 _,
-            ) => Err(JobError::of_rank(rank, &reason)),
+            ) => Err(JobError::of_rank(rank, reason)),
         }
     }
 
     /// What the first rank has done alone: `own` there, and elsewhere whatever the others go on with. Fails with the error
     /// of the first rank. The others leave their processors to it until it is here. Collective.
-    pub fn led<T, E: Display>(&self, own: Result<T, E>) -> Result<T, JobError> {
+    pub fn led<T>(&self, own: Result<T, impl Into<Fault>>) -> Result<T, JobError> {
         self.wait();
-        let outcome = own.as_ref().map(drop).map_err(|e| format!("{e:#}"));
+        let own = own.map_err(Into::into);
+        let outcome = own.as_ref().map(drop).map_err(Fault::clone);
         match (self.follow_root(outcome), own) {
-            (GlobalOutcome::Good, Ok(value)) => Ok(value),
-            (GlobalOutcome::Good, Err(e)) => Err(JobError(format!("{e:#}"))),
+            (GlobalOutcome::Good, own) => own.map_err(JobError),
             (GlobalOutcome::Failed { reason, .. } | GlobalOutcome::Refused { reason, .. }, _) => {
                 Err(JobError(reason))
             }
@@ -358,6 +361,16 @@ impl Ranks {
         let own = if is { self.rank() } else { u32::MAX };
         let first = self.0.minima(&[own.into()])[0] as u32;
         (first != u32::MAX).then_some(first)
+    }
+
+    /// Sends the fault of rank `from` to all ranks: its kind, and its words. Collective.
+    fn broadcast_fault(&self, from: u32, fault: &Fault) -> Fault {
+        let mut bytes = fault.kind().number().to_le_bytes().to_vec();
+        bytes.extend(fault.to_string().into_bytes());
+        let bytes = self.broadcast_bytes(from, bytes);
+        let (kind, text) = bytes.split_first_chunk().unwrap_or((&[0; 4], &[]));
+        let kind = Kind::of_number(i32::from_le_bytes(*kind));
+        kind.told(String::from_utf8_lossy(text))
     }
 
     /// Sends the text of rank `from` to all ranks. Collective.
@@ -386,7 +399,7 @@ impl Ranks {
         path: &Path,
         file: File,
         access: &Access<'_>,
-    ) -> Result<Box<dyn SharedFile>, String> {
+    ) -> Result<Box<dyn SharedFile>, Fault> {
         self.0.open(path, file, access)
     }
 
@@ -437,12 +450,12 @@ impl Communicator for OneRank {
 pub struct OwnFile(pub File);
 
 impl SharedFile for OwnFile {
-    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), String> {
-        let written = write_all(&self.0, pieces, offset);
-        written.map(drop).map_err(|e| e.to_string())
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), Fault> {
+        write_all(&self.0, pieces, offset)?;
+        Ok(())
     }
 
-    fn sync(&self) -> Result<(), String> {
-        self.0.sync_data().map_err(|e| e.to_string())
+    fn sync(&self) -> Result<(), Fault> {
+        Ok(self.0.sync_data()?)
     }
 }

@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::iter::once;
 use std::path::Path;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
 use h5logfs_log::filters::Filter;
@@ -93,13 +95,13 @@ impl Reader {
         start: &[u64],
         count: &[u64],
         out: &mut [u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let read = match dataset.check(start, count, out.len()) {
             Ok(Some(wanted)) => self.read_box(written, dataset, &wanted, out),
             Ok(None) => Ok(()),
             Err(reason) => Err(reason),
         };
-        read.map_err(|reason| format!("{}: {reason}", written.files.path().display()))
+        read.map_err(|reason| reason.of_file(written.files.path()))
     }
 
     fn read_box(
@@ -108,9 +110,8 @@ impl Reader {
         dataset: &Readable<'_>,
         wanted: &Bounds,
         out: &mut [u8],
-    ) -> Result<(), String> {
-        let read = self.with_elements(written, dataset, |elements| elements.read(wanted, out))?;
-        Ok(read?)
+    ) -> Result<(), Fault> {
+        self.with_elements(written, dataset, |elements| elements.read(wanted, out))?
     }
 
     /// Where a box of a dataset lies in one piece of a data file, if it does. What is not written to a file has no place.
@@ -119,7 +120,7 @@ impl Reader {
         written: &Written<'_>,
         dataset: &Readable<'_>,
         wanted: &Bounds,
-    ) -> Result<Option<Placed>, String> {
+    ) -> Result<Option<Placed>, Fault> {
         self.with_elements(written, dataset, |elements| elements.place(wanted))
     }
 
@@ -129,7 +130,7 @@ impl Reader {
         written: &Written<'_>,
         dataset: &Readable<'_>,
         act: impl FnOnce(&Elements<'_>) -> R,
-    ) -> Result<R, String> {
+    ) -> Result<R, Fault> {
         let Written {
             files,
             section,
@@ -184,7 +185,7 @@ impl Reader {
         written: &Written<'_>,
         dataset: &Readable<'_>,
         wanted: &Bounds,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Fault> {
         let Reader {
             task,
             flushed,
@@ -208,7 +209,7 @@ impl Reader {
 
 impl Readable<'_> {
     /// The box that is wanted; `None` where it has no elements.
-    fn check(&self, start: &[u64], count: &[u64], out: usize) -> Result<Option<Bounds>, String> {
+    fn check(&self, start: &[u64], count: &[u64], out: usize) -> Result<Option<Bounds>, Fault> {
         let rank = self.dims.len();
         let ranks = [
             start.len(),
@@ -217,22 +218,24 @@ impl Readable<'_> {
         ];
         let is_fill = [0, self.element].contains(&(self.fill.len() as u64));
         if ranks != [rank; 3] || self.element == 0 || !is_fill {
-            return Err(format!("a request that does not fit {self:?}"));
+            let reason = format!("a request that does not fit {self:?}");
+            return Err(Fault::Refused(reason));
         }
         let ends = start.iter().zip(count).map(|(s, c)| s.checked_add(*c));
         let end: Option<Vec<u64>> = ends.collect();
         let inside = |end: &Vec<u64>| end.iter().zip(self.dims).all(|(e, dim)| e <= dim);
         let end = end.filter(inside).ok_or_else(|| {
-            format!(
+            Fault::Refused(format!(
                 "a box with start {start:?} and count {count:?} reaches out of the extent {:?}",
                 self.dims
-            )
+            ))
         })?;
         let bytes = count
             .iter()
             .try_fold(self.element, |n, c| n.checked_mul(*c));
         if bytes != Some(out as u64) {
-            return Err(format!("{out} bytes for a box of {count:?} elements"));
+            let reason = format!("{out} bytes for a box of {count:?} elements");
+            return Err(Fault::Refused(reason));
         }
         Ok((out > 0).then(|| Bounds {
             start: start.to_vec(),
@@ -278,7 +281,7 @@ impl Flushed {
 
     /// Takes in what was flushed or spilled since the last call. Returns the number of a source from which a flush has moved
     /// what was known of it.
-    fn update(&mut self, task: &Task, files: &Files) -> Result<Option<u16>, String> {
+    fn update(&mut self, task: &Task, files: &Files) -> Result<Option<u16>, Fault> {
         let flush = files.flushes();
         let spilled_into = match files.own_file() {
             Some(_) => files.ends().len(),
@@ -321,15 +324,14 @@ impl Flushed {
         source: usize,
         before: (u64, u64),
         after: (u64, u64),
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let end = after.1;
         let Some(file) = self.sources.get_mut(source) else {
-            return Err(format!("a log without data file {source}"));
+            return Err(format!("a log without data file {source}").into());
         };
-        file.set_len(end).map_err(|e| e.to_string())?;
+        file.set_len(end)?;
         let source = source as u16;
-        let found = sections_after(file, source, before, once(after));
-        let found = found.map_err(|e| e.to_string())?;
+        let found = sections_after(file, source, before, once(after))?;
         self.table.set_end(source, end);
         self.table.add_diagnostics(found.diagnostics);
         for section in &found.sections {
@@ -340,7 +342,7 @@ impl Flushed {
     }
 
     /// Indexes the entries of a dataset.
-    fn index(&mut self, task: &Task, dataset: &Logged<'_>) -> Result<(), String> {
+    fn index(&mut self, task: &Task, dataset: &Logged<'_>) -> Result<(), Fault> {
         self.table.check()?;
         let tables = TableBytes::Files(&self.sources);
         // Records apply in the order of the data files. Other ranks may have spilled in front of this one.
@@ -351,19 +353,19 @@ impl Flushed {
 }
 
 /// The file of this rank alone, in which extents wait for the data file.
-fn source_of(own: &File, data_path: &Path) -> Result<SourceFile, String> {
+fn source_of(own: &File, data_path: &Path) -> Result<SourceFile, Fault> {
     let opened = own.try_clone();
     let opened = opened.and_then(|own| SourceFile::new(own, data_path.to_owned()));
-    opened.map_err(|e| format!("{}: {e}", data_path.display()))
+    opened.map_err(|e| Fault::from(e).of_file(data_path))
 }
 
-fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, String> {
+fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, Fault> {
     let open = |path: &Path| {
         let file = File::open(path)?;
         files.id().check(&file)?;
         SourceFile::new(file, path.to_owned())
     };
-    let open = |path: &Path| open(path).map_err(|e| format!("{}: {e}", path.display()));
+    let open = |path: &Path| open(path).map_err(|e: io::Error| Fault::from(e).of_file(path));
     let header = files.header();
     if header.subfiles == 0 {
         return Ok(vec![open(files.path())?]);
@@ -413,7 +415,7 @@ impl Pending {
     }
 
     /// Takes in the entries since the last call. Returns whether those from before it are no longer pending.
-    fn update(&mut self, task: &Task, section: &Section) -> Result<bool, String> {
+    fn update(&mut self, task: &Task, section: &Section) -> Result<bool, Fault> {
         let now = Seen::of(section);
         let has_changed = now != self.seen;
         // The base changes only where data could not be written.
@@ -447,7 +449,7 @@ impl Pending {
         task: &Task,
         section: &Section,
         range: std::ops::Range<u64>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         let piece = Piece {
             offset: range.start,
             len: range.end - range.start,
@@ -458,16 +460,11 @@ impl Pending {
             pieces: vec![piece],
         };
         let tables = TableBytes::Memory(section.bytes());
-        Ok(self.table.extend(task, tables, &more)?)
+        self.table.extend(task, tables, &more)
     }
 
     /// Indexes the entries of a dataset.
-    fn index(
-        &mut self,
-        task: &Task,
-        section: &Section,
-        dataset: &Logged<'_>,
-    ) -> Result<(), String> {
+    fn index(&mut self, task: &Task, section: &Section, dataset: &Logged<'_>) -> Result<(), Fault> {
         self.table.check()?;
         let tables = TableBytes::Memory(section.bytes());
         self.indexes
@@ -508,7 +505,7 @@ impl Indexes {
         tables: TableBytes<'_>,
         dataset: &Logged<'_>,
         settled: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         self.time += 1;
         let used = self.by_dataset.entry(dataset.id).or_default();
         used.at = self.time;

@@ -13,11 +13,13 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::base::Base;
+use crate::error::FaultResult;
 use crate::existing::Existing;
 use crate::files::config_of;
 use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
 use h5logfs_common::error::Error;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::{FRONT, is_unclosed, unclosed_front};
 use h5logfs_log::journal::fresh::refresh;
@@ -27,8 +29,6 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::subfile;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
-
-type StringResult<T = ()> = Result<T, String>;
 
 /// A log that is to be opened again. Nothing has changed yet.
 pub(crate) struct Prepared {
@@ -56,8 +56,8 @@ impl Prepared {
         path: &Path,
         ranks: &Ranks,
         options: &Options,
-        base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
-    ) -> StringResult<Self> {
+        base: impl FnOnce(Option<&Recorded>) -> FaultResult<Base>,
+    ) -> FaultResult<Self> {
         let existing = Existing::to_append(path)?;
         check_owners(path, &existing)?;
         let locked = lock_shared(path)?;
@@ -68,7 +68,7 @@ impl Prepared {
         let base = base(existing.recorded()?).map_err(|e| {
             let is_opened = !existing.has_journal() && journal::path_of(path).exists();
             if is_opened || identity(path).is_ok_and(|now| now != before) {
-                JUST_OPENED.to_owned()
+                just_opened()
             } else {
                 e
             }
@@ -92,7 +92,7 @@ impl Prepared {
     }
 
     /// On the first rank: opens the log.
-    pub fn open(self, options: &Options) -> StringResult<Reopened> {
+    pub fn open(self, options: &Options) -> FaultResult<Reopened> {
         let Base {
             id,
             subfiles,
@@ -106,21 +106,20 @@ impl Prepared {
         let journal_path = journal::path_of(&self.path);
         let journal = Journal::create_with(&journal_path, &self.header, &lines, replace);
         let journal = journal.map_err(|e| match e {
-            Error::Io { cause, .. } if cause.kind() == ErrorKind::AlreadyExists => {
-                JUST_OPENED.to_owned()
-            }
-            e => e.to_string(),
+            Error::Io { cause, .. } if cause.kind() == ErrorKind::AlreadyExists => just_opened(),
+            e => e.into(),
         })?;
         let parent = journal::parent(&self.path);
         // Without the journal the log is closed as before.
         let undo = || {
-            journal.remove().map_err(|e| e.to_string())?;
-            sync(parent).map_err(|e| e.to_string())
+            journal.remove()?;
+            sync(parent)?;
+            FaultResult::Ok(())
         };
         // A job may have taken its turn before the new journal kept it away. It has closed the log again.
         if !replace && identity(&self.path)? != self.identity {
             undo()?;
-            return Err(JUST_OPENED.into());
+            return Err(just_opened());
         }
         // What the journal says is overwritten elsewhere. It is on the disk, and now its name is, too.
         if options.fsync != Fsync::None
@@ -129,59 +128,60 @@ impl Prepared {
             if !replace {
                 undo()?;
             }
-            return Err(e.to_string());
+            return Err(e.into());
         }
         for (file, end) in files_of(&self.path, subfiles, &ends) {
             let made = make_unclosed(&file, &id, end);
-            made.map_err(|e| format!("{}: {e}. {KEPT}", file.display()))?;
+            made.map_err(|e| Fault::from(e).of_file(&file).with(KEPT))?;
         }
-        let held = hold(&self.path).map_err(|e| format!("{e}. {KEPT}"))?;
+        let held = hold(&self.path).map_err(|e| e.with(KEPT))?;
         Ok(Reopened { journal, held })
     }
 }
 
 /// Takes the lock of a log file that programs share which do not change it yet. `h5logfs settle`, and programs that write
 /// to the file as HDF5, have it alone.
-fn lock_shared(path: &Path) -> StringResult<File> {
-    let failed = |e: io::Error| format!("{}: {e}", path.display());
-    let file = File::open(path).map_err(failed)?;
+fn lock_shared(path: &Path) -> FaultResult<File> {
+    let file = File::open(path).map_err(|e| Fault::from(e).of_file(path))?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => Err(format!(
+        Err(Errno::WOULDBLOCK) => Err(Fault::Refused(format!(
             "{}: another program changes it, as its lock shows: wait until that ends",
             path.display()
-        )),
+        ))),
         // Some file systems have no locks.
         _ => Ok(file),
     }
 }
 
 /// What is said where two jobs open a log at the same time.
-const JUST_OPENED: &str = "another job has just opened it";
+fn just_opened() -> Fault {
+    Fault::Refused("another job has just opened it".into())
+}
 
 /// What is said of a log that could not be opened on all ranks.
 pub(crate) const KEPT: &str = "The log is not closed now, and holds what it held: open it again, or let `h5logfs recover` \
                                close it";
 
 /// Opens a file whose name is to be looked after.
-pub(crate) fn hold(path: &Path) -> StringResult<HeldFile> {
+pub(crate) fn hold(path: &Path) -> FaultResult<HeldFile> {
     let held = File::open(path).and_then(|file| HeldFile::new(file, path.to_owned()));
-    held.map_err(|e| format!("{}: {e}", path.display()))
+    held.map_err(|e| Fault::from(e).of_file(path))
 }
 
-fn identity(path: &Path) -> StringResult<Identity> {
+fn identity(path: &Path) -> FaultResult<Identity> {
     let found = path.metadata();
-    let found = found.map_err(|e| format!("{}: {e}", path.display()))?;
+    let found = found.map_err(|e| Fault::from(e).of_file(path))?;
     Ok(Identity::from(&found))
 }
 
 /// Fails where readers would not take the new journal for that of the log, and where the present one is none of it.
-fn check_owners(path: &Path, existing: &Existing) -> StringResult {
-    let owner = path.metadata().map_err(|e| e.to_string())?.uid();
+fn check_owners(path: &Path, existing: &Existing) -> FaultResult {
+    let owner = path.metadata()?.uid();
     let user = rustix::process::geteuid();
     if owner != user.as_raw() && !user.is_root() {
-        return Err(format!(
+        return Err(Fault::Refused(format!(
             "user {owner} owns it: only that user can append to it, because journals of other users do not count"
-        ));
+        )));
     }
     if !existing.has_journal() {
         return Ok(());
@@ -189,45 +189,42 @@ fn check_owners(path: &Path, existing: &Existing) -> StringResult {
     let (dir, name, log) = open(path)?;
     let journal = SourcePath::below(journal::path_of(&name));
     let belongs = LogFiles::of(&dir, &name, &log).check(&journal);
-    belongs.map_err(|e| format!("{}: {e}", journal::path_of(path).display()))
+    belongs.map_err(|e| Fault::from(e).of_file(&journal::path_of(path)))
 }
 
 /// Fails where a data file is not there under the name that it gets from the log, or is not of this log.
-fn check_files(path: &Path, base: &Base) -> StringResult {
+fn check_files(path: &Path, base: &Base) -> FaultResult {
     let (dir, name, log) = open(path)?;
     let files = LogFiles::of(&dir, &name, &log);
     for (file, end) in files_of(&name, base.subfiles, &base.ends) {
         let open = || {
-            let data = if file == name {
+            if file == name {
                 SourceFile::open(&dir, &name)
             } else {
                 files.open(&SourcePath::below(&file))
-            };
-            data.map_err(|e| e.to_string())
+            }
         };
         refresh(open()?);
         let data = open()?;
-        let id = data.file_id().map_err(|e| e.to_string())?;
+        let id = data.file_id()?;
         let shown = dir.full_path(&file);
         if id != Some(base.id) {
-            return Err(format!("{} belongs to another log", shown.display()));
+            return Err(format!("{} belongs to another log", shown.display()).into());
         }
         if data.len() < end {
             let (shown, len) = (shown.display(), data.len());
-            return Err(format!(
-                "{shown} has {len} bytes, and {end} belong to the log"
-            ));
+            return Err(format!("{shown} has {len} bytes, and {end} belong to the log").into());
         }
     }
     Ok(())
 }
 
-fn open(path: &Path) -> StringResult<(SourceDir, PathBuf, SourceFile)> {
+fn open(path: &Path) -> FaultResult<(SourceDir, PathBuf, SourceFile)> {
     let opened = SourceDir::of_file(path).and_then(|(dir, name)| {
         let file = SourceFile::open(&dir, &name)?;
         Ok((dir, name, file))
     });
-    opened.map_err(|e| e.to_string())
+    Ok(opened?)
 }
 
 /// The files of a log, and where each ends.

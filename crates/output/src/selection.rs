@@ -2,7 +2,10 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::words::dimensions;
+
+use crate::error::FaultResult;
 
 /// The elements that a write covers. Coordinates count elements, with one value for each dimension. As
 /// in HDF5, the data are in row-major order of the selected elements. Several blocks are written one
@@ -85,7 +88,7 @@ const MAX_BLOCKS: u64 = 1 << 26;
 impl Blocks {
     /// Lists the blocks of a selection in a dataset of extent `dims`, without empty ones. Fails if a block
     /// reaches beyond the extent.
-    pub fn set(&mut self, selection: &Selection<'_>, dims: &[u64]) -> Result<(), String> {
+    pub fn set(&mut self, selection: &Selection<'_>, dims: &[u64]) -> FaultResult {
         self.rank = dims.len();
         self.number = 0;
         self.elements = 0;
@@ -108,28 +111,28 @@ impl Blocks {
         }
     }
 
-    fn blocks(&mut self, starts: &[u64], counts: &[u64], dims: &[u64]) -> Result<(), String> {
+    fn blocks(&mut self, starts: &[u64], counts: &[u64], dims: &[u64]) -> FaultResult {
         let rank = dims.len();
         if rank == 0 {
-            return Err(SCALAR.into());
+            return Err(Fault::Refused(SCALAR.into()));
         }
         if starts.len() != counts.len() || !starts.len().is_multiple_of(rank) {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "{} numbers of starts and {} of counts: each block has {rank} of both",
                 starts.len(),
                 counts.len()
-            ));
+            )));
         }
         let mut blocks = starts.chunks_exact(rank).zip(counts.chunks_exact(rank));
         blocks.try_for_each(|(start, count)| self.push(start, count, dims))
     }
 
-    fn push(&mut self, start: &[u64], count: &[u64], dims: &[u64]) -> Result<(), String> {
+    fn push(&mut self, start: &[u64], count: &[u64], dims: &[u64]) -> FaultResult {
         if start.len() != dims.len() || count.len() != dims.len() {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "start {start:?} and count {count:?} for {}",
                 dimensions(dims.len())
-            ));
+            )));
         }
         let mut elements = 1u64;
         for d in 0..dims.len() {
@@ -138,15 +141,12 @@ impl Blocks {
                 let what = format!("a block with start {start:?} and count {count:?}");
                 return Err(outside(&what, d, end, dims));
             }
-            elements = elements.checked_mul(count[d]).ok_or("too many elements")?;
+            elements = elements.checked_mul(count[d]).ok_or_else(too_many)?;
         }
         if elements == 0 {
             return Ok(());
         }
-        self.elements = self
-            .elements
-            .checked_add(elements)
-            .ok_or("too many elements")?;
+        self.elements = self.elements.checked_add(elements).ok_or_else(too_many)?;
         self.number += 1;
         self.starts.extend_from_slice(start);
         self.counts.extend_from_slice(count);
@@ -155,7 +155,7 @@ impl Blocks {
 
     /// The elements are in row-major order over the whole selection. So behind the last dimension with
     /// gaps a block is as long as possible, and before it a block is one row thick.
-    fn hyperslab(&mut self, terms: [&[u64]; 4], dims: &[u64]) -> Result<(), String> {
+    fn hyperslab(&mut self, terms: [&[u64]; 4], dims: &[u64]) -> FaultResult {
         let elements = check_hyperslab(terms, dims)?;
         if elements == 0 {
             return Ok(());
@@ -175,9 +175,9 @@ impl Blocks {
         }
         let blocks = steps.iter().try_fold(1u64, |n, s| n.checked_mul(*s));
         if blocks.is_none_or(|n| n > MAX_BLOCKS) {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "the hyperslab consists of more than {MAX_BLOCKS} separate blocks: write it in parts"
-            ));
+            )));
         }
         let place = |d: usize, step: u64| match split {
             Some(split) if d < split => start[d] + step / block[d] * stride[d] + step % block[d],
@@ -200,16 +200,16 @@ impl Blocks {
     }
 
     /// Points that follow each other along the last dimension form one block.
-    fn points(&mut self, points: &[u64], dims: &[u64]) -> Result<(), String> {
+    fn points(&mut self, points: &[u64], dims: &[u64]) -> FaultResult {
         let rank = dims.len();
         if rank == 0 {
-            return Err(SCALAR.into());
+            return Err(Fault::Refused(SCALAR.into()));
         }
         if !points.len().is_multiple_of(rank) {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "{} coordinates: each point has {rank}",
                 points.len()
-            ));
+            )));
         }
         for point in points.chunks_exact(rank) {
             if let Some(d) = (0..rank).find(|d| point[*d] >= dims[*d]) {
@@ -263,42 +263,46 @@ impl Blocks {
 
 const SCALAR: &str = "a scalar has one element and no coordinates: select all of it";
 
+fn too_many() -> Fault {
+    Fault::Refused("too many elements".into())
+}
+
 /// What reaches past the extent in dimension `d`, where it ends at `end`. `None` is past all numbers.
-fn outside(what: &str, d: usize, end: Option<u64>, dims: &[u64]) -> String {
+fn outside(what: &str, d: usize, end: Option<u64>, dims: &[u64]) -> Fault {
     let end = end.map_or("past 2^64".into(), |end| format!("at {end}"));
-    format!(
+    Fault::Refused(format!(
         "{what} reaches out of the extent {dims:?}: in dimension {d} it ends {end}. Set a larger extent first, or \
          select less"
-    )
+    ))
 }
 
 /// Checks a hyperslab: start, stride, count, block. Returns the number of its elements.
-fn check_hyperslab(terms: [&[u64]; 4], dims: &[u64]) -> Result<u64, String> {
+fn check_hyperslab(terms: [&[u64]; 4], dims: &[u64]) -> FaultResult<u64> {
     let [start, stride, count, block] = terms;
     let rank = dims.len();
     if terms.iter().any(|t| t.len() != rank) {
         let lens = terms.map(<[u64]>::len);
-        return Err(format!(
+        return Err(Fault::Refused(format!(
             "start, stride, count and block have {lens:?} numbers for {}",
             dimensions(rank)
-        ));
+        )));
     }
     let mut elements = 1u64;
     for d in 0..rank {
         elements = elements
             .checked_mul(count[d])
             .and_then(|e| e.checked_mul(block[d]))
-            .ok_or("too many elements")?;
+            .ok_or_else(too_many)?;
     }
     if elements == 0 {
         return Ok(0);
     }
     for d in 0..rank {
         if count[d] > 1 && stride[d] < block[d] {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "blocks of {} elements overlap in dimension {d} with a stride of {}",
                 block[d], stride[d]
-            ));
+            )));
         }
         let end = (count[d] - 1)
             .checked_mul(stride[d])
@@ -317,7 +321,8 @@ mod tests {
 
     fn listed(selection: Selection<'_>, dims: &[u64]) -> Result<Blocks, String> {
         let mut blocks = Blocks::default();
-        blocks.set(&selection, dims).map(|()| blocks)
+        let set = blocks.set(&selection, dims);
+        set.map(|()| blocks).map_err(|e| e.to_string())
     }
 
     /// Coordinates of all elements, in the order of the data.

@@ -15,6 +15,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use h5logfs_common::fault::Fault;
+
 use crate::extent::{move_extent, take_place, write_all};
 use crate::ranks::Ranks;
 
@@ -104,9 +106,8 @@ impl Spill {
     /// Takes `len` bytes of the file, whose last flush ends at `flushed`.
     pub fn place(&mut self, flushed: u64, len: u64) -> io::Result<u64> {
         if self.stopped {
-            return Err(io::Error::other(
-                "a full buffer has to wait for a flush here",
-            ));
+            let reason = "a full buffer has to wait for a flush here";
+            return Err(io::Error::other(Fault::Refused(reason.into())));
         }
         let offset = match &mut self.place {
             Place::Alone => flushed.max(self.end),

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
 use h5logfs_output::Ranks;
 
@@ -52,18 +53,21 @@ pub(super) struct Appends {
 }
 
 /// Checks elements that are appended to a dataset. Returns the number of rows.
-pub(super) fn number_of_rows(layout: &DatasetLayout, elements: u64) -> Result<u64, String> {
+pub(super) fn number_of_rows(layout: &DatasetLayout, elements: u64) -> Result<u64, Fault> {
     if layout.max_dims.first() != Some(&None) {
-        return Err("rows can be appended only where the first dimension is unlimited".to_owned());
+        let reason = "rows can be appended only where the first dimension is unlimited";
+        return Err(Fault::Refused(reason.into()));
     }
     let shape = &layout.dims[1..];
     let row = shape.iter().try_fold(1u64, |n, d| n.checked_mul(*d));
     match row {
-        Some(0) => Err(format!("a row of the extent {shape:?} has no elements")),
+        Some(0) => Err(Fault::Refused(format!(
+            "a row of the extent {shape:?} has no elements"
+        ))),
         Some(row) if elements.is_multiple_of(row) => Ok(elements / row),
-        _ => Err(format!(
+        _ => Err(Fault::Refused(format!(
             "{elements} elements are no whole number of rows of the extent {shape:?}"
-        )),
+        ))),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use h5logfs_common::error::Result as CoreResult;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::journal::sync;
@@ -34,17 +35,16 @@ pub fn close(log: &LogWriter, objects: Objects<'_>) -> Result<()> {
         ranks.wait();
         check_outcome(files.path(), "close", ranks.agree(outcome))
     };
-    let about = |e: String| format!("{}: {e}", files.data_path().display());
     let sync = || match fsync {
         Fsync::None => Ok(()),
         Fsync::Close | Fsync::Flush => files.sync(),
     };
     let (tabled, written) = files.write_tables(ranks.rank(), entries);
     // Collective: a rank whose write has failed must take part, too.
-    let written = written.and(sync().map_err(about));
+    let written = written.and(sync().map_err(|e: Fault| e.of_file(files.data_path())));
     // What the front says before all is there, the journal has to say.
     let kept = match files.journal() {
-        Some(journal) if fsync != Fsync::None => journal.sync().map_err(|e| e.to_string()),
+        Some(journal) if fsync != Fsync::None => journal.sync().map_err(Fault::from),
         _ => Ok(()),
     };
     let written = written.and(kept);
@@ -52,10 +52,10 @@ pub fn close(log: &LogWriter, objects: Objects<'_>) -> Result<()> {
 
     let front = |file| write_log_front(files, file, objects.datasets.len(), fsync);
     let fronted = tabled.iter().try_for_each(front);
-    finished(LocalOutcome::of(fronted.map_err(|e| e.to_string())).0)?;
+    finished(LocalOutcome::of(fronted).0)?;
 
     let closed = finish_master(files, objects, fsync);
-    finished(LocalOutcome::of(closed.map_err(|e| e.to_string())).0)
+    finished(LocalOutcome::of(closed).0)
 }
 
 /// Makes the log at `path` an ordinary HDF5 file, once no rank has it open. If that fails, it stays the log that was closed.
@@ -68,7 +68,7 @@ pub fn settle(path: &Path, ranks: &Ranks, memory: u64) -> Result<()> {
     } else {
         Ok(())
     };
-    match ranks.follow_root(settled.map_err(|e| e.to_string())) {
+    match ranks.follow_root(settled.map_err(Fault::from)) {
         GlobalOutcome::Good => Ok(()),
         GlobalOutcome::Failed { reason, .. } | GlobalOutcome::Refused { reason, .. } => {
             let file = path.to_owned();

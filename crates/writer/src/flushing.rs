@@ -100,10 +100,10 @@ impl Writer {
         let mut data = lent.data.to_vec();
         data.extend(rows.iter().map(|bytes| &bytes[..]));
         let outcome = match &self.refused {
-            Some(refused) => LocalOutcome::Refused(format!(
+            Some(refused) => LocalOutcome::Refused(refused.told(format!(
                 "a write that rank {} refused: {refused}",
                 self.rank
-            )),
+            ))),
             None => LocalOutcome::Good,
         };
         let mut hasher = DefaultHasher::new();
@@ -138,10 +138,7 @@ impl Writer {
             extents = appends.extents(row_ends, &outline.datasets);
             // The same on all ranks.
             if let Err(reason) = outline.check_extents(&extents) {
-                return Err(GlobalOutcome::Failed {
-                    rank: 0,
-                    reason: reason.to_string(),
-                });
+                return Err(GlobalOutcome::Failed { rank: 0, reason });
             }
             let lines = defined.iter().chain(&extents).cloned().map(Line::Define);
             Ok(Some(if ranks.is_root() {

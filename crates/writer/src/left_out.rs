@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::differences::{Compared, Differences, DifferentAttribute};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::definition::{Defined, Definition, Outline};
 use h5logfs_output::{GlobalOutcome, Ranks};
 
@@ -25,9 +26,9 @@ impl LeftOut {
         let own = differences(ranks, defined, datasets);
         if let Some(rank) = ranks.first(own.objects.is_some()) {
             let how = ranks.broadcast_text(rank, own.objects.unwrap_or_default());
-            let reason = format!(
+            let reason = Fault::Refused(format!(
                 "{how}. All ranks must define the same groups, datasets and extents, in the same order"
-            );
+            ));
             return Err(GlobalOutcome::Failed { rank, reason });
         }
         let mut found = LeftOut::default();
@@ -80,11 +81,11 @@ impl LeftOut {
         match outcome {
             GlobalOutcome::Good => GlobalOutcome::Refused {
                 rank: self.rank,
-                reason: lacking,
+                reason: Fault::Refused(lacking),
             },
             GlobalOutcome::Refused { rank, reason } => GlobalOutcome::Refused {
                 rank,
-                reason: format!("{reason}; and without {lacking}"),
+                reason: reason.told(format!("{reason}; and without {lacking}")),
             },
             failed => failed,
         }

@@ -53,6 +53,7 @@ use ::mpi::traits::Communicator;
 use hdf5::H5Type;
 
 pub use batch::Batch;
+pub use h5logfs_common::fault::{Fault, Kind};
 pub use h5logfs_log::journal::datatype::{Datatype, Member};
 pub use h5logfs_log::journal::value::Value;
 pub use h5logfs_output::{Error, Fsync, Options, Result, Selection, Subfiles};
@@ -113,7 +114,7 @@ pub struct Writer {
     blocks: Blocks,
     memory_blocks: Blocks,
     /// Why a write was refused on this rank. The next flush reports it to all ranks.
-    refused: Option<String>,
+    refused: Option<Fault>,
     /// The refusal that a failed close has found on some rank, and has not reported yet.
     unreported: Option<Error>,
 }
@@ -175,7 +176,7 @@ impl Writer {
                 }
                 Ok(())
             });
-            added.map_err(|reason| self.definition_error(reason.to_string()))?;
+            added.map_err(|reason| self.definition_error(reason))?;
             self.note_flushed(definition);
         }
         Ok(())
@@ -213,7 +214,7 @@ impl Writer {
         let memory = MemoryType::new(spec.memory.clone());
         let defined = spec.layout().and_then(|layout| Ok((layout, memory?)));
         let (layout, memory) =
-            defined.map_err(|e| self.definition_error(format!("dataset {path}: {e}")))?;
+            defined.map_err(|e| self.definition_error(e.at(format_args!("dataset {path}"))))?;
         self.define_parents(&path)?;
         let id = self.memory.len() as u32;
         let layout = Box::new(layout);
@@ -237,7 +238,7 @@ impl Writer {
     fn open_dataset_of(
         &mut self,
         path: &str,
-        memory: std::result::Result<Datatype, String>,
+        memory: std::result::Result<Datatype, Fault>,
     ) -> Result<Dataset> {
         if self.log.is_none() {
             return Err(Error::closed(&self.path));
@@ -248,7 +249,7 @@ impl Writer {
             let layout = &self.outline.datasets[id as usize].layout;
             let known = &mut self.memory[id as usize];
             let stated = known.state(MemoryType::new(memory)?, &layout.datatype);
-            stated.map_err(|e| format!("dataset {path}: {e}"))?;
+            stated.map_err(|e| e.at(format_args!("dataset {path}")))?;
             Ok(Dataset(id))
         });
         opened.map_err(|reason| self.definition_error(reason))
@@ -328,7 +329,7 @@ impl Writer {
             return Err(Error::closed(&self.path));
         }
         let added = self.outline.add(&definition);
-        added.map_err(|reason| self.definition_error(reason.to_string()))?;
+        added.map_err(|reason| self.definition_error(reason))?;
         self.defined.push(definition);
         Ok(())
     }
@@ -453,11 +454,11 @@ impl Writer {
         if memory.is::<T>() {
             return Ok(());
         }
-        let reason = format!(
+        let reason = Fault::Refused(format!(
             "elements of type {} were written to a dataset of {}",
             std::any::type_name::<T>(),
             memory.datatype.short()
-        );
+        ));
         Err(self.write_error(dataset, reason))
     }
 
@@ -560,17 +561,17 @@ impl Writer {
         size.map_err(|reason| self.write_error(dataset, reason))?;
         let selected = source.select(self.blocks.elements, &mut self.memory_blocks);
         selected.map_err(|what| {
-            let reason = format!(
+            let reason = what.told(format!(
                 "{what} for a selection of {} ({selection}, of the extent {:?})",
                 self.blocks.elements, self.outline.datasets[dataset.0 as usize].layout.dims
-            );
+            ));
             self.write_error(dataset, reason)
         })
     }
 
     // Errors of this rank leave the writer through these functions, which add file and rank.
 
-    fn write_error(&self, dataset: Dataset, reason: String) -> Error {
+    fn write_error(&self, dataset: Dataset, reason: Fault) -> Error {
         Error::Write {
             file: self.path.clone(),
             rank: self.rank,
@@ -579,7 +580,7 @@ impl Writer {
         }
     }
 
-    fn definition_error(&self, reason: String) -> Error {
+    fn definition_error(&self, reason: Fault) -> Error {
         Error::Definition {
             file: self.path.clone(),
             rank: self.rank,
@@ -588,7 +589,8 @@ impl Writer {
     }
 
     fn unknown(&self, dataset: Dataset) -> Error {
-        self.definition_error(format!("there is no dataset {} in this file", dataset.0))
+        let reason = format!("there is no dataset {} in this file", dataset.0);
+        self.definition_error(Fault::Refused(reason))
     }
 
     /// The file and the rank, in front of a message.
@@ -606,7 +608,7 @@ impl Writer {
         match &written {
             Err(Error::Write {
                 dataset, reason, ..
-            }) => self.refuse(format!("dataset {dataset}: {reason}")),
+            }) => self.refuse(reason.told(format!("dataset {dataset}: {reason}"))),
             Err(Error::Definition { reason, .. }) => self.refuse(reason.clone()),
             _ => {}
         }
@@ -614,7 +616,7 @@ impl Writer {
     }
 
     /// Refuses a write. The next flush reports the first reason.
-    pub(crate) fn refuse(&mut self, reason: String) {
+    pub(crate) fn refuse(&mut self, reason: Fault) {
         self.refused.get_or_insert(reason);
     }
 

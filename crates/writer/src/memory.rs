@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::spec::MemoryType;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::words::dimensions;
 use h5logfs_output::{Blocks, Selection};
 
@@ -49,43 +50,46 @@ impl<'a> Source<'a> {
     }
 
     /// Fails if no memory holds so many elements.
-    pub fn check_size(&self, memory: &MemoryType) -> Result<(), String> {
+    pub fn check_size(&self, memory: &MemoryType) -> Result<(), Fault> {
         match self.count.checked_mul(memory.size) {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
-            _ => Err(format!(
+            _ => Err(Fault::Refused(format!(
                 "{} elements are more than an address space holds",
                 self.count
-            )),
+            ))),
         }
     }
 
     /// Lists the selected blocks in `blocks`. Fails if the array has not `count` elements, or if others than `wanted`
     /// are selected.
-    pub fn select(&self, wanted: u64, blocks: &mut Blocks) -> Result<(), String> {
+    pub fn select(&self, wanted: u64, blocks: &mut Blocks) -> Result<(), Fault> {
         let MemorySpace { dims, selection } = match self.space {
             Some(space) => space,
             None if self.count as u64 == wanted => return Ok(()),
-            None => return Err(format!("{} elements", self.count)),
+            None => return Err(Fault::Refused(format!("{} elements", self.count))),
         };
         if dims.len() > MAX_DIMS {
-            return Err(format!("an array of {} in memory", dimensions(dims.len())));
+            return Err(Fault::Refused(format!(
+                "an array of {} in memory",
+                dimensions(dims.len())
+            )));
         }
         let elements = dims.iter().try_fold(1u64, |n, d| n.checked_mul(*d));
         if elements != Some(self.count as u64) {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "{} elements in memory, where an array of the extent {dims:?} is meant,",
                 self.count
-            ));
+            )));
         }
         let listed = blocks.set(&selection, dims);
-        listed.map_err(|reason| format!("in memory {reason};"))?;
+        listed.map_err(|reason| reason.told(format!("in memory {reason};")))?;
         if blocks.elements == wanted {
             return Ok(());
         }
-        Err(format!(
+        Err(Fault::Refused(format!(
             "{} elements in memory ({selection}, of the extent {dims:?})",
             blocks.elements
-        ))
+        )))
     }
 
     /// The bytes of the selected elements without padding. Borrows them if they lie in one piece and have no padding.
@@ -213,7 +217,8 @@ mod tests {
     fn select(count: usize, space: MemorySpace<'_>, wanted: u64) -> Result<Blocks, String> {
         let source = Source::new(std::ptr::null(), count).within(space);
         let mut blocks = Blocks::default();
-        source.select(wanted, &mut blocks).map(|()| blocks)
+        let selected = source.select(wanted, &mut blocks);
+        selected.map(|()| blocks).map_err(|e| e.to_string())
     }
 
     fn packed<'d, T: H5Type>(data: &'d [T], space: MemorySpace<'_>) -> Cow<'d, [u8]> {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::definition::Definition;
@@ -10,8 +11,6 @@ use h5logfs_output::base::Base;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Error, LocalOutcome, Options, Ranks, Result, Subfiles, check_outcome};
 use h5logfs_scan::definitions::ClosedLog;
-
-type StringResult<T = ()> = std::result::Result<T, String>;
 
 /// The files of a log that is not closed from now on, and the definitions that make its objects. Collective.
 pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<(Files, Vec<Definition>)> {
@@ -31,22 +30,22 @@ pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<(Files, Vec
 }
 
 /// Fails where an option is one of new files.
-fn check_options(options: &Options) -> StringResult {
+fn check_options(options: &Options) -> Result<(), Fault> {
     let of_new_files = [
         ("overwrite", options.overwrite),
         ("discard_unclosed", options.discard_unclosed),
         ("subfiles", options.subfiles != Subfiles::None),
     ];
     match of_new_files.iter().find(|(_, is_set)| *is_set) {
-        Some((name, _)) => Err(format!(
+        Some((name, _)) => Err(Fault::Refused(format!(
             "the option `{name}` is for new files, and this one is opened again: it keeps what it has"
-        )),
+        ))),
         None => Ok(()),
     }
 }
 
 /// What the log holds. `recorded` is its journal, if it is not closed.
-fn state(path: &Path, recorded: Option<&Recorded>) -> StringResult<(Base, Vec<Definition>)> {
+fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definition>), Fault> {
     let lines = |definitions: &[Definition]| {
         let definitions = definitions.iter().cloned();
         definitions.map(Line::Define).collect()
@@ -54,16 +53,16 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> StringResult<(Base, Vec<De
     let Some(recorded) = recorded else {
         let read = SourceDir::of_file(path)
             .and_then(|(dir, name)| ClosedLog::read(&dir, &name).map(|log| (dir, log)));
-        let (dir, log) = read.map_err(|e| e.to_string())?;
+        let (dir, log) = read?;
         let base = Base::of_closed(&dir, &log.sources, &log.tables, lines(&log.definitions))?;
         return Ok((base, log.definitions));
     };
     if recorded.shadow.is_some() {
-        return Err(
+        return Err(Fault::Refused(
             "an HDF5 program makes it through the VOL connector, and did not close it. HDF5 programs can append to it, \
              or `h5logfs recover` closes it"
                 .into(),
-        );
+        ));
     }
     let definitions = recorded.state();
     let base = Base::of_journal(recorded, lines(&definitions))?;
@@ -90,14 +89,14 @@ mod tests {
         Journal::create_with(&path, &header, &lines, false).unwrap();
         let (below, name) = SourceDir::of_file(&path).unwrap();
         let recorded = Recorded::read(&SourceFile::open(&below, &name).unwrap()).unwrap();
-        let refused = state(&path, Some(&recorded)).unwrap_err();
+        let refused = state(&path, Some(&recorded)).unwrap_err().to_string();
         let words = ["VOL connector", "`h5logfs recover`"];
         assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
     }
 
     #[test]
     fn options_of_new_files_are_refused() {
-        let refused = |options: Options| check_options(&options).unwrap_err();
+        let refused = |options: Options| check_options(&options).unwrap_err().to_string();
         let usual = Options::default;
         assert_eq!(check_options(&usual()), Ok(()));
         let cases = [

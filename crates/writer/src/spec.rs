@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use hdf5::H5Type;
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 
+use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
 use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::DatasetLayout;
@@ -13,13 +14,17 @@ use h5logfs_log::journal::value::Value;
 use h5logfs_log::journal::words::dimensions;
 
 /// The datatype of a Rust type in memory.
-pub fn datatype_of<T: H5Type>() -> Result<Datatype, String> {
+pub fn datatype_of<T: H5Type>() -> Result<Datatype, Fault> {
     from_descriptor(&T::type_descriptor())
 }
 
-fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, String> {
+fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, Fault> {
     let small = |n: usize| {
-        u32::try_from(n).map_err(|_| format!("a datatype with {n} bytes or elements is too large"))
+        u32::try_from(n).map_err(|_| {
+            Fault::Refused(format!(
+                "a datatype with {n} bytes or elements is too large"
+            ))
+        })
     };
     Ok(match descriptor {
         TypeDescriptor::Integer(size) => Datatype::integer(int_size(*size), true),
@@ -57,9 +62,9 @@ fn from_descriptor(descriptor: &TypeDescriptor) -> Result<Datatype, String> {
             utf8: true,
         },
         other => {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "elements of type {other} cannot be logged: their size varies"
-            ));
+            )));
         }
     })
 }
@@ -83,7 +88,7 @@ pub(super) struct MemoryType {
 }
 
 impl MemoryType {
-    pub fn new(datatype: Datatype) -> Result<Self, String> {
+    pub fn new(datatype: Datatype) -> Result<Self, Fault> {
         datatype.check()?;
         let (size, mut runs) = (datatype.size() as usize, datatype.runs());
         if runs == [(0, size)] {
@@ -99,7 +104,7 @@ impl MemoryType {
     }
 
     /// That of a dataset of which the program has not said yet how its elements lie in memory.
-    pub fn of_file(datatype: &Datatype) -> Result<Self, String> {
+    pub fn of_file(datatype: &Datatype) -> Result<Self, Fault> {
         Ok(MemoryType {
             is_stated: false,
             ..Self::new(datatype.clone())?
@@ -108,20 +113,19 @@ impl MemoryType {
 
     /// Takes note of what a program says of a dataset whose elements are of type `file` in the file. It stays as it is
     /// then: there may be pointers to such elements.
-    pub fn state(&mut self, given: MemoryType, file: &Datatype) -> Result<(), String> {
+    pub fn state(&mut self, given: MemoryType, file: &Datatype) -> Result<(), Fault> {
         if given.datatype.packed() != *file {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "its elements are {}, and it was opened with {}",
                 file.short(),
                 given.datatype.short()
-            ));
+            )));
         }
         if !self.is_stated {
             *self = given;
         } else if self.datatype != given.datatype {
-            return Err(
-                "it was made or opened before with members at other places in memory".into(),
-            );
+            let reason = "it was made or opened before with members at other places in memory";
+            return Err(Fault::Refused(reason.into()));
         }
         Ok(())
     }
@@ -189,7 +193,7 @@ pub struct DatasetSpec {
     /// The datatype of the elements in memory.
     pub(super) memory: Datatype,
     /// The last error of a call. `layout` reports it.
-    error: Option<String>,
+    error: Option<Fault>,
     layout: DatasetLayout,
     shuffle: bool,
     deflate: Option<u32>,
@@ -232,9 +236,9 @@ impl DatasetSpec {
             Some(max) => *max = None,
             None => {
                 let there = dimensions(self.layout.dims.len());
-                self.error = Some(format!(
+                self.error = Some(Fault::Refused(format!(
                     "dimension {dimension} cannot be unlimited: the dataset has {there}, counted from 0"
-                ));
+                )));
             }
         }
         self
@@ -249,7 +253,8 @@ impl DatasetSpec {
     /// Adds the filter deflate, with a level from 0 to 9. A level compresses about as well as zlib's, and takes less time.
     pub fn deflate(mut self, level: u32) -> Self {
         if level > 9 {
-            self.error = Some(format!("deflate has no level {level}: 0 to 9 are possible"));
+            let reason = format!("deflate has no level {level}: 0 to 9 are possible");
+            self.error = Some(Fault::Refused(reason));
         }
         self.deflate = Some(level);
         self
@@ -274,11 +279,11 @@ impl DatasetSpec {
                 // SAFETY: a `T` has this datatype.
                 Ok(unsafe { memory.packed((&raw const value).cast(), 1) }.into_owned())
             } else {
-                Err(format!(
+                Err(Fault::Refused(format!(
                     "the fill value is of type {}, the elements are {}",
                     std::any::type_name::<T>(),
                     memory.datatype.short()
-                ))
+                )))
             }
         })
     }
@@ -290,17 +295,17 @@ impl DatasetSpec {
                 // SAFETY: these are the bytes of one element.
                 Ok(unsafe { memory.packed(value.as_ptr(), 1) }.into_owned())
             } else {
-                Err(format!(
+                Err(Fault::Refused(format!(
                     "the fill value has {} bytes, an element ({}) has {}",
                     value.len(),
                     memory.datatype.short(),
                     memory.size
-                ))
+                )))
             }
         })
     }
 
-    fn set_fill(mut self, value: impl FnOnce(&mut MemoryType) -> Result<Vec<u8>, String>) -> Self {
+    fn set_fill(mut self, value: impl FnOnce(&mut MemoryType) -> Result<Vec<u8>, Fault>) -> Self {
         let filled = MemoryType::new(self.memory.clone()).and_then(|mut memory| value(&mut memory));
         match filled {
             Ok(bytes) => self.layout.fill = bytes,
@@ -310,7 +315,7 @@ impl DatasetSpec {
     }
 
     /// The layout that goes to the journal.
-    pub(super) fn layout(mut self) -> Result<DatasetLayout, String> {
+    pub(super) fn layout(mut self) -> Result<DatasetLayout, Fault> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -329,7 +334,8 @@ impl DatasetSpec {
         if !filters.is_empty() && self.layout.chunk.is_none() {
             let (dims, max) = (&self.layout.dims, &self.layout.max_dims);
             if dims.is_empty() {
-                return Err("a scalar has no chunks, and so no filters".into());
+                let reason = "a scalar has no chunks, and so no filters";
+                return Err(Fault::Refused(reason.into()));
             }
             self.layout.chunk = Some(h5logfs_log::scan::shape::choose(
                 dims,
@@ -343,15 +349,15 @@ impl DatasetSpec {
 
 /// The value of an attribute: an array, row-major, of a datatype that is known only when the program
 /// runs. `bytes` are its elements in memory.
-pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<Value, String> {
+pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<Value, Fault> {
     let memory = MemoryType::new(datatype)?;
     if !bytes.len().is_multiple_of(memory.size) {
-        return Err(format!(
+        return Err(Fault::Refused(format!(
             "the value has {} bytes, which is no whole number of elements of {} bytes ({})",
             bytes.len(),
             memory.size,
             memory.datatype.short()
-        ));
+        )));
     }
     // SAFETY: the bytes are this many elements.
     let packed = unsafe { memory.packed(bytes.as_ptr(), bytes.len() / memory.size) };
@@ -363,7 +369,7 @@ pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<
 }
 
 /// The value of an attribute: an array of elements, row-major.
-pub fn array_value<T: H5Type>(values: &[T], dims: &[u64]) -> Result<Value, String> {
+pub fn array_value<T: H5Type>(values: &[T], dims: &[u64]) -> Result<Value, Fault> {
     let memory = MemoryType::new(datatype_of::<T>()?)?;
     // SAFETY: a `T` has this datatype.
     let bytes = unsafe { memory.packed(values.as_ptr().cast(), values.len()) };
@@ -422,7 +428,12 @@ mod tests {
         let stated = |datatype: Datatype| MemoryType::new(datatype).unwrap();
         let mut memory = MemoryType::of_file(&file).unwrap();
         let other = memory.state(stated(Datatype::float(8)), &file);
-        assert!(other.unwrap_err().ends_with("was opened with f64"));
+        assert!(
+            other
+                .unwrap_err()
+                .to_string()
+                .ends_with("was opened with f64")
+        );
         memory
             .state(stated(datatype_of::<Event>().unwrap()), &file)
             .unwrap();
@@ -431,7 +442,7 @@ mod tests {
             .state(stated(datatype_of::<Event>().unwrap()), &file)
             .unwrap();
         let packed = memory.state(stated(file.clone()), &file);
-        assert!(packed.unwrap_err().contains("other places"));
+        assert!(packed.unwrap_err().to_string().contains("other places"));
     }
 
     #[test]
@@ -461,7 +472,7 @@ mod tests {
             ),
         ];
         for (spec, words) in cases {
-            assert_eq!(of(spec), Err(words.into()));
+            assert_eq!(of(spec), Err(Fault::Refused(words.into())));
         }
         let packed = of(DatasetSpec::new::<f64>(&[3]).deflate(1).shuffle()).unwrap();
         assert_eq!(packed.chunk, Some(vec![3]));

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::{Command, CommandFactory, Parser};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use super::watch::Watch;
@@ -20,6 +21,7 @@ use crate::cli::examples;
 use crate::cli::progress::Lines;
 use crate::cli::target::{NewFile, TemporaryName};
 use crate::cli::{LogScanner, Scanned};
+use h5logfs_common::fault::{Fault, Kind};
 use h5logfs_convert::compact::Source;
 use h5logfs_convert::compact::ranks;
 use h5logfs_convert::compact::sequence::Compacted;
@@ -102,16 +104,16 @@ impl Job<'_> {
         }
         let place = || self.args.paths.new_file(&self.args.view.settings()?);
         let place = self.ranks.is_root().then(place);
-        self.ranks.led(place.transpose())
+        self.ranks.led(told(place.transpose()))
     }
 
     fn source(&self) -> Result<Source, JobError> {
         let scanner = self.ranks.is_root().then(|| self.args.view.scanner());
-        let scanner = self.ranks.led(scanner.transpose())?;
+        let scanner = self.ranks.led(told(scanner.transpose()))?;
         let scans = self
             .args
             .scans(|choice| self.scan(scanner.as_ref(), choice))?;
-        self.ranks.all(self.args.source(scans))
+        self.ranks.all(told(self.args.source(scans)))
     }
 
     /// The first rank scans for all, and has the scanner.
@@ -119,12 +121,12 @@ impl Job<'_> {
         let view = &self.args.view;
         let file = &self.args.paths.file;
         let own = scanner.map(|scanner| scanner.scan(file, choice));
-        let own = self.ranks.led(own.transpose())?;
+        let own = self.ranks.led(told(own.transpose()))?;
         let bytes = own.as_ref().map(|own| own.snapshot.to_bytes());
         let bytes = self.ranks.led(bytes.transpose())?;
         let bytes = self.ranks.broadcast_bytes(0, bytes.unwrap_or_default());
         let elsewhere = || view.scanned_elsewhere(file, &bytes);
-        self.ranks.all(own.map_or_else(elsewhere, Ok))
+        self.ranks.all(told(own.map_or_else(elsewhere, Ok)))
     }
 
     /// Returns what was written on the first rank.
@@ -147,7 +149,7 @@ impl Job<'_> {
                 _ => Ok(()),
             }
         };
-        self.ranks.led(finish())?;
+        self.ranks.led(told(finish()))?;
         Ok(compacted)
     }
 
@@ -159,12 +161,12 @@ impl Job<'_> {
         let path = PathBuf::from(OsString::from_vec(path));
         let watch = self.ranks.all(Watch::start(&path))?;
         let temporary = place.map(|place| place.create(&name)).transpose();
-        let temporary = self.ranks.led(temporary)?;
+        let temporary = self.ranks.led(told(temporary))?;
         // For writing only: NFS would read a page to change a part of it, and write all of it, over what another node has
         // written there.
         let file = open(&path, File::options().write(true));
         Ok(Shared {
-            file: self.ranks.all(file)?,
+            file: self.ranks.all(told(file))?,
             path,
             temporary,
             _watch: watch,
@@ -182,7 +184,7 @@ impl Job<'_> {
         self.ranks.led(synced)?;
         let file = self
             .ranks
-            .all(open(&shared.path, File::options().read(true)))?;
+            .all(told(open(&shared.path, File::options().read(true))))?;
         let progress = self.progress(source);
         ranks::verify(source, self.ranks, &file, compacted, self.jobs, &progress)
     }
@@ -197,6 +199,20 @@ impl Job<'_> {
             }
         }
     }
+}
+
+/// What a rank tells the others of an error: its words, and the kind of the first cause that has one.
+fn told<T>(own: Result<T>) -> Result<T, Fault> {
+    own.map_err(|error| {
+        let words = format!("{error:#}");
+        let error = match error.downcast::<h5logfs_common::error::Error>() {
+            Ok(error) => return Fault::from(error).told(words),
+            Err(other) => other,
+        };
+        let mut causes = error.chain();
+        let cause = causes.find_map(|cause| cause.downcast_ref().and_then(Errno::from_io_error));
+        cause.map_or(Kind::Damage, Kind::Io).told(words)
+    })
 }
 
 /// The file that all ranks write.

@@ -4,7 +4,7 @@
 use std::mem::{offset_of, size_of};
 
 use h5logfs_writer::{
-    Batch, Dataset, DatasetSpec, Datatype, Result, Selection, Value, Writer, array_value,
+    Batch, Dataset, DatasetSpec, Datatype, Fault, Result, Selection, Value, Writer, array_value,
 };
 use hdf5::H5Type;
 use hdf5::types::{FixedAscii, FixedUnicode};
@@ -186,7 +186,7 @@ macro_rules! native {
             }
 
             /// An attribute's value.
-            pub fn value(self, data: &Bytes, dims: &[u64]) -> Result<Value, String> {
+            pub fn value(self, data: &Bytes, dims: &[u64]) -> Result<Value, Fault> {
                 match self {
                     // SAFETY: the elements were drawn as ones of this type.
                     $(Native::$name => array_value(unsafe { data.values::<$rust>() }, dims)),*

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::protocol::{Channel, Forever, Request};
 
@@ -31,7 +32,7 @@ pub enum Closed {
     /// What was asked for.
     Done,
     /// A closed log, for the reason that the program says, and no ordinary HDF5 file.
-    NotSettled(String),
+    NotSettled(Fault),
 }
 
 impl Close {
@@ -78,7 +79,7 @@ pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
     };
     or_died(closed)?;
     Ok(match settled.map(or_died) {
-        Some(Err(reason)) => Closed::NotSettled(reason.to_string()),
+        Some(Err(reason)) => Closed::NotSettled(reason.into()),
         _ => Closed::Done,
     })
 }

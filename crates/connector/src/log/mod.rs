@@ -336,7 +336,7 @@ impl State {
                               extend them together";
                 return Err(GlobalOutcome::Failed {
                     rank: 0,
-                    reason: reason.into(),
+                    reason: Fault::Refused(reason.into()),
                 });
             }
             let has_more = agreed.numbers != [0];

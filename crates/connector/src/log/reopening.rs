@@ -90,8 +90,7 @@ fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), 
         Some(recorded) => Base::of_journal(recorded, objects.lines()?)?,
         None => {
             let (dir, _) = SourceDir::of_file(path)?;
-            Base::of_snapshot(&dir, &snapshot, objects.lines()?)
-                .map_err(|e| Fault::from(e).of_file(path))?
+            Base::of_snapshot(&dir, &snapshot, objects.lines()?).map_err(|e| e.of_file(path))?
         }
     };
     Ok((objects, base))

@@ -166,15 +166,15 @@ impl<'a> Space<'a> {
         if rank == 0 || elements == 0 {
             self.check_rank(rank)?;
             return match elements {
-                0 => Ok(blocks.set(&NOTHING, &[1])?),
-                _ => Ok(blocks.set(&Selection::All, dims)?),
+                0 => blocks.set(&NOTHING, &[1]),
+                _ => blocks.set(&Selection::All, dims),
             };
         }
         bounds.set(self, rank)?;
         let is_box = bounds.has(elements);
         // Points have an order of their own.
         if is_box && (elements == 1 || self.kind() != kind::POINTS) {
-            return Ok(blocks.set(&Selection::block(bounds.start(), bounds.count()), dims)?);
+            return blocks.set(&Selection::block(bounds.start(), bounds.count()), dims);
         }
         match self.kind() {
             kind::POINTS => self.points(rank, dims, blocks),
@@ -192,7 +192,7 @@ impl<'a> Space<'a> {
         if status < 0 {
             return Err("the selected points cannot be listed".into());
         }
-        Ok(blocks.set(&Selection::Points(&points), dims)?)
+        blocks.set(&Selection::Points(&points), dims)
     }
 
     fn hyperslab(
@@ -226,7 +226,7 @@ impl<'a> Space<'a> {
             count: &count[..rank],
             block: &block[..rank],
         };
-        Ok(blocks.set(&selection, dims)?)
+        blocks.set(&selection, dims)
     }
 
     /// Any selection: libhdf5 lists pieces of elements that follow each other.
@@ -273,7 +273,7 @@ impl<'a> Space<'a> {
             starts: &starts,
             counts: &counts,
         };
-        Ok(blocks.set(&selection, dims)?)
+        blocks.set(&selection, dims)
     }
 }
 
@@ -312,7 +312,7 @@ pub fn dataset_blocks(
     blocks: &mut Blocks,
 ) -> Result<(), Fault> {
     match space {
-        ALL => Ok(blocks.set(&Selection::All, dims)?),
+        ALL => blocks.set(&Selection::All, dims),
         PROPERTY_LIST => Err("H5S_PLIST is not supported for logged datasets".into()),
         _ => Space::new(f, space).blocks(dims, bounds, blocks),
     }

@@ -278,13 +278,13 @@ impl State {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let (reader, written) = self.reader()?;
-        Ok(reader.read(
+        reader.read(
             &written,
             &readable(dataset, dims),
             region.start,
             region.count,
             out,
-        )?)
+        )
     }
 
     /// Whether an element of a box was ever written.
@@ -296,7 +296,7 @@ impl State {
     ) -> Result<bool, Fault> {
         let bounds = bounds_of(region);
         let (reader, written) = self.reader()?;
-        Ok(reader.is_written(&written, &readable(dataset, dims), &bounds)?)
+        reader.is_written(&written, &readable(dataset, dims), &bounds)
     }
 
     /// Where a box of elements lies in one piece of the log file, if it does. What is buffered goes there before. Where
@@ -317,7 +317,7 @@ impl State {
         }
         let wanted = bounds_of(region);
         let (reader, written) = self.reader()?;
-        Ok(reader.place(&written, &readable(dataset, dims), &wanted)?)
+        reader.place(&written, &readable(dataset, dims), &wanted)
     }
 
     /// The reader, and what it reads.

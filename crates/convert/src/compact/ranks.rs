@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use h5logfs_common::fault::{Fault, Kind};
 use h5logfs_common::parallel;
 use h5logfs_output::ranks::{JobError, Ranks};
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use super::making::{Made, Outline, Spare};
 use super::parts::{Part, Parts};
 use super::sequence::{Compacted, Sequence};
 use super::verify::{Compared, Share, check_metadata, compare};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Parts that a thread makes in a round.
 const PARTS_EACH: usize = 4;
@@ -50,11 +51,13 @@ pub fn write(
         let len = round.as_ref().map_or(0, |round| round.len);
         // What could not be written is told with the next round.
         let made = written.and(round).and_then(|round| work.make(&round.own));
+        let made = made.map_err(Fault::from);
         let offsets = work.place(&made, len)?;
         if len == 0 {
             break;
         }
         progress(work.sequence.done());
+        let made = made.map_err(Error::from);
         written = made.and_then(|made| work.write(made, &offsets, file));
     }
     let ended = || -> Result<()> {
@@ -95,8 +98,8 @@ struct Round {
 struct Told<P> {
     /// A hash of all parts so far. Ranks that see the same log have the same one.
     seen: u64,
-    /// The parts of the rank, or why it has none.
-    parts: Result<Vec<P>, String>,
+    /// The parts of the rank, or why it has none: the number of a [`Kind`], and words.
+    parts: Result<Vec<P>, (i32, String)>,
 }
 
 impl Work<'_> {
@@ -141,10 +144,10 @@ impl Work<'_> {
     }
 
     /// The offsets of all parts of a round of `len` parts. Collective.
-    fn place(&mut self, made: &Result<Vec<Made>>, len: usize) -> Result<Vec<u64>, JobError> {
+    fn place(&mut self, made: &Result<Vec<Made>, Fault>, len: usize) -> Result<Vec<u64>, JobError> {
         let parts = match made {
             Ok(made) => Ok(made.iter().map(|made| &made.outline).collect()),
-            Err(e) => Err(e.to_string()),
+            Err(e) => Err((e.kind().number(), e.to_string())),
         };
         let seen = self.seen.finish();
         // It fits into memory. If it did not, the first rank would miss it.
@@ -165,13 +168,14 @@ impl Work<'_> {
     }
 
     /// The bytes of the offsets.
-    fn place_all(&mut self, told: &[Vec<u8>], len: usize) -> Result<Vec<u8>, String> {
+    fn place_all(&mut self, told: &[Vec<u8>], len: usize) -> Result<Vec<u8>, Fault> {
         let mut parts = Vec::new();
         for (rank, told) in told.iter().enumerate() {
-            let of_rank = |reason: String| format!("rank {rank}: {reason}");
+            let of_rank = |fault: Fault| fault.at(format_args!("rank {rank}"));
             let told = postcard::from_bytes::<Told<Outline>>(told);
-            let told = told.map_err(|e| of_rank(e.to_string()))?;
-            parts.push(told.parts.map_err(of_rank)?);
+            let told = told.map_err(|e| of_rank(e.to_string().into()))?;
+            let failed = |(kind, words): (i32, String)| of_rank(Kind::of_number(kind).told(words));
+            parts.push(told.parts.map_err(failed)?);
             if told.seen != self.seen.finish() {
                 return Err(of_rank(
                     "it does not see the log as the first rank does".into(),
@@ -180,7 +184,7 @@ impl Work<'_> {
         }
         let mut offsets = Vec::with_capacity(len * OFFSET);
         for mut part in in_turn(parts) {
-            let offset = self.sequence.add(&mut part).map_err(|e| e.to_string())?;
+            let offset = self.sequence.add(&mut part)?;
             offsets.extend(offset.to_le_bytes());
         }
         if offsets.len() == len * OFFSET {

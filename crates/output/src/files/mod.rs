@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::entries::Section;
+use crate::error::FaultResult;
 use crate::extent;
 use crate::options::{Fsync, Options};
 use crate::ranks::{Ranks, SharedFile};
 use crate::spill::Spill;
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::journal::{self, Commit, Header, HeldFile, Journal, Line};
 use h5logfs_log::journal::{parent, sync};
@@ -70,8 +72,6 @@ impl Tags {
     }
 }
 
-type StringResult<T = ()> = std::result::Result<T, String>;
-
 /// The extent of this rank in a flush.
 pub(crate) struct Written {
     /// The offset behind it.
@@ -79,41 +79,40 @@ pub(crate) struct Written {
     /// By how much further behind what has waited in another file lies in this one.
     pub moved: u64,
     /// Whether it is in the file, and can be committed.
-    pub written: StringResult,
+    pub written: FaultResult,
 }
 
 impl Files {
     /// Fails if another file has taken the name of one of this log, or if it was moved away: what is flushed would be
     /// lost. The first rank looks after the log file and the journal, the first rank of each subfile after that. One
     /// system call for each name.
-    fn check_names(&self) -> StringResult {
-        let lost = |path: &Path, e: String| {
-            format!(
-                "{}: {e}. A flush would go into a file without that name, so nothing was flushed. If the log was \
-                 moved, move it back, with its journal and subfiles, and flush again",
-                path.display()
+    fn check_names(&self) -> FaultResult {
+        let lost = |path: &Path, e: Fault| {
+            e.told(format!("{}: {e}", path.display())).with(
+                "A flush would go into a file without that name, so nothing was flushed. If the log was moved, move it \
+                 back, with its journal and subfiles, and flush again",
             )
         };
         if let Some(journal) = &self.journal {
             let checked = journal.check_name();
-            checked.map_err(|e| lost(&self.path, e.to_string()))?;
+            checked.map_err(|e| lost(&self.path, e.into()))?;
         }
         self.held.iter().try_for_each(|held| {
             let checked = held.check_name();
-            checked.map_err(|e| lost(held.path(), e.to_string()))
+            checked.map_err(|e| lost(held.path(), e.into()))
         })
     }
 
     /// Fails if one more flush would exceed the limits of readers.
-    fn check_room(&self) -> StringResult {
+    fn check_room(&self) -> FaultResult {
         let extents = (self.flushes + 1).saturating_mul(u64::from(self.file_ranks.size()));
         let numbers = self.ends.len() * if self.tags.is_some() { 2 } else { 1 };
         let ends = (self.flushes + 1).saturating_mul(numbers as u64);
         if extents > MOST_EXTENTS as u64 || ends > journal::MOST_ENDS as u64 {
-            return Err(format!(
+            return Err(Fault::Refused(format!(
                 "after {} flushes of {} ranks the file can take no more: close it, and go on in another one",
                 self.flushes, self.header.ranks
-            ));
+            )));
         }
         Ok(())
     }
@@ -130,11 +129,11 @@ impl Files {
         rank: u32,
         section: &mut Section,
         data: &[&[u8]],
-    ) -> StringResult {
+    ) -> FaultResult {
         let entries = section.pending().len() as u64;
         let data_len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         let len = ExtentHeader::SIZE + entries + data_len;
-        let about = |e: io::Error| format!("{}: {e}", self.data_path.display());
+        let about = |e: io::Error| Fault::from(e).of_file(&self.data_path);
         let offset = self.spill.place(self.end(), len).map_err(about)?;
         section.set_base(offset + ExtentHeader::SIZE + entries);
         let flush = self.flushes + 1;
@@ -224,7 +223,7 @@ impl Files {
         }
         let written = self.write(offset, &extent, fsync);
         let spilled = closed_gaps.and(moved);
-        let spilled = spilled.map_err(|e| format!("{}: {e}", self.data_path.display()));
+        let spilled = spilled.map_err(|e| Fault::from(e).of_file(&self.data_path));
         let written = spilled
             .and(self.check_names())
             .and(written)
@@ -241,7 +240,7 @@ impl Files {
     pub(crate) fn cut(&mut self) {
         let end = self.begin_of_flush();
         let cut = if self.file_ranks.is_root() {
-            self.spill.cut(end).map_err(|e| e.to_string())
+            self.spill.cut(end).map_err(Fault::from)
         } else {
             Ok(())
         };
@@ -297,15 +296,14 @@ impl Files {
     }
 
     /// Writes this rank's part of a flush. Collective over the ranks that share the file.
-    fn write(&self, offset: u64, pieces: &[&[u8]], fsync: Fsync) -> StringResult {
+    fn write(&self, offset: u64, pieces: &[&[u8]], fsync: Fsync) -> FaultResult {
         let written = self.data_file.write(offset, pieces);
         // Collective: a rank whose write has failed must take part, too.
         let synced = match fsync {
             Fsync::Flush => self.data_file.sync(),
             Fsync::None | Fsync::Close => Ok(()),
         };
-        let about = |e: String| format!("{}: {e}", self.data_path.display());
-        written.and(synced).map_err(about)
+        written.and(synced).map_err(|e| e.of_file(&self.data_path))
     }
 
     /// Enters a flush, which all ranks have written up to `ends`, in the journal, behind `lines`: see
@@ -315,7 +313,7 @@ impl Files {
         ends: &[u64],
         mut lines: Vec<Line>,
         fsync: Fsync,
-    ) -> StringResult {
+    ) -> FaultResult {
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
@@ -328,10 +326,9 @@ impl Files {
         let sync_now = fsync == Fsync::Flush;
         // The journal is useless if its name, or that of a data file, gets lost.
         if sync_now && self.is_first {
-            sync_names(&self.path, &self.header).map_err(|e| e.to_string())?;
+            sync_names(&self.path, &self.header)?;
         }
-        let appended = journal.append_lines(&lines, sync_now);
-        appended.map_err(|e| e.to_string())
+        Ok(journal.append_lines(&lines, sync_now)?)
     }
 
     /// Takes note of a committed flush.
@@ -387,7 +384,7 @@ impl Files {
     }
 
     /// Forces the data file to the disk. Collective.
-    pub fn sync(&self) -> StringResult {
+    pub fn sync(&self) -> FaultResult {
         self.data_file.sync()
     }
 

@@ -6,16 +6,17 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Files, StringResult, Tags};
+use super::{Files, Tags};
 use crate::base::Base;
 use crate::creation::Creation;
-use crate::error::{Error, Result};
+use crate::error::{Error, FaultResult, Result};
 use crate::nfs::{check_nodes, is_on_nfs};
 use crate::options::{Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
 use crate::spill::Spill;
 use crate::{GlobalOutcome, check_outcome};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::{self, Append, Header, Job, Recorded};
@@ -30,7 +31,7 @@ impl Files {
         let chosen = checked.and_then(|()| check_hints(&options.hints));
         let chosen = chosen.and_then(|()| {
             if ranks.is_root() {
-                random(&mut id.0).map_err(|e| format!("/dev/urandom: {e}"))
+                random(&mut id.0).map_err(|e| Fault::from(e).of_file(Path::new(RANDOM)))
             } else {
                 Ok(())
             }
@@ -94,7 +95,7 @@ impl Files {
         path: &Path,
         ranks: &Ranks,
         options: &Options,
-        base: impl FnOnce(Option<&Recorded>) -> StringResult<Base>,
+        base: impl FnOnce(Option<&Recorded>) -> FaultResult<Base>,
     ) -> Result<Self> {
         let agreed = |outcome| check_outcome(path, "open", ranks.agree(outcome));
         let prepared = check_hints(&options.hints).and_then(|()| {
@@ -121,7 +122,7 @@ impl Files {
             state.id.check(&file)?;
             Ok((Arc::new(file.try_clone()?), file))
         });
-        let probed = probed.map_err(|e| format!("{}: {e}", data_path.display()));
+        let probed = probed.map_err(|e: io::Error| Fault::from(e).of_file(&data_path));
         let held_subfile = match header.subfiles {
             0 => Ok(None),
             _ => file_ranks.is_root().then(|| hold(&data_path)).transpose(),
@@ -145,7 +146,7 @@ impl Files {
             collective: options.collective,
         };
         let opened = file_ranks.open(&data_path, probed, &access);
-        let opened = opened.map_err(|e| format!("{}: {e}. {KEPT}", data_path.display()));
+        let opened = opened.map_err(|e| e.of_file(&data_path).with(KEPT));
         let (outcome, data_file) = LocalOutcome::of(opened);
         if let Err(e) = agreed(outcome) {
             // Only some ranks may have the file open, and closing it is collective.
@@ -224,7 +225,7 @@ fn open_data_file(
     let probed = creation.check_seen(path, probe(path));
     let probed = probed.and_then(|file| {
         let local = file.try_clone();
-        let local = local.map_err(|e| format!("{}: {e}", path.display()))?;
+        let local = local.map_err(|e| Fault::from(e).of_file(path))?;
         Ok((file, Arc::new(local)))
     });
     let on_nfs = probed.as_ref().is_ok_and(|(file, _)| is_on_nfs(file));
@@ -266,7 +267,7 @@ fn agree_on_nodes(
         return agreed.outcome;
     }
     let checked = check_nodes(ranks, file_ranks);
-    let checked = checked.map_err(|e| format!("{}: {e}", path.display()));
+    let checked = checked.map_err(|e| e.of_file(path));
     ranks.agree(LocalOutcome::of(checked).0)
 }
 
@@ -330,16 +331,19 @@ pub(crate) fn config_of(options: &Options) -> i32 {
     config
 }
 
-fn check_hints(hints: &[(String, String)]) -> StringResult {
+fn check_hints(hints: &[(String, String)]) -> FaultResult {
     let wrong = hints
         .iter()
         .find(|(k, v)| k.contains('\0') || v.contains('\0'));
     match wrong {
-        Some((key, _)) => Err(format!("the hint {key:?} has a zero byte")),
+        Some((key, _)) => Err(Fault::Refused(format!("the hint {key:?} has a zero byte"))),
         None => Ok(()),
     }
 }
 
+/// Where random numbers come from.
+const RANDOM: &str = "/dev/urandom";
+
 fn random(bytes: &mut [u8]) -> io::Result<()> {
-    File::open("/dev/urandom")?.read_exact(bytes)
+    File::open(RANDOM)?.read_exact(bytes)
 }

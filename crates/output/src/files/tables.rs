@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Files, StringResult};
+use super::Files;
 use crate::earlier;
+use crate::error::FaultResult;
 use crate::flushed::Flushed;
 use crate::ranks::{Ranks, probe};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::logvol::names::subfile;
 use h5logfs_log::logvol::table_head;
@@ -26,12 +28,12 @@ impl Files {
     /// Writes the table of entries behind the data, with one section for each rank: its entries, all of which are in the
     /// data file. `entries`: those of this rank, which has this number in the job. They are copied in steps. Returns the data
     /// files whose fronts this rank has to write. Collective over the ranks that share the file.
-    pub fn write_tables(&self, rank: u32, entries: &Flushed) -> (Vec<Tabled>, StringResult) {
+    pub fn write_tables(&self, rank: u32, entries: &Flushed) -> (Vec<Tabled>, FaultResult) {
         let (table, written) = match &self.header.append {
             None => self.write_table(entries),
             Some(append) => self.write_whole_table(rank, entries, append.flush),
         };
-        let written = written.map_err(|e| format!("{}: {e}", self.data_path.display()));
+        let written = written.map_err(|e| e.of_file(&self.data_path));
         if !self.file_ranks.is_root() {
             return (Vec::new(), written);
         }
@@ -41,14 +43,14 @@ impl Files {
             table,
         };
         let unwritten = self.unwritten.clone().map(|file| self.table_of(file));
-        let unwritten: StringResult<Vec<Tabled>> = unwritten.collect();
+        let unwritten: FaultResult<Vec<Tabled>> = unwritten.collect();
         match written.and(unwritten) {
             Ok(unwritten) => ([own].into_iter().chain(unwritten).collect(), Ok(())),
             Err(e) => (Vec::new(), Err(e)),
         }
     }
 
-    fn write_table(&self, entries: &Flushed) -> (Piece, StringResult) {
+    fn write_table(&self, entries: &Flushed) -> (Piece, FaultResult) {
         let len = entries.len();
         let before = self.file_ranks.sum_before(len);
         let total = self.file_ranks.sum(len);
@@ -73,7 +75,7 @@ impl Files {
     }
 
     /// The same where earlier jobs have written up to this flush.
-    fn write_whole_table(&self, rank: u32, entries: &Flushed, flush: u64) -> (Piece, StringResult) {
+    fn write_whole_table(&self, rank: u32, entries: &Flushed, flush: u64) -> (Piece, FaultResult) {
         let file = earlier::DataFile {
             path: &self.data_path,
             file: &self.local,
@@ -105,11 +107,11 @@ impl Files {
     }
 
     /// Writes the table of a data file to which only earlier jobs have written.
-    fn table_of(&self, file: u32) -> StringResult<Tabled> {
+    fn table_of(&self, file: u32) -> FaultResult<Tabled> {
         let path = subfile(&self.path, file);
-        let about = |e: String| format!("{}: {e}", path.display());
+        let about = |e: Fault| e.of_file(&path);
         let opened = probe(&path).and_then(|file| self.id.check(&file).map(|()| file));
-        let opened = Arc::new(opened.map_err(|e| about(e.to_string()))?);
+        let opened = Arc::new(opened.map_err(|e| about(e.into()))?);
         let end = self.ends.get(file as usize).copied().unwrap_or(FRONT);
         let file = earlier::DataFile {
             path: &path,
@@ -127,7 +129,7 @@ impl Files {
 
     /// Writes `head` and the entries behind it from `to` on, in so many steps: a rank that has no more, or that has failed,
     /// takes part in those of the others. Collective over the ranks that share the file.
-    fn copy(&self, entries: &Flushed, mut head: Vec<u8>, mut to: u64, steps: u64) -> StringResult {
+    fn copy(&self, entries: &Flushed, mut head: Vec<u8>, mut to: u64, steps: u64) -> FaultResult {
         let (mut reader, mut buffer) = (entries.reader(), Vec::new());
         let mut copied = Ok(());
         for _ in 0..steps {

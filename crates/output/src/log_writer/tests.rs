@@ -56,12 +56,7 @@ impl Communicator for First {
 
     fn broadcast(&self, _: u32, _: &mut [u8]) {}
 
-    fn open(
-        &self,
-        _: &Path,
-        file: File,
-        _: &Access<'_>,
-    ) -> std::result::Result<Box<dyn SharedFile>, String> {
+    fn open(&self, _: &Path, file: File, _: &Access<'_>) -> FaultResult<Box<dyn SharedFile>> {
         let fails = Arc::clone(&self.fails);
         let file = OwnFile(file);
         Ok(Box::new(Failing { file, fails }))
@@ -75,7 +70,7 @@ struct Failing {
 
 impl SharedFile for Failing {
     /// A write that fails leaves some bytes behind.
-    fn write(&self, offset: u64, pieces: &[&[u8]]) -> std::result::Result<(), String> {
+    fn write(&self, offset: u64, pieces: &[&[u8]]) -> FaultResult {
         self.file.write(offset, pieces)?;
         if self.fails.load(Ordering::Relaxed) {
             return Err("the disk is full".into());
@@ -83,7 +78,7 @@ impl SharedFile for Failing {
         Ok(())
     }
 
-    fn sync(&self) -> std::result::Result<(), String> {
+    fn sync(&self) -> FaultResult {
         self.file.sync()
     }
 }

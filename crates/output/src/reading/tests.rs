@@ -766,7 +766,7 @@ fn large_boxes_are_read() {
         }
         let mut out = vec![0; 1501];
         let outside = reader.read(&written, &readable, &[0, 0], &[1, 1501], &mut out);
-        let reason = outside.unwrap_err();
+        let reason = outside.unwrap_err().to_string();
         assert!(reason.contains("a.h5") && reason.contains("out of the extent"));
     }
 }

@@ -42,7 +42,7 @@ impl MpiGuard {
 
 /// The level of thread support that MPI was initialised with.
 fn thread_level() -> Result<c_int> {
-    library::check().map_err(|e| mpi_error(&e))?;
+    library::check().map_err(mpi_error)?;
     let (mut started, mut ended, mut level) = (0, 0, 0);
     // SAFETY: MPI allows the first two calls at any time, and the third one while it is running.
     unsafe {
@@ -51,7 +51,7 @@ fn thread_level() -> Result<c_int> {
         if started == 0 {
             let other = library::others_loaded();
             let other = other.map(|other| format!(". {other}"));
-            return Err(mpi_error(&format!(
+            return Err(mpi_error(format!(
                 "MPI is not initialised: call MPI_Init first{}",
                 other.unwrap_or_default()
             )));
@@ -74,7 +74,7 @@ fn is_main_thread() -> bool {
     main != 0
 }
 
-fn mpi_error(message: &str) -> ApiError {
+fn mpi_error(message: impl Into<String>) -> ApiError {
     ApiError::new(H5LOGFS_ERR_MPI, message)
 }
 
@@ -103,7 +103,7 @@ impl DuplicateComm {
             }
             let mut raw = ffi::RSMPI_COMM_NULL;
             let code = ffi::MPI_Comm_dup(comm, &mut raw);
-            check("MPI_Comm_dup", code).map_err(|e| mpi_error(&e))?;
+            check("MPI_Comm_dup", code).map_err(mpi_error)?;
             if raw == ffi::RSMPI_COMM_NULL {
                 return Err(mpi_error("MPI_Comm_dup made no communicator"));
             }

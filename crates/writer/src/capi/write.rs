@@ -10,7 +10,7 @@ use super::registry::{self, Dataset, FileState, h5logfs_id};
 use super::status::h5logfs_status::H5LOGFS_ERR_WRITE;
 use super::status::{ApiError, Result, to_status};
 use crate::memory::Source;
-use crate::{Selection, Writer};
+use crate::{Fault, Selection, Writer};
 
 /// Writes the whole extent of a dataset. Copies the data. Local.
 #[unsafe(no_mangle)]
@@ -286,7 +286,7 @@ pub(super) unsafe fn write_from(
 /// Refuses a write whose arguments are wrong. Returns the whole error.
 pub(super) fn refuse(writer: &mut Writer, dataset: &Dataset, error: ApiError) -> ApiError {
     let error = error.about(format!("dataset {}", dataset.path));
-    writer.refuse(error.message.clone());
+    writer.refuse(Fault::Refused(error.message.clone()));
     error.about(writer.place())
 }
 
