@@ -394,12 +394,20 @@ impl Says {
             // There is no log of ours, or the journal is none that it needs.
             Ok(Beside::Nothing) | Err(_) => {}
         }
-        let read = open(path).and_then(|source| match journal::is_blank(&source)? {
+        let read = open(path).and_then(|source| match is_blank(&source)? {
             true => Ok(Says::Nothing),
             false => Recorded::read(&source).map(Says::Recorded),
         });
         read.unwrap_or_else(|e| Says::Unknown(e.to_string()))
     }
+}
+
+/// Whether no byte of a journal came to the disk. Anything else may be a file of the user.
+fn is_blank(journal: &SourceFile) -> Result<bool, Error> {
+    const MOST: u64 = 64 << 10;
+    let mut bytes = vec![0; journal.len().min(MOST) as usize];
+    journal.read_exact_at(&mut bytes, 0)?;
+    Ok(journal.len() <= MOST && bytes.iter().all(|byte| *byte == 0))
 }
 
 /// What to do about a job that writes a file.
@@ -652,9 +660,11 @@ mod tests {
         place.refuses(CAREFUL, &["it exists already"]);
         place.file(&OTHER);
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
-        fs::write(journal::path_of(&place.log()), "torn").unwrap();
         place.file(&ID);
-        // Nothing of a journal came to the disk, nor any data.
+        fs::write(journal::path_of(&place.log()), "torn").unwrap();
+        place.refuses(REPLACE, &["journal cannot be read", "a.h5.h5logfs-journal"]);
+        // Nothing of the journal came to the disk. Data may have.
+        fs::write(journal::path_of(&place.log()), [0; 99]).unwrap();
         place.refuses(CAREFUL, &["it exists already"]);
         fs::write(place.log(), [unclosed_front(&ID), vec![1]].concat()).unwrap();
         place.refuses(REPLACE, &["was not closed", "a.h5.h5logfs-journal"]);

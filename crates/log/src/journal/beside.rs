@@ -8,7 +8,8 @@ use std::io;
 
 use super::closed::CloseSeal;
 use super::guard::check_table;
-use super::{Recorded, is_blank, path_of};
+use super::lines::Lines;
+use super::{Recorded, path_of};
 use crate::file_id::FileId;
 use crate::front::{self, FRONT};
 use crate::log_files::LogFiles;
@@ -100,7 +101,7 @@ impl Beside {
                 unless_unclosed(reason, beside)
             }
             Err(e @ Error::BadFile { .. }) => {
-                let beside = if is_blank(&source)? {
+                let beside = if Lines::new(&source).are_none()? {
                     stale("has no first line: it never came to the disk".to_owned())
                 } else {
                     Beside::Nothing
