@@ -181,7 +181,21 @@ fn a_flush_after_the_close_wins_over_the_closed_file() {
     assert_eq!(shown(&place.path()), (Some(3), vec![10]));
     assert_eq!(recovered(&place.path()), 3);
     assert_eq!(shown(&place.path()), (None, vec![10]));
+    // A flush that was complete wins, too, if what is before it is damaged: someone has to decide that it is dropped.
+    let damaged = |at: usize| {
+        let mut journal = journal.clone();
+        journal[at] ^= 1;
+        journal
+    };
+    place.put(&place.closed, &damaged(journal.len() - 3));
+    assert_eq!(shown(&place.path()), (None, vec![8]));
+    let commit = String::from_utf8_lossy(&journal).rfind("commit").unwrap();
+    place.put(&place.closed, &damaged(commit - 20));
+    let snapshot = try_snapshot(&place.path()).unwrap();
+    assert!(snapshot.has_losses() && snapshot.journal.is_some());
     // The last flush has no extent, and counts.
+    place.put(&place.closed, &journal);
+    assert_eq!(recovered(&place.path()), 3);
     let writer = append(&place.path()).unwrap();
     assert_eq!(writer.files().flushes(), 3);
 }

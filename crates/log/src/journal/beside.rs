@@ -9,7 +9,7 @@ use std::io;
 use super::closed::CloseSeal;
 use super::guard::check_table;
 use super::lines::Lines;
-use super::{Recorded, path_of};
+use super::{Cause, Recorded, path_of};
 use crate::file_id::FileId;
 use crate::front::{self, FRONT};
 use crate::log_files::LogFiles;
@@ -131,8 +131,8 @@ pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     Ok(front::is_hollow(file)? && has_journal())
 }
 
-/// Whether the log file `file`, and all its subfiles, prove that they were closed after the last flush that the journal
-/// knows, or with it.
+/// Whether the log file `file`, and all its subfiles, prove that they were closed after the last flush that the journal has,
+/// or with it. What a later version has written into the journal may be more.
 fn is_closed_after(
     files: &LogFiles<'_>,
     file: &SourceFile,
@@ -141,14 +141,18 @@ fn is_closed_after(
 ) -> Result<bool> {
     let proves = |file: &SourceFile, least: u64| match check_closed(file, least) {
         Ok(flush) => Ok(Some(flush)),
+        Err(fault) if fault.ends_work() => Err(Error::of(file.path(), fault)),
         // The journal decides.
-        Err(Fault::Damage(reason)) => {
+        Err(reason) => {
             log::debug!("{}: not closed: {reason}", file.path().display());
             Ok(None)
         }
-        Err(fault) => Err(Error::of(file.path(), fault)),
     };
-    let Some(flush) = proves(file, journal.flushes())? else {
+    let hidden = match journal.torn {
+        Some(torn) if torn.cause == Cause::Unknown => return Ok(false),
+        torn => torn.and_then(|torn| torn.last_hidden).unwrap_or_default(),
+    };
+    let Some(flush) = proves(file, journal.flushes().max(hidden))? else {
         return Ok(false);
     };
     for place in journal.header.subfiles_of(files)? {
