@@ -150,6 +150,14 @@ fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
     let cut = |len: usize| place.journal[..len].to_vec();
     let mut journals: Vec<Vec<u8>> = place.line_ends().into_iter().map(cut).collect();
     journals.extend([0, 20, place.journal.len() - 5].map(cut));
+    // Of an append, which is not wholly on the disk.
+    fs::write(place.path(), &place.closed).unwrap();
+    drop(append(&place.path()).unwrap());
+    let begun = fs::read(path_of(&place.path())).unwrap();
+    journals.extend(
+        [50, begun.len() / 2, begun.len() - 1, begun.len()].map(|len| begun[..len].to_vec()),
+    );
+    journals.push([&begun[..begun.len() - 30], &[0; 30][..]].concat());
     journals.push(vec![0; 700]);
     journals.push(b"\xffnonsense".to_vec());
     for (number, journal) in journals.iter().enumerate() {

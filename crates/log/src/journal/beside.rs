@@ -93,7 +93,8 @@ impl Beside {
             }
             Ok(other) => {
                 let reason = format!("{} belongs to another file", place.path.display());
-                let beside = if other.flushes() == 0 {
+                let hides_flushes = other.torn.is_some_and(|torn| torn.hides_flushes());
+                let beside = if other.flushes() == 0 && !hides_flushes {
                     stale("is of another log, into which nothing was flushed".to_owned())
                 } else {
                     Beside::Nothing
@@ -101,8 +102,8 @@ impl Beside {
                 unless_unclosed(reason, beside)
             }
             Err(e @ Error::BadFile { .. }) => {
-                let beside = if Lines::new(&source).are_none()? {
-                    stale("has no first line: it never came to the disk".to_owned())
+                let beside = if Lines::new(&source).have_no_commit()? {
+                    stale("tells of no flush: it never came to the disk wholly".to_owned())
                 } else {
                     Beside::Nothing
                 };

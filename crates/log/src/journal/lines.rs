@@ -5,7 +5,6 @@ use std::io::{self, BufRead, BufReader};
 
 use flate2::Crc;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::line::{Header, LONGEST_HEADER, LONGEST_LINE, Line, MOST_SUBFILES, VERSION};
 use crate::file_id::FileId;
@@ -93,11 +92,22 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether not even the first line is there, nor any commit.
-    pub(super) fn are_none(mut self) -> Result<bool> {
-        let first: Option<IgnoredAny> = self.next(LONGEST_HEADER)?;
-        let end = self.end()?;
-        Ok(first.is_none() && !end.is_some_and(|torn| torn.hides_flushes()))
+    /// Whether there is no commit, as where not all of a new journal came to the disk. Of a journal of another version that is
+    /// not known.
+    pub(super) fn have_no_commit(mut self) -> Result<bool> {
+        let mut line: Option<Line> = None;
+        match self.next::<Header>(LONGEST_HEADER)? {
+            Some(header) if header.journal == VERSION => line = self.next(LONGEST_LINE)?,
+            Some(_) => return Ok(false),
+            None => {}
+        }
+        while let Some(found) = line {
+            if matches!(found, Line::Commit(_)) {
+                return Ok(false);
+            }
+            line = self.next(LONGEST_LINE)?;
+        }
+        Ok(!self.end()?.is_some_and(|torn| torn.hides_flushes()))
     }
 
     /// The first line.
