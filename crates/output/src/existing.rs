@@ -55,7 +55,7 @@ struct OldJournal {
 /// What a journal says.
 enum Says {
     /// What was recorded in it.
-    Recorded(Recorded),
+    Recorded(Box<Recorded>),
     /// Nothing: the log of its name is closed, or no line of it came to the disk.
     Nothing,
     /// It cannot be read, for this reason.
@@ -394,9 +394,11 @@ impl Says {
             // There is no log of ours, or the journal is none that it needs.
             Ok(Beside::Nothing) | Err(_) => {}
         }
-        let read = open(path).and_then(|source| match is_blank(&source)? {
-            true => Ok(Says::Nothing),
-            false => Recorded::read(&source).map(Says::Recorded),
+        let read = open(path).and_then(|source| {
+            if is_blank(&source)? {
+                return Ok(Says::Nothing);
+            }
+            Ok(Says::Recorded(Box::new(Recorded::read(&source)?)))
         });
         read.unwrap_or_else(|e| Says::Unknown(e.to_string()))
     }

@@ -22,7 +22,7 @@ use h5logfs_common::fault::Fault;
 #[derive(Debug)]
 pub enum Beside {
     /// Its journal, and where that lies: the log is not closed.
-    Journal(SourcePath, Recorded),
+    Journal(SourcePath, Box<Recorded>),
     /// A journal that does not count. The log is closed, and nothing is lost with it.
     Stale(Stale),
     /// Nothing that the log needs, or that could be removed: it is closed, or our writer did not make it.
@@ -89,7 +89,7 @@ impl Beside {
                         "is of an earlier time: it ends with flush {flushes}, and the log was closed after that"
                     )));
                 }
-                Ok(Beside::Journal(place, recorded))
+                Ok(Beside::Journal(place, Box::new(recorded)))
             }
             Ok(other) => {
                 let reason = format!("{} belongs to another file", place.path.display());
@@ -116,7 +116,7 @@ impl Beside {
     /// The journal of a log that is not closed, and where it lies.
     pub fn journal(self) -> Option<(SourcePath, Recorded)> {
         match self {
-            Beside::Journal(place, recorded) => Some((place, recorded)),
+            Beside::Journal(place, recorded) => Some((place, *recorded)),
             Beside::Stale(_) | Beside::Nothing => None,
         }
     }

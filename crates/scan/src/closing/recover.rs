@@ -109,7 +109,7 @@ fn recover_locked(
         checked.map_err(|e| Error::io(&journal_path, e))
     };
     let all = match Beside::of(files, master)? {
-        Beside::Journal(_, all) => all,
+        Beside::Journal(_, all) => *all,
         Beside::Stale(stale) => {
             is_locked(stale.identity)?;
             remove_journal(path, how)?;
