@@ -334,6 +334,11 @@ fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
     // If the journal comes back, it is the one that knows no more than this.
     place.put(&fs::read(place.path()).unwrap(), first);
     assert_eq!(shown(&place.path()), (None, vec![6]));
+    // A closed log has no flushes to drop, and who asks for it loses nothing.
+    place.put(&place.closed, &place.journal);
+    let refused = recover(&place.path(), how).unwrap_err().to_string();
+    assert!(refused.contains("it is closed already"), "{refused}");
+    assert!(place.has_journal());
 }
 
 #[test]
