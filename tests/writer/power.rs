@@ -86,7 +86,9 @@ fn a_log_stays_closed_after_a_loss_of_power() {
         return;
     };
     if !is_root() || !Path::new("/dev/loop-control").exists() {
-        eprintln!("skipped: only root can mount a file system, and only where there are loop devices");
+        eprintln!(
+            "skipped: only root can mount a file system, and only where there are loop devices"
+        );
         return;
     }
     closed_logs_survive("0", &python);
