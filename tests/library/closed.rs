@@ -150,6 +150,14 @@ fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
     let cut = |len: usize| place.journal[..len].to_vec();
     let mut journals: Vec<Vec<u8>> = place.line_ends().into_iter().map(cut).collect();
     journals.extend([0, 20, place.journal.len() - 5].map(cut));
+    // Of an append, which is not wholly on the disk.
+    fs::write(place.path(), &place.closed).unwrap();
+    drop(append(&place.path()).unwrap());
+    let begun = fs::read(path_of(&place.path())).unwrap();
+    journals.extend(
+        [50, begun.len() / 2, begun.len() - 1, begun.len()].map(|len| begun[..len].to_vec()),
+    );
+    journals.push([&begun[..begun.len() - 30], &[0; 30][..]].concat());
     journals.push(vec![0; 700]);
     journals.push(b"\xffnonsense".to_vec());
     for (number, journal) in journals.iter().enumerate() {
@@ -181,7 +189,21 @@ fn a_flush_after_the_close_wins_over_the_closed_file() {
     assert_eq!(shown(&place.path()), (Some(3), vec![10]));
     assert_eq!(recovered(&place.path()), 3);
     assert_eq!(shown(&place.path()), (None, vec![10]));
+    // A flush that was complete wins, too, if what is before it is damaged: someone has to decide that it is dropped.
+    let damaged = |at: usize| {
+        let mut journal = journal.clone();
+        journal[at] ^= 1;
+        journal
+    };
+    place.put(&place.closed, &damaged(journal.len() - 3));
+    assert_eq!(shown(&place.path()), (None, vec![8]));
+    let commit = String::from_utf8_lossy(&journal).rfind("commit").unwrap();
+    place.put(&place.closed, &damaged(commit - 20));
+    let snapshot = try_snapshot(&place.path()).unwrap();
+    assert!(snapshot.has_losses() && snapshot.journal.is_some());
     // The last flush has no extent, and counts.
+    place.put(&place.closed, &journal);
+    assert_eq!(recovered(&place.path()), 3);
     let writer = append(&place.path()).unwrap();
     assert_eq!(writer.files().flushes(), 3);
 }
@@ -312,6 +334,11 @@ fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
     // If the journal comes back, it is the one that knows no more than this.
     place.put(&fs::read(place.path()).unwrap(), first);
     assert_eq!(shown(&place.path()), (None, vec![6]));
+    // A closed log has no flushes to drop, and who asks for it loses nothing.
+    place.put(&place.closed, &place.journal);
+    let refused = recover(&place.path(), how).unwrap_err().to_string();
+    assert!(refused.contains("it is closed already"), "{refused}");
+    assert!(place.has_journal());
 }
 
 #[test]

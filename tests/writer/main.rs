@@ -16,6 +16,7 @@ mod kill;
 mod memory;
 mod other_mpi;
 mod port;
+mod power;
 mod random;
 mod reopening;
 mod samples;

@@ -55,7 +55,7 @@ struct OldJournal {
 /// What a journal says.
 enum Says {
     /// What was recorded in it.
-    Recorded(Recorded),
+    Recorded(Box<Recorded>),
     /// Nothing: the log of its name is closed, or no line of it came to the disk.
     Nothing,
     /// It cannot be read, for this reason.
@@ -397,12 +397,22 @@ impl Says {
             // There is no log of ours, or the journal is none that it needs.
             Ok(Beside::Nothing) | Err(_) => {}
         }
-        let read = open(path).and_then(|source| match journal::is_blank(&source)? {
-            true => Ok(Says::Nothing),
-            false => Recorded::read(&source).map(Says::Recorded),
+        let read = open(path).and_then(|source| {
+            if is_blank(&source)? {
+                return Ok(Says::Nothing);
+            }
+            Ok(Says::Recorded(Box::new(Recorded::read(&source)?)))
         });
         read.unwrap_or_else(|e| Says::Unknown(e.into()))
     }
+}
+
+/// Whether no byte of a journal came to the disk. Anything else may be a file of the user.
+fn is_blank(journal: &SourceFile) -> Result<bool, Error> {
+    const MOST: u64 = 64 << 10;
+    let mut bytes = vec![0; journal.len().min(MOST) as usize];
+    journal.read_exact_at(&mut bytes, 0)?;
+    Ok(journal.len() <= MOST && bytes.iter().all(|byte| *byte == 0))
 }
 
 /// What to do about a job that writes a file.
@@ -658,9 +668,11 @@ mod tests {
         place.refuses(CAREFUL, &["it exists already"]);
         place.file(&OTHER);
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
-        fs::write(journal::path_of(&place.log()), "torn").unwrap();
         place.file(&ID);
-        // Nothing of a journal came to the disk, nor any data.
+        fs::write(journal::path_of(&place.log()), "torn").unwrap();
+        place.refuses(REPLACE, &["journal cannot be read", "a.h5.h5logfs-journal"]);
+        // Nothing of the journal came to the disk. Data may have.
+        fs::write(journal::path_of(&place.log()), [0; 99]).unwrap();
         place.refuses(CAREFUL, &["it exists already"]);
         fs::write(place.log(), [unclosed_front(&ID), vec![1]].concat()).unwrap();
         place.refuses(REPLACE, &["was not closed", "a.h5.h5logfs-journal"]);

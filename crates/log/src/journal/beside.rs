@@ -8,7 +8,8 @@ use std::io;
 
 use super::closed::CloseSeal;
 use super::guard::check_table;
-use super::{Recorded, is_blank, path_of};
+use super::lines::Lines;
+use super::{Cause, Recorded, path_of};
 use crate::file_id::FileId;
 use crate::front::{self, FRONT};
 use crate::log_files::LogFiles;
@@ -21,7 +22,7 @@ use h5logfs_common::fault::Fault;
 #[derive(Debug)]
 pub enum Beside {
     /// Its journal, and where that lies: the log is not closed.
-    Journal(SourcePath, Recorded),
+    Journal(SourcePath, Box<Recorded>),
     /// A journal that does not count. The log is closed, and nothing is lost with it.
     Stale(Stale),
     /// Nothing that the log needs, or that could be removed: it is closed, or our writer did not make it.
@@ -88,11 +89,12 @@ impl Beside {
                         "is of an earlier time: it ends with flush {flushes}, and the log was closed after that"
                     )));
                 }
-                Ok(Beside::Journal(place, recorded))
+                Ok(Beside::Journal(place, Box::new(recorded)))
             }
             Ok(other) => {
                 let reason = format!("{} belongs to another file", place.path.display());
-                let beside = if other.flushes() == 0 {
+                let hides_flushes = other.torn.is_some_and(|torn| torn.hides_flushes());
+                let beside = if other.flushes() == 0 && !hides_flushes {
                     stale("is of another log, into which nothing was flushed".to_owned())
                 } else {
                     Beside::Nothing
@@ -100,8 +102,8 @@ impl Beside {
                 unless_unclosed(reason, beside)
             }
             Err(e @ Error::BadFile { .. }) => {
-                let beside = if is_blank(&source)? {
-                    stale("has no first line: it never came to the disk".to_owned())
+                let beside = if Lines::new(&source).have_no_commit()? {
+                    stale("tells of no flush: it never came to the disk wholly".to_owned())
                 } else {
                     Beside::Nothing
                 };
@@ -114,7 +116,7 @@ impl Beside {
     /// The journal of a log that is not closed, and where it lies.
     pub fn journal(self) -> Option<(SourcePath, Recorded)> {
         match self {
-            Beside::Journal(place, recorded) => Some((place, recorded)),
+            Beside::Journal(place, recorded) => Some((place, *recorded)),
             Beside::Stale(_) | Beside::Nothing => None,
         }
     }
@@ -130,8 +132,8 @@ pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     Ok(front::is_hollow(file)? && has_journal())
 }
 
-/// Whether the log file `file`, and all its subfiles, prove that they were closed after the last flush that the journal
-/// knows, or with it.
+/// Whether the log file `file`, and all its subfiles, prove that they were closed after the last flush that the journal has,
+/// or with it. What a later version has written into the journal may be more.
 fn is_closed_after(
     files: &LogFiles<'_>,
     file: &SourceFile,
@@ -140,14 +142,18 @@ fn is_closed_after(
 ) -> Result<bool> {
     let proves = |file: &SourceFile, least: u64| match check_closed(file, least) {
         Ok(flush) => Ok(Some(flush)),
+        Err(fault) if fault.ends_work() => Err(Error::of(file.path(), fault)),
         // The journal decides.
-        Err(Fault::Damage(reason)) => {
+        Err(reason) => {
             log::debug!("{}: not closed: {reason}", file.path().display());
             Ok(None)
         }
-        Err(fault) => Err(Error::of(file.path(), fault)),
     };
-    let Some(flush) = proves(file, journal.flushes())? else {
+    let hidden = match journal.torn {
+        Some(torn) if torn.cause == Cause::Unknown => return Ok(false),
+        torn => torn.and_then(|torn| torn.last_hidden).unwrap_or_default(),
+    };
+    let Some(flush) = proves(file, journal.flushes().max(hidden))? else {
         return Ok(false);
     };
     for place in journal.header.subfiles_of(files)? {

@@ -5,7 +5,6 @@ use std::io::{self, BufRead, BufReader};
 
 use flate2::Crc;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::line::{Header, LONGEST_HEADER, LONGEST_LINE, Line, MOST_SUBFILES, VERSION};
 use crate::file_id::FileId;
@@ -15,7 +14,7 @@ use h5logfs_common::error::{Error, Result};
 /// More flushes than any log has, so that an append can count on.
 pub const MOST_FLUSHES: u64 = 1 << 62;
 
-/// How many bytes behind a line that is not valid are searched for commits. What lies further behind counts as such.
+/// How many bytes behind a line that is not valid are searched for commits. Where there are more, there may be any.
 const MOST_SEARCHED: u64 = 64 << 20;
 
 /// A line that is not valid. It ends the journal.
@@ -25,8 +24,8 @@ pub struct Torn {
     pub line: u64,
     /// Why it is not valid.
     pub cause: Cause,
-    /// Whether it reads as a commit, or there are commits behind it: complete flushes that cannot be shown.
-    pub has_commits: bool,
+    /// The last flush of which a commit stands in the line or behind it: it was complete, and cannot be shown.
+    pub last_hidden: Option<u64>,
 }
 
 /// Why a line of a journal is not valid.
@@ -45,7 +44,7 @@ pub enum Cause {
 impl Torn {
     /// Whether complete flushes may follow the line.
     pub fn hides_flushes(&self) -> bool {
-        self.has_commits || self.cause == Cause::Unknown
+        self.last_hidden.is_some() || self.cause == Cause::Unknown
     }
 }
 
@@ -54,7 +53,7 @@ impl Display for Torn {
         let what = match self.cause {
             Cause::Interrupted => "is torn: a flush that did not return",
             Cause::Damaged => "is damaged: flushes from there on cannot be shown",
-            Cause::Missing if self.has_commits => {
+            Cause::Missing if self.last_hidden.is_some() => {
                 "is not all there: flushes from there on cannot be shown"
             }
             Cause::Missing => {
@@ -93,11 +92,22 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether not even the first line is there, nor any commit.
-    pub(super) fn are_none(mut self) -> Result<bool> {
-        let first: Option<IgnoredAny> = self.next(LONGEST_HEADER)?;
-        let end = self.end()?;
-        Ok(first.is_none() && !end.is_some_and(|torn| torn.hides_flushes()))
+    /// Whether there is no commit, as where not all of a new journal came to the disk. Of a journal of another version that is
+    /// not known.
+    pub(super) fn have_no_commit(mut self) -> Result<bool> {
+        let mut line: Option<Line> = None;
+        match self.next::<Header>(LONGEST_HEADER)? {
+            Some(header) if header.journal == VERSION => line = self.next(LONGEST_LINE)?,
+            Some(_) => return Ok(false),
+            None => {}
+        }
+        while let Some(found) = line {
+            if matches!(found, Line::Commit(_)) {
+                return Ok(false);
+            }
+            line = self.next(LONGEST_LINE)?;
+        }
+        Ok(!self.end()?.is_some_and(|torn| torn.hides_flushes()))
     }
 
     /// The first line.
@@ -142,38 +152,39 @@ impl<'a> Lines<'a> {
         self.torn = Some(Torn {
             line: self.number,
             cause,
-            has_commits: has_commit(&text),
+            last_hidden: commit_in(&text),
         });
         Ok(None)
     }
 
-    /// The line that is not valid, if there is one, and whether it was a commit, or any follows it. Where the damage begins,
-    /// checksums prove nothing any more, so what reads as a commit counts as one: a flush that was cut off has none.
+    /// The line that is not valid, if there is one, and what it hides. Where the damage begins, checksums prove nothing any more,
+    /// so what reads as a commit counts as one: a flush that was cut off has none.
     pub(super) fn end(mut self) -> Result<Option<Torn>> {
         let Some(mut torn) = self.torn else {
             return Ok(None);
         };
-        torn.has_commits = torn.has_commits || self.has_further_commits()?;
-        if torn.has_commits && torn.cause == Cause::Interrupted {
+        torn.last_hidden = torn.last_hidden.max(self.last_commit()?);
+        if torn.last_hidden.is_some() && torn.cause == Cause::Interrupted {
             torn.cause = Cause::Damaged;
         }
         Ok(Some(torn))
     }
 
-    /// Whether there is a commit in the bytes that were not read yet.
-    fn has_further_commits(&mut self) -> Result<bool> {
-        let (mut line, mut searched) = (Vec::new(), 0);
+    /// The largest number of a commit in the bytes that were not read yet. Where these are very many, any.
+    fn last_commit(&mut self) -> Result<Option<u64>> {
+        let (mut last, mut line, mut searched) = (None, Vec::new(), 0);
         loop {
             line.clear();
             let mut part = io::Read::take(&mut self.reader, LONGEST_LINE);
             let read = part.read_until(b'\n', &mut line);
             let read = read.map_err(|e| Error::io(self.source.path(), e))?;
             if read == 0 {
-                return Ok(false);
+                return Ok(last);
             }
+            last = last.max(commit_in(&line));
             searched += read as u64;
-            if has_commit(&line) || searched > MOST_SEARCHED {
-                return Ok(true);
+            if searched > MOST_SEARCHED {
+                return Ok(Some(u64::MAX));
             }
         }
     }
@@ -188,18 +199,17 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Whether a text ends with a whole line that is a commit, whatever stands before it. Its checksum is not compared.
-fn has_commit(text: &[u8]) -> bool {
+/// The number of the flush, if a text ends with a whole line that is a commit, whatever stands before it. The checksum is not
+/// compared.
+fn commit_in(text: &[u8]) -> Option<u64> {
     const BEGIN: &[u8] = br#" {"commit":"#;
-    let found = text.windows(BEGIN.len()).rposition(|part| part == BEGIN);
-    let Some((sum, json)) = found.map(|at| text.split_at(at)) else {
-        return false;
-    };
-    let has_sum = sum
-        .last_chunk::<8>()
-        .is_some_and(|sum| sum.iter().all(u8::is_ascii_hexdigit));
-    let line = json.strip_suffix(b"\n").map(serde_json::from_slice::<Line>);
-    has_sum && matches!(line, Some(Ok(Line::Commit(_))))
+    let at = text.windows(BEGIN.len()).rposition(|part| part == BEGIN)?;
+    let (sum, json) = text.split_at(at);
+    let has_sum = sum.last_chunk::<8>()?.iter().all(u8::is_ascii_hexdigit);
+    match serde_json::from_slice(json.strip_suffix(b"\n")?) {
+        Ok(Line::Commit(commit)) if has_sum => Some(commit.flush),
+        _ => None,
+    }
 }
 
 /// Reads a source file as a stream.

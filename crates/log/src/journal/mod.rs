@@ -74,11 +74,6 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
     Beside::of(files, file).map(Beside::journal)
 }
 
-/// Whether not even the first line of a journal came to the disk: it tells nothing of any log.
-pub fn is_blank(source: &SourceFile) -> Result<bool> {
-    Lines::new(source).are_none()
-}
-
 /// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
 pub fn job_of(source: &SourceFile) -> Option<Job> {
     let (header, _) = Lines::new(source).header().ok()?;

@@ -96,17 +96,12 @@ fn damage_anywhere_is_seen() {
                 let lines = whole.iter().filter(|b| **b == b'\n').count() as u64;
                 let torn = found.torn.unwrap();
                 assert_eq!(torn.line, line + 1, "byte {at}");
-                // A commit that is damaged may not read as one.
-                if is_commit(&line) && !(line + 1..lines).any(|line| is_commit(&line)) {
-                    assert_eq!(torn.has_commits, torn.cause == Cause::Damaged, "byte {at}");
-                } else {
-                    let has_commits = (line + 1..lines).any(|line| is_commit(&line));
-                    let cause = [Cause::Interrupted, Cause::Damaged][usize::from(has_commits)];
-                    assert_eq!(
-                        (torn.has_commits, torn.cause),
-                        (has_commits, cause),
-                        "byte {at}"
-                    );
+                let hides = torn.last_hidden.is_some();
+                assert_eq!(hides, torn.cause == Cause::Damaged, "byte {at}");
+                let is_followed = (line + 1..lines).any(|line| is_commit(&line));
+                // A commit that is damaged may still read as one.
+                if is_followed || !is_commit(&line) {
+                    assert_eq!(hides, is_followed, "byte {at}");
                 }
                 assert_eq!(found.flushes(), (line.saturating_sub(1)) / 2, "byte {at}");
             }

@@ -79,21 +79,25 @@ pub fn recover(path: &Path, how: How) -> Result<Outcome> {
     let files = LogFiles::of(&dir, &name, &master);
     let path = &dir.full_path(&name);
     let is_closed = refusal::is_closed(&files, &master)?;
-    let outcome = match lock(path, &files) {
+    match lock(path, &files) {
         // The lock holds until the log is closed.
-        Ok(lock) => recover_locked(path, &files, &master, how, &lock)?,
+        Ok(lock) => recover_locked(path, &files, &master, how, &lock),
         // There is no journal, or it is another log's.
-        Err(_) if is_closed => Outcome::Closed,
-        Err(e) => return Err(e),
-    };
-    if !how.is_own {
-        remove_left_behind(path);
+        Err(_) if is_closed => {
+            check_nothing_to_drop(path, how)?;
+            Ok(Outcome::Closed)
+        }
+        Err(e) => Err(e),
     }
-    if how.last_flush.is_some() && !matches!(outcome, Outcome::Recovered(_)) {
-        let reason = "it is closed already, and a closed log has no flushes that could be dropped";
-        return Err(Error::of(path, reason));
+}
+
+/// Fails where flushes are to be dropped of a log that is closed.
+fn check_nothing_to_drop(path: &Path, how: How) -> Result<()> {
+    if how.last_flush.is_none() {
+        return Ok(());
     }
-    Ok(outcome)
+    let reason = "it is closed already, and a closed log has no flushes that could be dropped";
+    Err(Error::of(path, reason))
 }
 
 fn recover_locked(
@@ -109,14 +113,18 @@ fn recover_locked(
         checked.map_err(|e| Error::io(&journal_path, e))
     };
     let all = match Beside::of(files, master)? {
-        Beside::Journal(_, all) => all,
+        Beside::Journal(_, all) => *all,
         Beside::Stale(stale) => {
+            check_nothing_to_drop(path, how)?;
             is_locked(stale.identity)?;
             remove_journal(path, how)?;
             return Ok(Outcome::Cleared(stale.reason));
         }
-        // The job has closed it meanwhile.
-        Beside::Nothing => return Ok(Outcome::Closed),
+        // The job has closed it meanwhile, or it is another log's.
+        Beside::Nothing => {
+            check_nothing_to_drop(path, how)?;
+            return Ok(Outcome::Closed);
+        }
     };
     is_locked(all.identity)?;
     if !how.is_own && all.shadow.is_some() {
@@ -154,8 +162,12 @@ fn recover_locked(
     }))
 }
 
-/// Removes the journal of a log that is closed. Until the directory is on the disk, a crash of the system may bring it back.
+/// Removes the journal of a log that is closed, and what else is left. Until the directory is on the disk, a crash of the system may
+/// bring it back.
 fn remove_journal(path: &Path, how: How) -> Result<()> {
+    if !how.is_own {
+        remove_left_behind(path);
+    }
     let journal_path = journal::path_of(path);
     std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
     if !how.without_sync {
@@ -215,7 +227,8 @@ fn shorten(
     })
 }
 
-/// Removes what processes have left that died while they created files of the log. Where that fails, it does no harm.
+/// Removes what processes have left that died while they created files of the log: the caller has the lock of its journal, so
+/// that no other process creates one. Where that fails, it does no harm.
 fn remove_left_behind(path: &Path) {
     let log = path.file_name().unwrap_or_default();
     let beside = [log.to_owned(), journal::path_of(Path::new(log)).into()];

@@ -38,7 +38,12 @@ pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
 /// Whether the log is closed. Fails with the reason where it is no log that could be recovered.
 pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     if file.file_id()?.is_none() {
-        return Err(Error::of(file.path(), not_ours(file)?));
+        let reason = if journal::lacks_front(files, file)? {
+            WITHOUT_FRONT
+        } else {
+            not_ours(file)?
+        };
+        return Err(Error::of(file.path(), reason));
     }
     if journal::may_belong_to(files, file)? {
         return Ok(false);
@@ -49,6 +54,11 @@ pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
         _ => Ok(true),
     }
 }
+
+/// The data of a log with a journal may have been on their way to the disk when the power went.
+const WITHOUT_FRONT: &str = "it has a journal, but its first bytes cannot be seen here: where another node has just written them, \
+                             wait. If the power went before they came to the disk, they are lost: remove the file and its journal, \
+                             or replace them with the options `overwrite` and `discard_unclosed`";
 
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
