@@ -42,3 +42,8 @@ fn tells_the_same(name: &str, lines: usize) {
 fn a_transfer_with_wrong_arguments_is_refused() {
     tells_the_same("arguments", 500);
 }
+
+#[test]
+fn the_objects_that_are_open_are_those_of_the_program() {
+    tells_the_same("counts", 13);
+}
