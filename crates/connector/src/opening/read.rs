@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use h5logfs_catalog::direct::{self, OpenLog, Options};
+use h5logfs_file_driver::is_written;
 use h5logfs_host::types::{Status, access};
 
 use super::OpenedLog;
@@ -115,7 +116,10 @@ pub fn check_delete(request: &Request<'_>) -> Result<(), Fault> {
 /// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.
 fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
     let path = request.path();
-    if !path.is_file() || has_image(info, request.fapl) {
+    let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
+        return Ok(None);
+    };
+    if has_image(info, request.fapl) || is_written(path, &found) {
         return Ok(None);
     }
     match direct::open(path, &Options::default()) {
