@@ -12,8 +12,9 @@
 //! # What programs see
 //!
 //! * A log is not locked, so its readers do not stop the job that writes it. It has no POSIX descriptor.
-//! * A log of one file may be replaced or deleted by a program that says so. A log that is not closed, one with companion
-//!   files, and such a file itself, may not.
+//! * A log of one file may be replaced by a program that says so. A log that is not closed, one with companion files, and
+//!   such a file itself, may not. `H5Fdelete` deletes a log with its subfiles and its journal, unless a job writes it, and
+//!   of a netCDF file with burst-buffer logs nothing: no lock tells whether a job writes these.
 //! * Programs that ask for the driver's name do not hear `sec2`. h5py calls it `unknown`, and its mode `a` then tries to
 //!   make a file after *any* failure to open one: of a file that may not be written it says that it exists.
 //! * netCDF-C reads the first bytes of a file itself, and asks libhdf5 only for files that begin as HDF5 does. It reads
@@ -59,7 +60,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 pub use file::read_only;
 pub use memory::{Announced, Written, announce};
-pub use open::{check_replaceable, path_of};
+pub use open::{check_replaceable, delete_log, path_of};
 pub use written::{is_written, note};
 
 /// `H5PL_TYPE_VFD`: what kind of plug-in this is.

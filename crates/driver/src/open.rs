@@ -107,9 +107,7 @@ fn note_written(library: &Library, file: NonNull<PublicPart>) {
 /// The log at the path. `None` if the default driver is to open what is there, or to make a file.
 fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fault> {
     let path = request.path();
-    let options = OsString::from_vec(library::configuration(library, request.fapl));
-    let options = Options::parse(&options)
-        .map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?;
+    let options = options_of(library, request.fapl)?;
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
         return Ok(None);
     };
@@ -139,6 +137,32 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
         Err(_) if fs::File::open(path).is_err() => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Deletes the log at a path, if it has several files. `false` if the default driver is to delete what is there.
+pub fn delete_log(path: &Path, options: &Options) -> Result<bool, Fault> {
+    let found = path.symlink_metadata().ok();
+    // Of a link only the link is deleted.
+    let Some(_) = found.filter(fs::Metadata::is_file) else {
+        return Ok(false);
+    };
+    let Err(refused) = check_replaceable(path) else {
+        return Ok(false);
+    };
+    let is_deleted = direct::delete(path, options).map_err(Fault::from);
+    match is_deleted.map_err(|e| e.at("it is not deleted"))? {
+        true => Ok(true),
+        // It is part of a log.
+        false => Err(refused.at("it is not deleted")),
+    }
+}
+
+/// The options in a file access property list.
+pub fn options_of(library: &Library, fapl: Id) -> Result<Options, Fault> {
+    let options = OsString::from_vec(library::configuration(library, fapl));
+    let options = Options::parse(&options)
+        .map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?;
+    Ok(options)
 }
 
 /// Fails if the file at `path` is needed by a log, or is a log that other files are part of.
