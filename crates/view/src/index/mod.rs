@@ -55,9 +55,7 @@ impl DatasetIndex {
         selections: &Selections,
     ) -> Result<Self, Fault> {
         let mut found = table.records(task, inputs.sources, inputs.dataset, selections)?;
-        if let Some(diagnostic) = beyond_belief(&found.records, inputs) {
-            found.add_diagnostic(diagnostic);
-        }
+        doubt(&mut found, inputs.sources, inputs.dataset.element_size);
         Self::of(task, found, table.diagnostics())
     }
 
@@ -235,23 +233,19 @@ impl DatasetIndex {
     }
 }
 
-/// What is wrong with a record whose data cannot be had, and which claims more elements than all files of the log could
-/// hold. What it says of its selection cannot be believed either, and a chunk index that listed all of its chunks would
-/// have no end.
-fn beyond_belief(records: &RecordList, inputs: IndexInputs<'_>) -> Option<Diagnostic> {
-    let stored = inputs.sources.iter().map(SourceFile::len);
+/// Adds a diagnostic where the data of a record cannot be had, and it claims more elements than all files of the log could
+/// hold. What it says of its selection cannot be believed either, and to go through all of its chunks would have no end.
+pub(crate) fn doubt(found: &mut DatasetRecords, sources: &[SourceFile], element: u64) {
+    let stored = sources.iter().map(SourceFile::len);
     let most = largest_inflated(stored.fold(0, u64::saturating_add));
-    let mut spoilt = records.spoilt();
-    let is_it = |record: &Record<'_>| {
-        let bytes = record
-            .elements()
-            .saturating_mul(inputs.dataset.element_size);
-        bytes > most
-    };
-    let fault = spoilt.find(is_it)?.fault?;
-    Some(Diagnostic::unreadable(format!(
-        "{fault}: it claims more than the log could hold"
-    )))
+    let is_it = |record: &Record<'_>| record.elements().saturating_mul(element) > most;
+    let fault = found.records.spoilt().find(is_it).and_then(|record| {
+        let fault = record.fault?;
+        Some(format!("{fault}: it claims more than the log could hold"))
+    });
+    if let Some(fault) = fault {
+        found.add_diagnostic(Diagnostic::unreadable(fault));
+    }
 }
 
 /// Some records of a list, as rows of a table of boxes.
