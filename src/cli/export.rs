@@ -31,6 +31,9 @@ pub fn run(args: ExportArgs) -> Result<()> {
 }
 
 fn write(view: &View, out: &mut Output) -> Result<()> {
+    if (0..view.snapshot().datasets.len()).any(|number| view.is_sparse(number)) {
+        out.make_long(view.len())?;
+    }
     let progress = progress::bytes(view.len());
     let mut buf = vec![0; STEP as usize];
     let mut at = 0;

@@ -274,6 +274,18 @@ impl Output<'_> {
         }
     }
 
+    /// Fails where the result cannot become so long. Most of it will be holes.
+    pub fn make_long(&mut self, len: u64) -> Result<()> {
+        match self {
+            Output::Stdout(_) => bail!(
+                "it has {len} bytes, most of them holes, which a stream would have as zeros: export it to a file"
+            ),
+            Output::File(_, file) => file.as_file().set_len(len).with_context(|| {
+                format!("it has {len} bytes, most of them holes, and this file system has no files of that length")
+            }),
+        }
+    }
+
     /// Adds zeros: a hole, where that is possible.
     pub fn skip(&mut self, mut len: u64) -> io::Result<()> {
         if let Output::File(_, file) = self {

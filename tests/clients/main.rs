@@ -4,6 +4,7 @@
 mod common;
 
 mod bench;
+mod claims;
 mod corpus;
 mod damaged;
 mod many;

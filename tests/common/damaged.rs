@@ -75,14 +75,15 @@ const MOST_MEMORY: u64 = (5 * LIMIT + 64) << 10;
 // --- logs ----------------------------------------------------------------------------------------
 
 /// A good log: its files, by paths. The first is the one that is opened.
-struct Log {
-    name: String,
-    files: Vec<(String, Vec<u8>)>,
+#[derive(Clone)]
+pub struct Log {
+    pub name: String,
+    pub files: Vec<(String, Vec<u8>)>,
 }
 
 impl Log {
     /// All files below a directory.
-    fn of_dir(name: &str, dir: &Path, first: &str) -> Log {
+    pub fn of_dir(name: &str, dir: &Path, first: &str) -> Log {
         let mut files = Vec::new();
         let mut dirs = vec![PathBuf::new()];
         while let Some(below) = dirs.pop() {
@@ -124,7 +125,8 @@ impl Log {
         Log::of_dir(&case.name, dir.path(), "file.nc")
     }
 
-    fn all() -> Vec<Log> {
+    /// All logs, but large ones.
+    pub fn every() -> Vec<Log> {
         let dirs = [corpus(), project().join("fuzz/samples")];
         let files = dirs.iter().flat_map(|f| fs::read_dir(f).unwrap());
         let mut paths: Vec<PathBuf> = files.flatten().map(|f| f.path()).collect();
@@ -138,16 +140,23 @@ impl Log {
         logs.retain(|log| log.files.iter().any(|(_, bytes)| !bytes.is_empty()));
         if let Ok(only) = std::env::var("H5LOGFS_TEST_ONLY") {
             logs.retain(|log| log.name.contains(&only));
-            return logs;
         }
-        part(logs, 4)
+        logs
+    }
+
+    /// Those that one run takes.
+    fn all() -> Vec<Log> {
+        match std::env::var_os("H5LOGFS_TEST_ONLY") {
+            Some(_) => Log::every(),
+            None => part(Log::every(), 4),
+        }
     }
 
     fn is_netcdf(&self) -> bool {
         self.files[0].0.ends_with(".nc")
     }
 
-    fn lay_out(&self, dir: &Path) {
+    pub fn lay_out(&self, dir: &Path) {
         for (path, bytes) in &self.files {
             let path = dir.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

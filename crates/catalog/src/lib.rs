@@ -50,8 +50,9 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
@@ -82,6 +83,8 @@ const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 const MEMORY: u64 = 32 << 20;
 /// The memory for what is known of logs with checksums that are not closed, in bytes.
 const COMPARED_MEMORY: u64 = 32 << 20;
+/// How often it is asked which of the logs whose views are kept were deleted.
+const LOOK_FOR_DELETED: Duration = Duration::from_secs(1);
 /// What an entry takes besides: its place in the table, the allocator's share.
 const OVERHEAD: usize = 128;
 
@@ -179,6 +182,9 @@ pub struct Catalog {
     scanning: SingleFlight<PathBuf>,
     /// What was logged of which file.
     reported: Reported,
+    since: Instant,
+    /// When it was last asked which logs were deleted: milliseconds after `since`.
+    asked_for_deleted: AtomicU64,
 }
 
 impl Catalog {
@@ -200,6 +206,8 @@ impl Catalog {
             superseded: Superseded::new(budget),
             scanning: SingleFlight::default(),
             reported: Reported::default(),
+            since: Instant::now(),
+            asked_for_deleted: AtomicU64::new(0),
         }
     }
 
@@ -413,6 +421,7 @@ impl Catalog {
     /// The entry of the file, if all files that it was made from are still in the same state. `identity`: that
     /// of the file itself, if the caller has it.
     fn current(&self, relative: &Path, identity: Option<Identity>) -> Option<Arc<CatalogEntry>> {
+        self.forget_deleted();
         let entry = self.entries.get(relative)?;
         if !entry.is_valid() {
             self.supersede(relative, &entry);
@@ -431,6 +440,22 @@ impl Catalog {
         } else {
             self.supersede(relative, &entry);
             None
+        }
+    }
+
+    /// Lets go of views of logs that were deleted, once in a while. Nobody may ever ask for their paths again.
+    fn forget_deleted(&self) {
+        let now = self.since.elapsed().as_millis() as u64;
+        let last = self.asked_for_deleted.load(Ordering::Relaxed);
+        if u128::from(now.saturating_sub(last)) < LOOK_FOR_DELETED.as_millis() {
+            return;
+        }
+        let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        let swapped = self
+            .asked_for_deleted
+            .compare_exchange(last, now, set, failed);
+        if swapped.is_ok() {
+            self.budget().forget_deleted();
         }
     }
 

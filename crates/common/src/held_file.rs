@@ -50,6 +50,13 @@ impl HeldFile {
         Inode::of(self.as_fd()).is_ok_and(|now| now == self.inode)
     }
 
+    /// Whether the file has no name left, as far as this machine knows: its space is free when nobody has it open.
+    pub fn is_unlinked(&self) -> bool {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(self.as_fd(), "", flags, StatxFlags::NLINK);
+        found.is_ok_and(|found| found.stx_nlink == 0)
+    }
+
     /// Puts another opening of the same file in the place of this one, at once for all threads that use it. Fails where it
     /// is another file.
     pub fn replace_by(&self, again: File) -> io::Result<()> {
@@ -103,6 +110,15 @@ mod tests {
         assert_eq!(std::fs::read_link(&link).unwrap(), file.path());
         drop(held);
         assert!(std::fs::read_link(&link).map_or(true, |now| now != file.path()));
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_known() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let held = HeldFile::new(file.reopen().unwrap()).unwrap();
+        assert!(!held.is_unlinked());
+        file.close().unwrap();
+        assert!(held.is_unlinked() && held.is_there());
     }
 
     #[test]

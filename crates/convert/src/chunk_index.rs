@@ -3,7 +3,7 @@
 //! The view has a tree over all chunks of a grid ([`Tree`]). An ordinary file has chunks where something was written, so
 //! its tree is one over their ranks in ascending order.
 
-use h5logfs_log::btree::{Key, Tree};
+use h5logfs_log::btree::{All, Key, Tree};
 use h5logfs_view::Grid;
 
 /// A chunk that a file has.
@@ -67,12 +67,12 @@ impl<'a> ChunkIndex<'a> {
         let trees = self.tree.iter();
         trees.flat_map(move |tree| {
             let node = move |number| self.node(tree, number, address);
-            (0..tree.nodes()).map(node)
+            (0..tree.nodes()).filter_map(node)
         })
     }
 
     /// Node `number` of the tree that begins at `address`. The tree counts ranks: places in `chunks`.
-    fn node(&self, tree: &Tree, number: u64, address: u64) -> Vec<u8> {
+    fn node(&self, tree: &Tree, number: u64, address: u64) -> Option<Vec<u8>> {
         let key = |rank: u64| {
             let chunk = &self.chunks[rank as usize];
             let mut origin = self.grid.origin(chunk.number);
@@ -83,17 +83,10 @@ impl<'a> ChunkIndex<'a> {
                 origin,
             }
         };
-        let keys: Vec<Key> = tree.keys_of(number).into_iter().map(key).collect();
+        let node = tree.node(number, &All(self.chunks.len() as u64))?;
         let chunk_address = |rank: u64| self.chunks[rank as usize].address;
-        let shape = &self.grid.chunk;
-        tree.node(
-            number,
-            address,
-            chunk_address,
-            &keys,
-            shape,
-            self.element_size,
-        )
+        let (shape, element) = (&self.grid.chunk, self.element_size);
+        Some(tree.node_bytes(&node, address, chunk_address, key, shape, element))
     }
 }
 

@@ -95,6 +95,32 @@ impl Base {
         sides.all(|((start, end), dim)| start < dim && start < end)
     }
 
+    /// Whether it has all elements of `query`.
+    pub fn covers(&self, query: &Bounds) -> bool {
+        query
+            .end
+            .iter()
+            .zip(&self.dims)
+            .all(|(end, dim)| end <= dim)
+    }
+
+    /// Whether the first of its elements in `query`, a box that it touches, lies before byte `len` of the source. The
+    /// elements of a file that was never written to its end may lie behind that.
+    pub fn begins_before(&self, query: &Bounds, len: u64) -> bool {
+        let Some((row, inner)) = query.start.split_first() else {
+            return self.offset < len;
+        };
+        // They fit: all of its elements lie in a file.
+        let (elements, before) = inner
+            .iter()
+            .zip(&self.dims[1..])
+            .fold((1, 0), |(elements, before): (u64, u64), (start, dim)| {
+                (elements * dim, before * dim + start)
+            });
+        let element = self.row.checked_div(elements).unwrap_or(0);
+        self.offset + row * self.step + before * element < len
+    }
+
     /// Calls `visit` with its pieces that touch `query`, as records, from the last to the first, until `visit`
     /// breaks.
     pub fn visit_back<B>(
@@ -184,6 +210,20 @@ mod tests {
         let found = pieces(&base, &query(&[3, 1], &[9, 2]));
         let at = |index: u64| (vec![index, 0], vec![1, 3], 100 + 50 * index, 24);
         assert_eq!(found, [at(4), at(3)]);
+    }
+
+    #[test]
+    fn elements_begin_where_their_first_one_lies() {
+        let base = Base::new((0, 100), 50, vec![5, 3], 8, None).unwrap();
+        let begins = |start: &[u64], len| base.begins_before(&query(start, &[5, 3]), len);
+        for (row, column) in [(0, 0), (3, 0), (3, 2), (4, 1)] {
+            let at = 100 + 50 * row + 8 * column;
+            assert!(begins(&[row, column], at + 1) && !begins(&[row, column], at));
+        }
+        let scalar = Base::new((0, 7), 0, Vec::new(), 4, None).unwrap();
+        let all = query(&[], &[]);
+        assert!(scalar.begins_before(&all, 8) && !scalar.begins_before(&all, 7));
+        assert!(base.covers(&query(&[0, 0], &[5, 3])) && !base.covers(&query(&[0, 0], &[6, 3])));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! from 0 without gaps. All nodes but the last ones of each level are full, so place and bytes of each node can be
 //! computed.
 //!
-//! In the canonical file the chunks are those of the whole grid, and have their numbers there.
+//! In the canonical file the chunks are those of the whole grid, and have their numbers there. A [sparse](Chunks) tree lies in
+//! the same place, with the same nodes, but lists only some of the chunks: a file may claim more of them than can be counted.
+//! Nodes without any such chunk are zeros, and no node leads to them.
 //!
 //! [`read`] shows the chunks of any such tree.
 
@@ -29,6 +31,41 @@ pub struct Key {
     pub filter_mask: u32,
     /// Coordinates of the chunk's first element, and a zero: the bytes of an element count as a dimension.
     pub origin: Vec<u64>,
+}
+
+/// The chunks that a tree lists.
+pub trait Chunks {
+    /// The first of them from this number on.
+    fn next(&self, from: u64) -> Option<u64>;
+    /// The last of them before this number.
+    fn last_before(&self, end: u64) -> Option<u64>;
+}
+
+/// All of so many chunks.
+#[derive(Debug, Clone, Copy)]
+pub struct All(pub u64);
+
+impl Chunks for All {
+    fn next(&self, from: u64) -> Option<u64> {
+        (from < self.0).then_some(from)
+    }
+
+    fn last_before(&self, end: u64) -> Option<u64> {
+        end.min(self.0).checked_sub(1)
+    }
+}
+
+/// What a node leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    level: usize,
+    place: u64,
+    /// The first chunk of each child.
+    children: Vec<u64>,
+    /// The first chunk behind the node.
+    next: Option<u64>,
+    /// The last chunk before it.
+    before: Option<u64>,
 }
 
 /// The shape of the tree over a number of chunks.
@@ -90,82 +127,106 @@ impl Tree {
         FAN_OUT.saturating_pow(level as u32)
     }
 
-    /// The first chunk of each child of a node, and the first chunk after the node.
-    fn children(&self, level: usize, place: u64) -> (Vec<u64>, u64) {
-        let stride = Self::stride(level);
-        let first = place * stride * FAN_OUT;
-        let end = first
-            .saturating_add(stride.saturating_mul(FAN_OUT))
-            .min(self.chunks);
-        ((first..end).step_by(stride as usize).collect(), end)
+    /// The chunks below a node, whether they are listed or not.
+    fn chunks_of(&self, level: usize, place: u64) -> Range<u64> {
+        let stride = Self::stride(level).saturating_mul(FAN_OUT);
+        let first = place.saturating_mul(stride);
+        first..first.saturating_add(stride).min(self.chunks)
     }
 
-    /// The chunks whose keys a node needs: the first of each child, and the first of the next node. The last node
-    /// of a level needs the last chunk instead: it ends with a key past that.
-    pub fn keys_of(&self, number: u64) -> Vec<u64> {
+    /// What node `number` leads to. `None` where none of its chunks is listed: such a node is zeros. But without any chunk
+    /// the root is an empty leaf.
+    pub fn node(&self, number: u64, listed: &impl Chunks) -> Option<Node> {
         let (level, place) = self.locate(number);
-        let (mut chunks, end) = self.children(level, place);
-        chunks.push(end.min(self.chunks - 1));
-        chunks
+        let Range { start, end } = self.chunks_of(level, place);
+        let stride = Self::stride(level);
+        let mut children = Vec::new();
+        let mut next = listed.next(start);
+        while let Some(chunk) = next.filter(|chunk| *chunk < end) {
+            children.push(chunk);
+            next = listed.next((chunk / stride + 1).saturating_mul(stride));
+        }
+        if children.is_empty() && number + 1 < self.nodes() {
+            return None;
+        }
+        Some(Node {
+            level: if children.is_empty() { 0 } else { level },
+            place,
+            children,
+            next,
+            before: listed.last_before(start),
+        })
     }
 
-    /// The bytes of node `number`.
+    /// The first node from `number` on that is not zeros.
+    pub fn next_node(&self, number: u64, listed: &impl Chunks) -> u64 {
+        let (level, place) = self.locate(number);
+        let stride = Self::stride(level).saturating_mul(FAN_OUT);
+        let chunk = listed.next(place.saturating_mul(stride));
+        let before: u64 = self.levels[..level].iter().sum();
+        match chunk {
+            Some(chunk) => before + chunk / stride,
+            None if level + 1 < self.levels.len() => {
+                self.next_node(before + self.levels[level], listed)
+            }
+            None => self.nodes() - 1,
+        }
+    }
+
+    /// The bytes of a node.
     ///
     /// * `base`: address of the tree's first byte,
     /// * `chunk_address`: of a chunk's stored bytes,
-    /// * `keys`: of the chunks that [`Tree::keys_of`] names, in that order,
+    /// * `key`: of a chunk,
     /// * `chunk`: the chunk shape,
     /// * `element`: bytes of one element.
-    pub fn node(
+    pub fn node_bytes(
         &self,
-        number: u64,
+        node: &Node,
         base: u64,
         chunk_address: impl Fn(u64) -> u64,
-        keys: &[Key],
+        key: impl Fn(u64) -> Key,
         chunk: &[u64],
         element: u64,
     ) -> Vec<u8> {
-        let (level, place) = self.locate(number);
-        let (children, end) = self.children(level, place);
-        let address = |level: usize, place: u64| {
+        let address = |level: usize, chunk: u64| {
             let before: u64 = self.levels[..level].iter().sum();
+            let place = chunk / Self::stride(level).saturating_mul(FAN_OUT);
             base + (before + place) * self.node_size
         };
-        let sibling = |place: Option<u64>| match place {
-            Some(p) if p < self.levels[level] => address(level, p),
-            _ => UNDEFINED,
-        };
-
-        let mut node = Vec::with_capacity(self.node_size as usize);
-        node.extend_from_slice(b"TREE");
-        node.extend_from_slice(&[1, level as u8]);
-        node.extend_from_slice(&(children.len() as u16).to_le_bytes());
-        node.extend_from_slice(&sibling(place.checked_sub(1)).to_le_bytes());
-        node.extend_from_slice(&sibling(place.checked_add(1)).to_le_bytes());
-        for (i, child) in children.iter().enumerate() {
-            put_key(&mut node, &keys[i]);
-            let child_address = match level {
-                0 => chunk_address(*child),
-                _ => address(level - 1, child / Self::stride(level)),
+        let sibling = |chunk: Option<u64>| chunk.map_or(UNDEFINED, |c| address(node.level, c));
+        let mut bytes = Vec::with_capacity(self.node_size as usize);
+        bytes.extend_from_slice(b"TREE");
+        bytes.extend_from_slice(&[1, node.level as u8]);
+        bytes.extend_from_slice(&(node.children.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&sibling(node.before).to_le_bytes());
+        bytes.extend_from_slice(&sibling(node.next).to_le_bytes());
+        for child in &node.children {
+            put_key(&mut bytes, &key(*child));
+            let child_address = match node.level.checked_sub(1) {
+                None => chunk_address(*child),
+                Some(below) => address(below, *child),
             };
-            node.extend_from_slice(&child_address.to_le_bytes());
+            bytes.extend_from_slice(&child_address.to_le_bytes());
         }
-        match keys.last() {
-            Some(next) if end < self.chunks => put_key(&mut node, next),
-            Some(last) => put_key(&mut node, &after(last, chunk, element)),
-            None => {}
+        match node.next {
+            _ if node.children.is_empty() => {}
+            Some(next) => put_key(&mut bytes, &key(next)),
+            None => put_key(&mut bytes, &after(&key(self.chunks - 1), chunk, element)),
         }
-        node.resize(self.node_size as usize, 0);
-        node
+        bytes.resize(self.node_size as usize, 0);
+        bytes
     }
 
     /// The node at a byte offset from the start of the tree, and its range of bytes.
     pub fn node_at(&self, offset: u64) -> (u64, Range<u64>) {
         let number = offset / self.node_size;
-        (
-            number,
-            number * self.node_size..(number + 1) * self.node_size,
-        )
+        (number, self.place(number))
+    }
+
+    /// The bytes of node `number`, counted from the start of the tree.
+    pub fn place(&self, number: u64) -> Range<u64> {
+        number * self.node_size..(number + 1) * self.node_size
     }
 }
 
@@ -194,6 +255,10 @@ fn put_key(node: &mut Vec<u8>, key: &Key) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -214,16 +279,22 @@ mod tests {
         for chunks in [1, 63, 64, 65, 4096, 4097, 300_000] {
             let tree = Tree::new(chunks, 2).unwrap();
             let mut seen = 0;
-            for level in 0..tree.levels.len() {
-                let mut next = 0;
-                for place in 0..tree.levels[level] {
-                    let (children, end) = tree.children(level, place);
-                    assert_eq!(children[0], next);
-                    assert!(children.len() as u64 <= FAN_OUT);
-                    next = end;
-                    seen += if level == 0 { children.len() as u64 } else { 0 };
-                }
-                assert_eq!(next, chunks, "level {level} of {chunks}");
+            let mut next = 0;
+            for number in 0..tree.nodes() {
+                let (level, place) = tree.locate(number);
+                next = if place == 0 { 0 } else { next };
+                let node = tree.node(number, &All(chunks)).unwrap();
+                assert_eq!(node.children[0], next);
+                assert!(node.children.len() as u64 <= FAN_OUT);
+                next = node.next.unwrap_or(chunks);
+                seen += if level == 0 {
+                    node.children.len() as u64
+                } else {
+                    0
+                };
+                assert_eq!(tree.next_node(number, &All(chunks)), number);
+                let is_last = place + 1 == tree.levels[level];
+                assert_eq!(next == chunks, is_last, "level {level} of {chunks}");
             }
             assert_eq!(seen, chunks);
         }
@@ -237,16 +308,91 @@ mod tests {
             filter_mask: 0,
             origin: vec![c * 10, 0],
         };
-        let keys: Vec<Key> = tree.keys_of(0).into_iter().map(key).collect();
-        assert_eq!(keys.len(), 65);
-        let node = tree.node(0, 4096, |c| 100_000 + c * 80, &keys, &[10], 8);
-        assert_eq!(node.len() as u64, tree.node_size);
-        assert_eq!(&node[..8], b"TREE\x01\x00\x40\x00");
+        let node = tree.node(0, &All(65)).unwrap();
+        assert_eq!(node.children.len(), 64);
+        let bytes = tree.node_bytes(&node, 4096, |c| 100_000 + c * 80, key, &[10], 8);
+        assert_eq!(bytes.len() as u64, tree.node_size);
+        assert_eq!(&bytes[..8], b"TREE\x01\x00\x40\x00");
         assert_eq!(
-            u64::from_le_bytes(node[8..16].try_into().unwrap()),
+            u64::from_le_bytes(bytes[8..16].try_into().unwrap()),
             UNDEFINED
         );
-        let right = u64::from_le_bytes(node[16..24].try_into().unwrap());
+        let right = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
         assert_eq!(right, 4096 + tree.node_size);
+    }
+
+    struct Picked<'a>(&'a BTreeSet<u64>);
+
+    impl Chunks for Picked<'_> {
+        fn next(&self, from: u64) -> Option<u64> {
+            self.0.range(from..).next().copied()
+        }
+
+        fn last_before(&self, end: u64) -> Option<u64> {
+            self.0.range(..end).next_back().copied()
+        }
+    }
+
+    proptest! {
+        /// What the reader finds in the bytes of all nodes are the chunks that are listed, and only reachable nodes are not
+        /// zeros.
+        #[test]
+        fn a_sparse_tree_lists_its_chunks_and_no_others(
+            chunks in 1u64..1 << 14,
+            picked in prop::collection::vec(any::<u64>(), 0..200),
+        ) {
+            let listed: BTreeSet<u64> = picked.into_iter().map(|n| n % chunks).collect();
+            let listed = Picked(&listed);
+            let tree = Tree::new(chunks, 1).unwrap();
+            let key = |c: u64| Key { size: 80, filter_mask: 0, origin: vec![c * 10, 0] };
+            let mut bytes = Vec::new();
+            let mut there = 0;
+            let mut expected = 0;
+            for number in 0..tree.nodes() {
+                if there <= number {
+                    there = tree.next_node(number, &listed);
+                }
+                let node = tree.node(number, &listed);
+                prop_assert_eq!(node.is_some(), there == number);
+                if node.is_some() {
+                    there += 1;
+                    expected += 1;
+                }
+                match node {
+                    None => bytes.resize(bytes.len() + tree.node_size as usize, 0),
+                    Some(node) => {
+                        bytes.extend(tree.node_bytes(&node, 0, |c| c + 7, key, &[10], 8));
+                    }
+                }
+            }
+            // From the root, as libhdf5 does: by children, and on each level from sibling to sibling.
+            let mut level = vec![tree.root()];
+            let mut seen = level.len();
+            let mut found = Vec::new();
+            let number = |at: u64| u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().unwrap());
+            while !level.is_empty() {
+                let mut below = Vec::new();
+                for (position, node) in level.iter().enumerate() {
+                    let head = &bytes[*node as usize..*node as usize + 8];
+                    prop_assert_eq!(&head[..5], b"TREE\x01");
+                    let around = |at: usize| level.get(at).copied().unwrap_or(UNDEFINED);
+                    prop_assert_eq!(number(node + 8), around(position.wrapping_sub(1)));
+                    prop_assert_eq!(number(node + 16), around(position + 1));
+                    for child in 0..u64::from(head[6]) {
+                        let at = node + HEADER + child * (key_size(1) + 8);
+                        prop_assert!(number(at + 8) < number(at + key_size(1) + 16));
+                        match head[5] {
+                            0 => found.push((number(at + 8) / 10, number(at + key_size(1)))),
+                            _ => below.push(number(at + key_size(1))),
+                        }
+                    }
+                }
+                seen += below.len();
+                level = below;
+            }
+            let wanted: Vec<_> = listed.0.iter().map(|c| (*c, c + 7)).collect();
+            prop_assert_eq!(found, wanted);
+            prop_assert_eq!(seen, expected);
+        }
     }
 }

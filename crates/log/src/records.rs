@@ -281,6 +281,13 @@ impl RecordList {
         (0..self.len()).map(|number| self.get(number))
     }
 
+    /// The records whose bytes cannot be read.
+    pub fn spoilt(&self) -> impl Iterator<Item = Record<'_>> {
+        let any = !self.shared.faults.is_empty();
+        let all = any.then(|| self.iter()).into_iter().flatten();
+        all.filter(|record| record.fault.is_some())
+    }
+
     /// Whether some records are zlib streams of known length.
     pub fn has_deflated(&self) -> bool {
         self.has_deflated

@@ -257,6 +257,11 @@ impl SourceFile {
         self.with_file(File::metadata)
     }
 
+    /// Whether the file has no name left, as far as this machine knows. Asks no file server.
+    pub fn is_unlinked(&self) -> bool {
+        self.file.is_unlinked()
+    }
+
     /// Does something with the open file, again where it had to be opened again.
     fn with_file<T>(&self, mut act: impl FnMut(&File) -> io::Result<T>) -> Result<T> {
         let outcome = match act(&self.file) {

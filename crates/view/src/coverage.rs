@@ -13,7 +13,7 @@ mod tests;
 use std::ops::ControlFlow;
 
 use super::{Grid, View};
-use crate::index::DatasetIndex;
+use crate::index::{DatasetIndex, doubt};
 pub use cells::{Axis, CellGrid};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error;
@@ -140,10 +140,12 @@ impl View {
         &self,
         task: &Task,
         number: usize,
-        found: DatasetRecords,
+        mut found: DatasetRecords,
         origins: &Origins,
         wanted: &Wanted,
     ) -> error::Result<CoverageMap> {
+        let element = self.snapshot.datasets[number].element_size;
+        doubt(&mut found, &self.sources, element);
         let failed = |fault: Fault| self.bad_data(number, "all of it".into(), fault);
         let limits = Limits {
             adding: BUDGET,
@@ -186,7 +188,11 @@ fn picture(
     // The records need not be decoded again.
     let index = DatasetIndex::of(task, found, &[])?;
     map.faults.extend_from_slice(index.diagnostics());
-    if !map.cells.is_empty() {
+    if index.check().is_err() {
+        // Its elements cannot be read, and an entry may claim any number of them.
+        let cells = map.cells.iter_mut();
+        cells.for_each(|cell| cell.is_estimate = true);
+    } else if !map.cells.is_empty() {
         counting::count(task, &index, &mut map, limits);
     }
     task.finish()?;

@@ -76,6 +76,9 @@ impl Slabs<'_> {
         let Some(bounds) = self.bounds(&slabs) else {
             return Ok(ControlFlow::Continue(()));
         };
+        if self.index.base_covers(&bounds) {
+            return Ok(ControlFlow::Continue(()));
+        }
         if !self.index.is_touched(&bounds) {
             let indices = bounds.start[self.dimension]..bounds.end[self.dimension];
             return Ok(see(Gap {

@@ -1,6 +1,17 @@
 //! The chunk grid of one dataset. Chunks are numbered in row-major order.
 
+use std::ops::Range;
+
 use h5logfs_log::boxes::Bounds;
+
+/// Which of several chunks is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The one with the least number.
+    First,
+    /// The one with the greatest.
+    Last,
+}
 
 /// One chunk of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -115,16 +126,21 @@ impl Grid {
         (is_first && is_there).then(|| self.number(&position))
     }
 
-    /// The first chunk from number `from` on that `wanted` accepts. It is also called for boxes of many chunks, and
+    /// The first or the last chunk of these numbers that `wanted` accepts. It is also called for boxes of many chunks, and
     /// has to accept each box with a chunk that it accepts. The chunks of a box that it does not accept are
     /// skipped at once: there may be far too many to look at each.
-    fn find(&self, from: u64, wanted: &mut impl FnMut(&Bounds) -> bool) -> Option<u64> {
+    pub fn find(
+        &self,
+        among: &Range<u64>,
+        end: End,
+        wanted: &mut impl FnMut(&Bounds) -> bool,
+    ) -> Option<u64> {
         match self.len {
             0 => None,
             _ => self.find_in(
                 vec![0; self.across.len()],
                 self.across.clone(),
-                from,
+                (among, end),
                 wanted,
             ),
         }
@@ -138,7 +154,7 @@ impl Grid {
         mut wanted: impl FnMut(&Bounds) -> bool,
     ) -> impl Iterator<Item = u64> {
         std::iter::from_fn(move || {
-            let chunk = self.find(from, &mut wanted)?;
+            let chunk = self.find(&(from..self.len), End::First, &mut wanted)?;
             from = chunk + 1;
             Some(chunk)
         })
@@ -150,20 +166,23 @@ impl Grid {
         &self,
         low: Vec<u64>,
         high: Vec<u64>,
-        from: u64,
+        (among, end): (&Range<u64>, End),
         wanted: &mut impl FnMut(&Bounds) -> bool,
     ) -> Option<u64> {
         let last: Vec<u64> = high.iter().map(|h| h - 1).collect();
-        if self.number(&last) < from {
+        if self.number(&last) < among.start || self.number(&low) >= among.end {
             return None;
         }
         let (start, ends) = (self.origin_of(&low), self.origin_of(&high));
-        let end = ends
+        let bounds_end = ends
             .iter()
             .zip(&self.dims)
             .map(|(e, d)| *e.min(d))
             .collect();
-        if !wanted(&Bounds { start, end }) {
+        if !wanted(&Bounds {
+            start,
+            end: bounds_end,
+        }) {
             return None;
         }
         let Some(cut) = (0..low.len()).find(|d| high[*d] - low[*d] > 1) else {
@@ -173,8 +192,13 @@ impl Grid {
         let (mut first_high, mut second_low) = (high.clone(), low.clone());
         first_high[cut] = middle;
         second_low[cut] = middle;
-        self.find_in(low, first_high, from, wanted)
-            .or_else(|| self.find_in(second_low, high, from, wanted))
+        let (first, second) = ((low, first_high), (second_low, high));
+        let (one, other) = match end {
+            End::First => (first, second),
+            End::Last => (second, first),
+        };
+        self.find_in(one.0, one.1, (among, end), wanted)
+            .or_else(|| self.find_in(other.0, other.1, (among, end), wanted))
     }
 
     /// Coordinates of the first element of the chunk at a position.
@@ -247,16 +271,24 @@ mod tests {
             asked += 1;
             b.intersection(&there).is_some()
         };
-        let number = grid.find(0, &mut wanted).unwrap();
+        let all = 0..grid.len();
+        let number = grid.find(&all, End::First, &mut wanted).unwrap();
         assert_eq!(grid.position(number), [1 << 35, 2, 0]);
-        assert_eq!(grid.find(number, &mut wanted), Some(number));
-        assert_eq!(grid.find(number + 1, &mut wanted), None);
+        assert_eq!(grid.find(&all, End::Last, &mut wanted), Some(number));
+        let mut find = |among: Range<u64>, end| grid.find(&among, end, &mut wanted);
+        assert_eq!(find(number..all.end, End::First), Some(number));
+        assert_eq!(find(number + 1..all.end, End::First), None);
+        assert_eq!(find(0..number + 1, End::Last), Some(number));
+        assert_eq!(find(0..number, End::Last), None);
         assert!(asked < 1000, "{asked}");
-        let all: Vec<u64> = (0..9)
-            .filter_map(|from| Grid::new(&[5, 7], &[2, 3])?.find(from, &mut |_| true))
-            .collect();
-        assert_eq!(all, (0..9).collect::<Vec<_>>());
-        assert_eq!(Grid::new(&[], &[]).unwrap().find(0, &mut |_| true), Some(0));
+        let grid = Grid::new(&[5, 7], &[2, 3]).unwrap();
+        for number in 0..9 {
+            let first = grid.find(&(number..9), End::First, &mut |_| true);
+            let last = grid.find(&(0..number + 1), End::Last, &mut |_| true);
+            assert_eq!((first, last), (Some(number), Some(number)));
+        }
+        let scalar = Grid::new(&[], &[]).unwrap();
+        assert_eq!(scalar.find(&(0..1), End::First, &mut |_| true), Some(0));
     }
 
     #[test]

@@ -1,11 +1,18 @@
-//! Where the canonical file has holes, for SEEK_HOLE and SEEK_DATA: chunks that no record touches.
+//! Where the canonical file has holes: chunks that no record touches, and the nodes of sparse chunk indexes that lead to none.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::View;
+use super::grid::End;
 use super::map::Region;
+use super::{Grid, View};
+use crate::index::DatasetIndex;
 use h5logfs_common::error::Result;
+use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
+use h5logfs_log::btree::{All, Chunks};
+use h5logfs_log::snapshot::Content;
+use h5logfs_log::source_file::SourceFile;
 
 /// Chunks of a segment of data that are looked at. A damaged log may have more than can be counted.
 const MAX_CHUNKS: u64 = 1 << 10;
@@ -33,6 +40,9 @@ impl View {
         let (region, range) = self.map.region_at(offset);
         let number = match region {
             Some(Region::Chunks(number)) if self.has_holes(number) => number,
+            Some(Region::Tree(number)) if self.is_sparse(number) => {
+                return self.segment_of_tree(number, offset, &range);
+            }
             _ => {
                 return Ok(Segment {
                     range: offset..range.end,
@@ -59,11 +69,36 @@ impl View {
         })
     }
 
+    /// The segment from `offset` on in a sparse chunk index, which lies at `range`.
+    fn segment_of_tree(&self, number: usize, offset: u64, range: &Range<u64>) -> Result<Segment> {
+        let Some((tree, _)) = &self.map.datasets[number].tree else {
+            unreachable!("a region of a B-tree belongs to a dataset that has one");
+        };
+        let listed = self.listed(&self.task(None), number)?;
+        let (node, bytes) = tree.node_at(offset - range.start);
+        let there = tree.next_node(node, &listed);
+        let is_hole = there != node;
+        let end = if is_hole {
+            tree.place(there).start
+        } else {
+            bytes.end
+        };
+        Ok(Segment {
+            range: offset..range.start + end,
+            is_hole,
+        })
+    }
+
+    /// Whether the chunk index of a dataset lists only chunks that were written: see [`Listed`].
+    pub fn is_sparse(&self, number: usize) -> bool {
+        self.map.datasets[number].is_sparse
+    }
+
     /// Whether chunks that no record touches are all zeros.
     fn has_holes(&self, number: usize) -> bool {
         let dataset = &self.snapshot.datasets[number];
         let is_zero = dataset.filters.is_empty() && dataset.fill.iter().all(|b| *b == 0);
-        is_zero && dataset.logged().is_some()
+        (is_zero || self.is_sparse(number)) && dataset.logged().is_some()
     }
 
     /// The chunks of a logged dataset from number `from` on that some record touches. Where an entry of the
@@ -71,7 +106,85 @@ impl View {
     pub fn touched(&self, number: usize, from: u64) -> Result<impl Iterator<Item = u64>> {
         let index = self.index(number)?;
         let all = !index.diagnostics().is_empty();
-        let wanted = move |bounds: &Bounds| all || index.is_touched(bounds);
+        let is_sparse = self.is_sparse(number);
+        let wanted = move |bounds: &Bounds| {
+            all || if is_sparse {
+                index.is_stored(bounds, |source| source_len(&self.sources, source))
+            } else {
+                index.is_touched(bounds)
+            }
+        };
         Ok(self.grid(number).matching(from, wanted))
+    }
+
+    /// The chunks that the index of a dataset lists. Fails where that cannot be told of a sparse one: where no element of the
+    /// dataset can be trusted, to leave chunks out would be to show their fill value.
+    pub(super) fn listed(&self, task: &Task, number: usize) -> Result<Listed<'_>> {
+        let grid = self.grid(number);
+        if !self.is_sparse(number) {
+            return Ok(Listed::All(All(grid.len())));
+        }
+        let failed = |fault| self.bad_data(number, "its chunk index".into(), fault);
+        if let Content::Unreadable(reason) = &self.snapshot.datasets[number].content {
+            return Err(failed(reason.as_str().into()));
+        }
+        let index = self.index_for(task, number)?;
+        index.check().map_err(failed)?;
+        Ok(Listed::Written {
+            grid,
+            index,
+            sources: &self.sources,
+        })
+    }
+}
+
+fn source_len(sources: &[SourceFile], source: u16) -> u64 {
+    sources.get(usize::from(source)).map_or(0, SourceFile::len)
+}
+
+/// The chunks that a chunk index lists.
+pub(super) enum Listed<'a> {
+    /// All of the grid.
+    All(All),
+    /// Those that have something in the files of the log, in a sparse index. What lies below the records and behind the end
+    /// of its file is not there.
+    Written {
+        grid: &'a Grid,
+        index: Arc<DatasetIndex>,
+        sources: &'a [SourceFile],
+    },
+}
+
+impl Chunks for Listed<'_> {
+    fn next(&self, from: u64) -> Option<u64> {
+        match self {
+            Listed::All(all) => all.next(from),
+            Listed::Written { grid, .. } => {
+                // The next one most often.
+                let is_it = from < grid.len() && self.has(&grid.bounds(from));
+                let find = || grid.find(&(from..grid.len()), End::First, &mut |b| self.has(b));
+                is_it.then_some(from).or_else(find)
+            }
+        }
+    }
+
+    fn last_before(&self, end: u64) -> Option<u64> {
+        match self {
+            Listed::All(all) => all.last_before(end),
+            Listed::Written { grid, .. } => {
+                grid.find(&(0..end), End::Last, &mut |bounds| self.has(bounds))
+            }
+        }
+    }
+}
+
+impl Listed<'_> {
+    fn has(&self, bounds: &Bounds) -> bool {
+        match self {
+            Listed::All(_) => true,
+            Listed::Written { index, sources, .. } => {
+                index.is_stored(bounds, |source| source_len(sources, source))
+            }
+        }
     }
 }

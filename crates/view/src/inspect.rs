@@ -188,6 +188,10 @@ impl View {
             // The product of its dimensions need not fit into 64 bits.
             return Ok(Some(coverage));
         }
+        if self.is_sparse(number) && index.check().is_err() {
+            // An entry may claim more chunks than can be looked at.
+            return Ok(None);
+        }
         // An option bounds the memory of a bitmap, whatever chunk shape a file asks for.
         let max_elements = self.budget.limits().cache_size;
         coverage.total = grid.dims.iter().product::<u64>().into();

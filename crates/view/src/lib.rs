@@ -223,6 +223,11 @@ impl View {
         self.budget.hold(user, self.reservation.bytes())
     }
 
+    /// Whether the log was deleted. A program that has it open reads on.
+    pub fn is_deleted(&self) -> bool {
+        self.sources.first().is_some_and(SourceFile::is_unlinked)
+    }
+
     /// Bytes of tables and data that were read from the log file and its subfiles since the view was opened.
     pub fn log_bytes_read(&self) -> u64 {
         self.sources.iter().map(SourceFile::bytes_read).sum()
@@ -323,10 +328,14 @@ fn reserve(
     Ok(reservation)
 }
 
+/// The most files that the cache of views keeps open, whatever the process may have.
+const MOST_DESCRIPTORS: u64 = 4096;
+
 /// What an open file is charged of `index_memory`: the cache of views may keep half of the descriptors of
-/// the process open, and this shares the memory among them.
+/// the process open, and not more than [`MOST_DESCRIPTORS`]. This shares the memory among them.
 fn descriptor_charge(budget: &Budget) -> u64 {
-    budget.limits().index_memory / (descriptors::limit().max(2) / 2)
+    let most = (descriptors::limit().max(2) / 2).min(MOST_DESCRIPTORS);
+    budget.limits().index_memory / most
 }
 
 /// Fails where `bytes` are more than the `limit` that `option` sets.

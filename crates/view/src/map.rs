@@ -18,6 +18,11 @@ const ALIGN: u64 = 8;
 /// file, some readers take so many bytes at once, and do not open it where one of them is an error. The kernel reads
 /// ahead up to so many.
 const FIRST_CHUNK_APART: u64 = 4 << 20;
+/// The most chunks of a log whose chunk indexes list all of them, whether they were written or not.
+const MOST_CHUNKS: u64 = 1 << 20;
+/// The most bytes of these chunks: in a log of few bytes, and for each byte of a larger one.
+const MOST_BYTES: u64 = 256 << 20;
+const MOST_FOR_A_BYTE: u64 = 16;
 /// The largest file offset that system calls can express.
 const MAX_FILE: u64 = i64::MAX as u64;
 
@@ -34,6 +39,9 @@ pub struct Placement {
     pub slot: u64,
     /// The chunk index and its address. A contiguous dataset has none.
     pub tree: Option<(Tree, u64)>,
+    /// The chunk index lists only chunks that were written. The dataset claims so many others that no reader could go
+    /// through them.
+    pub is_sparse: bool,
     /// Address of the first chunk.
     pub chunks: u64,
 }
@@ -70,6 +78,7 @@ impl Placement {
                 ALIGN
             })?,
             tree,
+            is_sparse: false,
             chunks: 0,
         })
     }
@@ -128,6 +137,7 @@ impl AddressMap {
         for dataset in &snapshot.datasets {
             datasets.push(Placement::new(dataset).ok_or_else(|| too_large(dataset))?);
         }
+        make_sparse(snapshot, &mut datasets);
         let mut cursor = Cursor::new(snapshot.user_block);
         cursor.place(snapshot.image.len() as u64, 1, Region::Preamble);
         // The first tree starts a page, the others follow close by.
@@ -171,6 +181,29 @@ impl AddressMap {
         }
         let next = self.regions.get(after).map_or(self.len, |(r, _)| r.start);
         (None, offset..next)
+    }
+}
+
+/// Decides which chunk indexes list only chunks that were written: those of datasets that claim more than their share, where
+/// all datasets together claim more than a reader could go through. A file of some KB may declare any extent.
+fn make_sparse(snapshot: &Snapshot, datasets: &mut [Placement]) {
+    let files = snapshot.sources.iter().map(|source| source.identity.size);
+    let files = files.fold(0, u64::saturating_add);
+    let most_bytes = MOST_BYTES.max(files.saturating_mul(MOST_FOR_A_BYTE));
+    let claims = |place: &Placement| match place.tree {
+        Some(_) => (place.grid.len(), place.chunk_bytes().unwrap_or(u64::MAX)),
+        None => (0, 0),
+    };
+    let all = datasets.iter().map(claims).fold((0u64, 0u64), |all, own| {
+        (all.0.saturating_add(own.0), all.1.saturating_add(own.1))
+    });
+    if all.0 <= MOST_CHUNKS && all.1 <= most_bytes {
+        return;
+    }
+    let shares = datasets.len().max(1) as u64;
+    for place in datasets {
+        let (chunks, bytes) = claims(place);
+        place.is_sparse = chunks > MOST_CHUNKS / shares || bytes > most_bytes / shares;
     }
 }
 

@@ -28,7 +28,7 @@ use h5logfs_common::fault::{Fault, Shortage, Stop};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
-use h5logfs_log::btree::{Key, Tree};
+use h5logfs_log::btree::Key;
 use h5logfs_log::filters;
 use h5logfs_log::model::Record;
 use h5logfs_log::snapshot::{Content, Dataset};
@@ -103,25 +103,14 @@ impl View {
         let Some((tree, base)) = &place.tree else {
             unreachable!("a region of a B-tree belongs to a dataset that has one");
         };
-        let (node, range) = tree.node_at(offset);
-        let keys = self.node_keys(task, number, tree, node)?;
-        let address = |chunk| place.chunk_address(chunk);
-        let bytes = tree.node(
-            node,
-            *base,
-            address,
-            &keys,
-            &place.grid.chunk,
-            dataset.element_size,
-        );
-        Ok(copy_from(&bytes, (offset - range.start) as usize, buf))
-    }
-
-    /// The keys that a node of the chunk index needs.
-    fn node_keys(&self, task: &Task, number: usize, tree: &Tree, node: u64) -> Result<Vec<Key>> {
-        let (dataset, place) = self.dataset(number);
-        let mask = filters::mask(&dataset.filters);
+        let (number_of_node, range) = tree.node_at(offset);
+        let at = (offset - range.start) as usize;
+        let listed = self.listed(task, number)?;
+        let Some(node) = tree.node(number_of_node, &listed) else {
+            return Ok(zeros(buf, range.end - offset));
+        };
         let index = self.index_of_filtered(task, number)?;
+        let mask = filters::mask(&dataset.filters);
         let key = |chunk| {
             let stored = self.len_as_stored(index.as_deref(), ChunkId::new(number, chunk));
             let mut origin = place.grid.origin(chunk);
@@ -133,7 +122,10 @@ impl View {
                 origin,
             }
         };
-        Ok(tree.keys_of(node).into_iter().map(key).collect())
+        let address = |chunk| place.chunk_address(chunk);
+        let (shape, element) = (&place.grid.chunk, dataset.element_size);
+        let bytes = tree.node_bytes(&node, *base, address, key, shape, element);
+        Ok(copy_from(&bytes, at, buf))
     }
 
     /// The index of a dataset whose records went through its filters: only chunks of such a dataset can be

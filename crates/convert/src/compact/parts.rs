@@ -141,7 +141,7 @@ impl<'a> Parts<'a> {
             found => found?,
         };
         index.check().map_err(all_of_it)?;
-        if self.source.metadata.is_whole[number] {
+        if self.source.metadata.is_whole[number] && !view.is_sparse(number) {
             return Ok(Box::new(0..view.grid(number).len()));
         }
         Ok(Box::new(view.touched(number, 0)?))

@@ -143,6 +143,13 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> Cache<K, V> {
         drop(gone);
     }
 
+    /// All values at this moment. To ask for them is no use.
+    pub fn values(&self) -> Vec<V> {
+        let inner = self.inner.lock();
+        let values = inner.entries.iter().map(|(_, (_, value))| value);
+        values.cloned().collect()
+    }
+
     /// Removes the entries whose keys `is_meant`.
     pub fn remove_all(&self, is_meant: impl Fn(&K) -> bool) {
         let mut inner = self.inner.lock();

@@ -287,6 +287,22 @@ impl Budget {
         self.caches.indexes.remove(&IndexKey::View(generation));
     }
 
+    /// Drops all that is kept for logs that were deleted and that nobody has open: as long as a view of one is here, the
+    /// space of its file is not free. Asks no file server.
+    pub fn forget_deleted(&self) {
+        let is_idle = |view: &Arc<View>| {
+            // The cache has one, and this list another.
+            Arc::strong_count(view) <= 2 && view.is_deleted()
+        };
+        for value in self.caches.indexes.values() {
+            if let Indexed::View(view) = value
+                && is_idle(&view)
+            {
+                self.forget(view.generation());
+            }
+        }
+    }
+
     /// Puts a view into the cache.
     pub fn keep_view(&self, view: &Arc<View>) {
         let key = IndexKey::View(view.generation());

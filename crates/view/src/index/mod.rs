@@ -18,8 +18,10 @@ use h5logfs_common::task::Task;
 use h5logfs_log::base::Base;
 use h5logfs_log::boxes::packed::{PackedBoxes, Row, Rows};
 use h5logfs_log::boxes::{Bounds, Order};
+use h5logfs_log::deflate::largest_inflated;
 use h5logfs_log::model::{Record, Selections};
 use h5logfs_log::records::{Numbered, RecordList, SELECTION, Shared, VALUES};
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{DatasetRecords, RecordTable};
 use saved::IndexInputs;
 
@@ -52,7 +54,8 @@ impl DatasetIndex {
         inputs: IndexInputs<'_>,
         selections: &Selections,
     ) -> Result<Self, Fault> {
-        let found = table.records(task, inputs.sources, inputs.dataset, selections)?;
+        let mut found = table.records(task, inputs.sources, inputs.dataset, selections)?;
+        doubt(&mut found, inputs.sources, inputs.dataset.element_size);
         Self::of(task, found, table.diagnostics())
     }
 
@@ -190,6 +193,21 @@ impl DatasetIndex {
         self.shared.base.as_ref().is_some_and(has_base) || self.records.any(query, touches)
     }
 
+    /// Whether some record has a block in `query`, or there is data below all records that `lens`, the lengths of the
+    /// sources, leave in the files. Others claim more than there is.
+    pub fn is_stored(&self, query: &Bounds, lens: impl Fn(u16) -> u64) -> bool {
+        let touches = |row: Row<'_>| self.record(row).touches(query);
+        let is_there =
+            |base: &Base| base.touches(query) && base.begins_before(query, lens(base.source()));
+        self.shared.base.as_ref().is_some_and(is_there) || self.records.any(query, touches)
+    }
+
+    /// Whether data below the records have all of `query`.
+    pub fn base_covers(&self, query: &Bounds) -> bool {
+        let covers = |base: &Base| base.covers(query);
+        self.shared.base.as_ref().is_some_and(covers)
+    }
+
     fn record<'a>(&'a self, row: Row<'a>) -> Record<'a> {
         self.shared.record(row)
     }
@@ -212,6 +230,21 @@ impl DatasetIndex {
                 .iter()
                 .map(Diagnostic::bytes)
                 .sum::<usize>()
+    }
+}
+
+/// Adds a diagnostic where the data of a record cannot be had, and it claims more elements than all files of the log could
+/// hold. What it says of its selection cannot be believed either, and to go through all of its chunks would have no end.
+pub(crate) fn doubt(found: &mut DatasetRecords, sources: &[SourceFile], element: u64) {
+    let stored = sources.iter().map(SourceFile::len);
+    let most = largest_inflated(stored.fold(0, u64::saturating_add));
+    let is_it = |record: &Record<'_>| record.elements().saturating_mul(element) > most;
+    let fault = found.records.spoilt().find(is_it).and_then(|record| {
+        let fault = record.fault?;
+        Some(format!("{fault}: it claims more than the log could hold"))
+    });
+    if let Some(fault) = fault {
+        found.add_diagnostic(Diagnostic::unreadable(fault));
     }
 }
 
