@@ -47,6 +47,20 @@ fn four_nodes_write_one_file() {
     write_and_read(4, "h5logfs", &[]);
 }
 
+/// Ranks of two nodes that read together read what the others have written, without a flush.
+#[test]
+fn nodes_that_read_together_see_what_others_have_written() {
+    let (Some(hdf5), Some(place)) = (Hdf5::find(), Place::of(2)) else {
+        return;
+    };
+    let (connector, dir) = (Connector::new(), place.dir());
+    let program = hdf5.compiled("connector", "neighbours");
+    let mut mpirun = Mpi::of_build().run_at(&place, 3, &program);
+    mpirun.arg(dir.path().join("file.h5")).arg("collective");
+    mpirun.envs(connector.used());
+    Job::launch(mpirun).succeed();
+}
+
 /// Ranks of two nodes read a log together.
 fn ranks_read(directory: &str, program: &str) {
     let (Some(hdf5), Some(place)) = (Hdf5::find(), Place::of(2)) else {

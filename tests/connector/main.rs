@@ -35,6 +35,7 @@ mod files;
 mod hosts;
 mod keeping;
 mod kill;
+mod neighbours;
 mod options;
 mod passing;
 mod plugins;

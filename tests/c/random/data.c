@@ -188,14 +188,15 @@ static bool is_reference_to(const void *reference, uint64_t number)
     return !memcmp(&got.token, &expected.token, sizeof got.token);
 }
 
-static void require_read(struct object *object, const struct piece *piece)
+/* With `all` what other ranks have written since the last flush is read, too. */
+static void require_read(struct object *object, const struct piece *piece, bool all)
 {
     const struct dataset *dataset = &object->dataset;
     unsigned char *expected = dataset->content == PLAIN ? converted(dataset, piece, false) : NULL;
     for (size_t i = 0; i < piece->count; i++) {
         const hsize_t place = piece->in_file[i];
         const int writer = dataset->writer[place];
-        if (writer != -1 && writer != run.rank) {
+        if (!all && writer != -1 && writer != run.rank) {
             continue;
         }
         const unsigned char *got = piece->memory + piece->in_memory[i] * piece->size;
@@ -726,6 +727,8 @@ void read_dataset(struct object *object)
     const bool collective = one_in(3), whole = one_in(3);
     TELL("read %s", name_of(object));
     const hid_t id = open_object(object);
+    /* What others have written comes before it. */
+    barrier();
     for (int rank = 0; rank < run.ranks; rank++) {
         hsize_t low[MOST_RANK] = {0}, high[MOST_RANK];
         memcpy(high, dataset->dims, sizeof high);
@@ -735,7 +738,7 @@ void read_dataset(struct object *object)
             memset(piece.memory, dataset->content == PLAIN ? PATTERN : 0, piece.elements * piece.size);
             const hid_t file = whole && piece.count == elements_of(dataset) ? file_space(&piece, dataset) : piece.space;
             H5(H5Dread(id, piece.type, memory_space(&piece), file, plist, piece.memory));
-            require_read(object, &piece);
+            require_read(object, &piece, run.one_node || collective);
             require_rest(&piece, dataset->content == PLAIN ? PATTERN : 0);
             if (is_vlen(dataset)) {
                 H5(H5Treclaim(piece.type, piece.memory_space, H5P_DEFAULT, piece.memory));

@@ -189,6 +189,13 @@ static void begin(int *argc, char ***argv, int ranks)
         MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
         MPI_Comm_size(MPI_COMM_WORLD, &size);
         REQUIRE(size == ranks);
+        MPI_Comm node;
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+        MPI_Comm_size(node, &size);
+        MPI_Comm_free(&node);
+        int least;
+        MPI_Allreduce(&size, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        run.one_node = least == ranks;
     }
 #else
     (void)argc;

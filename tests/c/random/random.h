@@ -1,6 +1,7 @@
 /*
  * A random HDF5 program: a sequence of HDF5 calls that follows from a seed, and a model of what the file holds. All ranks
- * make the same decisions, so each of them knows what all of them write. They write different elements between flushes.
+ * make the same decisions, so each of them knows what all of them write. They write different elements between flushes. After
+ * a barrier each reads what all have written: on several nodes where all read together.
  *
  * Earlier sessions of a file are run on the model alone, so a later session, by any number of ranks, knows the file.
  */
@@ -48,6 +49,8 @@ struct run {
     /* Whether any session of the file is so. */
     bool ever_mpio;
     int rank, ranks;
+    /* Whether all ranks are on one node. */
+    bool one_node;
     hid_t file;
     /* Whether the calls are told. */
     bool told;

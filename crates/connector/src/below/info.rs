@@ -115,6 +115,9 @@ fn braced(text: &str) -> Result<(&str, &str), Fault> {
     Err(wrong().into())
 }
 
+/// `H5FD_MPIO_INDEPENDENT`.
+const INDEPENDENT: c_int = 0;
+
 impl Info {
     /// What an information string says.
     pub fn parse(library: &Library, text: &str) -> Result<Arc<Self>, Fault> {
@@ -301,22 +304,29 @@ impl Info {
             .then_with(|| self.given.cmp(&other.given)))
     }
 
+    /// Whether a data transfer property list asks for a collective transfer.
+    pub fn is_collective(&self, dxpl: Id) -> bool {
+        self.transfer_mode(dxpl) != INDEPENDENT
+    }
+
+    fn transfer_mode(&self, dxpl: Id) -> c_int {
+        let mut mode = INDEPENDENT;
+        if let Some(parallel) = self.parallel {
+            // SAFETY: the library answers for any list.
+            self.library
+                .nested(|_| unsafe { (parallel.H5Pget_dxpl_mpio)(dxpl, &mut mode) });
+        }
+        mode
+    }
+
     /// Calls with a data transfer property list that asks for no collective transfer, for a file that each rank opens for
     /// itself. That of the program is changed for the time of the call: a copy would have to live as long as the call
     /// that libhdf5 is in.
     pub fn independently<R>(&self, dxpl: Id, call: impl FnOnce() -> R) -> Result<R, Fault> {
-        /// `H5FD_MPIO_INDEPENDENT`.
-        const INDEPENDENT: c_int = 0;
-        let Some(parallel) = self.parallel else {
+        let mode = self.transfer_mode(dxpl);
+        let Some(parallel) = self.parallel.filter(|_| mode != INDEPENDENT) else {
             return Ok(call());
         };
-        let mut mode = INDEPENDENT;
-        // SAFETY: `dxpl` is a list of this library.
-        self.library
-            .nested(|_| unsafe { (parallel.H5Pget_dxpl_mpio)(dxpl, &mut mode) });
-        if mode == INDEPENDENT {
-            return Ok(call());
-        }
         let set = |mode| {
             // SAFETY: see above.
             let status = self

@@ -181,7 +181,8 @@ impl State {
         offset: &[u64],
         shape: &[u64],
     ) -> Result<bool, Fault> {
-        if !dataset.is_written() {
+        // Another rank may have written to it.
+        if !dataset.is_written() && self.writer()?.ranks().size() == 1 {
             return Ok(false);
         }
         let count = within(offset, shape, dims);

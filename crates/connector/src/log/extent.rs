@@ -37,7 +37,10 @@ impl State {
                 .zip(extent.dims.iter())
                 .any(|(new, old)| new > old)
         {
-            extent.reached = self.reached(dataset, &extent.dims)?;
+            let reached = self.reached(dataset, &extent.dims);
+            // All ranks go the same way, or none goes on.
+            let reached = self.writer()?.ranks().all(reached);
+            extent.reached = reached.map_err(|e| e.to_string())?;
             extent.is_known = true;
         }
         // Of several ranks any may have written to it, and all have to go the same way.

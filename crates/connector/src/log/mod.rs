@@ -169,6 +169,12 @@ impl Log {
         writer.is_some_and(|writer| writer.ranks().size() > 1)
     }
 
+    /// Whether a rank sees what others have written and not flushed.
+    pub fn sees_all(&self) -> bool {
+        let state = self.state.lock();
+        state.writer.as_ref().is_none_or(LogWriter::sees_all)
+    }
+
     /// Whether this rank has written what is not flushed.
     pub fn has_unflushed(&self) -> bool {
         let state = self.state.lock();

@@ -49,7 +49,19 @@ impl Log {
         let files = Files::append(path, &ranks, &options, base)?;
         let told = ranks.broadcast_bytes(0, objects.to_bytes());
         let objects = Objects::from_bytes(told).ok_or("the first rank has told no objects")?;
-        let Some(shadow) = Shadow::open(info, request, path, &objects.image)? else {
+        let shadow = Shadow::open(info, request, path, &objects.image);
+        // No rank waits for one that has failed, and each has its own reason on its error stack.
+        let is_good = matches!(shadow, Ok(Some(_)));
+        if let Some(rank) = ranks.first(!is_good) {
+            return match shadow {
+                Ok(None) => Ok(None),
+                Ok(Some(_)) => {
+                    Err(format!("{}: rank {rank} cannot open it", path.display()).into())
+                }
+                Err(fault) => Err(fault),
+            };
+        }
+        let Some(shadow) = shadow? else {
             return Ok(None);
         };
         let is_root = ranks.is_root();

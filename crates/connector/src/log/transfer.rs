@@ -102,8 +102,8 @@ impl Log {
         logged
     }
 
-    /// Reads elements of one dataset: those of this rank as it has written them, those of others as they were flushed.
-    /// Local. Functions of the program may run, as in [`Log::write`].
+    /// Reads elements of one dataset: those of this rank as it has written them, those of others likewise where they run on
+    /// this node, else as they were flushed. Local. Functions of the program may run, as in [`Log::write`].
     pub fn read(&self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), Fault> {
         let mut room = self.take_room();
         let read = self.read_with(transfer, &mut room);

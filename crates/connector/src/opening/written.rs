@@ -39,26 +39,32 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     {
         return Ok(None);
     }
-    if !registry::open_at(info, &path)?.is_empty() {
+    let shadow = prepare(info, request, &path);
+    let ranks = ranks.unwrap_or_else(Ranks::one);
+    // No rank waits for one that has failed.
+    let shadow = ranks.all(shadow).map_err(|e| e.to_string())?;
+    let options = Options {
+        overwrite: replaces,
+        discard_unclosed: replaces,
+        ..options.output
+    };
+    let files = Files::create(&path, &ranks, &options)?;
+    let writer = LogWriter::with_reads(ranks, files, options);
+    let log = Log::new(info.library, shadow, &path, writer);
+    opened(info, request, log).map(Some)
+}
+
+/// The shadow of a new log. Local.
+fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Shadow, Fault> {
+    if !registry::open_at(info, path)?.is_empty() {
         return Err(format!(
             "{}: this program has it open, so it cannot be made anew",
             path.display()
         )
         .into());
     }
-    let options = Options {
-        overwrite: replaces,
-        discard_unclosed: replaces,
-        ..options.output
-    };
-    let Some(shadow) = Shadow::create(info, request, &path)? else {
-        return Err(refused(&path).into());
-    };
-    let ranks = ranks.unwrap_or_else(Ranks::one);
-    let files = Files::create(&path, &ranks, &options)?;
-    let writer = LogWriter::with_reads(ranks, files, options);
-    let log = Log::new(info.library, shadow, &path, writer);
-    opened(info, request, log).map(Some)
+    let shadow = Shadow::create(info, request, path)?;
+    shadow.ok_or_else(|| refused(path).into())
 }
 
 /// Opens a log for writing. `None` for a file that is none, or that another writer has made.

@@ -46,6 +46,13 @@ impl Session {
     /// Logged datasets are read: all that one call names.
     pub fn read(&self, transfers: &[Transfer<'_, *mut c_void>]) -> Result<Status, Fault> {
         let log = self.records()?;
+        // All ranks of several nodes make a collective call, so they can tell each other what they have written.
+        if let Some(Transfer { below, dxpl, .. }) = transfers.first()
+            && !log.sees_all()
+            && below.info.is_collective(*dxpl)
+        {
+            self.flush()?;
+        }
         for transfer in transfers {
             log.read(transfer)
                 .map_err(|e| self.about(transfer.below, e))?;

@@ -1,0 +1,36 @@
+//! Ranks that read what other ranks have written and not flushed (`tests/c/connector/neighbours.c`).
+
+use crate::common::hosts::Hdf5;
+use crate::common::nodes::Place;
+use crate::common::twice::{Twice, Variable, by_ranks};
+
+/// Runs the program on one node, with and without the connector.
+#[track_caller]
+fn read(ranks: u32, options: Vec<Variable>) {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let program = hdf5.compiled("connector", "neighbours");
+    let twice = Twice::with(options);
+    twice.run(|dir, variables| {
+        let file = dir.join("file.h5").to_str().unwrap().to_owned();
+        let arguments = [file, "independent".to_owned()];
+        by_ranks(&Place::Here, ranks, &program, &arguments, variables);
+    });
+    twice.compare();
+}
+
+#[test]
+fn two_ranks_read_what_the_other_has_written() {
+    read(2, Vec::new());
+}
+
+/// The buffers are full again and again, and what is in them goes to subfiles.
+#[test]
+fn ranks_read_what_others_have_spilled_into_subfiles() {
+    let options = [
+        ("H5LOGFS_SUBFILES", "2".into()),
+        ("H5LOGFS_BUFFER_LIMIT", "16K".into()),
+    ];
+    read(4, options.into());
+}
