@@ -150,11 +150,11 @@ pub fn delete_log(path: &Path, options: &Options) -> Result<bool, Fault> {
     let Err(refused) = check_replaceable(path) else {
         return Ok(false);
     };
-    let is_deleted = direct::delete(path, options).map_err(Fault::from);
-    match is_deleted.map_err(|e| e.at("it is not deleted"))? {
-        true => Ok(true),
+    match direct::delete(path, options).map_err(Fault::from) {
+        Ok(true) => Ok(true),
         // It is part of a log.
-        false => Err(refused.at("it is not deleted")),
+        Ok(false) => Err(refused.at("it is not deleted")),
+        Err(fault) => Err(fault.at("it is not deleted")),
     }
 }
 
