@@ -13,6 +13,7 @@ pub mod pages;
 mod progress;
 pub mod recover;
 pub mod report;
+mod rights;
 pub mod scan_server;
 pub mod settle;
 pub mod suggest;

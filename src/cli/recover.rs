@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::output::Output;
+use super::rights::with_owners_rights;
 use super::with_log_file;
 use h5logfs_scan::closing::{How, Outcome, recover};
 
@@ -34,7 +35,9 @@ pub fn run(args: RecoverArgs) -> Result<()> {
         ..How::default()
     };
     for file in &args.files {
-        match with_log_file(file, || Ok(recover(file, how)?)) {
+        let outcome =
+            with_owners_rights(file, || with_log_file(file, || Ok(recover(file, how)?)));
+        match outcome {
             Ok(Outcome::Closed) => {
                 writeln!(out, "{}: closed already, nothing to do", file.display())?;
             }

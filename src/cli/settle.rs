@@ -9,7 +9,8 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use super::output::{Output, fail_with_last};
-use super::{ViewArgs, progress, with_log_file};
+use super::rights::with_owners_rights;
+use super::{LogScanner, ViewArgs, progress, with_log_file};
 use h5logfs_common::parallel::cores;
 use h5logfs_convert::settle::{self, Held, How, Intent, Plan, Ready};
 use h5logfs_view::View;
@@ -48,16 +49,19 @@ pub struct SettleArgs {
 pub fn run(args: SettleArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let (mut forecasts, mut failed) = (Vec::new(), Vec::new());
+    // The process that starts workers is started with the rights of the caller.
+    let scanner = args.view.scanner()?;
     for file in &args.files {
-        let done = with_log_file(file, || {
+        let act = || {
             if args.undo {
                 undo(file, out)
             } else if args.dry_run {
-                Forecast::of(file, &args.view).map(|forecast| forecasts.push(forecast))
+                Forecast::of(file, &scanner).map(|forecast| forecasts.push(forecast))
             } else {
-                settle(file, &args.view, out)
+                settle(file, &scanner, out)
             }
-        });
+        };
+        let done = with_owners_rights(file, || with_log_file(file, act));
         failed.extend(done.err());
     }
     if args.json {
@@ -74,8 +78,8 @@ fn undo(file: &Path, out: &mut Output<impl Write>) -> Result<()> {
     Ok(())
 }
 
-fn settle(file: &Path, view: &ViewArgs, out: &mut Output<impl Write>) -> Result<()> {
-    let Some(ready) = ready(file, view, Intent::Change)? else {
+fn settle(file: &Path, scanner: &LogScanner<'_>, out: &mut Output<impl Write>) -> Result<()> {
+    let Some(ready) = ready(file, scanner, Intent::Change)? else {
         writeln!(out, "{}: {ALREADY}, nothing to do", file.display())?;
         return Ok(());
     };
@@ -99,12 +103,11 @@ fn settle(file: &Path, view: &ViewArgs, out: &mut Output<impl Write>) -> Result<
 const ALREADY: &str = "settled already";
 
 /// The log, scanned in a process without rights.
-fn ready(file: &Path, args: &ViewArgs, intent: Intent) -> Result<Option<Ready>> {
-    let scanner = args.scanner()?;
+fn ready(file: &Path, scanner: &LogScanner<'_>, intent: Intent) -> Result<Option<Ready>> {
     let how = How {
         scanner: &scanner.pool,
-        settings: args.settings()?,
-        memory: args.memory(),
+        settings: scanner.args.settings()?,
+        memory: scanner.args.memory(),
     };
     Ok(Ready::of(file, intent, how)?)
 }
@@ -136,8 +139,8 @@ struct DatasetForecast {
 }
 
 impl Forecast {
-    fn of(file: &Path, args: &ViewArgs) -> Result<Self> {
-        let ready = ready(file, args, Intent::Look)?;
+    fn of(file: &Path, scanner: &LogScanner<'_>) -> Result<Self> {
+        let ready = ready(file, scanner, Intent::Look)?;
         let mut forecast = Forecast {
             file: file.display().to_string(),
             is_settled: ready.is_none(),

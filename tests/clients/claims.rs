@@ -425,7 +425,7 @@ fn damage_that_claims_more_is_an_answer_or_an_error_soon() {
     let (driver, connector) = (Driver::new(), Connector::serial());
     let mut everybody = Everybody::new((&driver, &connector), &old, &new);
     let logs = Log::every();
-    let number = told("H5LOGFS_TEST_CASES").unwrap_or(either(12, 2000));
+    let number = told("H5LOGFS_TEST_CASES").unwrap_or(either(8, 2000));
     let first = first_seed();
     for case in 0..number {
         let mut random = Numbers(first.wrapping_mul(1 << 20).wrapping_add(case));

@@ -12,5 +12,6 @@ mod memory;
 mod noise;
 mod opens;
 mod reads;
+mod rights;
 mod scans;
 mod terminal;

@@ -15,7 +15,7 @@ use crate::common::encoder::{
     BUDGET, Block, Dataset, Entry, LogFile, Spelling, Type, read_by_chunks, read_whole, scan_file,
 };
 use crate::common::guard::Guard;
-use crate::common::{Mounted, User, can_mount, is_root, messages};
+use crate::common::{Mounted, User, can_mount, is_root, messages, wait_until};
 use h5logfs_catalog::{BUILD, Catalog, Lookup, Presented, Wait};
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::Settings;
@@ -496,4 +496,28 @@ fn an_index_directory_that_cannot_be_used_is_an_error_where_it_was_asked_for() {
     let said = fs::read_to_string(&log).unwrap();
     assert_eq!(said.matches("WARN").count(), 1, "{said}");
     assert!(said.contains("0755"), "{said}");
+}
+
+#[test]
+fn of_a_deleted_log_nothing_is_kept_that_nobody_has_open() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["deleted", "open", "other"] {
+        fs::copy(corpus().join("tiny.log.h5"), dir.path().join(name)).unwrap();
+    }
+    let source = SourceDir::open(dir.path()).unwrap();
+    let catalog = Catalog::new(source, MemoryLimits::each(BUDGET), InProcess::default());
+    let open = |name: &str| catalog.open(Path::new(name)).unwrap();
+    let held = open("open");
+    let [deleted, other] = ["deleted", "other"].map(|name| Arc::downgrade(&open(name)));
+    for name in ["deleted", "open"] {
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    assert!(deleted.upgrade().is_some());
+    // Nobody asks for its path again.
+    wait_until("the deleted log is let go", || {
+        let _ = catalog.get(Path::new("other")).unwrap();
+        deleted.upgrade().is_none()
+    });
+    assert!(other.upgrade().is_some());
+    read_whole(&held).unwrap();
 }

@@ -1,0 +1,132 @@
+//! Root changes logs in directories of other users, who put links to the logs of third users in their place meanwhile.
+
+use std::fs::{self, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::amount::either;
+use crate::common::people::{ALICE, BOB, Person};
+use crate::common::readers::{corpus, said};
+use crate::common::{PROGRAM, unclosed};
+
+/// A directory of one person, which others may search.
+fn home(of: Person, parent: &Path) -> std::path::PathBuf {
+    let dir = parent.join(of.name);
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+    own(&dir, of);
+    dir
+}
+
+fn own(path: &Path, of: Person) {
+    chown(path, Some(of.uid), Some(of.gid)).unwrap();
+}
+
+/// What a person has of a closed log and of one that was not closed.
+fn logs(of: Person, dir: &Path) -> [Vec<u8>; 3] {
+    let closed = dir.join("closed.h5");
+    fs::copy(corpus().join("tiny.log.h5"), &closed).unwrap();
+    let log = unclosed::Log::usual(&dir.join("unclosed.h5"));
+    let files = [closed, log.path(), log.journal_path()];
+    files.map(|file| {
+        own(&file, of);
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        fs::read(&file).unwrap()
+    })
+}
+
+fn files(dir: &Path) -> [Option<Vec<u8>>; 3] {
+    let names = ["closed.h5", "unclosed.h5", "unclosed.h5.h5logfs-journal"];
+    names.map(|name| fs::read(dir.join(name)).ok())
+}
+
+fn root(arguments: &[&str], file: &Path) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.args(arguments).arg(file).output().unwrap()
+}
+
+#[test]
+fn root_changes_no_log_of_a_third_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root has the rights of all users");
+        return;
+    }
+    let parent = tempfile::tempdir().unwrap();
+    fs::set_permissions(parent.path(), Permissions::from_mode(0o755)).unwrap();
+    let (attacker, victim) = (home(ALICE, parent.path()), home(BOB, parent.path()));
+    let of_victim = logs(BOB, &victim).map(Some);
+    let _ = logs(ALICE, &attacker);
+
+    // A link that lies there.
+    let link = attacker.join("link.h5");
+    ALICE.act(|| symlink(victim.join("closed.h5"), &link).unwrap());
+    for command in ["settle", "recover"] {
+        let output = root(&[command], &link);
+        let text = said(&output);
+        assert!(!output.status.success(), "{text}");
+        assert!(text.contains("is a link of another user"), "{text}");
+    }
+
+    // Links that come and go: the directory itself, which is a name in the attacker's, leads elsewhere now and then.
+    let run = attacker.join("run");
+    let (own_run, spare) = (attacker.join("own"), attacker.join("spare"));
+    fs::create_dir(&own_run).unwrap();
+    own(&own_run, ALICE);
+    let begin = Instant::now();
+    let is_over = AtomicBool::new(false);
+    let swap = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let _ = symlink(&victim, &spare);
+            let _ = fs::rename(&own_run, &run);
+            thread::yield_now();
+            let _ = fs::rename(&run, &own_run);
+            let _ = fs::rename(&spare, &run);
+            thread::yield_now();
+            let _ = fs::remove_file(&run);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| ALICE.act(&swap));
+        let mut settled = 0;
+        while begin.elapsed() < either(Duration::from_secs(2), Duration::from_secs(30)) {
+            let _ = ALICE.act(|| logs_again(&own_run, &run));
+            settled += usize::from(root(&["settle"], &run.join("closed.h5")).status.success());
+            let _ = root(&["recover"], &run.join("unclosed.h5"));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        eprintln!("{settled} logs of the attacker were settled meanwhile");
+    });
+    assert!(
+        files(&victim) == of_victim,
+        "the logs of the victim have changed"
+    );
+
+    // Without links the command does what it is for, and what it makes is the owner's.
+    let output = root(&["settle"], &attacker.join("closed.h5"));
+    assert!(output.status.success(), "{}", said(&output));
+    let output = root(&["recover"], &attacker.join("unclosed.h5"));
+    assert!(output.status.success(), "{}", said(&output));
+    let [_, recovered, journal] = files(&attacker);
+    assert!(recovered.is_some() && journal.is_none());
+}
+
+/// The attacker's directory has fresh logs, wherever it is at the moment.
+fn logs_again(one: &Path, other: &Path) -> Option<()> {
+    let is_own = |dir: &&Path| dir.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let dir = [one, other].into_iter().find(is_own)?;
+    let closed = fs::read(corpus().join("tiny.log.h5")).ok()?;
+    // Below a descriptor: the directory may be another one by now.
+    let held = fs::File::open(dir).ok()?;
+    if held.metadata().ok()?.uid() != ALICE.uid {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let file = Path::new(&path).join("closed.h5");
+    fs::write(&file, closed).ok()
+}
