@@ -1,6 +1,6 @@
 //! What the parts of the project may use and name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -117,6 +117,134 @@ fn upwards(source: &str, modules: &[&str]) -> (usize, Vec<String>) {
         upwards.extend(used.map(|above| format!("{} uses {above}", path.display())));
     }
     (files.len(), upwards)
+}
+
+/// The folders of sources of all crates.
+fn crates() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let entries = |dir: &str| fs::read_dir(root.join(dir)).unwrap();
+    let found = entries("crates").chain(entries("crates/plugins"));
+    let found = found.map(|entry| entry.unwrap().path().join("src"));
+    let found = found.chain([root.join("src")]);
+    found.filter(|source| source.is_dir()).collect()
+}
+
+/// Files that use each other cannot be understood one after the other. Two may. A module may use the one that it is a part of,
+/// and what that one gives on counts as its own.
+#[test]
+fn no_more_than_two_modules_use_each_other() {
+    let (mut modules, mut circles) = (0, BTreeSet::new());
+    for source in crates() {
+        let uses = uses_of(&source);
+        modules += uses.len();
+        let from: BTreeMap<_, _> = uses.keys().map(|m| (m, reached(m, &uses))).collect();
+        for (module, reached) in &from {
+            let circle = reached.iter().filter(|m| from[m].contains(*module));
+            let circle: BTreeSet<_> = circle.collect();
+            if circle.len() > 2 {
+                circles.insert(format!("{}: {circle:?}", source.display()));
+            }
+        }
+    }
+    assert!(modules > 400, "only {modules} modules looked at");
+    assert!(circles.is_empty(), "{circles:#?}");
+}
+
+/// What each module of a crate uses of the others, by their paths from the root. The root is the empty one.
+fn uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut files = Vec::new();
+    sources(source, &mut files);
+    let name_of = |file: &Path| {
+        let inside = file.strip_prefix(source).unwrap().with_extension("");
+        let parts = inside
+            .components()
+            .map(|part| part.as_os_str().to_str().unwrap());
+        let parts = parts.filter(|part| !["mod", "lib", "main"].contains(part));
+        parts.collect::<Vec<_>>().join("::")
+    };
+    let names: BTreeSet<String> = files.iter().map(|file| name_of(file)).collect();
+    let mut uses = BTreeMap::<_, BTreeSet<String>>::new();
+    for file in &files {
+        let name = name_of(file);
+        let text = fs::read_to_string(file).unwrap();
+        let text = text.split("#[cfg(test)]\nmod ").next().unwrap();
+        let text = code(text).collect::<Vec<_>>().join(" ");
+        let used = uses.entry(name.clone()).or_default();
+        for statement in text
+            .split("; ")
+            .filter_map(|line| line.trim().strip_prefix("use "))
+        {
+            let mut paths = Vec::new();
+            expand("", statement, &mut paths);
+            let found = paths
+                .iter()
+                .filter_map(|path| module_at(path, &name, &names));
+            used.extend(found.filter(|found| !is_part(&name, found)));
+        }
+    }
+    uses
+}
+
+/// Whether a module is this one, or lies in it.
+fn is_part(module: &str, whole: &str) -> bool {
+    let rest = module.strip_prefix(whole);
+    whole.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// The paths of a use declaration, which may have groups in braces.
+fn expand(before: &str, text: &str, paths: &mut Vec<String>) {
+    let Some((path, group)) = text.split_once('{') else {
+        paths.push(format!("{before}{}", text.trim()));
+        return;
+    };
+    let before = format!("{before}{}", path.trim());
+    let (mut depth, mut begin) = (0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                expand(&before, &group[begin..at], paths);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The module that a path leads to from another one. `None`: to another crate.
+fn module_at(path: &str, from: &str, names: &BTreeSet<String>) -> Option<String> {
+    let mut at: Vec<&str> = from.split("::").filter(|part| !part.is_empty()).collect();
+    // Without a word for where it begins, a path begins with a part of the module.
+    let mut least = at.len() + 1;
+    for part in path.split("::").map(str::trim) {
+        match part {
+            "crate" => at.clear(),
+            "super" => drop(at.pop()),
+            "self" => {}
+            part => {
+                at.push(part);
+                continue;
+            }
+        }
+        least = 0;
+    }
+    let mut wholes = (least..=at.len()).rev().map(|len| at[..len].join("::"));
+    wholes.find(|module| names.contains(module))
+}
+
+/// All modules that one uses, by way of others, too.
+fn reached(module: &str, uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let (mut reached, mut next) = (BTreeSet::new(), vec![module]);
+    while let Some(module) = next.pop() {
+        next.extend(
+            uses[module]
+                .iter()
+                .filter(|used| reached.insert(String::clone(used)))
+                .map(String::as_str),
+        );
+    }
+    reached
 }
 
 /// The lines of a source that are no comment. A comment may point upwards.

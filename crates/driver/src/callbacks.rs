@@ -9,7 +9,7 @@ use std::slice;
 use h5logfs_host::types::{Address, DEFAULT, FAILURE, Id, SUCCESS, Status};
 use h5logfs_host::{Kind, with_return_address};
 
-use crate::class::{FEATURES, IN_MEMORY, PublicPart, SUPERBLOCK, UNDEFINED, Usage};
+use crate::declared::{FEATURES, IN_MEMORY, PublicPart, SUPERBLOCK, UNDEFINED, Usage};
 use crate::file::{Content, File, Log};
 use crate::library::{self, Functions, Library};
 use crate::memory::Memory;

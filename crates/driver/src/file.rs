@@ -9,7 +9,7 @@ use h5logfs_catalog::direct::OpenLog;
 
 use h5logfs_host::types::Address;
 
-use crate::class::{FEATURES, HOLDS_BACK, POSIX_HANDLE, PublicPart};
+use crate::declared::{FEATURES, HOLDS_BACK, POSIX_HANDLE, PublicPart};
 use crate::library::Library;
 use crate::memory::Memory;
 use h5logfs_common::fault::Fault;

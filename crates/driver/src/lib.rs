@@ -28,7 +28,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `class` | the structures that HDF5 declares, and the table of callbacks |
+//! | `class` | the table of callbacks |
+//! | `declared` | what HDF5 declares of an open file |
 //! | `library` | the functions of libhdf5 that it calls |
 //! | `open` | what a path is opened as |
 //! | `memory` | files in memory, for the connector |
@@ -50,6 +51,7 @@
 
 mod callbacks;
 mod class;
+mod declared;
 mod file;
 mod library;
 mod memory;

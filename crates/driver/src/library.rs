@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use h5logfs_host::types::{Address, Id, Status};
 
-use crate::class::{PublicPart, Usage};
+use crate::declared::{PublicPart, Usage};
 
 h5logfs_host::functions! {
     /// Functions of libhdf5, by the names that its manual has.

@@ -2,6 +2,7 @@
 
 use crate::error::FaultResult;
 use h5logfs_common::fault::Fault;
+use h5logfs_log::logvol::{ENCODED, SHARED};
 
 /// The files that hold the data of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -116,6 +117,18 @@ impl Options {
             ("checksums", checksums.to_string()),
             ("hints", format!("{hints:?}")),
         ]
+    }
+
+    /// The config bits of the layout.
+    pub(crate) fn config(&self) -> i32 {
+        let mut config = 0;
+        if self.encode_selections {
+            config |= ENCODED;
+        }
+        if self.share_selections {
+            config |= SHARED;
+        }
+        config
     }
 
     /// Fails where a log cannot be settled when it is closed, because it has subfiles.

@@ -15,7 +15,6 @@ use rustix::io::Errno;
 use crate::base::Base;
 use crate::error::FaultResult;
 use crate::existing::Existing;
-use crate::files::config_of;
 use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
 use h5logfs_common::error::Error;
@@ -75,7 +74,7 @@ impl Prepared {
         })?;
         options.check_settle(base.subfiles > 0)?;
         check_files(path, &base)?;
-        let config = config_of(options) | base.config;
+        let config = options.config() | base.config;
         let header = Header {
             job: Some(Job::of_this_process()),
             append: Some(Append { flush: base.flush }),

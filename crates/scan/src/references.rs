@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::tree::Original;
 use crate::hdf5_sys::{self as h5, Id, Space};
 use h5logfs_common::fault::Fault;
+use h5logfs_log::image::HeaderBytes;
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -13,7 +13,9 @@ const LARGEST_HEAP: u64 = 64 << 20;
 
 /// Translates references of a file into references of its copy.
 pub struct Translator<'a> {
-    pub original: Original<'a>,
+    pub file: &'a Id,
+    /// The bytes of the file. Addresses count from the first of them.
+    pub bytes: &'a dyn HeaderBytes,
     pub target: &'a Id,
     /// Addresses of the objects in the copy, by their addresses in the file.
     pub objects: &'a HashMap<u64, u64>,
@@ -64,7 +66,7 @@ impl Translator<'_> {
         let dataset = h5::open_object(self.target, dataset)?;
         let mut extent = h5::dataset_space(&dataset)?;
         if extent == Space::Null {
-            extent = h5::dataset_space(&h5::open_object(self.original.file, old)?)?;
+            extent = h5::dataset_space(&h5::open_object(self.file, old)?)?;
         }
         let space = extent.create()?;
         select(&space, &extent, &heap[8..])?;
@@ -73,7 +75,7 @@ impl Translator<'_> {
 
     /// Reads an object of the global heap collection at `address`.
     fn heap_object(&self, address: u64, index: u32) -> Result<Vec<u8>> {
-        let file = self.original.bytes;
+        let file = self.bytes;
         let mut head = [0; 16];
         file.read(address, &mut head)?;
         let size = read_u64(&head, 8)?;

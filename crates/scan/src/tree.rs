@@ -516,7 +516,8 @@ impl Copier<'_> {
     fn postponed_work(&mut self) -> Result<()> {
         let (objects, target) = (self.out.objects.clone(), self.target.clone());
         let mut translator = Translator {
-            original: self.original,
+            file: self.original.file,
+            bytes: self.original.bytes,
             target: &target,
             objects: &objects,
             lost: 0,

@@ -21,7 +21,6 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::{self, Append, Header, Job, Recorded};
 use h5logfs_log::logvol::names::subfile;
-use h5logfs_log::logvol::{ENCODED, SHARED};
 
 impl Files {
     /// Creates the files. On failure everything is as it was before. Collective.
@@ -280,7 +279,7 @@ fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
     let subfiles = subfiles.min(journal::MOST_SUBFILES);
     Header {
         job: ranks.is_root().then(Job::of_this_process),
-        ..Header::new(id, ranks.size(), subfiles, config_of(options))
+        ..Header::new(id, ranks.size(), subfiles, options.config())
     }
 }
 
@@ -317,18 +316,6 @@ impl DataFiles {
             unwritten: own + 1..of(ranks.rank() + 1) as u32,
         }
     }
-}
-
-/// The config bits of the layout.
-pub(crate) fn config_of(options: &Options) -> i32 {
-    let mut config = 0;
-    if options.encode_selections {
-        config |= ENCODED;
-    }
-    if options.share_selections {
-        config |= SHARED;
-    }
-    config
 }
 
 fn check_hints(hints: &[(String, String)]) -> FaultResult {
