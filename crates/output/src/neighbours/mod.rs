@@ -38,6 +38,8 @@ use memory::{Bytes, PART, Word};
 const PARTS: u64 = 4;
 /// Where the data begin.
 pub(crate) const DATA: u64 = 3 * PART;
+/// Bytes of notes whose memory is kept for later ones.
+const KEPT: usize = 1 << 20;
 /// The state of a rank whose last notes could not be made.
 const LOST: u64 = u64::MAX;
 
@@ -160,6 +162,12 @@ impl Shared {
         self.publish();
         // What is written over the old notes and data comes after that, for whoever sees any of it.
         fence(Ordering::SeqCst);
+        let old = &mut self.notes[1 - part];
+        let has_many = old.len() > KEPT;
+        old.clear();
+        if has_many {
+            old.shrink();
+        }
     }
 
     /// Appends words. Where there is no memory for them, the others cannot see what this rank writes before the next epoch.
