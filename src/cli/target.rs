@@ -15,6 +15,7 @@ use tempfile::NamedTempFile;
 
 use crate::fs::shown::ShownFile;
 use h5logfs_common::error::Error;
+use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::scan::Settings;
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
@@ -256,7 +257,12 @@ impl NewFile {
         } else {
             temporary.persist_noclobber(&path)
         };
-        Ok(named.map(drop).map_err(|e| e.error)?)
+        named.map_err(|e| e.error)?;
+        // A user may remove the log now.
+        if let Err(e) = sync(parent(&path)) {
+            log::warn!("{e}: after a loss of power the name of the new file may be missing");
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Logs on file systems that show late, and in another order, what other nodes write: a job on some nodes, readers on
 //! another one. A reader sees a whole flush or an older one, and none that is older than what it has seen. The ranks of
-//! most jobs are threads (`job`, `team`); `readers` has jobs of `mpirun`, too, and readers that are programs.
+//! most jobs are threads (`rows`, `team`); `readers` has jobs of `mpirun`, too, and readers that are programs.
 //!
 //! `H5LOGFS_TEST_CASES` is the number of random jobs.
 
@@ -9,12 +9,10 @@ mod common;
 
 mod clocks;
 mod closes;
-mod job;
 mod model;
 mod node;
 mod readers;
 mod stale;
-mod team;
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -25,7 +23,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use common::amount::{cases, first_seed};
+use common::element::{WIDTH, element};
 use common::following::Seen;
+use common::rows::{Course, Job};
+use common::team::{Member, team};
 use common::{Mounted, PROGRAM, User, can_mount, messages, tested_program, wait_until};
 use h5logfs_catalog::Catalog;
 use h5logfs_catalog::direct::{self, Opened};
@@ -34,12 +35,12 @@ use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Result;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_output::{Fsync, Options, Subfiles};
+use h5logfs_output::nfs::check_nodes;
+use h5logfs_output::{Fsync, Options, Ranks, Subfiles};
 use h5logfs_scan::{InProcess, scan};
 use h5logfs_view::ChunkId;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
-use job::{Course, Job, WIDTH, element};
 use model::{Cluster, Mode};
 use node::Node;
 
@@ -519,4 +520,28 @@ fn data_that_never_match_are_told_as_damage() {
     assert!(!is_done && said.contains("--last-flush 2"), "{said}");
     let (is_done, said) = run(&["recover", "--last-flush", "2"]);
     assert!(is_done, "{said}");
+}
+
+#[test]
+fn nodes_that_share_a_file_are_told() {
+    // Three nodes: with a file each, with one that two of them share, and with one for all.
+    for (files, good) in [
+        ([0, 1, 2], [true; 3]),
+        ([0, 1, 1], [true, false, false]),
+        ([0; 3], [false; 3]),
+    ] {
+        let check = |member: Member| {
+            let ranks = Ranks::new(member);
+            let file_ranks = ranks.split(files[ranks.rank() as usize]);
+            check_nodes(&ranks, &file_ranks).is_ok()
+        };
+        let checked: Vec<bool> = std::thread::scope(|scope| {
+            let ranks: Vec<_> = team(3)
+                .into_iter()
+                .map(|rank| scope.spawn(move || check(rank)))
+                .collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        assert_eq!(checked, good);
+    }
 }

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
+use super::common::served::{Answer, Attributes, Found, ROOT, Refusal};
+
 pub const PAGE: u64 = 4096;
-pub const ROOT: u64 = 1;
 
 /// When a node sees what others have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +69,6 @@ impl<T: Clone> Item<T> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attributes {
-    pub size: u64,
-    pub modified: SystemTime,
-}
-
 #[derive(Debug)]
 struct Inode {
     is_directory: bool,
@@ -83,28 +78,6 @@ struct Inode {
     pages: BTreeMap<u64, Item<Vec<u8>>>,
     /// The node that removed its last name.
     removed_by: Option<usize>,
-}
-
-/// What a request fails with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    NoEntry,
-    Exists,
-    /// The file was removed on another node.
-    Stale,
-}
-
-pub type Answer<T> = Result<T, Refusal>;
-
-/// What is known of a file on one node.
-#[derive(Debug, Clone, Copy)]
-pub struct Found {
-    pub inode: u64,
-    pub is_directory: bool,
-    pub mode: u16,
-    pub owner: (u32, u32),
-    pub links: u32,
-    pub attributes: Attributes,
 }
 
 /// The file system. Nodes have numbers from 1 on; 0 is the server. The last node is
@@ -393,7 +366,7 @@ impl Cluster {
     }
 
     /// What a node gets that opens a file.
-    pub fn handle(&self, node: usize) -> u64 {
+    fn handle(&self, node: usize) -> u64 {
         self.lost[node]
     }
 

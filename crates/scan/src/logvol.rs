@@ -225,6 +225,7 @@ pub fn find_log(
         ..Tables::default()
     };
     let files = LogFiles::of(request.dir, request.relative, &master);
+    let id = master.file_id()?;
     let mut sources = Sources::default();
     let mut seals = vec![seal_of_master];
     sources.push(SourcePath::below(request.relative), master);
@@ -233,6 +234,11 @@ pub fn find_log(
         for (place, number) in places.into_iter().zip(1..) {
             let subfile = files.open(&place);
             let subfile = subfile.map_err(|e| format!("subfile {e}"))?;
+            // After a crash a subfile of the log that was to take the place of this one may be there.
+            if subfile.file_id()? != id {
+                let reason = "it belongs to another log";
+                return Err(format!("subfile {}: {reason}", subfile.path().display()).into());
+            }
             seals.push(seal(&subfile, request.settings)?);
             find_subfile_tables(&subfile, number, &mut tables)
                 .map_err(|e| format!("subfile {}: {e}", subfile.path().display()))?;

@@ -137,7 +137,7 @@ fn recover_locked(
         check_whole(path, files, &kept)?;
     }
     // First all reads, because they can fail, then the writes.
-    let data_files = read_data_files(files, &kept)?;
+    let data_files = read_data_files(files, &kept).map_err(|e| with_way_out(files, &kept, e))?;
     let objects = Objects::of(path, &kept)?;
     if !how.without_sync {
         // What the front says before all is there, the journal has to say.
@@ -248,6 +248,10 @@ fn remove_left_behind(path: &Path) {
 /// Forces what was written to the disk.
 fn sync_all(path: &Path, data_files: &[DataFile]) -> Result<()> {
     data_files.iter().try_for_each(|file| sync(&file.path))?;
+    // Names of subfiles that the job has not forced to the disk.
+    if let Some(file) = data_files.first() {
+        sync(parent(&file.path))?;
+    }
     sync(path)
 }
 
@@ -403,6 +407,39 @@ fn data_sources(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<SourceFi
         Ok(vec![SourceFile::open(files.dir(), files.log())?])
     } else {
         subfiles.iter().map(|place| files.open(place)).collect()
+    }
+}
+
+/// The error of a log whose data files do not have all of its flushes, with what can be done about it.
+fn with_way_out(files: &LogFiles<'_>, journal: &Recorded, damage: Error) -> Error {
+    let Error::BadFile { path, reason } = damage else {
+        return damage;
+    };
+    let has_all = |commits: usize| {
+        let sources = data_sources(files, journal)?;
+        for (number, source) in sources.iter().enumerate() {
+            let ends = journal.ends(number).take(commits);
+            if !sections(source, number as u16, ends)?
+                .diagnostics
+                .is_empty()
+            {
+                return Ok(false);
+            }
+        }
+        Ok::<bool, Error>(true)
+    };
+    let numbers: Vec<usize> = (1..=journal.commits.len()).collect();
+    let whole = numbers.partition_point(|commits| has_all(*commits).unwrap_or(false));
+    let last = whole.checked_sub(1).and_then(|at| journal.commits.get(at));
+    let way_out = match last {
+        Some(last) if whole < journal.commits.len() => {
+            format!("; `--last-flush {}` drops what is damaged", last.flush)
+        }
+        _ => String::new(),
+    };
+    Error::BadFile {
+        path,
+        reason: reason + &way_out,
     }
 }
 

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Barrier, Mutex};
 
-use h5logfs_output::Ranks;
-use h5logfs_output::nfs::check_nodes;
 use h5logfs_output::ranks::{Communicator, Node};
 
 /// What the ranks of a communicator share.
@@ -143,29 +141,5 @@ impl Communicator for Member {
             .iter_mut()
             .zip(sent)
             .for_each(|(to, byte)| *to = *byte as u8);
-    }
-}
-
-#[test]
-fn nodes_that_share_a_file_are_told() {
-    // Three nodes: with a file each, with one that two of them share, and with one for all.
-    for (files, good) in [
-        ([0, 1, 2], [true; 3]),
-        ([0, 1, 1], [true, false, false]),
-        ([0; 3], [false; 3]),
-    ] {
-        let check = |member: Member| {
-            let ranks = Ranks::new(member);
-            let file_ranks = ranks.split(files[ranks.rank() as usize]);
-            check_nodes(&ranks, &file_ranks).is_ok()
-        };
-        let checked: Vec<bool> = std::thread::scope(|scope| {
-            let ranks: Vec<_> = team(3)
-                .into_iter()
-                .map(|rank| scope.spawn(move || check(rank)))
-                .collect();
-            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-        });
-        assert_eq!(checked, good);
     }
 }

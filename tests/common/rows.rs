@@ -1,4 +1,5 @@
-//! A job that writes a log with the code of the writer: ranks on several nodes, many flushes, attempts that fail.
+//! A job that writes a log with the code of the writer: ranks that are threads of this process, maybe each on a node of its
+//! own, many flushes, attempts that fail.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,17 +16,11 @@ use h5logfs_output::stored::Form;
 use h5logfs_output::{Base, Blocks, LocalOutcome, Options, Ranks, Result};
 use h5logfs_scan::definitions::ClosedLog;
 
+use super::element::{ANOTHER, WIDTH, attribute, element};
 use super::team::team;
 
-/// Elements of each rank in a row. The extents of ranks share pages.
-pub const WIDTH: u64 = 700;
-
-/// Element `column` after flush `flush`; never zero.
-pub fn element(flush: u64, column: u64) -> f64 {
-    (flush * 1_000_000 + column) as f64
-}
-
-/// The log has a row for each flush, `/rows`, and `/now`, which each flush writes over.
+/// The log has a row for each flush, `/rows`, and `/now`, which each flush writes over. The root group has an attribute for
+/// each flush.
 pub struct Job {
     ranks: Vec<Rank>,
     options: Options,
@@ -34,6 +29,8 @@ pub struct Job {
 
 struct Rank {
     number: u32,
+    /// What the numbers of flushes have more in elements.
+    salt: u64,
     writer: LogWriter,
 }
 
@@ -66,11 +63,7 @@ impl Job {
 
     /// Opens the log again, after a job that died.
     pub fn append(paths: &[PathBuf], options: &Options) -> Self {
-        let base = |recorded: Option<&Recorded>| {
-            let recorded = recorded.unwrap();
-            let state = recorded.state().into_iter().map(Line::Define);
-            Base::of_journal(recorded, state.collect())
-        };
+        let base = |recorded: Option<&Recorded>| base_of_journal(recorded.unwrap());
         let append = |path: &Path, ranks: &Ranks| Files::append(path, ranks, options, base);
         Self::begin(paths, options, append).unwrap()
     }
@@ -84,6 +77,22 @@ impl Job {
             })
         };
         Self::begin(paths, options, append)
+    }
+
+    /// Opens a log again that was closed, or not, and whose elements are those of this flush: those of the next ones are those
+    /// of the flushes after it.
+    pub fn reopen(paths: &[PathBuf], options: &Options, flush: u64) -> Result<Self> {
+        let append = |path: &Path, ranks: &Ranks| {
+            Files::append(path, ranks, options, |recorded| match recorded {
+                Some(recorded) => base_of_journal(recorded),
+                None => base_of_closed(path),
+            })
+        };
+        let mut job = Self::begin(paths, options, append)?;
+        job.flushes = flush % ANOTHER;
+        let salt = flush - job.flushes;
+        job.ranks.iter_mut().for_each(|rank| rank.salt = salt);
+        Ok(job)
     }
 
     fn begin(
@@ -102,7 +111,11 @@ impl Job {
                         let ranks = Ranks::new(member);
                         let files = open(path, &ranks)?;
                         let writer = LogWriter::with_reads(ranks, files, options.clone());
-                        Ok(Rank { number, writer })
+                        Ok(Rank {
+                            number,
+                            salt: 0,
+                            writer,
+                        })
                     })
                 })
                 .collect();
@@ -165,6 +178,15 @@ impl Job {
         is_done
     }
 
+    /// The job ends without a close of the log, and holds nothing of it any more.
+    pub fn leave(self) {
+        thread::scope(|scope| {
+            for rank in self.ranks {
+                scope.spawn(move || drop(rank.writer.close()));
+            }
+        });
+    }
+
     /// All ranks write, and the job dies before the commit.
     pub fn die(mut self) {
         let total = self.ranks.len() as u64 * WIDTH;
@@ -175,6 +197,12 @@ impl Job {
             assert!(!rank.try_flush(Vec::new(), true));
         });
     }
+}
+
+/// What a job begins with that opens a log that was not closed.
+fn base_of_journal(recorded: &Recorded) -> std::result::Result<Base, String> {
+    let state = recorded.state().into_iter().map(Line::Define);
+    Base::of_journal(recorded, state.collect())
 }
 
 /// What a job begins with that opens a closed log.
@@ -208,7 +236,7 @@ impl Rank {
     fn write(&mut self, flush: u64, total: u64, spills: bool) {
         let begin = u64::from(self.number) * WIDTH;
         let values: Vec<f64> = (begin..begin + WIDTH)
-            .map(|column| element(flush, column))
+            .map(|column| element(self.salt + flush, column))
             .collect();
         let row = flush - 1;
         self.log(0, &[flush, total], &[row, begin], &[1, WIDTH], &values);
@@ -230,7 +258,11 @@ impl Rank {
                 ..DatasetLayout::fixed(Datatype::float(8), dims)
             }),
         };
-        let mut lines = Vec::new();
+        let mut lines = vec![Definition::Attribute {
+            object: "/".into(),
+            name: attribute(flush),
+            value: (self.salt + flush).into(),
+        }];
         if flush == 1 {
             lines.push(dataset("/rows", &[0, total], &[1, total]));
             lines.push(dataset("/now", &[total], &[total]));

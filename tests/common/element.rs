@@ -1,0 +1,17 @@
+//! Elements that tell which flush wrote them.
+
+/// Elements of each rank in a row. The extents of ranks share pages.
+pub const WIDTH: u64 = 700;
+
+/// Element `column` after flush `flush`; never zero.
+pub fn element(flush: u64, column: u64) -> f64 {
+    (flush * 1_000_000 + column) as f64
+}
+
+/// The flushes of a log that takes the place of another one count from here on, or from a multiple of it.
+pub const ANOTHER: u64 = 1000;
+
+/// The attribute of the root group that is made for a flush, and is its number.
+pub fn attribute(flush: u64) -> String {
+    format!("flush {flush}")
+}
