@@ -68,7 +68,7 @@ fn a_log_of_one_file_is_replaced_or_deleted_where_the_program_says_so() {
 }
 
 #[test]
-fn a_log_with_other_files_stays() {
+fn a_log_with_other_files_stays_until_it_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::copy(corpus().join("subfile.log.h5"), at("sub.h5")).unwrap();
@@ -80,32 +80,42 @@ fn a_log_with_other_files_stays() {
         fs::copy(subfile.path(), at("sub.h5.subfiles").join(name)).unwrap();
     }
     std::os::unix::fs::symlink(at("sub.h5"), at("link.h5")).unwrap();
-    for file in [at("sub.h5"), at("link.h5")] {
+    for file in [at("link.h5"), at("sub.h5")] {
+        assert!(at("sub.h5").exists() && at("sub.h5.subfiles").exists());
         let Some(told) = tried(&file, "r+ a x w") else {
             return;
         };
         assert_eq!(told.len(), 5, "{told:?}");
-        for line in &told[3..] {
-            assert!(line.contains("is part of it"), "{line}");
-        }
-        assert!(file.exists());
+        assert!(told[3].contains("is part of it"), "{told:?}");
+        // Of a link only the link is deleted, of a log all of it.
+        assert!(told[4].ends_with(" delete gone"), "{told:?}");
     }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// A log that is not closed is replaced by another log, where the program makes logs, and by nothing else.
+/// A log that is not closed is replaced by another log, where the program makes logs, and by nothing else. It is deleted with
+/// its journal, unless a job writes it.
 #[test]
-fn a_log_that_is_not_closed_stays() {
+fn a_log_that_is_not_closed_stays_until_it_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let log = Log::usual(&dir.path().join("unclosed.h5"));
+    let job = fs::OpenOptions::new()
+        .write(true)
+        .open(log.journal_path())
+        .unwrap();
+    rustix::fs::flock(&job, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let Some(told) = tried(&log.path(), "x w") else {
         return;
     };
     assert!(told[0].contains(" x FileExistsError: "), "{told:?}");
-    for line in &told[1..] {
-        let reasons = ["is part of it", "a log that was not closed"];
-        assert!(reasons.iter().any(|reason| line.contains(reason)), "{line}");
+    for (line, reason) in told[1..].iter().zip(["is part of it", "a job writes it"]) {
+        assert!(line.contains(reason), "{line}");
     }
     assert!(log.path().exists() && log.journal_path().exists());
+    drop(job);
+    let told = tried(&log.path(), "").unwrap();
+    assert!(told[0].ends_with(" delete gone"), "{told:?}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 /// As with native files, a file that is open is not truncated.

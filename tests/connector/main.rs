@@ -13,6 +13,7 @@
 //! | `elements` | what is told of elements: their places, and those that were never written |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
 //! | `errors` | what a program is told |
+//! | `alike` | programs that are told the same of a log as of a file |
 //! | `refusals` | what several ranks are refused, and errors on one rank |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the tests of h5py, h5netcdf and PyTables |
@@ -24,6 +25,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alike;
 mod appending;
 mod conversions;
 mod elements;

@@ -92,6 +92,18 @@ fn a_program_of_c_works_as_without_the_connector() {
     }
 }
 
+/// What is on the disk of a file that the program is still writing cannot be understood. libhdf5 has it open.
+#[test]
+fn a_file_that_the_program_writes_is_opened_again() {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let (dir, connector) = (tempfile::tempdir().unwrap(), Connector::new());
+    let mut program = Command::new(hdf5.compiled("connector", "again"));
+    program.envs(connector.passing());
+    succeed(program.arg(dir.path().join("a.h5")));
+}
+
 /// HDF5's own pass-through connector prints errors twice, and its files name the native connector.
 #[test]
 fn it_works_above_and_below_another_connector() {

@@ -1,6 +1,9 @@
 //! Files that are no logs: all that programs see is what they see without the driver.
 
+use std::process::Command;
+
 use crate::common::driver::Driver;
+use crate::common::hosts::{Hdf5, succeed};
 use crate::common::readers::{Python, said};
 
 /// All that the tool prints, in a directory of its own.
@@ -37,4 +40,16 @@ fn plain_files_are_those_of_the_default_driver() {
         .collect();
     assert!(differing.is_empty(), "with and without: {differing:#?}");
     assert_eq!(with.lines().count(), without.lines().count());
+}
+
+/// What is on the disk of a file that the program is still writing cannot be understood. libhdf5 has it open.
+#[test]
+fn a_file_that_the_program_writes_is_opened_again() {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let (dir, driver) = (tempfile::tempdir().unwrap(), Driver::new());
+    let mut program = Command::new(hdf5.compiled("connector", "again"));
+    program.envs(driver.used());
+    succeed(program.arg(dir.path().join("a.h5")));
 }

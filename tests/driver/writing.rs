@@ -74,7 +74,7 @@ fn a_log_of_one_file_is_replaced_or_deleted_where_the_program_says_so() {
 }
 
 #[test]
-fn a_log_with_other_files_and_one_that_is_not_closed_stay() {
+fn a_log_with_other_files_and_one_that_is_not_closed_stay_until_they_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     // Subfiles.
@@ -88,11 +88,23 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay() {
     }
     // The logs of a burst buffer, a journal, and a log that lost its journal.
     let netcdf = pnetcdf::case("rand-cdf5-np4").lay_out(dir.path());
+    let netcdf_dir = netcdf.parent().unwrap().to_owned();
+    let files_of_netcdf = || fs::read_dir(&netcdf_dir).unwrap().count();
+    let before = files_of_netcdf();
     let unclosed = Log::usual(&at("unclosed.h5"));
     let lost = Log::usual(&at("lost.h5"));
     fs::remove_file(lost.journal_path()).unwrap();
-    let files = [at("sub.h5"), netcdf, unclosed.path(), lost.path()];
-    for file in &files {
+    // Through a link, too. Only the link is deleted.
+    let link = at("link.h5");
+    std::os::unix::fs::symlink(at("sub.h5"), &link).unwrap();
+    let files = [
+        (link.clone(), true),
+        (at("sub.h5"), true),
+        (netcdf, false),
+        (unclosed.path(), true),
+        (lost.path(), false),
+    ];
+    for (file, is_deleted) in &files {
         let Some(told) = tried(&[file]) else { return };
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(lines.len(), 5, "{told}");
@@ -102,19 +114,23 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay() {
             "a log that was not closed",
             "its journal lost.h5.h5logfs-journal is not there",
         ];
-        for line in &lines[3..] {
+        let kept = if *is_deleted {
+            &lines[3..4]
+        } else {
+            &lines[3..]
+        };
+        for line in kept {
             assert!(reasons.iter().any(|reason| line.contains(reason)), "{line}");
         }
-        assert!(file.exists());
+        assert_eq!(lines[4].ends_with(" delete gone"), *is_deleted, "{told}");
+        assert_eq!(file.exists(), !is_deleted);
+        assert!(*file != link || at("sub.h5").exists());
     }
-    // Through a link, too.
-    let link = at("link.h5");
-    std::os::unix::fs::symlink(&files[0], &link).unwrap();
-    let Some(told) = tried(&[&link]) else { return };
-    assert!(
-        told.lines().nth(3).unwrap().contains("is part of it"),
-        "{told}"
-    );
+    // Nothing is left of those that were deleted.
+    for gone in [at("sub.h5.subfiles"), unclosed.journal_path()] {
+        assert!(!gone.exists(), "{}", gone.display());
+    }
+    assert_eq!(files_of_netcdf(), before);
 }
 
 /// As with the default driver, a file that is open is not truncated.

@@ -5,8 +5,10 @@
 //!
 //! * `shared` is that memory, which open logs share.
 //! * `fork_gate` keeps the process from forking while a thread is at work here.
+//! * `deleting` deletes a log with its files.
 //! * `program` looks for the program that scans and closes.
 
+mod deleting;
 mod fork_gate;
 mod program;
 mod shared;
@@ -18,7 +20,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_log::scan::Listings;
 use h5logfs_log::scan::companions;
 use h5logfs_log::snapshot::Snapshot;
-use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_view::View;
 
@@ -138,6 +140,21 @@ pub fn snapshot(path: &Path, options: &ReadOptions) -> Result<Option<Snapshot>> 
 pub fn close_log(path: &Path, how: Close, options: &ReadOptions) -> Result<Closed> {
     let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
     one_close::close(&program(options), &log, how)
+}
+
+/// Deletes the log at `path`, with all files that belong to it: its subfiles and its journal. `false` where there is no log,
+/// or one of a single file: that is deleted as any other file. Fails where a job writes the log.
+pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {
+    let Some(snapshot) = snapshot(path, options)? else {
+        return Ok(false);
+    };
+    let files = snapshot.sources.iter().chain(&snapshot.journal);
+    let files: Vec<_> = files.map(|file| file.place.clone()).collect();
+    let (dir, log) = SourceDir::of_file(path)?;
+    if files.iter().all(|file| *file == SourcePath::below(&log)) {
+        return Ok(false);
+    }
+    deleting::delete(&dir, &log, files).map(|()| true)
 }
 
 /// Does something with the log at `path`, again if it changes meanwhile. `None` where there is no log.

@@ -142,6 +142,21 @@ pub struct Optional {
     pub arguments: *mut c_void,
 }
 
+/// `H5VL_native_file_get_vfd_handle_t`, of an [`Optional`] operation on a file.
+#[derive(Debug)]
+#[repr(C)]
+pub struct DescriptorAsked {
+    /// A file access property list, which the default driver does not look at.
+    pub fapl: Id,
+    /// Where the address of the descriptor goes.
+    pub place: *mut *const c_void,
+}
+
+impl DescriptorAsked {
+    /// `H5VL_NATIVE_FILE_GET_VFD_HANDLE`.
+    pub const OPERATION: c_int = 9;
+}
+
 /// Declares the arguments of a kind of operations: the number of one, and a union with a part for each.
 macro_rules! operations {
     ($(#[$doc:meta])* $name:ident, $union:ident { $($(#[$part_doc:meta])* $number:literal $constant:ident $part:ident: $type:ty,)* }) => {

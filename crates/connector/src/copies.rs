@@ -14,7 +14,6 @@ use crate::below::questions::header_of;
 use crate::below::walk;
 use crate::log::Log;
 use crate::log::dataset::Dataset;
-use crate::log::making::parts_of;
 use crate::log::transfer::Region;
 use crate::session::Session;
 use h5logfs_common::fault::Fault;
@@ -163,7 +162,10 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
     };
     let to = match target {
         Some(log) => {
-            let parts = from.as_ref().map(|_| parts_of(&made.below)).transpose()?;
+            let parts = from
+                .as_ref()
+                .map(|_| log.parts_of(&made.below))
+                .transpose()?;
             let allocation = from.as_ref().and_then(|from| from.allocation);
             log.add_dataset(header_of(&made.below)?, parts, allocation)
         }

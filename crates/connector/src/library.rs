@@ -87,6 +87,7 @@ h5logfs_host::functions! {
         H5Sget_simple_extent_ndims: fn(Id) -> c_int,
         H5Sget_simple_extent_dims: fn(Id, *mut Size, *mut Size) -> c_int,
         H5Sget_select_type: fn(Id) -> c_int,
+        H5Sselect_valid: fn(Id) -> c_int,
         H5Sget_select_npoints: fn(Id) -> i64,
         H5Sget_select_bounds: fn(Id, *mut Size, *mut Size) -> Status,
         H5Sis_regular_hyperslab: fn(Id) -> c_int,

@@ -103,8 +103,8 @@ unsafe extern "C" fn delete_for(name: *const c_char, fapl: Id, caller: usize) ->
         }
         // SAFETY: libhdf5 passes a C string.
         let path = open::path_of(unsafe { CStr::from_ptr(name) });
-        if path.is_file() {
-            open::check_replaceable(path).map_err(|e| e.at("it is not deleted"))?;
+        if open::delete_log(path, &open::options_of(library, fapl)?)? {
+            return Ok(SUCCESS);
         }
         Ok(library::with_default_driver(
             library,

@@ -12,8 +12,9 @@
 //! # What programs see
 //!
 //! * A log is not locked, so its readers do not stop the job that writes it. It has no POSIX descriptor.
-//! * A log of one file may be replaced or deleted by a program that says so. A log that is not closed, one with companion
-//!   files, and such a file itself, may not.
+//! * A log of one file may be replaced by a program that says so. A log that is not closed, one with companion files, and
+//!   such a file itself, may not. `H5Fdelete` deletes a log with its subfiles and its journal, unless a job writes it, and
+//!   of a netCDF file with burst-buffer logs nothing: no lock tells whether a job writes these.
 //! * Programs that ask for the driver's name do not hear `sec2`. h5py calls it `unknown`, and its mode `a` then tries to
 //!   make a file after *any* failure to open one: of a file that may not be written it says that it exists.
 //! * netCDF-C reads the first bytes of a file itself, and asks libhdf5 only for files that begin as HDF5 does. It reads
@@ -31,6 +32,7 @@
 //! | `library` | the functions of libhdf5 that it calls |
 //! | `open` | what a path is opened as |
 //! | `memory` | files in memory, for the connector |
+//! | `written` | plain files that libhdf5 writes |
 //! | `file` | an open file |
 //! | `callbacks` | what libhdf5 calls |
 //!
@@ -38,7 +40,8 @@
 //! library that has loaded it.
 //!
 //! **Several libhdf5 in one process.** Two of them share one copy of a plug-in ([`h5logfs_host`]). So this links none and
-//! keeps no state outside its files, but for the names of files in memory, which no two sessions share. Each file keeps the library that opened it, and calls no other.
+//! keeps no state outside its files, but for the names of files in memory, which no two sessions share, and the numbers of
+//! descriptors by which plain files are written. Each file keeps the library that opened it, and calls no other.
 //!
 //! **The host.** No threads, no signal handlers, no lines on standard error. Errors go to the error stack of the library
 //! that called. A panic becomes an error.
@@ -51,12 +54,14 @@ mod file;
 mod library;
 mod memory;
 mod open;
+mod written;
 
 use std::ffi::{CStr, c_int, c_void};
 
 pub use file::read_only;
 pub use memory::{Announced, Written, announce};
-pub use open::{check_replaceable, path_of};
+pub use open::{check_replaceable, delete_log, path_of};
+pub use written::{is_written, note};
 
 /// `H5PL_TYPE_VFD`: what kind of plug-in this is.
 pub const PLUGIN_TYPE: c_int = 2;

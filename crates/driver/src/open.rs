@@ -1,21 +1,23 @@
 //! What a path is opened as, and which files may be replaced or deleted.
 
-use std::ffi::{CStr, OsStr, OsString, c_uint};
+use std::ffi::{CStr, OsStr, OsString, c_int, c_uint, c_void};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use h5logfs_catalog::direct::{self, Opened, Options};
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
 
-use h5logfs_host::types::{Address, Id, access};
+use h5logfs_host::types::{Address, DEFAULT, Id, access};
 
+use crate::class::PublicPart;
 use crate::file::{Content, Log};
 use crate::library::{self, Library};
 use crate::memory::Memory;
+use crate::written;
 use h5logfs_common::fault::Fault;
 
 /// What a program asks for.
@@ -72,33 +74,49 @@ pub fn open_in_session(library: &Library, request: &Request<'_>) -> Result<Optio
 
 /// Opens a file by the default driver.
 fn open_plain(library: &Library, request: &Request<'_>) -> Option<Content> {
-    let file =
-        library::with_default_driver(library, request.fapl, std::ptr::null_mut(), |f, fapl| {
-            // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
-            unsafe {
-                (f.H5FDopen)(
-                    request.name.as_ptr(),
-                    request.flags,
-                    fapl,
-                    request.last_address,
-                )
-            }
-        });
-    NonNull::new(file).map(Content::Plain)
+    let file = library::with_default_driver(library, request.fapl, ptr::null_mut(), |f, fapl| {
+        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+        unsafe {
+            (f.H5FDopen)(
+                request.name.as_ptr(),
+                request.flags,
+                fapl,
+                request.last_address,
+            )
+        }
+    });
+    let file = NonNull::new(file)?;
+    if request.has(access::WRITE) {
+        note_written(library, file);
+    }
+    Some(Content::Plain(file))
+}
+
+/// Takes note of a plain file that was opened for writing.
+fn note_written(library: &Library, file: NonNull<PublicPart>) {
+    let mut handle = ptr::null_mut::<c_void>();
+    // SAFETY: the default driver has opened the file, and there is a place for the address of its descriptor.
+    let descriptor = library.nested(|f| unsafe {
+        let status = (f.H5FDget_vfd_handle)(file.as_ptr(), DEFAULT, &mut handle);
+        let descriptor = NonNull::new(handle.cast::<c_int>());
+        descriptor.filter(|_| status >= 0).map(|place| place.read())
+    });
+    descriptor.into_iter().for_each(written::note);
 }
 
 /// The log at the path. `None` if the default driver is to open what is there, or to make a file.
 fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fault> {
     let path = request.path();
-    let options = OsString::from_vec(library::configuration(library, request.fapl));
-    let options = Options::parse(&options)
-        .map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?;
+    let options = options_of(library, request.fapl)?;
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
         return Ok(None);
     };
     // What is there makes an exclusive creation fail.
     if request.has(access::TRUNCATE) && !request.has(access::EXCLUSIVE) {
         return check_replaceable(path).map(|()| None);
+    }
+    if written::is_written(path, &found) {
+        return Ok(None);
     }
     match direct::open(path, &options) {
         Ok(Opened::Plain) => Ok(None),
@@ -119,6 +137,32 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
         Err(_) if fs::File::open(path).is_err() => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Deletes the log at a path, if it has several files. `false` if the default driver is to delete what is there.
+pub fn delete_log(path: &Path, options: &Options) -> Result<bool, Fault> {
+    let found = path.symlink_metadata().ok();
+    // Of a link only the link is deleted.
+    let Some(_) = found.filter(fs::Metadata::is_file) else {
+        return Ok(false);
+    };
+    let Err(refused) = check_replaceable(path) else {
+        return Ok(false);
+    };
+    let is_deleted = direct::delete(path, options).map_err(Fault::from);
+    match is_deleted.map_err(|e| e.at("it is not deleted"))? {
+        true => Ok(true),
+        // It is part of a log.
+        false => Err(refused.at("it is not deleted")),
+    }
+}
+
+/// The options in a file access property list.
+pub fn options_of(library: &Library, fapl: Id) -> Result<Options, Fault> {
+    let options = OsString::from_vec(library::configuration(library, fapl));
+    let options = Options::parse(&options)
+        .map_err(|e| format!("the configuration of the h5logfs driver: {e}"))?;
+    Ok(options)
 }
 
 /// Fails if the file at `path` is needed by a log, or is a log that other files are part of.

@@ -11,6 +11,7 @@ use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id, Kind, StorageClass, Target};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::arrangement::Arrangement;
+use h5logfs_log::carries_mark;
 use h5logfs_log::classic::{self, DATA_LOG, DIMS, FIRST, ID, METADATA_LOG, Tables, has_magics};
 use h5logfs_log::image::Hdf5;
 use h5logfs_log::image::MAX_RANK;
@@ -97,7 +98,11 @@ pub fn find_log(request: ScanRequest<'_>, file: &Id, source: SourceFile) -> Resu
     let both_exist: Result<Vec<bool>> = both_exist.into_iter().collect();
     let logs = both_exist.and_then(|_| Ok([open(METADATA_LOG)?, open(DATA_LOG)?]));
     let has_magics = matches!(&logs, Ok([m, d]) if has_magics(m, d));
-    let anchors = anchors(file)?;
+    let anchors = match anchors(file) {
+        // What cannot be understood is a plain file, unless it has the marks of a log.
+        Err(Fault::Damage(_)) if !has_magics && !carries_mark(&source, base)? => return Ok(None),
+        anchors => anchors?,
+    };
     if !has_magics && anchors.is_empty() {
         // A file of another program, with datasets of the same names.
         return Ok(None);

@@ -120,8 +120,10 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
     };
     // Before libhdf5 reads anything. Of a file that is no log it says nothing.
     let seal = logvol::seal(&source, request.settings);
-    let file = match open(&source) {
-        Ok(file) => file,
+    let opened = open(&source).and_then(|file| Ok((logvol::find_mark(&file)?, file)));
+    let (mark, file) = match opened {
+        Ok(opened) => opened,
+        // What cannot be understood is a plain file, which its program may be writing, unless it has the marks of a log.
         Err(Fault::Damage(reason)) => {
             return Err(if carries_mark(&source, signature)? {
                 Error::of(path, reason)
@@ -131,7 +133,7 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
         }
         Err(fault) => return Err(Error::of(path, fault)),
     };
-    let log = find_log(request, &file, source, seal);
+    let log = find_log(request, &file, source, mark, seal);
     let scan = |log: Log| scan_log(&file, log, request.settings);
     match log.and_then(|log| log.map(scan).transpose()) {
         Ok(Some(snapshot)) => Ok(snapshot),
@@ -178,9 +180,11 @@ fn find_log(
     request: ScanRequest<'_>,
     file: &Id,
     source: SourceFile,
+    mark: Option<Id>,
     seal: std::result::Result<Option<CloseSeal>, Fault>,
 ) -> std::result::Result<Option<Log>, Fault> {
-    if let Some(header) = logvol::Header::read(file)? {
+    if let Some(mark) = mark {
+        let header = logvol::Header::read(&mark)?;
         return logvol::find_log(request, file, source, header, seal?).map(Some);
     }
     classic::find_log(request, file, source)

@@ -38,22 +38,23 @@ pub struct Header {
     subfiles: i64,
 }
 
+/// The attribute of the root group by which a log is known. `None` if the file is none.
+pub fn find_mark(file: &Id) -> Result<Option<Id>> {
+    let root = h5::open_group(file, c"/")?;
+    h5::find_attribute(&root, &h5::c_name(MARK.as_bytes())?)
+}
+
 impl Header {
-    /// `None` if the file is no log.
-    pub fn read(file: &Id) -> Result<Option<Self>> {
-        let root = h5::open_group(file, c"/")?;
-        let name = h5::c_name(MARK.as_bytes())?;
-        let Some(attribute) = h5::find_attribute(&root, &name)? else {
-            return Ok(None);
-        };
-        match h5::read_integers(&attribute, 5).map_err(|e| e.at(format_args!("{MARK}")))?[..] {
-            [datasets, data_logs, metadata_logs, config, subfiles] => Ok(Some(Header {
+    /// That of a file whose [mark](find_mark) this is.
+    pub fn read(mark: &Id) -> Result<Self> {
+        match h5::read_integers(mark, 5).map_err(|e| e.at(format_args!("{MARK}")))?[..] {
+            [datasets, data_logs, metadata_logs, config, subfiles] => Ok(Header {
                 datasets,
                 data_logs,
                 metadata_logs,
                 config,
                 subfiles,
-            })),
+            }),
             ref other => Err(format!("{MARK} has {} values, not 5", other.len()).into()),
         }
     }
@@ -282,7 +283,8 @@ fn sealed_files(tables: &Tables, seals: &[Option<CloseSeal>]) -> Vec<SealedFile>
 
 fn find_subfile_tables(subfile: &SourceFile, number: u16, tables: &mut Tables) -> Result<()> {
     let file = super::open(subfile)?;
-    let header = Header::read(&file)?.ok_or_else(|| format!("no attribute {MARK}"))?;
+    let mark = find_mark(&file)?.ok_or_else(|| format!("no attribute {MARK}"))?;
+    let header = Header::read(&mark)?;
     find_tables(&file, header, number, tables)
 }
 

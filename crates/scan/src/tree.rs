@@ -201,17 +201,26 @@ impl Copier<'_> {
             path: String::new(),
         }];
         while let Some(group) = groups.pop() {
-            let found = self.group(&group, datasets);
-            let found = found.map_err(|e| e.at(format_args!("group {}/", group.path)))?;
+            let mut found = Vec::new();
+            match self.group(&group, datasets, &mut found) {
+                Err(Fault::Damage(reason)) if self.original.is_partial => {
+                    self.leave_out(&format!("{}/", group.path), "its links", &reason);
+                }
+                walked => walked.map_err(|e| e.at(format_args!("group {}/", group.path)))?,
+            }
             // The first group found is walked next.
             groups.extend(found.into_iter().rev());
         }
         Ok(())
     }
 
-    /// Makes the links of one group, and the objects that have no other link yet. Returns the groups among these.
-    fn group(&mut self, group: &Group, datasets: &mut dyn Datasets) -> Result<Vec<Group>> {
-        let mut groups = Vec::new();
+    /// Makes the links of one group, and the objects that have no other link yet. Adds the groups among these.
+    fn group(
+        &mut self,
+        group: &Group,
+        datasets: &mut dyn Datasets,
+        groups: &mut Vec<Group>,
+    ) -> Result<()> {
         for link in self.copied_links(group)? {
             let path = format!("{}/{}", group.path, String::from_utf8_lossy(&link.name));
             if let Some(choice) = datasets.choice() {
@@ -232,10 +241,10 @@ impl Copier<'_> {
                 Err(Fault::Damage(reason)) if self.original.is_partial => {
                     self.leave_out(&path, "the object", &reason);
                 }
-                Err(e) => return Err(format!("link {path}: {e}").into()),
+                Err(e) => return Err(e.at(format_args!("link {path}"))),
             }
         }
-        Ok(groups)
+        Ok(())
     }
 
     /// An object of the file, which has this path.
@@ -254,13 +263,26 @@ impl Copier<'_> {
 
     /// Makes a link. Returns the group if it made one.
     fn link(&mut self, at: &NewLink<'_>, datasets: &mut dyn Datasets) -> Result<Option<Group>> {
-        let address = match at.link.target {
-            Target::Hard(address) => address,
+        let address = match &at.link.target {
+            Target::Hard(address) => *address,
             Target::Soft(_) | Target::External { .. } => {
-                return h5::create_symbolic_link(at.parent, at.link).map(|()| None);
+                return match h5::create_symbolic_link(at.parent, at.link) {
+                    // A program can make links that libhdf5 does not make again, such as one without a path.
+                    Err(Fault::Damage(reason)) => {
+                        let text = format!("link {} is not shown: {reason}", at.path);
+                        self.out.diagnostics.push(Diagnostic::note(text));
+                        Ok(None)
+                    }
+                    made => made.map(|()| None),
+                };
             }
             Target::Other(kind) => {
                 let text = format!("link {} of the unknown kind {kind} is not shown", at.path);
+                self.out.diagnostics.push(Diagnostic::note(text));
+                return Ok(None);
+            }
+            Target::Broken(reason) => {
+                let text = format!("link {} is broken and is not shown: {reason}", at.path);
                 self.out.diagnostics.push(Diagnostic::note(text));
                 return Ok(None);
             }
@@ -404,17 +426,26 @@ impl Copier<'_> {
         let copied = self.copied_attributes(old, owner)?;
         if translator.is_none() {
             for (_, attribute) in &copied {
-                if Shape::of(&h5::attribute_type(attribute)?)?.has_references() {
+                let shape = h5::attribute_type(attribute).and_then(|datatype| Shape::of(&datatype));
+                let has_references = match shape {
+                    // It is left out below.
+                    Err(Fault::Damage(_)) if self.original.is_partial => false,
+                    shape => shape?.has_references(),
+                };
+                if has_references {
                     return Ok(false);
                 }
             }
         }
         for (name, attribute) in &copied {
             let made = self.attribute(new, name, attribute, translator.as_deref_mut());
-            made.map_err(|e| {
-                let name = String::from_utf8_lossy(name);
-                format!("attribute {name} of {path}: {e}")
-            })?;
+            let name = String::from_utf8_lossy(name);
+            match made {
+                Err(Fault::Damage(reason)) if self.original.is_partial => {
+                    self.leave_out(path, &format!("the attribute {name}"), &reason);
+                }
+                made => made.map_err(|e| e.at(format_args!("attribute {name} of {path}")))?,
+            }
         }
         Ok(true)
     }

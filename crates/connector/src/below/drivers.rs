@@ -1,13 +1,15 @@
 //! The file drivers of file access property lists.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use h5logfs_file_driver::SESSION_DRIVER;
-use h5logfs_host::types::{FAILURE, Id, Status};
+use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status, access};
 
 use super::info::Info;
 use super::list::PropertyList;
+use super::request::Request;
+use crate::arguments::{DescriptorAsked, Optional};
 use h5logfs_common::fault::Fault;
 
 /// The name of the file driver.
@@ -70,6 +72,36 @@ pub fn set_driver(info: &Info, list: Id, name: &CStr, class: *const c_void) -> S
         }
         (f.H5Pset_driver_by_name)(list, name.as_ptr(), ptr::null())
     })
+}
+
+/// Tells the file driver of a plain file that the connector below has opened with a list, if it is written by a descriptor.
+pub fn note_written(info: &Info, request: &Request<'_>, file: *mut c_void) {
+    if !request.has(access::WRITE | access::TRUNCATE | access::EXCLUSIVE)
+        || !has_usual_driver(info, request.fapl)
+    {
+        return;
+    }
+    let mut place = ptr::null::<c_void>();
+    let mut asked = DescriptorAsked {
+        fapl: DEFAULT,
+        place: &mut place,
+    };
+    let mut args = Optional {
+        operation: DescriptorAsked::OPERATION,
+        arguments: (&raw mut asked).cast(),
+    };
+    // SAFETY: the file is open, and the arguments are those of the operation. The default driver gives the place of its
+    // descriptor.
+    let descriptor = info.library.quietly(|f| unsafe {
+        let status =
+            (f.H5VLfile_optional)(file, info.under_vol, &mut args, DEFAULT, ptr::null_mut());
+        place
+            .cast::<c_int>()
+            .as_ref()
+            .filter(|_| status >= 0)
+            .copied()
+    });
+    descriptor.into_iter().for_each(h5logfs_file_driver::note);
 }
 
 /// Whether a list names the default driver.

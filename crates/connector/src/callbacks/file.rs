@@ -12,6 +12,7 @@ use crate::arguments::{
     Requests,
 };
 use crate::below::Below;
+use crate::below::drivers::note_written;
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::library::Library;
@@ -62,7 +63,7 @@ unsafe extern "C" fn create_for(
             let under = library.quietly(|f| unsafe {
                 (f.H5VLfile_create)(name.as_ptr(), flags, fcpl, fapl, dxpl, requests)
             });
-            Ok(plain_handle(under, &info, requests))
+            Ok(plain_handle(under, &info, &request, requests))
         })
     });
     created.unwrap_or(ptr::null_mut())
@@ -96,7 +97,7 @@ unsafe extern "C" fn open_for(
             let under = library.quietly(|f| unsafe {
                 (f.H5VLfile_open)(name.as_ptr(), flags, fapl, dxpl, requests)
             });
-            Ok(plain_handle(under, &info, requests))
+            Ok(plain_handle(under, &info, &request, requests))
         })
     });
     opened.unwrap_or(ptr::null_mut())
@@ -112,11 +113,17 @@ fn handle_of(opened: OpenedLog) -> Handle {
 }
 
 /// The first object of a plain file, or null.
-fn plain_handle(under: *mut c_void, info: &Arc<Info>, requests: Requests) -> Handle {
+fn plain_handle(
+    under: *mut c_void,
+    info: &Arc<Info>,
+    request: &Request<'_>,
+    requests: Requests,
+) -> Handle {
     wrap_request(info, requests);
     if under.is_null() {
         return ptr::null_mut();
     }
+    note_written(info, request, under);
     Object::new(under, info, None).into_handle()
 }
 
@@ -239,7 +246,7 @@ unsafe fn delete(asked: FileDelete, dxpl: Id, requests: Requests, caller: usize)
             asked.fapl,
             (dxpl, requests, caller),
             Kind::Delete,
-            |_, request| opening::read::check_delete(request).map(|()| None),
+            |_, request| opening::read::delete(request),
             |fapl| FileSpecific {
                 operation: FileSpecific::DELETE,
                 arguments: FileSpecificArguments {

@@ -74,6 +74,8 @@ impl Extent {
 #[derive(Debug)]
 pub struct OwnedType {
     pub id: Id,
+    /// It is one of the library itself. libhdf5 counts all others among the open objects of the program.
+    is_predefined: bool,
     /// Bytes of one element.
     element: usize,
     has_members: bool,
@@ -81,18 +83,24 @@ pub struct OwnedType {
 }
 
 impl OwnedType {
-    /// A copy of a datatype.
-    pub fn copy(library: &Library, f: &Functions, datatype: Id) -> Result<Self, Fault> {
-        // SAFETY: the library answers for any identifier.
-        let (id, element, class) = unsafe {
-            let id = (f.H5Tcopy)(datatype);
-            (id, (f.H5Tget_size)(datatype), (f.H5Tget_class)(datatype))
-        };
+    /// The same as a datatype: one of the `predefined` types of the library, or a copy.
+    fn like(
+        library: &Library,
+        f: &Functions,
+        datatype: Id,
+        predefined: &[Id],
+    ) -> Result<Self, Fault> {
+        // SAFETY (all calls here): the library answers for any identifier.
+        let is_equal = |of: &&Id| unsafe { (f.H5Tequal)(**of, datatype) } > 0;
+        let same = predefined.iter().find(is_equal);
+        let id = same.map_or_else(|| unsafe { (f.H5Tcopy)(datatype) }, |same| *same);
+        let (element, class) = unsafe { ((f.H5Tget_size)(datatype), (f.H5Tget_class)(datatype)) };
         if id < 0 {
             return Err("a datatype cannot be copied".into());
         }
         Ok(OwnedType {
             id,
+            is_predefined: same.is_some(),
             element,
             has_members: matches!(class, class::COMPOUND | class::ARRAY),
             library: *library,
@@ -120,12 +128,13 @@ impl RecentTypes {
         drop(oldest);
     }
 
-    /// A copy of a datatype, or an earlier one that is equal.
-    pub fn copy(
+    /// The same as a datatype: one that is equal, or a copy. `predefined`: types of the library.
+    pub fn like(
         &self,
         library: &Library,
         f: &Functions,
         datatype: Id,
+        predefined: &[Id],
     ) -> Result<Arc<OwnedType>, Fault> {
         // libhdf5 is not called with the lock held.
         let recent = self.0.lock().clone();
@@ -134,7 +143,7 @@ impl RecentTypes {
         if let Some(known) = recent.iter().find(is_equal) {
             return Ok(Arc::clone(known));
         }
-        let new = Arc::new(OwnedType::copy(library, f, datatype)?);
+        let new = Arc::new(OwnedType::like(library, f, datatype, predefined)?);
         self.add(&new);
         Ok(new)
     }
@@ -142,6 +151,9 @@ impl RecentTypes {
 
 impl Drop for OwnedType {
     fn drop(&mut self) {
+        if self.is_predefined {
+            return;
+        }
         // SAFETY: the identifier is ours, and closed once.
         self.library.nested(|f| unsafe { (f.H5Tclose)(self.id) });
     }

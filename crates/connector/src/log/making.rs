@@ -45,7 +45,7 @@ impl Log {
             let Some((dims, max_dims)) = extent_of(f, space) else {
                 return Ok((None, None));
             };
-            let file_type = self.types.copy(library, f, datatype)?;
+            let file_type = self.types.like(library, f, datatype, &self.predefined)?;
             let parts = Parts {
                 dims,
                 max_dims,
@@ -85,8 +85,34 @@ impl Log {
         match self.dataset(header) {
             Some(dataset) => Ok(Some(dataset)),
             // One of an earlier job.
-            None => self.load(header, parts_of(object)?),
+            None => self.load(header, self.parts_of(object)?),
         }
+    }
+
+    /// What a dataset of the shadow is made of.
+    pub fn parts_of(&self, object: &Below) -> Result<Parts, Fault> {
+        let library = &self.library;
+        let datatype = ask(object, DatasetGet::TYPE)?;
+        // SAFETY: the identifier is ours, and closed once.
+        let file_type = library.nested(|f| unsafe {
+            let like = self.types.like(library, f, datatype, &self.predefined);
+            (f.H5Tclose)(datatype);
+            like
+        })?;
+        let space = ask(object, DatasetGet::SPACE)?;
+        // SAFETY: see above.
+        let extent = library.nested(|f| unsafe {
+            let extent = extent_of(f, space);
+            (f.H5Sclose)(space);
+            extent
+        });
+        let (dims, max_dims) = extent.ok_or("a dataset without an extent")?;
+        Ok(Parts {
+            dims,
+            max_dims,
+            storage: storage_of(object, &file_type)?,
+            file_type,
+        })
     }
 }
 
@@ -171,30 +197,4 @@ fn storage_of(object: &Below, datatype: &OwnedType) -> Result<Storage, Fault> {
         (f.H5Pclose)(dcpl);
         storage
     }))
-}
-
-/// What a dataset of the shadow is made of.
-pub fn parts_of(object: &Below) -> Result<Parts, Fault> {
-    let library = object.info.library;
-    let datatype = ask(object, DatasetGet::TYPE)?;
-    // SAFETY: the identifier is ours, and closed once.
-    let file_type = library.nested(|f| unsafe {
-        let copy = OwnedType::copy(&library, f, datatype);
-        (f.H5Tclose)(datatype);
-        copy
-    })?;
-    let space = ask(object, DatasetGet::SPACE)?;
-    // SAFETY: see above.
-    let extent = library.nested(|f| unsafe {
-        let extent = extent_of(f, space);
-        (f.H5Sclose)(space);
-        extent
-    });
-    let (dims, max_dims) = extent.ok_or("a dataset without an extent")?;
-    Ok(Parts {
-        dims,
-        max_dims,
-        storage: storage_of(object, &file_type)?,
-        file_type: file_type.into(),
-    })
 }

@@ -55,7 +55,11 @@ use selection::Room;
 use shadow::Shadow;
 
 /// The variables that hold the types of numbers in C programs.
-const PREDEFINED: [&CStr; 10] = [
+const PREDEFINED: [&CStr; 14] = [
+    c"H5T_NATIVE_SCHAR_g",
+    c"H5T_NATIVE_UCHAR_g",
+    c"H5T_NATIVE_SHORT_g",
+    c"H5T_NATIVE_USHORT_g",
     c"H5T_NATIVE_FLOAT_g",
     c"H5T_NATIVE_DOUBLE_g",
     c"H5T_NATIVE_INT_g",

@@ -84,6 +84,18 @@ impl SelectionBounds {
         &self.last[..self.rank]
     }
 
+    /// Fails where the box reaches out of an extent of as many dimensions.
+    fn check_within(&self, extent: &[u64]) -> Result<(), Fault> {
+        let mut sides = self.start().iter().zip(self.count()).zip(extent);
+        let is_within = |((start, count), side): ((&u64, &u64), &u64)| {
+            start.checked_add(*count).is_some_and(|end| end <= *side)
+        };
+        if sides.all(is_within) {
+            return Ok(());
+        }
+        Err(OUTSIDE.into())
+    }
+
     /// Whether there are `elements` in the box.
     fn has(&self, elements: u64) -> bool {
         let sides = self.count().iter();
@@ -98,6 +110,7 @@ pub struct Room {
     pub bounds: SelectionBounds,
 }
 
+const WITHOUT_EXTENT: &str = "a dataspace without an extent";
 const OUTSIDE: &str = "a selection that reaches out of its dataspace";
 
 /// A dataspace of the program.
@@ -138,6 +151,17 @@ impl<'a> Space<'a> {
         checked_rank(unsafe { (self.f.H5Sget_simple_extent_ndims)(self.id) })
     }
 
+    /// Fails where it was given no extent, not even one without elements.
+    fn check_extent(self) -> Result<(), Fault> {
+        const SIMPLE: c_int = 1;
+        // SAFETY: the library answers for any identifier.
+        match unsafe { (self.f.H5Sget_simple_extent_type)(self.id) } {
+            SIMPLE if self.rank()? == 0 => Err(WITHOUT_EXTENT.into()),
+            0.. => Ok(()),
+            _ => Err(WITHOUT_EXTENT.into()),
+        }
+    }
+
     fn kind(self) -> c_int {
         // SAFETY: the library answers for any identifier.
         unsafe { (self.f.H5Sget_select_type)(self.id) }
@@ -163,14 +187,20 @@ impl<'a> Space<'a> {
         };
         let rank = dims.len();
         let elements = self.elements()?;
-        if rank == 0 || elements == 0 {
+        if elements == 0 {
+            self.check_extent()?;
+            return Ok(blocks.set(&NOTHING, &[1])?);
+        }
+        if rank == 0 {
             self.check_rank(rank)?;
-            return match elements {
-                0 => Ok(blocks.set(&NOTHING, &[1])?),
-                _ => Ok(blocks.set(&Selection::All, dims)?),
-            };
+            return Ok(blocks.set(&Selection::All, dims)?);
         }
         bounds.set(self, rank)?;
+        // Its own extent may be another one than that of the dataset.
+        // SAFETY: the library answers for any identifier.
+        if unsafe { (self.f.H5Sselect_valid)(self.id) } <= 0 {
+            return Err(OUTSIDE.into());
+        }
         let is_box = bounds.has(elements);
         // Points have an order of their own.
         if is_box && (elements == 1 || self.kind() != kind::POINTS) {
@@ -279,7 +309,7 @@ impl<'a> Space<'a> {
 
 fn checked_rank(rank: c_int) -> Result<usize, Fault> {
     let rank = usize::try_from(rank).ok().filter(|rank| *rank <= MAX_RANK);
-    rank.ok_or_else(|| "a dataspace without an extent".into())
+    rank.ok_or_else(|| WITHOUT_EXTENT.into())
 }
 
 /// Adds the rows of `length` elements from the element `offset` on, in row-major order of an extent.
@@ -349,20 +379,22 @@ pub fn memory_place(
         )
         .into());
     }
-    let selection = space.kind();
-    if elements == 0 || selection == kind::ALL {
+    if elements == 0 {
+        space.check_extent()?;
         return Ok(Place::From(0));
     }
-    if selection == kind::POINTS {
-        return Ok(Place::Selected(id));
+    let selection = space.kind();
+    if selection == kind::ALL {
+        return Ok(Place::From(0));
     }
-    let rank = space.rank()?;
+    let (extent, _) = space.extent()?;
+    let rank = extent.len();
     bounds.set(space, rank)?;
-    if !bounds.has(elements) {
+    bounds.check_within(&extent)?;
+    if selection == kind::POINTS || !bounds.has(elements) {
         return Ok(Place::Selected(id));
     }
     let (start, count) = (bounds.start(), bounds.count());
-    let (extent, _) = space.extent()?;
     // In one piece: behind the first dimension with more than one index, all of each.
     let first = count[..rank].iter().position(|count| *count > 1);
     let is_whole = first.is_none_or(|d| count[d + 1..rank] == extent[d + 1..]);

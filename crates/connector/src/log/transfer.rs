@@ -46,29 +46,38 @@ fn select<B>(
     room: &mut Room,
 ) -> Result<Option<Memory>, Fault> {
     let Room { blocks, bounds } = room;
-    dataset_blocks(f, transfer.file_space, dims, bounds, blocks)?;
-    if blocks.elements == 0 {
-        return Ok(None);
-    }
     let size = if is_same_type(transfer.dataset, transfer.memory_type) {
         transfer.dataset.element
     } else {
-        // SAFETY: the library answers for any identifier.
-        unsafe { (f.H5Tget_size)(transfer.memory_type) }
+        type_size(f, transfer.memory_type)?
     };
+    dataset_blocks(f, transfer.file_space, dims, bounds, blocks)?;
     let spaces = (transfer.memory_space, transfer.file_space);
+    let place = memory_place(f, spaces, blocks.elements, bounds)?;
+    if blocks.elements == 0 {
+        return Ok(None);
+    }
     Ok(Some(Memory {
         buf,
         datatype: transfer.memory_type,
         size,
-        place: memory_place(f, spaces, blocks.elements, bounds)?,
+        place,
         count: usize::try_from(blocks.elements)?,
     }))
 }
 
-/// Whether a type was found to be that of the file, and cannot have changed since.
+/// Bytes of an element in memory. Fails for an identifier that is no datatype.
+fn type_size(f: &Functions, datatype: Id) -> Result<usize, Fault> {
+    // SAFETY: the library answers for any identifier; for one that is no datatype it says 0.
+    match unsafe { (f.H5Tget_size)(datatype) } {
+        0 => Err("what is given as the type of the elements in memory is no datatype".into()),
+        size => Ok(size),
+    }
+}
+
+/// Whether a type was found to be that of the file, and cannot have changed since. No identifier is negative or 0.
 fn is_same_type(dataset: &Dataset, datatype: Id) -> bool {
-    dataset.same_type.load(Ordering::Relaxed) == datatype
+    datatype > 0 && dataset.same_type.load(Ordering::Relaxed) == datatype
 }
 
 impl Log {
@@ -118,6 +127,7 @@ impl Log {
         let f = library.functions();
         let dataset = transfer.dataset;
         let Some(memory) = select(f, transfer, dims, transfer.buf, room)? else {
+            self.check_conversion(dataset, transfer.memory_type, transfer.dxpl)?;
             return Ok(None);
         };
         // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
@@ -136,6 +146,23 @@ impl Log {
         let converted =
             conversion.apply(library, elements, memory.count, background.as_deref_mut())?;
         Ok(Some(Cow::Owned(converted)))
+    }
+
+    /// Fails where no element in memory could become one in the file, although none is selected: libhdf5 refuses that, too.
+    fn check_conversion(&self, dataset: &Dataset, datatype: Id, dxpl: Id) -> Result<(), Fault> {
+        if self.is_type_of_file(dataset, datatype) {
+            return Ok(());
+        }
+        let conversion = Conversion {
+            from: datatype,
+            to: dataset.file_type.id,
+            from_size: type_size(self.library.functions(), datatype)?,
+            to_size: dataset.element,
+            dxpl,
+        };
+        conversion
+            .apply(&self.library, Cow::Borrowed(&[]), 0, None)
+            .map(drop)
     }
 
     /// Whether elements in memory are as in the file.
@@ -177,7 +204,7 @@ impl Log {
         let dataset = transfer.dataset;
         let dims = dataset.dims();
         let Some(memory) = select(library.functions(), transfer, &dims, transfer.buf, room)? else {
-            return Ok(());
+            return self.check_conversion(dataset, transfer.memory_type, transfer.dxpl);
         };
         if memory.buf.is_null() {
             return Err("no buffer was given".into());

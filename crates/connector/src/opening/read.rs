@@ -6,7 +6,8 @@ use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use h5logfs_catalog::direct::{self, OpenLog, Options};
-use h5logfs_host::types::{Status, access};
+use h5logfs_file_driver::is_written;
+use h5logfs_host::types::{SUCCESS, Status, access};
 
 use super::OpenedLog;
 use crate::arguments::{FileAccessible, FileSpecific, FileSpecificArguments};
@@ -103,19 +104,19 @@ pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), Fault> {
     h5logfs_file_driver::check_replaceable(path)
 }
 
-/// Fails for a deletion of what a log needs.
-pub fn check_delete(request: &Request<'_>) -> Result<(), Fault> {
-    let path = request.path();
-    if path.is_file() {
-        h5logfs_file_driver::check_replaceable(path).map_err(|e| e.at("it is not deleted"))?;
-    }
-    Ok(())
+/// Deletes a log of several files. `None` for what the connector below deletes.
+pub fn delete(request: &Request<'_>) -> Result<Option<Status>, Fault> {
+    let is_deleted = h5logfs_file_driver::delete_log(request.path(), &Options::default())?;
+    Ok(is_deleted.then_some(SUCCESS))
 }
 
 /// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.
 fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
     let path = request.path();
-    if !path.is_file() || has_image(info, request.fapl) {
+    let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
+        return Ok(None);
+    };
+    if has_image(info, request.fapl) || is_written(path, &found) {
         return Ok(None);
     }
     match direct::open(path, &Options::default()) {

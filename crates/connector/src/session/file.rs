@@ -8,28 +8,21 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use h5logfs_host::types::{Id, SUCCESS, Status, access};
+use h5logfs_host::types::{SUCCESS, Status, access};
 
 use super::descriptor::Descriptor;
 use super::{Kind, Session};
-use crate::arguments::{FileGet, FileName, Optional, Size};
+use crate::arguments::{DescriptorAsked, FileGet, FileName, Optional, Size};
 use crate::below::Below;
 use h5logfs_common::fault::Fault;
 
 /// Numbers of `H5VLnative.h`.
 mod operation {
     pub const SIZE: super::c_int = 8;
-    pub const DESCRIPTOR: super::c_int = 9;
+    pub const DESCRIPTOR: super::c_int = super::DescriptorAsked::OPERATION;
     pub const START_SWMR_WRITE: super::c_int = 13;
     pub const GET_ATOMICITY: super::c_int = 26;
     pub const SET_ATOMICITY: super::c_int = 27;
-}
-
-/// `H5VL_native_file_get_vfd_handle_t`.
-#[repr(C)]
-struct DescriptorAsked {
-    fapl: Id,
-    place: *mut *const c_void,
 }
 
 impl Session {

@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, Options};
+use h5logfs_file_driver::is_written;
 use h5logfs_host::types::{DEFAULT, Id, SUCCESS, Status};
 
 use super::{Identity, Kind, Session, registry};
@@ -228,12 +229,14 @@ impl Session {
     }
 }
 
-/// Whether a path is that of a log.
+/// Whether a path is that of a log, and of no plain file that this process writes.
 pub fn is_log(path: &Path) -> bool {
-    matches!(
-        direct::open(path, &Options::default()),
-        Ok(direct::Opened::Log(_))
-    )
+    let is_plain = path.metadata().is_ok_and(|found| is_written(path, &found));
+    !is_plain
+        && matches!(
+            direct::open(path, &Options::default()),
+            Ok(direct::Opened::Log(_))
+        )
 }
 
 /// The path of the file that an object lies in.

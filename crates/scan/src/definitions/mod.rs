@@ -50,10 +50,11 @@ impl ClosedLog {
         let settings = Settings::default();
         let seal = logvol::seal(&source, &settings);
         let file = crate::open(&source).map_err(bad)?;
-        let header = logvol::Header::read(&file).map_err(bad)?;
-        let header = header.ok_or_else(|| {
+        let mark = logvol::find_mark(&file).map_err(bad)?;
+        let mark = mark.ok_or_else(|| {
             bad("it is no log; `h5logfs settle --undo` makes one of a log that was settled".into())
         })?;
+        let header = logvol::Header::read(&mark).map_err(bad)?;
         let definitions = of_file(&file, header).map_err(|fault| {
             bad(fault.at(
                 "the writer cannot append to it, but HDF5 programs can, with the VOL connector of h5logfs",

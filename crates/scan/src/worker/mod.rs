@@ -238,6 +238,8 @@ fn unlimited() -> Reservation {
 fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
     let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
     let dir = SourceDir::remote(task.dir, task.settings.log_dirs.clone(), opener);
+    let bad = |fault: Fault| Error::of(dir.full_path(&task.relative), fault);
+    h5::take_external_links_as_bytes().map_err(bad)?;
     let snapshot = crate::scan(ScanRequest {
         dir: &dir,
         relative: &task.relative,
@@ -245,7 +247,6 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
         settings: &task.settings,
         known: task.known,
     })?;
-    let bad = |fault: Fault| Error::of(dir.full_path(&task.relative), fault);
     let bytes = snapshot.to_bytes().map_err(bad)?;
     if bytes.len() as u64 > task.most {
         let (len, most) = (bytes.len(), task.most);
