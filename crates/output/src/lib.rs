@@ -14,6 +14,8 @@
 //! | [`joining`] | consecutive small writes become one entry |
 //! | `covered` | which elements such an entry covers |
 //! | [`log_writer`] | the buffer of a rank, and the flush of all: what users call |
+//! | `buffer` | its data
+//! | [`neighbours`] | what the ranks of a node see of each other's buffers
 //! | [`ranks`] | the processes that write a log together |
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
 //! | `extent` | extents as bytes, and the writes that put them into a file |
@@ -34,6 +36,7 @@ pub mod files;
 pub mod flushed;
 pub mod joining;
 pub mod log_writer;
+pub mod neighbours;
 pub mod nfs;
 pub mod options;
 pub mod ranks;
@@ -42,6 +45,7 @@ pub mod selection;
 pub mod stored;
 
 mod aside;
+mod buffer;
 mod covered;
 mod creation;
 mod earlier;

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use h5logfs_log::journal::Line;
 
+use crate::buffer::Buffer;
 use crate::check_outcome;
 use crate::entries::{DatasetInfo, Section};
 use crate::error::Result;
 use crate::files::Files;
 use crate::flushed::Flushed;
 use crate::joining::JoinedSection;
+use crate::neighbours::Neighbours;
 use crate::options::Options;
 use crate::ranks::{Agreement, GlobalOutcome, LocalOutcome, Ranks};
 use crate::reading::Written;
@@ -33,7 +35,9 @@ pub struct LogWriter {
     files: Files,
     section: JoinedSection,
     /// The data of the pending entries.
-    data: Vec<u8>,
+    data: Buffer,
+    /// Where this rank sees what others write, and they see what it writes.
+    neighbours: Option<Neighbours>,
     options: Options,
     /// Large writes go to the data file at once where they can.
     spills_large: bool,
@@ -79,10 +83,17 @@ impl LogWriter {
         writer
     }
 
-    /// Writes a log that this rank reads, too. Large writes go to the data file at once where that is possible. Collective.
+    /// Writes a log that this rank reads, too. Large writes go to the data file at once where that is possible. Ranks of one
+    /// node see what the others write. Collective.
     pub fn with_reads(ranks: Ranks, mut files: Files, options: Options) -> Self {
         files.share_spills();
+        let (data, neighbours) = match Neighbours::share(&ranks, files.flushes()) {
+            Some((shared, neighbours)) => (Buffer::Shared(Box::new(shared)), Some(neighbours)),
+            None => (Buffer::Own(Vec::new()), None),
+        };
         LogWriter {
+            data,
+            neighbours,
             spills_large: true,
             ..Self::with_entries(ranks, files, options)
         }
@@ -93,7 +104,8 @@ impl LogWriter {
             section: JoinedSection::new(options.share_selections, options.encode_selections),
             ranks,
             files,
-            data: Vec::new(),
+            data: Buffer::Own(Vec::new()),
+            neighbours: None,
             options,
             spills_large: false,
             peaks: Peaks::default(),
@@ -130,18 +142,29 @@ impl LogWriter {
         Written {
             files: &self.files,
             section: self.section.section(),
-            data: &self.data,
+            data: self.data.bytes(),
+            neighbours: self.neighbours.as_ref(),
         }
+    }
+
+    /// Whether this rank sees what all others have written and not flushed. The same on all ranks.
+    pub fn sees_all(&self) -> bool {
+        self.ranks.size() == 1 || self.neighbours.is_some()
     }
 
     /// Bytes in the buffer, data and entries.
     pub fn buffered(&self) -> u64 {
-        self.data_len() + self.section.pending_len()
+        self.data_len() + self.entries_len()
+    }
+
+    /// Bytes of the entries in the buffer, and of what others are told of them.
+    fn entries_len(&self) -> u64 {
+        self.section.pending_len() + self.data.notes_len()
     }
 
     /// Bytes of the data in the buffer.
     pub fn data_len(&self) -> u64 {
-        self.data.len() as u64
+        self.data.len()
     }
 
     /// Whether this rank has written what is not flushed.
@@ -162,11 +185,15 @@ impl LogWriter {
         }
         self.make_room((elements.len() as u64).saturating_add(blocks.max_encoded_len()))?;
         let (section, data) = (&mut self.section, &mut self.data);
+        data.reserve(elements.len())?;
+        let mut pushed = Ok(());
         stored::records(form, blocks, elements, &mut |blocks, bytes| {
-            section.push(dataset, blocks, data.len() as u64, bytes.len() as u64);
-            data.extend_from_slice(&bytes);
+            if pushed.is_ok() {
+                section.push(dataset, blocks, data.len(), bytes.len() as u64);
+                pushed = data.push(dataset, blocks, &bytes);
+            }
         });
-        Ok(())
+        pushed
     }
 
     /// Logs elements behind what is buffered, and spills both.
@@ -205,9 +232,9 @@ impl LogWriter {
         self.section.push(dataset, blocks, offset, stored);
     }
 
-    /// Adds data to the buffer, whose entries are there.
+    /// Adds data to the buffer, whose entries are there. Not for logs that are read.
     pub fn push_data(&mut self, data: &[u8]) {
-        self.data.extend_from_slice(data);
+        self.data.extend(data);
     }
 
     /// Spills what is buffered, where the buffer has no room for so many bytes more.
@@ -223,12 +250,12 @@ impl LogWriter {
     /// Gives back memory that data or entries took in earlier flushes, where both together would take more than the limit.
     fn give_back(&mut self) {
         const MORE: u64 = 16 << 20;
-        let (data, entries) = (self.data_len(), self.section.pending_len());
+        let (data, entries) = (self.data_len(), self.entries_len());
         let peaks = &mut self.peaks;
         peaks.data = peaks.data.max(data);
         peaks.entries = peaks.entries.max(entries);
         if peaks.data + peaks.entries > self.options.buffer_limit.saturating_add(MORE) {
-            self.data.shrink_to_fit();
+            self.data.shrink();
             self.section.shrink();
             self.peaks = Peaks { data, entries };
         }
@@ -237,11 +264,12 @@ impl LogWriter {
     /// Writes what is buffered, and `more` data of the last pending entries, before the flush. They count with the next
     /// one. Local. After an error nothing is written, and the buffer has what it had.
     pub fn spill(&mut self, more: &[&[u8]]) -> StringResult {
-        let pieces = [&[&self.data[..]], more].concat();
+        let pieces = [&[self.data.bytes()], more].concat();
         let section = self.section.section();
         self.files.spill(self.ranks.rank(), section, &pieces)?;
         section.forget_flushed();
-        self.data.clear();
+        let extent = self.files.spilled().last();
+        self.data.set_spilled(self.files.file_number(), extent);
         Ok(())
     }
 
@@ -280,7 +308,7 @@ impl LogWriter {
             ..
         } = self;
         let section = section.section();
-        let pieces = part.data.map(|more| [&[&data[..]], more].concat());
+        let pieces = part.data.map(|more| [&[data.bytes()], more].concat());
         let written = files.write_extent(ranks.rank(), section, pieces.as_deref(), options.fsync);
         let outcome = match written.written {
             Ok(()) => part.outcome,
@@ -312,7 +340,7 @@ impl LogWriter {
         section.set_moved(written.moved);
         section.set_flushed();
         section.forget_flushed();
-        data.clear();
+        data.set_flushed(files.flushes());
         Ok(Some(outcome))
     }
 

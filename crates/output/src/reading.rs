@@ -1,12 +1,17 @@
 //! Reads elements of a log while this process writes it: what all ranks have flushed, then what this rank has written
-//! since.
+//! since, and what its [neighbours](crate::neighbours) have.
 //!
 //! The entries of the flushes are read from the data files, those since then from the section in memory. Both become
-//! indexes, which the code of the view puts elements together with. Each flush and each entry is looked at once.
+//! indexes, which the code of the view puts elements together with. Each flush and each entry is looked at once. The order of
+//! what was written since the last flush is that which the next one gives it: what was spilled, in the order of the data
+//! file, then the buffers in the order of the ranks.
+
+mod others;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::iter::once;
+use std::ops::Range;
 use std::path::Path;
 
 use h5logfs_common::task::Task;
@@ -26,6 +31,8 @@ use h5logfs_view::index::layers::Layers;
 
 use crate::entries::Section;
 use crate::files::Files;
+use crate::neighbours::Neighbours;
+use others::Other;
 
 /// Bytes of decoded records that are kept.
 const DECODED: u64 = 32 << 20;
@@ -43,6 +50,8 @@ pub struct Written<'a> {
     pub section: &'a Section,
     /// The data of its pending entries.
     pub data: &'a [u8],
+    /// Where this rank sees those of others.
+    pub neighbours: Option<&'a Neighbours>,
 }
 
 /// A logged dataset, as the reader has to know it.
@@ -68,6 +77,8 @@ pub struct Reader {
     task: Task,
     flushed: Flushed,
     pending: Pending,
+    /// What other ranks have written since the last flush, in the order of the ranks.
+    others: Vec<Other>,
     decoded: DecodedRecords,
 }
 
@@ -76,7 +87,8 @@ impl Default for Reader {
         let task = Task::unlimited();
         Reader {
             flushed: Flushed::new(&task),
-            pending: Pending::new(&task),
+            pending: Pending::new(&task, MEMORY),
+            others: Vec::new(),
             decoded: DecodedRecords::new(DECODED),
             task,
         }
@@ -109,8 +121,9 @@ impl Reader {
         wanted: &Bounds,
         out: &mut [u8],
     ) -> Result<(), String> {
-        let read = self.with_elements(written, dataset, |elements| elements.read(wanted, out))?;
-        Ok(read?)
+        let mut read =
+            |elements: &Elements<'_>| elements.read(wanted, out).map_err(|e| e.to_string());
+        self.with_elements(written, dataset, &mut read)?
     }
 
     /// Where a box of a dataset lies in one piece of a data file, if it does. What is not written to a file has no place.
@@ -120,41 +133,106 @@ impl Reader {
         dataset: &Readable<'_>,
         wanted: &Bounds,
     ) -> Result<Option<Placed>, String> {
-        self.with_elements(written, dataset, |elements| elements.place(wanted))
+        self.with_elements(written, dataset, &mut |elements| elements.place(wanted))
     }
 
-    /// Calls with all elements of a dataset.
+    /// Whether a record touches a box of a dataset.
+    pub fn is_written(
+        &mut self,
+        written: &Written<'_>,
+        dataset: &Readable<'_>,
+        wanted: &Bounds,
+    ) -> Result<bool, String> {
+        self.with_elements(written, dataset, &mut |elements| {
+            let mut indexes = elements.indexes.iter();
+            indexes.any(|index| index.is_touched(wanted))
+        })
+    }
+
+    /// Calls with all elements of a dataset, until no rank has emptied its buffer meanwhile, and returns the last answer.
     fn with_elements<R>(
         &mut self,
         written: &Written<'_>,
         dataset: &Readable<'_>,
-        act: impl FnOnce(&Elements<'_>) -> R,
+        act: &mut dyn FnMut(&Elements<'_>) -> R,
     ) -> Result<R, String> {
-        let Written {
-            files,
-            section,
-            data,
-        } = *written;
+        loop {
+            self.take_in(written)?;
+            let answer = self.with_known(written, dataset, act)?;
+            if self.others.iter().all(Other::is_still_there) {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Takes in what was written since the last call.
+    fn take_in(&mut self, written: &Written<'_>) -> Result<(), String> {
         let Reader {
             task,
             flushed,
             pending,
+            others,
             decoded,
         } = self;
+        let Written {
+            files, neighbours, ..
+        } = *written;
+        // What others say is spilled lies behind the last flush that this rank knows.
         if let Some(moved) = flushed.update(task, files)? {
             decoded.forget(moved);
         }
-        if pending.update(task, section)? {
+        if pending.update(task, written.section)? {
             decoded.forget(MEMORY);
         }
+        let Some(neighbours) = neighbours else {
+            return Ok(());
+        };
+        if others.is_empty() {
+            for opened in neighbours.open()? {
+                let source = flushed.add_source(&opened.file, &opened.path)?;
+                others.push(Other::new(task, opened, source));
+            }
+        }
+        for other in others {
+            let memory = flushed.source(other.source())?;
+            if other.update(task, files.flushes(), memory)? {
+                decoded.forget(other.source());
+            }
+            for (file, extent) in other.new_extents() {
+                flushed.add_spilled(task, *file, extent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls with the elements that are known.
+    fn with_known<R>(
+        &mut self,
+        written: &Written<'_>,
+        dataset: &Readable<'_>,
+        act: &mut dyn FnMut(&Elements<'_>) -> R,
+    ) -> Result<R, String> {
+        let Reader {
+            task,
+            flushed,
+            pending,
+            others,
+            decoded,
+        } = self;
         let logged = dataset.logged();
         flushed.index(task, &logged)?;
-        pending.index(task, section, &logged)?;
-        let (of_files, of_memory) = (&flushed.indexes, &pending.indexes);
-        let indexes: Vec<_> = of_files
-            .of(logged.id)
-            .chain(of_memory.of(logged.id))
-            .collect();
+        pending.index(task, written.section, &logged)?;
+        for other in &mut *others {
+            other.index(task, &logged)?;
+        }
+        let own = written.neighbours.map_or(0, Neighbours::own);
+        let behind = others.partition_point(|other| other.rank() < own);
+        let (before, behind) = others.split_at(behind);
+        let indexes = flushed.indexes.of(logged.id);
+        let indexes = indexes.chain(before.iter().flat_map(|other| other.indexes_of(logged.id)));
+        let indexes = indexes.chain(pending.indexes.of(logged.id));
+        let indexes = indexes.chain(behind.iter().flat_map(|other| other.indexes_of(logged.id)));
+        let indexes: Vec<_> = indexes.collect();
         let elements = Elements {
             task,
             form: ElementForm {
@@ -168,41 +246,12 @@ impl Reader {
             sources: &flushed.sources,
             unwritten: Some(Unwritten {
                 source: MEMORY,
-                offset: section.base(),
-                bytes: data,
+                offset: written.section.base(),
+                bytes: written.data,
             }),
             decoded,
         };
         Ok(act(&elements))
-    }
-}
-
-impl Reader {
-    /// Whether a record touches a box of a dataset.
-    pub fn is_written(
-        &mut self,
-        written: &Written<'_>,
-        dataset: &Readable<'_>,
-        wanted: &Bounds,
-    ) -> Result<bool, String> {
-        let Reader {
-            task,
-            flushed,
-            pending,
-            decoded,
-        } = self;
-        if let Some(moved) = flushed.update(task, written.files)? {
-            decoded.forget(moved);
-        }
-        if pending.update(task, written.section)? {
-            decoded.forget(MEMORY);
-        }
-        let logged = dataset.logged();
-        flushed.index(task, &logged)?;
-        pending.index(task, written.section, &logged)?;
-        let (of_files, of_memory) = (&flushed.indexes, &pending.indexes);
-        let mut indexes = of_files.of(logged.id).chain(of_memory.of(logged.id));
-        Ok(indexes.any(|index| index.is_touched(wanted)))
     }
 }
 
@@ -250,14 +299,18 @@ impl Readable<'_> {
     }
 }
 
-/// The entries in the data files: those of all ranks up to the last flush, and those that this rank has spilled since.
+/// The entries in the data files: those of all ranks up to the last flush, and those that are known to be spilled since.
 struct Flushed {
-    /// The data files, and the file of this rank alone where it has spilled into one.
+    /// The data files, then the file of this rank alone where it has spilled into one, or the memory of other ranks.
     sources: Vec<SourceFile>,
     /// Of each data file: the number and the end of the last flush that is known.
     known: Vec<(u64, u64)>,
+    /// Of each source: the end of what is known.
+    reached: Vec<u64>,
     /// How many extents that this rank has spilled since the flush `flush` are known.
     spilled: usize,
+    /// How many of other ranks.
+    spilled_by_others: usize,
     /// The last flush.
     flush: u64,
     table: GrowingTable,
@@ -269,7 +322,9 @@ impl Flushed {
         Flushed {
             sources: Vec::new(),
             known: Vec::new(),
+            reached: Vec::new(),
             spilled: 0,
+            spilled_by_others: 0,
             flush: 0,
             table: GrowingTable::new(task),
             indexes: Indexes::default(),
@@ -304,6 +359,7 @@ impl Flushed {
                 self.add(task, source, known, (flush, *end))?;
                 self.known[source] = (flush, *end);
                 self.spilled = 0;
+                self.spilled_by_others = 0;
             }
         }
         for extent in files.spilled().iter().skip(self.spilled) {
@@ -314,6 +370,26 @@ impl Flushed {
         Ok(has_moved.then_some(spilled_into as u16))
     }
 
+    /// Adds the entries of an extent that another rank has spilled into a data file.
+    fn add_spilled(&mut self, task: &Task, file: usize, extent: &Range<u64>) -> Result<(), String> {
+        let (before, after) = ((self.flush, extent.start), (self.flush + 1, extent.end));
+        self.add(task, file, before, after)?;
+        self.spilled_by_others += 1;
+        Ok(())
+    }
+
+    /// Adds the memory of another rank. Returns its number.
+    fn add_source(&mut self, file: &File, path: &Path) -> Result<u16, String> {
+        let number = self.sources.len() as u16;
+        self.sources.push(source_of(file, path)?);
+        Ok(number)
+    }
+
+    fn source(&self, number: u16) -> Result<&SourceFile, String> {
+        let source = self.sources.get(usize::from(number));
+        source.ok_or_else(|| format!("a log without source {number}"))
+    }
+
     /// Adds the entries of the extents between two flushes of a data file, each a number and an end.
     fn add(
         &mut self,
@@ -322,10 +398,14 @@ impl Flushed {
         before: (u64, u64),
         after: (u64, u64),
     ) -> Result<(), String> {
-        let end = after.1;
         let Some(file) = self.sources.get_mut(source) else {
             return Err(format!("a log without data file {source}"));
         };
+        // What is spilled does not come in the order of the file.
+        let ends = &mut self.reached;
+        ends.resize(ends.len().max(source + 1), 0);
+        let end = ends[source].max(after.1);
+        ends[source] = end;
         file.set_len(end).map_err(|e| e.to_string())?;
         let source = source as u16;
         let found = sections_after(file, source, before, once(after));
@@ -344,13 +424,13 @@ impl Flushed {
         self.table.check()?;
         let tables = TableBytes::Files(&self.sources);
         // Records apply in the order of the data files. Other ranks may have spilled in front of this one.
-        let settled = self.known.len() == 1 && self.spilled == 0;
+        let settled = self.known.len() == 1 && self.spilled == 0 && self.spilled_by_others == 0;
         self.indexes
             .update(task, &self.table, tables, dataset, settled)
     }
 }
 
-/// The file of this rank alone, in which extents wait for the data file.
+/// The file of a rank alone: one in which extents wait for the data file, or its memory.
 fn source_of(own: &File, data_path: &Path) -> Result<SourceFile, String> {
     let opened = own.try_clone();
     let opened = opened.and_then(|own| SourceFile::new(own, data_path.to_owned()));
@@ -374,8 +454,10 @@ fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, String> {
         .collect()
 }
 
-/// The pending entries of this rank.
+/// The pending entries of a rank.
 struct Pending {
+    /// Where their data are.
+    source: u16,
     /// The state of the section when it was looked at.
     seen: Seen,
     /// Of the whole section: pending entries may share the selections of others.
@@ -402,10 +484,11 @@ impl Seen {
 }
 
 impl Pending {
-    fn new(task: &Task) -> Self {
+    fn new(task: &Task, source: u16) -> Self {
         let mut table = GrowingTable::new(task);
-        table.set_end(MEMORY, i64::MAX as u64);
+        table.set_end(source, i64::MAX as u64);
         Pending {
+            source,
             seen: Seen::default(),
             table,
             indexes: Indexes::default(),
@@ -418,12 +501,12 @@ impl Pending {
         let has_changed = now != self.seen;
         // The base changes only where data could not be written.
         if (now.drops, now.base) != (self.seen.drops, self.seen.base) {
-            *self = Pending::new(task);
+            *self = Pending::new(task, self.source);
         } else if has_changed {
             self.forget();
         }
         self.seen = now;
-        let known = self.table.len_of_section(MEMORY, 0);
+        let known = self.table.len_of_section(self.source, 0);
         if known < now.flushed {
             self.add(task, section, known..now.flushed)?;
             self.forget();
@@ -442,18 +525,13 @@ impl Pending {
     }
 
     /// Adds the entries in a range of bytes of the section.
-    fn add(
-        &mut self,
-        task: &Task,
-        section: &Section,
-        range: std::ops::Range<u64>,
-    ) -> Result<(), String> {
+    fn add(&mut self, task: &Task, section: &Section, range: Range<u64>) -> Result<(), String> {
         let piece = Piece {
             offset: range.start,
             len: range.end - range.start,
         };
         let more = Entries {
-            source: MEMORY,
+            source: self.source,
             rank: 0,
             pieces: vec![piece],
         };

@@ -525,6 +525,7 @@ impl Program {
         let mut out = vec![0xee; wanted.len()];
         let Process { section, data, .. } = &mut self.processes[0];
         let written = Written {
+            neighbours: None,
             files: self.files.as_ref().unwrap(),
             section: section.section(),
             data,
@@ -737,6 +738,7 @@ fn large_boxes_are_read() {
             );
         }
         let written = Written {
+            neighbours: None,
             files: &files,
             section: &section,
             data: &data,

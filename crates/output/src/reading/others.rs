@@ -1,0 +1,192 @@
+//! What another rank of this node has written since the last flush.
+
+use std::ops::Range;
+
+use std::sync::atomic::{Ordering, fence};
+
+use super::Pending;
+use crate::entries::DatasetInfo;
+use crate::joining::JoinedSection;
+use crate::neighbours::notes::{self, Note};
+use crate::neighbours::{DATA, Opened, State};
+use h5logfs_common::task::Task;
+use h5logfs_log::Logged;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_view::index::DatasetIndex;
+
+/// An extent, and the number of its data file.
+type Extent = (usize, Range<u64>);
+
+/// Another rank, as far as its notes are read.
+pub(super) struct Other {
+    opened: Opened,
+    /// The number of the source with its data.
+    source: u16,
+    /// What is known of its notes. `None`: nothing.
+    known: Option<State>,
+    /// The number of complete flushes that they begin with.
+    flush: u64,
+    /// Bytes of the data of the notes that are known.
+    data: u64,
+    /// The entries that they make.
+    section: JoinedSection,
+    pending: Pending,
+    /// What was spilled since the flush, and how much of it is taken.
+    extents: Vec<Extent>,
+    taken: usize,
+}
+
+impl Other {
+    pub fn new(task: &Task, opened: Opened, source: u16) -> Self {
+        Other {
+            opened,
+            source,
+            known: None,
+            flush: 0,
+            data: 0,
+            section: empty_section(),
+            pending: Pending::new(task, source),
+            extents: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// Number of the rank.
+    pub fn rank(&self) -> u32 {
+        self.opened.rank
+    }
+
+    pub fn source(&self) -> u16 {
+        self.source
+    }
+
+    /// Takes in the notes since the last call, of which `flush` is the last flush that this rank knows. `memory` has them.
+    /// Returns whether those from before it are no longer pending.
+    pub fn update(&mut self, task: &Task, flush: u64, memory: &SourceFile) -> Result<bool, String> {
+        let mut has_changed = false;
+        loop {
+            let state = self.state()?;
+            let is_same_epoch = self.known.is_some_and(|known| known.epoch == state.epoch);
+            if is_same_epoch && self.flush == flush && self.known == Some(state) {
+                return Ok(has_changed);
+            }
+            let from = if is_same_epoch { self.known } else { None };
+            let words = read_notes(memory, state, from)?;
+            if self.state()?.epoch != state.epoch {
+                continue;
+            }
+            let mut words = &words[..];
+            if from.is_none() {
+                let (first, rest) = words.split_first().unwrap_or((&0, &[]));
+                has_changed = true;
+                self.forget(task, *first);
+                words = rest;
+            }
+            self.known = Some(state);
+            self.take(words)?;
+            if self.flush != flush {
+                // They were flushed, and their rank has not come to write new ones.
+                self.forget(task, self.flush);
+                return Ok(true);
+            }
+            self.pending.update(task, self.section.section())?;
+            return Ok(has_changed);
+        }
+    }
+
+    fn state(&self) -> Result<State, String> {
+        self.opened.state().ok_or_else(|| {
+            format!(
+                "rank {} could not tell what it has written: a flush lets others see it",
+                self.rank()
+            )
+        })
+    }
+
+    /// Forgets what is pending, since another number of flushes, too, what was spilled.
+    fn forget(&mut self, task: &Task, flush: u64) {
+        if flush != self.flush {
+            self.taken = 0;
+        }
+        self.flush = flush;
+        self.data = 0;
+        self.section = empty_section();
+        self.pending = Pending::new(task, self.source);
+        self.extents.clear();
+    }
+
+    fn take(&mut self, mut words: &[u64]) -> Result<(), String> {
+        while !words.is_empty() {
+            match notes::take(&mut words) {
+                Some(Note::Spilled { file, extent }) => self.extents.push((file, extent)),
+                Some(Note::Written {
+                    dataset,
+                    filtered,
+                    blocks,
+                    stored,
+                }) => {
+                    // Nothing here depends on the extent.
+                    let dims = vec![u64::MAX; blocks.rank];
+                    let info = DatasetInfo {
+                        id: dataset,
+                        dims: &dims,
+                        records: false,
+                        filtered,
+                    };
+                    self.section.push(info, &blocks, self.data, stored);
+                    self.data = self.data.saturating_add(stored);
+                }
+                None => {
+                    let rank = self.rank();
+                    return Err(format!("what rank {rank} tells of its writes is damaged"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The extents that were spilled since the last call.
+    pub fn new_extents(&mut self) -> impl Iterator<Item = &Extent> {
+        let new = self.extents.get(self.taken..).unwrap_or_default();
+        self.taken += new.len();
+        new.iter()
+    }
+
+    /// Whether the data of what is known have not been written over: they can be read before this call.
+    pub fn is_still_there(&self) -> bool {
+        fence(Ordering::Acquire);
+        let known = self.known.map(|known| known.epoch);
+        self.opened.state().map(|state| state.epoch) == known
+    }
+
+    /// Indexes the entries of a dataset.
+    pub fn index(&mut self, task: &Task, dataset: &Logged<'_>) -> Result<(), String> {
+        self.pending.index(task, self.section.section(), dataset)
+    }
+
+    /// Those of a dataset.
+    pub fn indexes_of(&self, dataset: i64) -> impl Iterator<Item = &DatasetIndex> {
+        self.pending.indexes.of(dataset)
+    }
+}
+
+/// A section for the data of a rank in its memory. Only this process reads it, so nothing in it is made small.
+fn empty_section() -> JoinedSection {
+    let mut section = JoinedSection::new(false, false);
+    section.section().set_base(DATA);
+    section
+}
+
+/// The words of a state behind those of an earlier one of its epoch.
+fn read_notes(memory: &SourceFile, state: State, from: Option<State>) -> Result<Vec<u64>, String> {
+    const WORD: u64 = size_of::<u64>() as u64;
+    let known = from.map_or(0, |from| from.words);
+    let number = state.words.saturating_sub(known) as usize;
+    let mut bytes = vec![0; number * WORD as usize];
+    let begin = state.notes() + u64::from(known) * WORD;
+    let read = memory.read_exact_at(&mut bytes, begin);
+    read.map_err(|e| e.to_string())?;
+    fence(Ordering::Acquire);
+    let words = bytes.as_chunks().0.iter();
+    Ok(words.map(|word| u64::from_ne_bytes(*word)).collect())
+}
