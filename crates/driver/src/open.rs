@@ -11,7 +11,7 @@ use h5logfs_catalog::direct::{self, Opened, Options};
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
 
-use h5logfs_host::types::{Address, DEFAULT, Id, access};
+use h5logfs_host::types::{Address, Id, access};
 
 use crate::class::PublicPart;
 use crate::file::{Content, Log};
@@ -87,17 +87,18 @@ fn open_plain(library: &Library, request: &Request<'_>) -> Option<Content> {
     });
     let file = NonNull::new(file)?;
     if request.has(access::WRITE) {
-        note_written(library, file);
+        note_written(library, request.fapl, file);
     }
     Some(Content::Plain(file))
 }
 
 /// Takes note of a plain file that was opened for writing.
-fn note_written(library: &Library, file: NonNull<PublicPart>) {
+fn note_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
     let mut handle = ptr::null_mut::<c_void>();
-    // SAFETY: the default driver has opened the file, and there is a place for the address of its descriptor.
+    // SAFETY: the default driver has opened the file, the list is of this library, and there is a place for the address of
+    // the descriptor.
     let descriptor = library.nested(|f| unsafe {
-        let status = (f.H5FDget_vfd_handle)(file.as_ptr(), DEFAULT, &mut handle);
+        let status = (f.H5FDget_vfd_handle)(file.as_ptr(), fapl, &mut handle);
         let descriptor = NonNull::new(handle.cast::<c_int>());
         descriptor.filter(|_| status >= 0).map(|place| place.read())
     });

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 
 use h5logfs_file_driver::SESSION_DRIVER;
-use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status, access};
+use h5logfs_host::types::{FAILURE, Id, Status, access};
 
 use super::info::Info;
 use super::list::PropertyList;
@@ -83,7 +83,7 @@ pub fn note_written(info: &Info, request: &Request<'_>, file: *mut c_void) {
     }
     let mut place = ptr::null::<c_void>();
     let mut asked = DescriptorAsked {
-        fapl: DEFAULT,
+        fapl: request.fapl,
         place: &mut place,
     };
     let mut args = Optional {
@@ -93,8 +93,13 @@ pub fn note_written(info: &Info, request: &Request<'_>, file: *mut c_void) {
     // SAFETY: the file is open, and the arguments are those of the operation. The default driver gives the place of its
     // descriptor.
     let descriptor = info.library.quietly(|f| unsafe {
-        let status =
-            (f.H5VLfile_optional)(file, info.under_vol, &mut args, DEFAULT, ptr::null_mut());
+        let status = (f.H5VLfile_optional)(
+            file,
+            info.under_vol,
+            &mut args,
+            request.dxpl,
+            ptr::null_mut(),
+        );
         place
             .cast::<c_int>()
             .as_ref()

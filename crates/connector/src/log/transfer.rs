@@ -160,9 +160,11 @@ impl Log {
             to_size: dataset.element,
             dxpl,
         };
-        conversion
-            .apply(&self.library, Cow::Borrowed(&[]), 0, None)
-            .map(drop)
+        // libhdf5 wants a background for members, although nothing is put on it.
+        let mut background = vec![0; dataset.element];
+        let converted =
+            conversion.apply(&self.library, Cow::Borrowed(&[]), 0, Some(&mut background));
+        converted.map(drop)
     }
 
     /// Whether elements in memory are as in the file.
