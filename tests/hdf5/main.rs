@@ -33,7 +33,7 @@ use table::Table;
 fn limit(programs: Programs) -> Duration {
     match programs {
         Programs::Serial => Duration::from_secs(600),
-        Programs::Parallel => Duration::from_secs(60),
+        Programs::Parallel => Duration::from_secs(300),
     }
 }
 

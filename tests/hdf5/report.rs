@@ -85,6 +85,14 @@ impl Outcome {
 }
 
 impl Report {
+    /// What is worse than any other.
+    pub fn unknown() -> Self {
+        Report {
+            end: End::Late,
+            ..Report::default()
+        }
+    }
+
     /// Adds what a program said.
     pub fn add(&mut self, end: End, said: &str) {
         self.end = self.end.max(end);

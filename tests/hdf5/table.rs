@@ -15,6 +15,9 @@ const HEAD: &str = "\
 # through the file driver h5logfs, and through the VOL connector h5logfs. A result may only get better. CONTRIBUTING.md tells how
 # to write this table anew, docs/limits.md why logs differ.
 #
+# The connector does not run programs that are about the inside of libhdf5, which take the native file out of its identifier. A
+# way without a result was not run yet.
+#
 #   way           ended    passed  failed  skipped
 ";
 
@@ -90,7 +93,14 @@ impl Table {
                 last = &row.command;
                 writeln!(text, "\n{last}").unwrap();
             }
-            writeln!(text, "    {:<WAY$}{}", row.way, row.expected.row()).unwrap();
+            let is_known = row.expected != Report::unknown();
+            let result = if is_known {
+                row.expected.row()
+            } else {
+                String::new()
+            };
+            let line = format!("    {:<WAY$}{result}", row.way);
+            writeln!(text, "{}", line.trim_end()).unwrap();
             for test in &row.expected.failing {
                 writeln!(text, "        {test}").unwrap();
             }
@@ -102,9 +112,9 @@ impl Table {
 /// The way and the result of a row. Where there is none yet, any result is better.
 fn result(row: &str) -> Option<(&str, Report)> {
     let words: Vec<&str> = row.split_whitespace().collect();
-    let mut report = Report::default();
+    let mut report = Report::unknown();
     match words[..] {
-        [_] => report.end = End::Late,
+        [_] => {}
         [_, end, passed, failed, skipped] => {
             report.end = End::parse(end)?;
             report.passed = passed.parse().ok()?;
