@@ -80,7 +80,7 @@ help:
 	@echo '    test-mpich, test-cluster-mpich    what needs MPI, with MPICH, built in $(TARGET_DIR)/mpich'
 	@echo '    test-models       locks and threads, in thousands of orders of their steps'
 	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
-	@echo '    test-hdf5         HDF5 1.14 own tests with our plug-ins, against tests/hdf5/expected.txt; builds them, once'
+	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, against tests/hdf5/expected.txt'
 	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
 	@echo '              $(PARTS)'
 	@echo 'Others run some tests of test-long: test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'
