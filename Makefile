@@ -64,7 +64,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
-	test-cluster-mpich test-late test-distributed test-nfs soak attack bench bench-writer bench-connector fuzz lint install \
+	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint install \
 	install-program install-writer uninstall deb deb-writer python setup setup-all setup-build setup-mpi setup-python setup-demo \
 	setup-bench setup-bench-mpi setup-deb clean
 
@@ -80,6 +80,7 @@ help:
 	@echo '    test-mpich, test-cluster-mpich    what needs MPI, with MPICH, built in $(TARGET_DIR)/mpich'
 	@echo '    test-models       locks and threads, in thousands of orders of their steps'
 	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
+	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, against tests/hdf5/expected.txt'
 	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
 	@echo '              $(PARTS)'
 	@echo 'Others run some tests of test-long: test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'
@@ -129,8 +130,8 @@ test: setup
 test-long test-part test-mpich test-deb test-h5py test-suites test-cluster test-cluster-mpich test-distributed test-nfs soak attack: \
 	export H5LOGFS_TEST_ALL = 1
 
-# One after the other, because they share the processors, and cargo's directory. The last one builds an HDF5 of its own.
-ALL_TESTS := test-long test-late test-distributed test-nfs test-mpich test-cluster-mpich test-models test-python
+# One after the other, because they share the processors, and cargo's directory. The last two build an HDF5 of their own.
+ALL_TESTS := test-long test-late test-distributed test-nfs test-mpich test-cluster-mpich test-models test-python test-hdf5
 test-all:
 	@failed=; for target in $(ALL_TESTS); do \
 		echo "=== make $$target ($$(date -u +%H:%M:%S))"; \
@@ -212,6 +213,10 @@ test-nfs: setup
 	$(CARGO) build --workspace --features mpi --locked
 	$(CARGO) build -p h5logfs --features mpi --locked --examples
 	scripts/nfs.sh "$(NFS_TESTS)" --include-ignored --nocapture --test-threads=1 nfs::
+
+# Natively, and in each way of using a plug-in.
+test-hdf5: setup
+	H5LOGFS_TEST_HDF5="$$(scripts/hdf5-tests.sh)" && export H5LOGFS_TEST_HDF5 && $(TESTS) --test hdf5
 
 attack: setup
 	$(TESTS) --test hostile

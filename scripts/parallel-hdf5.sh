@@ -12,8 +12,6 @@ cd "$(dirname "$0")/.."
 # The crates carry the sources. This is the last version with HDF5 1.14; later ones have HDF5 2.
 hdf5=hdf5-metno-src=0.9.5
 netcdf=netcdf-src=0.5.3
-# The crate of HDF5 lacks the sources of its Fortran modules. The Debian release with this name has them.
-fortran_release=trixie
 mpicc=${MPICC:-mpicc}
 mpif90=${mpicc%mpicc*}mpif90${mpicc##*mpicc}
 # What the tests need, and nothing that takes long to compile.
@@ -107,20 +105,11 @@ print(os.path.dirname(manifest))
 ' "$name"
 }
 
-# Adds HDF5's Fortran modules to the sources of HDF5. The lists of packages that apt-get needs for it are not those of the
-# machine.
+# Adds HDF5's Fortran modules to the sources of HDF5.
 add_fortran() {
-    local dir=$work/debian mirror
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Label: Debian' 'Created-By: Packages' | head -n 1)
-    [ -n "$mirror" ] || return 1
-    mkdir -p "$dir/lists" "$dir/cache" "$dir/state"
-    touch "$dir/state/status"
-    printf 'deb-src [signed-by=%s] %s %s main\n' /usr/share/keyrings/debian-archive-keyring.gpg "$mirror" \
-        "$fortran_release" >"$dir/sources.list"
-    local apt=(apt-get -qq -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
-        -o Dir::State="$dir/state" -o Dir::Cache="$dir/cache" -o APT::Sandbox::User=)
-    "${apt[@]}" update && (cd "$dir" && "${apt[@]}" --download-only source hdf5) || return 1
-    tar -x -z -f "$dir"/hdf5_*.orig.tar.gz -C "$1" --strip-components=1 --wildcards '*/fortran'
+    local archive
+    archive=$(scripts/hdf5-source.sh) || return 1
+    tar -x -z -f "$archive" -C "$1" --strip-components=1 --wildcards '*/fortran'
 }
 
 # Shows the end of what a step said if it fails.

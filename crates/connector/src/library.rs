@@ -77,6 +77,7 @@ h5logfs_host::functions! {
         H5Pget_alloc_time: fn(Id, *mut c_int) -> Status,
         H5Pset_alloc_time: fn(Id, c_int) -> Status,
         H5Pget_fill_time: fn(Id, *mut c_int) -> Status,
+        H5Pget_data_transform: fn(Id, *mut c_char, usize) -> isize,
         H5Pfill_value_defined: fn(Id, *mut c_int) -> Status,
         H5Pget_fill_value: fn(Id, Id, *mut c_void) -> Status,
 

@@ -553,7 +553,7 @@ impl Copier<'_> {
     /// The form of a type of the file with which objects of the copy can be made.
     pub fn type_in_copy(&mut self, datatype: &Id) -> Result<Id> {
         let Some(address) = h5::committed(datatype)? else {
-            return Ok(datatype.clone());
+            return h5::unshared(datatype);
         };
         if let Some(known) = self.committed.get(&address) {
             return Ok(known.clone());

@@ -82,6 +82,8 @@ pub struct Log {
     types: RecentTypes,
     /// Types of the library that no program can change.
     predefined: Vec<Id>,
+    /// The data transfer property list of programs that make none.
+    default_transfer: Option<Id>,
     /// Flush and close keep the lock for their I/O, their collective calls and the flush of the shadow: what ranks agree on
     /// is the state, and nobody may change it meanwhile. Reads and writes of the log's own files keep it, since a flush
     /// moves what they read. libhdf5 runs no function of the program in these calls. Where it may, which is in a
@@ -139,6 +141,7 @@ impl Log {
         };
         let predefined = PREDEFINED.iter();
         Log {
+            default_transfer: library.identifier(c"H5P_LST_DATASET_XFER_ID_g"),
             library,
             number: shadow.number(),
             shadow,

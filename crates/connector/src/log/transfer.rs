@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_uint, c_void};
+use std::ptr;
 use std::sync::atomic::Ordering;
 
 use h5logfs_host::types::Id;
@@ -123,6 +124,7 @@ impl Log {
         dims: &[u64],
         room: &mut Room,
     ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
+        self.check_no_expression(transfer.dxpl)?;
         let library = &self.library;
         let f = library.functions();
         let dataset = transfer.dataset;
@@ -146,6 +148,21 @@ impl Log {
         let converted =
             conversion.apply(library, elements, memory.count, background.as_deref_mut())?;
         Ok(Some(Cow::Owned(converted)))
+    }
+
+    /// Fails where elements are to be changed by an expression on their way: without it they would be other values.
+    fn check_no_expression(&self, dxpl: Id) -> Result<(), Fault> {
+        if self.default_transfer == Some(dxpl) {
+            return Ok(());
+        }
+        // SAFETY: it is a list of this library; nothing is written. Without an expression this is an error.
+        let length = self
+            .library
+            .nested(|f| unsafe { (f.H5Pget_data_transform)(dxpl, ptr::null_mut(), 0) });
+        if length > 0 {
+            return Err("a log has no data transforms (H5Pset_data_transform)".into());
+        }
+        Ok(())
     }
 
     /// Fails where no element in memory could become one in the file, although none is selected: libhdf5 refuses that, too.
@@ -202,6 +219,7 @@ impl Log {
         transfer: &Transfer<'_, *mut c_void>,
         room: &mut Room,
     ) -> Result<(), Fault> {
+        self.check_no_expression(transfer.dxpl)?;
         let library = &self.library;
         let dataset = transfer.dataset;
         let dims = dataset.dims();

@@ -53,8 +53,9 @@ pub fn attribute_storage(attribute: &Id) -> u64 {
     raw!(H5Aget_storage_size(attribute.0))
 }
 
+/// The dataspace of an attribute, made anew, because it may become one of another file: see `unshared` for types.
 pub fn attribute_space(attribute: &Id) -> Result<Id> {
-    Id::new(h5!(H5Aget_space(attribute.0)))
+    Space::of(&Id::new(h5!(H5Aget_space(attribute.0)))?)?.create()
 }
 
 pub fn attribute_type(attribute: &Id) -> Result<Id> {

@@ -176,6 +176,16 @@ pub fn commit_copy(file: &Id, datatype: &Id, creation: &Id) -> Result<Id> {
     Ok(copy)
 }
 
+/// A type of its own. One that was read from a file refers to the table of shared messages of that file where it is kept there,
+/// and libhdf5 1.10 follows that in another file, too, which has no such table.
+pub fn unshared(datatype: &Id) -> Result<Id> {
+    let mut len = 0;
+    h5!(H5Tencode(datatype.0, ptr::null_mut(), &mut len))?;
+    let mut bytes = vec![0u8; len];
+    h5!(H5Tencode(datatype.0, bytes.as_mut_ptr().cast(), &mut len))?;
+    Id::new(h5!(H5Tdecode1(bytes.as_ptr().cast())))
+}
+
 /// Whether elements are unsigned integers of one byte.
 pub fn is_unsigned_byte(datatype: &Id) -> Result<bool> {
     let is_integer = type_class(datatype) == H5T_class_t::H5T_INTEGER;

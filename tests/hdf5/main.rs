@@ -1,0 +1,271 @@
+//! The tests that come with HDF5, run through our plug-ins: `expected.txt` has what comes of them, natively, and in each way of
+//! using a plug-in. A result that is worse than there fails the test; a better one is told, so that the table is raised.
+//!
+//! | module | what it is about |
+//! |---|---|
+//! | `table` | the table of expected results |
+//! | `report` | what a program prints, and how it ends |
+//!
+//! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory. Without it nothing is run.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod report;
+mod table;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::connector::Connector;
+use common::driver::Driver;
+use common::mpirun::{Job, Mpi};
+use common::once::shared_dir;
+use report::{End, Report};
+use table::Table;
+
+/// How long a program may take: much longer than any does on a machine that is not busy. Parallel ones may wait for each other
+/// for ever.
+fn limit(programs: Programs) -> Duration {
+    match programs {
+        Programs::Serial => Duration::from_secs(600),
+        Programs::Parallel => Duration::from_secs(300),
+    }
+}
+
+/// A way of running programs: its name in the table, and what is in their environment.
+struct Way {
+    name: &'static str,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+/// Programs of one process, or under `mpirun`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Programs {
+    Serial,
+    Parallel,
+}
+
+fn native() -> Way {
+    Way {
+        name: "native",
+        variables: Vec::new(),
+    }
+}
+
+/// HDF5's own connector that passes all on.
+fn pass_through() -> Way {
+    let connector = "pass_through under_vol=0;under_info={}";
+    Way {
+        name: "pass_through",
+        variables: vec![("HDF5_VOL_CONNECTOR", connector.into())],
+    }
+}
+
+#[test]
+fn natively() {
+    check(&native(), Programs::Serial);
+}
+
+#[test]
+fn through_the_connector_that_passes_all_on() {
+    check(&pass_through(), Programs::Serial);
+}
+
+#[test]
+fn through_the_driver() {
+    let driver = Driver::new();
+    let way = Way {
+        name: "driver",
+        variables: driver.used(),
+    };
+    check(&way, Programs::Serial);
+}
+
+#[test]
+fn through_the_connector() {
+    check_connector("connector", "h5logfs", Programs::Serial);
+}
+
+#[test]
+fn through_the_connector_with_subfiles() {
+    check_connector("subfiles", "h5logfs subfiles=2", Programs::Serial);
+}
+
+#[test]
+fn through_the_connector_that_settles() {
+    check_connector("settle", "h5logfs settle=yes", Programs::Serial);
+}
+
+#[test]
+fn through_the_connector_without_logs() {
+    check_connector("passing", "h5logfs match=none", Programs::Serial);
+}
+
+#[test]
+fn parallel_natively() {
+    check(&native(), Programs::Parallel);
+}
+
+#[test]
+fn parallel_through_the_connector_that_passes_all_on() {
+    check(&pass_through(), Programs::Parallel);
+}
+
+#[test]
+fn parallel_through_the_connector() {
+    check_connector("connector", "h5logfs", Programs::Parallel);
+}
+
+#[test]
+fn parallel_through_the_connector_with_subfiles() {
+    check_connector("subfiles", "h5logfs subfiles=2", Programs::Parallel);
+}
+
+#[test]
+fn parallel_through_the_connector_that_settles() {
+    check_connector("settle", "h5logfs settle=yes", Programs::Parallel);
+}
+
+#[test]
+fn parallel_through_the_connector_without_logs() {
+    check_connector("passing", "h5logfs match=none", Programs::Parallel);
+}
+
+fn check_connector(name: &'static str, connector: &str, programs: Programs) {
+    let plugins = Connector::new();
+    let way = Way {
+        name,
+        variables: plugins.used_as(connector),
+    };
+    check(&way, programs);
+}
+
+/// Runs what the table has for a way, and compares what comes of it.
+fn check(way: &Way, programs: Programs) {
+    let Some(built) = std::env::var_os("H5LOGFS_TEST_HDF5") else {
+        eprintln!("skipped: make test-hdf5 builds and runs the tests of HDF5");
+        return;
+    };
+    let built = PathBuf::from(built);
+    let only = std::env::var("H5LOGFS_TEST_ONLY").unwrap_or_default();
+    let outputs = shared_dir(&format!("hdf5/{}", way.name));
+    let is_written = std::env::var_os("H5LOGFS_TEST_WRITE_HDF5").is_some();
+    let mut worse = Vec::new();
+    for (command, expected) in Table::read().of(way.name) {
+        if !command.contains(&only) || Programs::of(&command) != programs {
+            continue;
+        }
+        let start = Instant::now();
+        let (report, said) = run(&built, &command, way);
+        let seconds = start.elapsed().as_secs();
+        let output = outputs.join(command.replace(' ', "_"));
+        fs::write(&output, said).unwrap();
+        eprintln!("{}: {command}: {} ({seconds} s)", way.name, report.row());
+        if is_written {
+            Table::replace(&command, way.name, report);
+            continue;
+        }
+        for what in report.worse_than(&expected) {
+            worse.push(format!("{command}: {what}: see {}", output.display()));
+        }
+        for what in report.better_than(&expected) {
+            eprintln!("{}: {command}: better than in the table: {what}", way.name);
+        }
+    }
+    assert!(worse.is_empty(), "{}:\n{}", way.name, worse.join("\n"));
+}
+
+impl Programs {
+    fn of(command: &str) -> Self {
+        if command.starts_with("mpirun ") {
+            Programs::Parallel
+        } else {
+            Programs::Serial
+        }
+    }
+}
+
+/// Runs a command of the table in a directory of its own. `first && second` are two programs, the second of which goes on with
+/// what the first one left. `*` stands for each test that the program lists, each in a process of its own.
+fn run(built: &Path, command: &str, way: &Way) -> (Report, String) {
+    let dir = tempfile::tempdir().unwrap();
+    // Some tests change the files that come with them.
+    let sources = built.join("source/test/testfiles");
+    let mut copy = Command::new("cp");
+    copy.arg("-r").arg(&sources).arg(dir.path());
+    assert!(copy.status().unwrap().success(), "{}", sources.display());
+    let mut report = Report::default();
+    let mut all = String::new();
+    let limit = limit(Programs::of(command));
+    let mut ended = |program: &str| {
+        let (end, said) = wait(start(built, program, way, dir.path()), limit);
+        all.push_str(&said);
+        (end, said)
+    };
+    for program in command.split(" && ") {
+        let Some(program) = program.strip_suffix(" *") else {
+            let (end, said) = ended(program);
+            report.add(end, &said);
+            continue;
+        };
+        let (_, help) = ended(&format!("{program} -help"));
+        let tests = report::listed(&help);
+        assert!(!tests.is_empty(), "{help}");
+        for test in &tests {
+            let (end, said) = ended(&format!("{program}{}", alone(test, &tests)));
+            report.add_whole(test, end, &said);
+        }
+    }
+    (report, all)
+}
+
+/// The arguments with which one test is run. A test that reads follows the one that writes, since programs delete their files.
+fn alone(test: &str, tests: &[String]) -> String {
+    let writing = test.strip_suffix('r').map(|begin| format!("{begin}w"));
+    let before = writing.filter(|writing| tests.contains(writing));
+    let before = before.map(|writing| format!(" -only {writing}"));
+    format!("{} -only {test}", before.unwrap_or_default())
+}
+
+/// Starts a program of the table: with `mpirun -n N` before it, a parallel one.
+fn start(built: &Path, command: &str, way: &Way, dir: &Path) -> Job {
+    let words: Vec<&str> = command.split(' ').collect();
+    let path = |build: &str, name: &str| {
+        let path = built.join(build).join("bin").join(name);
+        assert!(path.is_file(), "{} is not there", path.display());
+        path
+    };
+    let mut started = match words[..] {
+        ["mpirun", "-n", ranks, name, ..] => {
+            let mut mpirun = Mpi::of_build().run(ranks.parse().unwrap(), &path("parallel", name));
+            mpirun.args(&words[4..]);
+            mpirun
+        }
+        _ => {
+            let mut program = Command::new(path("serial", words[0]));
+            program.args(&words[1..]);
+            program
+        }
+    };
+    started.envs(way.variables.iter().map(|(name, value)| (name, value)));
+    started.env("srcdir", dir).current_dir(dir);
+    Job::launch(started)
+}
+
+/// Waits for the end, for a limited time: how it came, and what was printed.
+fn wait(mut job: Job, limit: Duration) -> (End, String) {
+    let start = Instant::now();
+    while !job.has_ended() {
+        if start.elapsed() > limit {
+            job.kill();
+            return (End::Late, job.said());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    (End::of(job.wait()), job.said())
+}
