@@ -35,8 +35,7 @@ pub fn run(args: RecoverArgs) -> Result<()> {
         ..How::default()
     };
     for file in &args.files {
-        let outcome =
-            with_owners_rights(file, || with_log_file(file, || Ok(recover(file, how)?)));
+        let outcome = with_owners_rights(file, || with_log_file(file, || Ok(recover(file, how)?)));
         match outcome {
             Ok(Outcome::Closed) => {
                 writeln!(out, "{}: closed already, nothing to do", file.display())?;

@@ -89,10 +89,10 @@ fn owner_to_be(file: &Path) -> Result<Option<(u32, u32)>> {
     let mut walk = Walk::default();
     let found = walk.to(file)?;
     match walk.worst {
-        Others::MayNotWrite => Ok(None),
+        OthersMay::OnlyRead => Ok(None),
         _ if found.st_uid != 0 => Ok(Some((found.st_uid, found.st_gid))),
-        Others::MayAdd => Ok(None),
-        Others::MayReplace => bail!(
+        OthersMay::Add => Ok(None),
+        OthersMay::Replace => bail!(
             "{name}: is root's, in a directory where other users may put another file in its place: give it to the owner \
              of the directory, or move it"
         ),
@@ -101,27 +101,27 @@ fn owner_to_be(file: &Path) -> Result<Option<(u32, u32)>> {
 
 /// What other users than root may do in a directory.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Others {
+enum OthersMay {
     #[default]
-    MayNotWrite,
+    OnlyRead,
     /// Add files of their own.
-    MayAdd,
+    Add,
     /// Rename and remove those of root.
-    MayReplace,
+    Replace,
 }
 
-impl Others {
+impl OthersMay {
     fn of(dir: &Stat) -> Self {
         const WRITE: u32 = 0o022;
         const STICKY: u32 = 0o1000;
         if dir.st_uid != 0 {
-            Others::MayReplace
+            OthersMay::Replace
         } else if dir.st_mode & WRITE == 0 {
-            Others::MayNotWrite
+            OthersMay::OnlyRead
         } else if dir.st_mode & STICKY != 0 {
-            Others::MayAdd
+            OthersMay::Add
         } else {
-            Others::MayReplace
+            OthersMay::Replace
         }
     }
 }
@@ -130,7 +130,7 @@ impl Others {
 #[derive(Default)]
 struct Walk {
     /// What others may do in the directories on it.
-    worst: Others,
+    worst: OthersMay,
 }
 
 impl Walk {
@@ -145,7 +145,7 @@ impl Walk {
         let mut gone = PathBuf::new();
         while let Some(name) = names.pop_front() {
             let dir = fstat(&at)?;
-            let others = Others::of(&dir);
+            let others = OthersMay::of(&dir);
             self.worst = self.worst.max(others);
             let next = open(&at, Path::new(&name)).map_err(|e| Error::io(path, e.into()))?;
             let found = fstat(&next)?;
@@ -157,7 +157,7 @@ impl Walk {
             links += 1;
             ensure!(links <= MOST_LINKS, "{}: too many links", path.display());
             ensure!(
-                others == Others::MayNotWrite || found.st_uid == 0,
+                others == OthersMay::OnlyRead || found.st_uid == 0,
                 "{}: is a link of another user: give the path that it leads to",
                 gone.display()
             );

@@ -338,7 +338,7 @@ impl Everybody {
                 Err(reason) => {
                     *reader = None;
                     // libhdf5 itself may die of the file that it is shown.
-                    if way != &"mount" || !daemon.is_some_and(|d| cpu(d) > Duration::ZERO) {
+                    if way != &"mount" || daemon.is_none_or(|d| cpu(d) == Duration::ZERO) {
                         self.wrong.push(format!("{}: {way}: {reason}", log.name));
                     }
                 }

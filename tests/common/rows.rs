@@ -200,7 +200,7 @@ impl Job {
 }
 
 /// What a job begins with that opens a log that was not closed.
-fn base_of_journal(recorded: &Recorded) -> std::result::Result<Base, String> {
+fn base_of_journal(recorded: &Recorded) -> std::result::Result<Base, Fault> {
     let state = recorded.state().into_iter().map(Line::Define);
     Base::of_journal(recorded, state.collect())
 }

@@ -92,7 +92,7 @@ fn root_changes_no_log_of_a_third_user() {
         }
     };
     thread::scope(|scope| {
-        scope.spawn(|| ALICE.act(&swap));
+        scope.spawn(|| ALICE.act(swap));
         let mut settled = 0;
         while begin.elapsed() < either(Duration::from_secs(2), Duration::from_secs(30)) {
             let _ = ALICE.act(|| logs_again(&own_run, &run));

@@ -13,7 +13,7 @@ use h5logfs_log::source_dir::SourceDir;
 
 use h5logfs_host::types::{Address, Id, access};
 
-use crate::class::PublicPart;
+use crate::declared::PublicPart;
 use crate::file::{Content, Log};
 use crate::library::{self, Library};
 use crate::memory::Memory;

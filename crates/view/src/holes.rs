@@ -89,7 +89,7 @@ impl View {
         })
     }
 
-    /// Whether the chunk index of a dataset lists only chunks that were written: see [`Listed`].
+    /// Whether the chunk index of a dataset lists only chunks that were written: see `Listed`.
     pub fn is_sparse(&self, number: usize) -> bool {
         self.map.datasets[number].is_sparse
     }
