@@ -27,6 +27,8 @@ python=(binutils make python3 python3-venv)
 administration=(autofs dbus systemd)
 # Nodes are made of network namespaces, and others. What readers ask a disk for is counted by strace.
 nodes=(iproute2 nftables util-linux strace)
+# A test mounts file systems of its own, and takes their power away.
+power=(e2fsprogs mount)
 # scripts/parallel-hdf5.sh compiles HDF5 and netCDF.
 compiling=(cmake make gfortran python3 zlib1g-dev)
 # scripts/nfs.sh starts a virtual machine; the tests in it start a server of NFS.
@@ -45,7 +47,7 @@ distributed) packages=(glusterfs-server glusterfs-client) ;;
 demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
 test | all)
     packages+=("${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}" "${nodes[@]}"
-        "${compiling[@]}")
+        "${power[@]}" "${compiling[@]}")
     ;;
 *)
     echo "usage: setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|all|tables|distributed|nfs" >&2

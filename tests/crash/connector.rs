@@ -1,0 +1,115 @@
+//! Logs that HDF5 programs write through the VOL connector, with a shadow.
+
+use super::common::connector::Connector;
+use super::common::element::{WIDTH, attribute};
+use super::common::readers::said;
+use super::judge::Work;
+use super::recorder::SAID;
+use super::run;
+use super::scenario::{NAME, Stage};
+
+/// Writes rows as `writer-crash` does: `LOG SAID FLUSH FSYNC STEP...`.
+const WRITE: &str = "
+import os, sys
+import h5py, numpy as np
+path, said, flush, fsync, width, attribute = sys.argv[1:7]
+flush, width = int(flush), int(width)
+said = os.open(said, os.O_WRONLY | os.O_APPEND)
+def say(what):
+    os.write(said, f'{what} {flush}\\n'.encode())
+f = None
+for step in sys.argv[7:]:
+    if step == 'create':
+        say('make')
+        f = h5py.File(path, 'w')
+        f.create_dataset('rows', (0, width), 'f8', maxshape=(None, width), chunks=(1, width))
+        f.create_dataset('now', (width,), 'f8', chunks=(width,))
+    elif step == 'open':
+        if fsync == 'none':
+            say('risk')
+        f = h5py.File(path, 'r+')
+    elif step == 'flush':
+        flush += 1
+        say('may')
+        row = flush * 1_000_000 + np.arange(width)
+        f['rows'].resize((flush, width))
+        f['rows'][flush - 1] = row
+        f['now'][:] = row
+        f.attrs[attribute.replace('1', str(flush))] = flush
+        f.flush()
+        say('synced' if fsync == 'flush' else 'kept')
+    elif step == 'close':
+        f.close()
+        if fsync != 'none':
+            say('synced')
+    else:
+        os._exit(0)
+";
+
+/// Runs the program. Returns whether there is one.
+fn write(stage: &Stage<'_>, connector: &Connector, flush: u64, options: &str, steps: &str) -> bool {
+    let Some(python) = connector.python() else {
+        return false;
+    };
+    let options: Vec<&str> = options.split(',').collect();
+    let vol = format!("h5logfs {}", options.join(";"));
+    let python = python.with_variables(connector.used_as(&vol));
+    let fsync = options[0].trim_start_matches("fsync=");
+    let mut command = python.command();
+    command.args(["-c", WRITE]);
+    command.args([stage.recorder.join(NAME), stage.recorder.join(SAID)]);
+    command.args([&flush.to_string(), fsync, &WIDTH.to_string(), &attribute(1)]);
+    let output = command.args(steps.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    true
+}
+
+const WAYS: [(&str, bool); 4] = [
+    ("fsync=none", false),
+    ("fsync=close", false),
+    ("fsync=flush", true),
+    ("fsync=close,checksums=yes", true),
+];
+
+#[test]
+fn a_log_of_an_hdf5_program() {
+    let connector = Connector::new();
+    run("connector", 1, Work::Connector, &WAYS, |stage, options| {
+        if write(stage, &connector, 0, options, "create flush flush close") {
+            write(stage, &connector, 2, options, "open flush close");
+        }
+    });
+}
+
+#[test]
+fn a_log_that_an_hdf5_program_leaves() {
+    let connector = Connector::new();
+    let ways = &WAYS[1..];
+    run(
+        "connector, leave",
+        1,
+        Work::Connector,
+        ways,
+        |stage, options| {
+            if write(stage, &connector, 0, options, "create flush flush leave") {
+                write(stage, &connector, 2, options, "open flush leave");
+                stage.recover(3);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_log_that_an_hdf5_program_makes_an_ordinary_file() {
+    let connector = Connector::new();
+    let ways = [("fsync=close,settle=yes", false)];
+    run(
+        "connector, settle",
+        1,
+        Work::Connector,
+        &ways,
+        |stage, options| {
+            write(stage, &connector, 0, options, "create flush flush close");
+        },
+    );
+}

@@ -1,0 +1,266 @@
+//! What crashes leave of logs: the states that killed processes and losses of power can leave are made of what programs did
+//! to files, one by one, and each is read, recovered, settled and appended to. What was acknowledged has to be there, nothing
+//! else may be shown, and no state is a dead end.
+//!
+//! `H5LOGFS_TEST_CASES` is the number of states for each scenario.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod connector;
+mod history;
+mod images;
+mod judge;
+mod kept;
+mod power;
+mod promise;
+mod recorder;
+mod scenario;
+
+use std::fs;
+
+use common::element::ANOTHER;
+use common::rows::{Course, Job};
+use common::{User, can_mount};
+use h5logfs_log::logvol::names::subfile;
+use h5logfs_output::{Options, Subfiles};
+use h5logfs_scan::closing::{How, recover};
+use judge::{Found, Work, read};
+use scenario::{Kind, NAME, SILENT, Stage, check};
+
+/// A log of which another file is made.
+const SOURCE: &str = "source.h5";
+
+/// How a job writes, and whether readers can tell elements that were lost from others.
+const WAYS: [(&str, bool); 5] = [
+    ("fsync=none", false),
+    ("fsync=close", false),
+    ("fsync=flush", true),
+    ("fsync=close,checksums", true),
+    ("fsync=flush,checksums", true),
+];
+
+/// Runs each way, and fails where any state is not as promised.
+fn in_ways(what: &str, drive: impl Fn(&Stage<'_>, &str)) {
+    run(what, 1, Work::Writer, &WAYS, drive);
+}
+
+fn run(
+    what: &str,
+    ranks: usize,
+    work: Work,
+    ways: &[(&str, bool)],
+    drive: impl Fn(&Stage<'_>, &str),
+) {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mut violations = 0;
+    for (options, is_exact) in ways {
+        let name = format!("{what}, {options}");
+        let kind = Kind {
+            ranks,
+            is_exact: *is_exact,
+            work,
+        };
+        violations += check(&name, kind, |stage| drive(stage, options));
+    }
+    assert_eq!(violations, 0);
+}
+
+#[test]
+fn a_log_that_is_created_flushed_and_closed() {
+    in_ways("create, flush, close", |stage, options| {
+        stage.write(0, options, "create flush flush flush close");
+    });
+}
+
+#[test]
+fn a_log_that_was_left_and_is_recovered() {
+    in_ways("leave, recover", |stage, options| {
+        stage.write(0, options, "create flush flush spill leave");
+        stage.recover(2);
+    });
+}
+
+#[test]
+fn a_log_of_which_flushes_are_dropped() {
+    in_ways("leave, recover --last-flush", |stage, options| {
+        stage.write(0, options, "create flush flush flush leave");
+        stage.recorder.say("drop 2");
+        stage.command(&["recover", "--last-flush", "2", NAME]);
+        stage.recorder.say("dropped 2");
+    });
+}
+
+#[test]
+fn appends_to_a_closed_log() {
+    in_ways("append to closed", |stage, options| {
+        stage.write(0, options, "create flush flush close");
+        stage.write(2, options, "open flush flush close");
+    });
+}
+
+#[test]
+fn appends_to_a_log_that_was_left() {
+    in_ways("append to unclosed", |stage, options| {
+        stage.write(0, options, "create flush flush leave");
+        stage.write(2, options, "open flush flush close");
+    });
+}
+
+#[test]
+fn a_closed_log_that_is_replaced() {
+    in_ways("overwrite closed", |stage, options| {
+        stage.write(0, options, "create flush flush close");
+        let options = format!("{options},overwrite");
+        stage.write(ANOTHER, &options, "create flush flush close");
+    });
+}
+
+#[test]
+fn a_log_that_was_left_and_is_replaced() {
+    in_ways("overwrite unclosed", |stage, options| {
+        stage.write(0, options, "create flush flush leave");
+        let options = format!("{options},discard");
+        stage.write(ANOTHER, &options, "create flush flush close");
+    });
+}
+
+#[test]
+fn a_log_with_subfiles() {
+    in_ways("subfiles", |stage, options| {
+        let options = format!("{options},subfiles");
+        stage.write(0, &options, "create flush flush close");
+        let options = options.replace(",subfiles", "");
+        stage.write(2, &options, "open flush leave");
+        stage.recover(3);
+    });
+}
+
+#[test]
+fn a_log_with_subfiles_that_is_replaced() {
+    in_ways("overwrite subfiles", |stage, options| {
+        let options = format!("{options},subfiles,discard");
+        stage.write(0, &options, "create flush flush close");
+        stage.write(ANOTHER, &options, "create flush close");
+    });
+}
+
+#[test]
+fn a_log_that_becomes_an_ordinary_file_when_it_is_closed() {
+    in_ways("settle at close", |stage, options| {
+        let options = format!("{options},settle");
+        stage.write(0, &options, "create flush flush close");
+    });
+}
+
+#[test]
+fn a_log_that_becomes_an_ordinary_file_and_a_log_again() {
+    in_ways("settle, undo", |stage, options| {
+        stage.write(0, options, "create flush flush close");
+        stage.settle_and_undo();
+        stage.write(2, options, "open flush close");
+    });
+}
+
+#[test]
+fn an_export_in_the_place_of_an_older_one() {
+    replaced("export");
+}
+
+#[test]
+fn a_compacted_file_in_the_place_of_an_older_one() {
+    replaced("compact");
+}
+
+/// A log grows, and a command writes its file anew.
+fn replaced(command: &str) {
+    let what = format!("{command} --force");
+    run(&what, 1, Work::Ordinary, &[("", true)], |stage, options| {
+        let said = |flush| {
+            stage.recorder.say(format!("may {flush}"));
+            stage.command(&[command, "--force", SOURCE, NAME]);
+            stage.recorder.say(format!("synced {flush}"));
+        };
+        stage.write_to(SOURCE, SILENT, 0, options, "create flush close");
+        stage.recorder.say("make 0");
+        said(1);
+        stage.write_to(SOURCE, SILENT, 1, options, "open flush flush close");
+        said(3);
+    });
+}
+
+/// What several processes do is recorded in one order, another one each time.
+#[test]
+fn logs_of_several_ranks() {
+    let ways = &WAYS[1..3];
+    run("2 ranks", 2, Work::Writer, ways, |stage, options| {
+        stage.write(0, options, "create flush flush close");
+        stage.write(2, options, "open flush close");
+    });
+    let sealed = &WAYS[3..4];
+    run(
+        "2 ranks, subfiles",
+        2,
+        Work::Writer,
+        sealed,
+        |stage, options| {
+            let new = format!("{options},subfiles");
+            stage.write(0, &new, "create flush flush close");
+            stage.write(2, options, "open flush close");
+        },
+    );
+}
+
+/// Without checksums, too, though then a log shows nothing at all.
+#[test]
+fn recover_tells_which_flushes_are_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(NAME);
+    let mut job = Job::create(std::slice::from_ref(&path), &Options::default());
+    let ends = [(); 4].map(|()| {
+        job.flush(Course::default());
+        path.metadata().unwrap().len()
+    });
+    job.leave();
+    // Of the last flush nothing came to the disk, and of the one before only its size.
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(ends[1]).unwrap();
+    file.set_len(ends[2]).unwrap();
+    assert!(matches!(read(&path, None), Found::Nothing(_)));
+    let refused = recover(&path, How::default()).unwrap_err().to_string();
+    assert!(refused.contains("`--last-flush 2`"), "{refused}");
+    let how = How {
+        last_flush: Some(2),
+        ..How::default()
+    };
+    recover(&path, how).unwrap();
+    assert_eq!(read(&path, None), Found::Flush(2));
+}
+
+/// A loss of power can bring the closed log back that was about to be replaced, and leave the subfiles of the new one.
+#[test]
+fn subfiles_of_another_log_are_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        subfiles: Subfiles::Number(1),
+        ..Options::default()
+    };
+    let closed = |name: &str| {
+        let path = dir.path().join(name);
+        let mut job = Job::create(std::slice::from_ref(&path), &options);
+        job.flush(Course::default());
+        job.leave();
+        recover(&path, How::default()).unwrap();
+        assert_eq!(read(&path, None), Found::Flush(1));
+        path
+    };
+    let (old, new) = (closed(NAME), closed("new.h5"));
+    fs::copy(subfile(&new, 0), subfile(&old, 0)).unwrap();
+    let found = read(&old, None);
+    assert!(
+        matches!(&found, Found::Nothing(why) if why.contains("belongs to another log")),
+        "{found:?}"
+    );
+}

@@ -1,0 +1,277 @@
+//! A file system in memory that records what programs do to its files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::SystemTime;
+
+use super::common::served::{Answer, Attributes, Found, Place, ROOT, Refusal, Served, ServedMount};
+use super::history::{Disk, History, Operation};
+
+/// Lines that programs write to this file are part of the history, and not a file.
+pub const SAID: &str = ".said";
+const SAID_NUMBER: u64 = 2;
+
+/// The file system, mounted until it is dropped.
+pub struct Recorder {
+    state: Arc<Mutex<State>>,
+    mount: ServedMount,
+}
+
+struct State {
+    disk: Disk,
+    history: History,
+    known: BTreeMap<u64, Known>,
+}
+
+/// What else is known of a file.
+struct Known {
+    mode: u16,
+    owner: (u32, u32),
+    modified: SystemTime,
+}
+
+impl Recorder {
+    pub fn new() -> Self {
+        let mut state = State {
+            disk: Disk::default(),
+            history: History::default(),
+            known: BTreeMap::new(),
+        };
+        let owner = (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        state.know(ROOT, 0o755, owner);
+        state.know(SAID_NUMBER, 0o644, owner);
+        let state = Arc::new(Mutex::new(state));
+        Recorder {
+            mount: ServedMount::new(Requests(Arc::clone(&state))),
+            state,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Adds a line to the history, as programs do.
+    pub fn say(&self, line: impl Into<String>) {
+        let said = Operation::Say(line.into());
+        self.state.lock().unwrap().history.0.push(said);
+    }
+
+    /// What was done so far.
+    pub fn history(&self) -> History {
+        self.state.lock().unwrap().history.clone()
+    }
+}
+
+struct Requests(Arc<Mutex<State>>);
+
+impl Requests {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+fn owned((directory, name): Place<'_>) -> super::history::Place {
+    (directory, name.to_vec())
+}
+
+impl State {
+    fn know(&mut self, inode: u64, mode: u16, owner: (u32, u32)) {
+        let modified = SystemTime::now();
+        let known = Known {
+            mode,
+            owner,
+            modified,
+        };
+        self.known.insert(inode, known);
+    }
+
+    fn place(&self, (directory, name): Place<'_>) -> Option<u64> {
+        if directory == ROOT && name == SAID.as_bytes() {
+            return Some(SAID_NUMBER);
+        }
+        self.disk.directories.get(&directory)?.get(name).copied()
+    }
+
+    fn done(&mut self, operation: Operation) {
+        self.disk.follow(&operation);
+        self.history.0.push(operation);
+    }
+
+    fn changed(&mut self, inode: u64) {
+        if let Some(known) = self.known.get_mut(&inode) {
+            known.modified = SystemTime::now();
+        }
+    }
+
+    fn file(&self, inode: u64) -> Answer<&Vec<u8>> {
+        self.disk.files.get(&inode).ok_or(Refusal::NoEntry)
+    }
+
+    /// Fails where a directory has files.
+    fn check_empty(&self, inode: u64) -> Answer<()> {
+        match self.disk.directories.get(&inode) {
+            Some(names) if !names.is_empty() => Err(Refusal::NotEmpty),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Served for Requests {
+    fn find(&self, inode: u64) -> Answer<Found> {
+        let state = self.state();
+        let known = state.known.get(&inode).ok_or(Refusal::NoEntry)?;
+        let disk = &state.disk;
+        let names = disk.directories.values().flatten();
+        let links = names.filter(|(_, to)| **to == inode).count();
+        Ok(Found {
+            inode,
+            is_directory: disk.directories.contains_key(&inode),
+            mode: known.mode,
+            owner: known.owner,
+            // A file that was removed, and is open, has none.
+            links: links as u32,
+            attributes: Attributes {
+                size: disk.files.get(&inode).map_or(0, |file| file.len() as u64),
+                modified: known.modified,
+            },
+        })
+    }
+
+    fn look_up(&self, place: Place<'_>) -> Answer<u64> {
+        self.state().place(place).ok_or(Refusal::NoEntry)
+    }
+
+    fn names(&self, directory: u64) -> Vec<(u64, Vec<u8>)> {
+        let state = self.state();
+        let names = state.disk.directories.get(&directory).into_iter().flatten();
+        names.map(|(name, inode)| (*inode, name.clone())).collect()
+    }
+
+    fn create(
+        &self,
+        place: Place<'_>,
+        is_directory: bool,
+        mode: u16,
+        owner: (u32, u32),
+    ) -> Answer<u64> {
+        let mut state = self.state();
+        if state.place(place).is_some() {
+            return Err(Refusal::Exists);
+        }
+        let last = state.known.last_key_value();
+        let inode = last.map_or(SAID_NUMBER, |(last, _)| *last) + 1;
+        state.know(inode, mode, owner);
+        let place = owned(place);
+        state.done(Operation::Create {
+            inode,
+            is_directory,
+            place,
+        });
+        Ok(inode)
+    }
+
+    fn link(&self, inode: u64, place: Place<'_>) -> Answer<()> {
+        let mut state = self.state();
+        if state.place(place).is_some() {
+            return Err(Refusal::Exists);
+        }
+        let place = owned(place);
+        state.done(Operation::Link { inode, place });
+        Ok(())
+    }
+
+    fn remove(&self, place: Place<'_>) -> Answer<()> {
+        let mut state = self.state();
+        let inode = state.place(place).ok_or(Refusal::NoEntry)?;
+        state.check_empty(inode)?;
+        let place = owned(place);
+        state.done(Operation::Remove { place });
+        Ok(())
+    }
+
+    fn rename(&self, from: Place<'_>, to: Place<'_>, replaces: bool) -> Answer<()> {
+        let mut state = self.state();
+        let inode = state.place(from).ok_or(Refusal::NoEntry)?;
+        match state.place(to) {
+            Some(_) if !replaces => return Err(Refusal::Exists),
+            // As POSIX has it: two names of one file stay.
+            Some(there) if there == inode => return Ok(()),
+            Some(there) => state.check_empty(there)?,
+            None => {}
+        }
+        let (from, to) = (owned(from), owned(to));
+        state.done(Operation::Rename { inode, from, to });
+        Ok(())
+    }
+
+    fn open(&self, inode: u64) -> Answer<u64> {
+        self.state()
+            .known
+            .contains_key(&inode)
+            .then_some(0)
+            .ok_or(Refusal::NoEntry)
+    }
+
+    fn read(&self, inode: u64, _: u64, offset: u64, len: u64) -> Answer<Vec<u8>> {
+        let state = self.state();
+        let file = state.file(inode)?;
+        let from = file.len().min(offset as usize);
+        let to = file.len().min(offset.saturating_add(len) as usize);
+        Ok(file[from..to].to_vec())
+    }
+
+    fn write(&self, inode: u64, _: u64, offset: u64, data: &[u8]) -> Answer<()> {
+        let mut state = self.state();
+        if inode == SAID_NUMBER {
+            let said = String::from_utf8_lossy(data);
+            let lines = said.lines().map(|line| Operation::Say(line.to_owned()));
+            state.history.0.extend(lines);
+            return Ok(());
+        }
+        state.file(inode)?;
+        state.changed(inode);
+        let data = data.to_vec();
+        state.done(Operation::Write {
+            inode,
+            offset,
+            data,
+        });
+        Ok(())
+    }
+
+    fn set_len(&self, inode: u64, len: u64) -> Answer<()> {
+        let mut state = self.state();
+        if inode == SAID_NUMBER {
+            return Ok(());
+        }
+        state.file(inode)?;
+        state.changed(inode);
+        state.done(Operation::Resize { inode, len });
+        Ok(())
+    }
+
+    fn set_mode(&self, inode: u64, mode: u16) -> Answer<()> {
+        let mut state = self.state();
+        let known = state.known.get_mut(&inode).ok_or(Refusal::NoEntry)?;
+        known.mode = mode;
+        Ok(())
+    }
+
+    fn sync(&self, inode: u64, _: u64) -> Answer<()> {
+        self.state().done(Operation::Sync { inode });
+        Ok(())
+    }
+
+    fn sync_directory(&self, directory: u64) -> Answer<()> {
+        self.sync(directory, 0)
+    }
+}

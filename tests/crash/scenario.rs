@@ -1,0 +1,179 @@
+//! Runs programs on files that are recorded, and judges what crashes could have left of these.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use super::common::amount::{either, first_seed, told};
+use super::common::mpirun::{Job, configure, program};
+use super::common::readers::said;
+use super::common::{PROGRAM, messages};
+use super::history::Disk;
+use super::history::History;
+use super::images::{self, Changes, Image, Seen};
+use super::judge::{Case, Verdict, Work, judge};
+use super::promise::Promise;
+use super::recorder::{Recorder, SAID};
+
+/// The log of a scenario.
+pub const NAME: &str = "log.h5";
+
+/// Where programs say what is of no interest.
+pub const SILENT: &str = "/dev/null";
+
+/// What is known of the log of a scenario.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    pub ranks: usize,
+    /// Elements that were lost can be told from others.
+    pub is_exact: bool,
+    pub work: Work,
+}
+
+/// Where programs run.
+pub struct Stage<'a> {
+    pub recorder: &'a Recorder,
+    kind: Kind,
+}
+
+impl Stage<'_> {
+    /// Runs the program `writer-crash`, whose first flush comes after `flush`.
+    pub fn write(&self, flush: u64, options: &str, steps: &str) {
+        let said = self.recorder.join(SAID);
+        self.write_to(NAME, said.to_str().unwrap(), flush, options, steps);
+    }
+
+    /// The same for the log of any name, and what it says goes to a file.
+    pub fn write_to(&self, name: &str, said: &str, flush: u64, options: &str, steps: &str) {
+        let path = self.recorder.join(name);
+        run_writer(self.kind.ranks, &path, said, flush, options, steps);
+    }
+
+    /// Runs a command of the program, which has to succeed.
+    fn run(&self, arguments: &[&str]) {
+        let mut command = Command::new(PROGRAM);
+        command.current_dir(self.recorder.path());
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    }
+
+    /// Runs a command that forces to the disk what it leaves.
+    pub fn command(&self, arguments: &[&str]) {
+        self.run(arguments);
+        let history = self.recorder.history();
+        assert!(history.is_held(history.0.len()), "{arguments:?}");
+    }
+
+    /// Makes the log an ordinary file, and a log again. The names may be on the disk, or not.
+    pub fn settle_and_undo(&self) {
+        self.run(&["settle", NAME]);
+        self.run(&["settle", "--undo", NAME]);
+    }
+
+    /// Recovers the log with all its flushes.
+    pub fn recover(&self, flush: u64) {
+        self.command(&["recover", NAME]);
+        self.recorder.say(format!("synced {flush}"));
+    }
+}
+
+/// Runs the program `writer-crash` on the log at `path`, whose first flush comes after `flush`. It has to succeed.
+pub fn run_writer(ranks: usize, path: &Path, said: &str, flush: u64, options: &str, steps: &str) {
+    let flush = flush.to_string();
+    let mut arguments = vec![path.to_str().unwrap(), said, &flush, options];
+    arguments.extend(steps.split(' '));
+    let program = program("writer-crash");
+    if ranks > 1 {
+        Job::start(ranks as u32, &program, &arguments).succeed();
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program);
+    configure(&mut command, dir.path());
+    let output = command.args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", messages(&output));
+}
+
+/// Lets programs run, and judges states that crashes could have left. Prints a row of the table, and what was violated.
+/// Returns how often.
+pub fn check(name: &str, kind: Kind, drive: impl FnOnce(&Stage<'_>)) -> usize {
+    // In one process, another thread that starts programs would hand them the locks of this one for a moment.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorder = Recorder::new();
+    drive(&Stage {
+        recorder: &recorder,
+        kind,
+    });
+    try_images(name, &recorder.history(), |disk, image, promise| {
+        let is_of_kill = image.is_of_kill();
+        let case = Case {
+            name: NAME,
+            ranks: kind.ranks,
+            promise,
+            is_of_kill,
+            is_exact: kind.is_exact || is_of_kill,
+            work: kind.work,
+        };
+        judge(disk, case)
+    })
+}
+
+/// The same for what was recorded.
+pub fn try_images(
+    name: &str,
+    history: &History,
+    judge: impl Fn(&Disk, Image, &Promise) -> Result<Verdict, String>,
+) -> usize {
+    let changes = Changes::of(history);
+    let seed = first_seed();
+    let most = told("H5LOGFS_TEST_CASES").unwrap_or(either(12, 1000));
+    let all = images::all(history, &changes, either(2, 6), seed);
+    let mut seen = Seen::default();
+    let mut tried: BTreeMap<Verdict, usize> = BTreeMap::new();
+    let mut violations: BTreeMap<String, Vec<(Image, String)>> = BTreeMap::new();
+    for image in images::some(all, most, seed) {
+        let disk = image.disk(history, &changes);
+        let promise = Promise::at(history, image.end);
+        if !seen.add((&disk, &promise, image.is_of_kill())) {
+            continue;
+        }
+        match judge(&disk, image, &promise) {
+            Ok(verdict) => *tried.entry(verdict).or_default() += 1,
+            Err(e) => violations.entry(shape(&e)).or_default().push((image, e)),
+        }
+    }
+    let number: usize = violations.values().map(Vec::len).sum();
+    let images = number + tried.values().sum::<usize>();
+    let operations = history.0.len();
+    eprintln!(
+        "{name:44} | {operations:4} operations | {images:5} images {tried:?} | {number} violations"
+    );
+    for found in violations.values() {
+        let (image, e) = &found[0];
+        let times = found.len();
+        eprintln!("  {times} times, first of {name}, {image}: {e}");
+        tell(history, *image);
+    }
+    number
+}
+
+/// A message without its numbers and names that differ from run to run.
+fn shape(message: &str) -> String {
+    let known = message.replace(char::is_numeric, "");
+    let words = known.split_whitespace();
+    words
+        .filter(|word| !word.contains('/'))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Prints what led to an image.
+fn tell(history: &History, image: Image) {
+    let from = image.end.saturating_sub(25);
+    for at in from..history.0.len().min(image.end + 2) {
+        let mark = if at >= image.end { "not: " } else { "" };
+        eprintln!("    {mark}{at}: {}", history.describe(at));
+    }
+}

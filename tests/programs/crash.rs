@@ -1,0 +1,170 @@
+//! Writes a log in steps, and says in the order of what it does to files what it has been promised:
+//!
+//! ```text
+//! writer-crash FILE SAID FLUSH OPTIONS STEP...
+//! ```
+//!
+//! FLUSH is the number of the flush before the first one that is written, and OPTIONS are names of options, or NAME=VALUE,
+//! with commas between them. STEPs are `create`, `open`, `flush`, `spill` (what is written goes to the file, and is not
+//! flushed), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
+//! they mean.
+
+#[path = "../common/element.rs"]
+#[allow(dead_code)]
+mod element;
+
+use std::fs::File;
+use std::io::Write;
+
+use element::{ANOTHER, WIDTH, attribute, element};
+use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Subfiles, Writer};
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::*;
+
+fn main() {
+    // Else a rank that fails would wait for the others in MPI_Finalize.
+    std::panic::set_hook(Box::new(|why| {
+        eprintln!("{why}");
+        std::process::exit(1);
+    }));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, said, flush, options, steps @ ..] = &arguments[..] else {
+        panic!("writer-crash FILE SAID FLUSH OPTIONS STEP...");
+    };
+    let universe = mpi::initialize().unwrap();
+    let world = universe.world();
+    let mut program = Program {
+        path,
+        said: (world.rank() == 0).then(|| File::options().append(true).open(said).unwrap()),
+        options: parse(options),
+        flush: flush.parse().unwrap(),
+        log: None,
+        world: &world,
+    };
+    steps.iter().for_each(|step| program.step(step));
+}
+
+fn parse(text: &str) -> Options {
+    let mut options = Options::default();
+    for option in text.split(',').filter(|option| !option.is_empty()) {
+        match option {
+            "fsync=none" => options.fsync = Fsync::None,
+            "fsync=close" => options.fsync = Fsync::Close,
+            "fsync=flush" => options.fsync = Fsync::Flush,
+            "checksums" => options.checksums = true,
+            "subfiles" => options.subfiles = Subfiles::Number(2),
+            "settle" => options.settle = true,
+            "overwrite" => options.overwrite = true,
+            "discard" => (options.overwrite, options.discard_unclosed) = (true, true),
+            other => panic!("the option {other}"),
+        }
+    }
+    options
+}
+
+struct Program<'a> {
+    path: &'a str,
+    /// On the first rank.
+    said: Option<File>,
+    options: Options,
+    /// The last flush that was acknowledged.
+    flush: u64,
+    log: Option<Log>,
+    world: &'a SimpleCommunicator,
+}
+
+struct Log {
+    writer: Writer,
+    rows: Option<Dataset>,
+    now: Option<Dataset>,
+}
+
+impl Program<'_> {
+    fn say(&mut self, what: &str, flush: u64) {
+        if let Some(said) = &mut self.said {
+            said.write_all(format!("{what} {flush}\n").as_bytes())
+                .unwrap();
+        }
+    }
+
+    fn step(&mut self, step: &str) {
+        match step {
+            "create" => {
+                self.say("make", self.flush);
+                let options = self.options.clone();
+                let writer = Writer::create(self.path, self.world, options).unwrap();
+                self.say("made", self.flush);
+                self.log = Some(Log {
+                    writer,
+                    rows: None,
+                    now: None,
+                });
+            }
+            "open" => {
+                let options = self.options.clone();
+                if options.fsync == Fsync::None {
+                    self.say("risk", self.flush);
+                }
+                let mut writer = Writer::open(self.path, self.world, options).unwrap();
+                let [rows, now] = ["/rows", "/now"].map(|path| {
+                    let there = writer.exists(path);
+                    there.then(|| writer.open_dataset::<f64>(path).unwrap())
+                });
+                self.log = Some(Log { writer, rows, now });
+            }
+            "spill" => self.write(),
+            "flush" => {
+                self.say("may", self.flush + 1);
+                self.write();
+                self.log.as_mut().unwrap().writer.flush().unwrap();
+                self.flush += 1;
+                let synced = self.options.fsync == Fsync::Flush;
+                self.say(if synced { "synced" } else { "kept" }, self.flush);
+            }
+            "close" => {
+                self.log.take().unwrap().writer.close().unwrap();
+                if self.options.fsync != Fsync::None {
+                    self.say("synced", self.flush);
+                }
+            }
+            "writeback" => {
+                let file = File::open(self.path).unwrap();
+                rustix::fs::syncfs(file).unwrap();
+            }
+            "leave" => drop(self.log.take()),
+            other => panic!("the step {other}"),
+        }
+    }
+
+    /// Writes what the next flush will have.
+    fn write(&mut self) {
+        let flush = self.flush + 1;
+        let row = self.flush % ANOTHER;
+        let (rank, ranks) = (self.world.rank() as u64, self.world.size() as u64);
+        let columns = ranks * WIDTH;
+        let log = self.log.as_mut().unwrap();
+        let writer = &mut log.writer;
+        let name = attribute(row + 1);
+        writer.attribute("/", &name, flush).unwrap();
+        let rows = *log.rows.get_or_insert_with(|| {
+            let spec = DatasetSpec::new::<f64>(&[0, columns]).unlimited(0);
+            let spec = spec.unlimited(1).chunk(&[1, columns]);
+            writer.dataset("/rows", spec).unwrap()
+        });
+        let now = *log.now.get_or_insert_with(|| {
+            let spec = DatasetSpec::new::<f64>(&[columns]).unlimited(0);
+            writer.dataset("/now", spec.chunk(&[columns])).unwrap()
+        });
+        writer.extend(rows, &[row + 1, columns]).unwrap();
+        let begin = rank * WIDTH;
+        let values: Vec<f64> = (begin..begin + WIDTH)
+            .map(|column| element(flush, column))
+            .collect();
+        writer
+            .write(rows, Selection::block(&[row, begin], &[1, WIDTH]), &values)
+            .unwrap();
+        writer
+            .write(now, Selection::block(&[begin], &[WIDTH]), &values)
+            .unwrap();
+    }
+}
