@@ -14,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::{Gid, Uid, User, getgrouplist, setfsgid, setfsuid};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::io::Errno;
 use rustix::process::{geteuid, getgid, getgroups, getuid};
 use rustix::thread::set_thread_groups;
 
@@ -87,7 +88,9 @@ impl Drop for Rights {
 fn owner_to_be(file: &Path) -> Result<Option<(u32, u32)>> {
     let name = file.display();
     let mut walk = Walk::default();
-    let found = walk.to(file)?;
+    let Some(found) = walk.to(file)? else {
+        return Ok(None);
+    };
     match walk.worst {
         OthersMay::OnlyRead => Ok(None),
         _ if found.st_uid != 0 => Ok(Some((found.st_uid, found.st_gid))),
@@ -134,9 +137,9 @@ struct Walk {
 }
 
 impl Walk {
-    /// What is at the end of a path. Fails where nothing is, which may change in a moment, and at a link that another user may
-    /// have put there.
-    fn to(&mut self, path: &Path) -> Result<Stat> {
+    /// What is at the end of a path; `None` where nothing is, and nobody else may put anything there. Fails where others may,
+    /// and at a link that another user may have put there.
+    fn to(&mut self, path: &Path) -> Result<Option<Stat>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |dir: &OwnedFd, name: &Path| openat(dir, name, flags, Mode::empty());
         let mut at = openat(CWD, ".", flags, Mode::empty())?;
@@ -147,7 +150,14 @@ impl Walk {
             let dir = fstat(&at)?;
             let others = OthersMay::of(&dir);
             self.worst = self.worst.max(others);
-            let next = open(&at, Path::new(&name)).map_err(|e| Error::io(path, e.into()))?;
+            let next = match open(&at, Path::new(&name)) {
+                Err(Errno::NOENT)
+                    if others == OthersMay::OnlyRead && self.worst < OthersMay::Replace =>
+                {
+                    return Ok(None);
+                }
+                next => next.map_err(|e| Error::io(path, e.into()))?,
+            };
             let found = fstat(&next)?;
             gone.push(&name);
             if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
@@ -168,7 +178,7 @@ impl Walk {
                 names.push_front(name);
             }
         }
-        Ok(fstat(&at)?)
+        Ok(Some(fstat(&at)?))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
-use crate::common::encoder::{Dataset, Entry, LogFile, Type};
+use crate::common::encoder::{Dataset, Entry, Filter, LogFile, Type};
 use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, corpus, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, errno, wait_until};
@@ -396,8 +396,12 @@ for _ in range(2):
 fn an_interrupted_export() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log.h5");
-    // Too much to be written before the signal comes; not sparse, for the fill value is no zero.
-    let mut vast = Dataset::new("vast", 0, Type::U8, &[1 << 38]);
+    // Too much to be written before the signal comes: each chunk is deflated, and none is left out, for all of them together
+    // are no more than such a log may claim.
+    let filters = [Filter::deflate(9)];
+    let mut vast = Dataset::new("vast", 0, Type::U8, &[200 << 20])
+        .chunked(&[1 << 10])
+        .filtered(&filters);
     vast.fill = Some(vec![7]);
     LogFile::with(vec![vast], Vec::new()).write(&log);
     let mut command = Command::new(PROGRAM);

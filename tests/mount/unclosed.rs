@@ -597,6 +597,13 @@ fn a_journal_of_another_user_is_not_acted_upon() {
     // Root may have written it.
     std::os::unix::fs::chown(log.journal_path(), Some(0), None).unwrap();
     assert_eq!(log.shown(), "aabbaacc");
+    // But to recover, root takes the rights of the owner, who cannot write to it.
+    let (good, said) = log.recover(&[]);
+    assert!(
+        !good && said.contains("and has to own the journal"),
+        "{said}"
+    );
+    BOB.owns(&log.journal_path(), 0o644);
     assert!(log.recover(&[]).0);
 }
 

@@ -222,25 +222,38 @@ fn sizes_of_chunks_that_are_served_as_they_lie() {
     assert!(raw::read(&shown) == contents);
 }
 
-/// Ten million chunks cost nothing until they are read. Of the index the file gets only what
-/// lies on the way to some chunks, and each of these chunks its own number.
+/// A million chunks cost nothing until they are read, though nothing was written to them.
+#[test]
+fn a_million_chunks() {
+    let dataset = Dataset::new("d", 0, Type::U64, &[2000, 2000]).chunked(&[2, 2]);
+    check_ways(LogFile::new(vec![dataset]), 1_000_000);
+}
+
+/// The index of ten million chunks, which are more than a log without data may claim, lists those that were written.
 #[test]
 fn ten_million_chunks() {
-    const ACROSS: [u64; 2] = [5000, 2000];
-    let dims = ACROSS.map(|n| n * 10);
+    let dataset = Dataset::new("d", 0, Type::U64, &[50_000, 20_000]).chunked(&[10, 10]);
+    let entries = spread(10_000_000).map(|chunk| {
+        let origin = [chunk / 2000 * 10, chunk % 2000 * 10];
+        Entry::one(0, &origin, &[1, 1], vec![1; 8])
+    });
+    check_ways(LogFile::with(vec![dataset], entries.collect()), 10_000_000);
+}
+
+/// Of the index of the only dataset the file gets only what lies on the way to some chunks, and each of these chunks its own
+/// number.
+fn check_ways(log: LogFile, chunks: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
-    let dataset = Dataset::new("d", 0, Type::U64, &dims).chunked(&[10, 10]);
-    LogFile::new(vec![dataset]).write(&path);
+    log.write(&path);
     let view = open_view(&path).unwrap();
-    let chunks = view.grid(0).len();
-    assert_eq!(chunks, 10_000_000);
+    assert_eq!(view.grid(0).len(), chunks);
 
     let exported = dir.path().join("view.h5");
     let file = export_paths(&view, spread(chunks), &exported);
     for chunk in spread(chunks) {
         let (address, size) = view.chunk_place(ChunkId::new(0, chunk)).unwrap();
-        assert_eq!(size, 800);
+        assert_eq!(size, 8 * view.grid(0).elements());
         file.write_all_at(&chunk.to_le_bytes(), address).unwrap();
     }
     let shown = raw::open_file(&exported);

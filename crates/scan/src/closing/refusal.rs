@@ -118,7 +118,7 @@ pub fn without_journal(files: &LogFiles<'_>, cause: io::Error) -> Error {
         io::ErrorKind::PermissionDenied if foreign(&cause).is_none() => Error::of(
             path,
             format!(
-                "its journal {name} cannot be written to: {cause}. The owner of the log has to recover it"
+                "its journal {name} cannot be written to: {cause}. The owner of the log has to recover it, and has to own the journal"
             ),
         ),
         _ => Error::io(journal, cause),
