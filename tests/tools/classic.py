@@ -462,7 +462,7 @@ def write_long(seed, path, expected_path):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--bad", choices=sorted(BAD), metavar="NAME")
+    p.add_argument("--bad", choices=sorted(BAD), action="append", metavar="NAME", help="once for each case, if at all")
     p.add_argument("--long", action="store_true")
     p.add_argument("--list-bad", action="store_true")
     p.add_argument("cases", nargs="*", metavar="SEED FILE EXPECTED")
@@ -470,12 +470,12 @@ def main():
     if opts.list_bad:
         print("\n".join(BAD))
         return 0
-    for n in range(0, len(opts.cases), 3):
-        seed, path, expected = opts.cases[n:n + 3]
+    cases = [opts.cases[n:n + 3] for n in range(0, len(opts.cases), 3)]
+    for (seed, path, expected), bad in zip(cases, opts.bad or [None] * len(cases), strict=True):
         if opts.long:
             write_long(int(seed), path, expected)
         else:
-            Maker(int(seed), opts.bad).write(path, expected)
+            Maker(int(seed), bad).write(path, expected)
     return 0
 
 
