@@ -193,7 +193,7 @@ struct Used {
 }
 
 /// Those that read, without the file.
-const READING: [&[&str]; 7] = [
+const READING: [&[&str]; 8] = [
     &["inspect"],
     &["inspect", "--json"],
     &["inspect", "--tree"],
@@ -201,6 +201,7 @@ const READING: [&[&str]; 7] = [
     &["settle", "--dry-run"],
     &["compact", "--skip-damaged", "--verify", "--force"],
     &["export", "--force"],
+    &["report", "--force"],
 ];
 /// Those that change the file.
 const CHANGING: [&[&str]; 3] = [&["recover"], &["settle"], &["settle", "--undo"]];
@@ -335,11 +336,12 @@ impl Everybody {
         let options = ["--cache-size", &limits[0], "--index-memory", &limits[1]];
         let out = file.with_file_name("out.h5");
         let page = file.with_file_name("page.html");
-        let report = ["report", "--force", "-o", page.to_str().unwrap()];
         let mut answers = Vec::new();
-        for arguments in READING.into_iter().chain([&report[..]]) {
+        for arguments in READING {
             let makes = ["compact", "export"].contains(&arguments[0]);
-            let all = [arguments, &options].concat();
+            let reports = ["-o", page.to_str().unwrap()];
+            let reports = &reports[..if arguments[0] == "report" { 2 } else { 0 }];
+            let all = [arguments, &options, reports].concat();
             let ran = run(&all, file, makes.then_some(out.as_path()));
             answers.extend(self.found.take(log, arguments[0], ran));
             let written = out.metadata().map_or(0, |made| made.blocks() * 512);

@@ -113,6 +113,16 @@ fn a_hundred_readers_of_slow_chunks() {
 
 #[test]
 fn users_who_read_slow_chunks_together() {
+    read_together(8);
+}
+
+#[test]
+fn two_users_who_read_slow_chunks() {
+    read_together(2);
+}
+
+/// So many users attack at once.
+fn read_together(users: u32) {
     let Some(arena) = arena() else { return };
     let log = arena.shown(ALICE).join(NAME);
     let (begin, begun) = mpsc::channel::<()>();
@@ -126,7 +136,7 @@ fn users_who_read_slow_chunks_together() {
                 for number in 0..96 {
                     let person = Person {
                         name: "one of many",
-                        uid: 61_200 + number as u32 % 8,
+                        uid: 61_200 + number as u32 % users,
                         ..ALICE
                     };
                     let dd = person.command("dd");
@@ -135,7 +145,8 @@ fn users_who_read_slow_chunks_together() {
             }
             readers
         });
-        arena.attack_on_time("96 readers of 8 users", |attack| {
+        let name = format!("96 readers of {users} users");
+        arena.attack_on_time(&name, |attack| {
             begin.send(()).unwrap();
             while !attack.is_over() {
                 thread::sleep(Duration::from_millis(20));
