@@ -1,6 +1,7 @@
 //! Files that claim more than they have: extents, chunks, counts, lengths of any size. Whoever reads one, in whatever way, has an
 //! answer or an error soon, and in bounded memory: nothing counts what a file merely claims.
 
+use crate::common::amount::is_whole;
 use crate::common::damaged::Log;
 use crate::common::encoder::filter::Filter;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
@@ -58,7 +59,6 @@ fn made() -> Vec<Log> {
             "[4,3,70368744177670,10]",
             Some("[1,1,1,1]"),
         ),
-        slow(),
     ]
 }
 
@@ -110,7 +110,9 @@ fn what_a_log_claims_is_not_counted() {
         return;
     };
     let mut everybody = Everybody::new(&loaded);
-    for (number, log) in made().iter().enumerate() {
+    // What bounds the work takes seconds of processor time in each way.
+    let slow = is_whole().then(slow);
+    for (number, log) in made().iter().chain(&slow).enumerate() {
         let answers = everybody.read(log, number);
         eprintln!("{}: {answers:?}", log.name);
         if log.name == "extent" {
