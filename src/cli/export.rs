@@ -5,6 +5,7 @@ use clap::Args;
 
 use super::target::{FromTo, Output};
 use super::{ViewArgs, progress};
+use h5logfs_log::scan::Choice;
 use h5logfs_view::View;
 
 /// Bytes written at once.
@@ -22,7 +23,11 @@ pub struct ExportArgs {
 
 pub fn run(args: ExportArgs) -> Result<()> {
     let target = args.paths.target(&args.view.settings()?)?;
-    let view = args.view.scanner()?.open(&args.paths.file)?;
+    let log = args
+        .view
+        .scanner()?
+        .scan(&args.paths.file, Choice::default())?;
+    let view = log.open()?;
     let written = target.create().and_then(|mut output| {
         write(&view, &mut output)?;
         output.finish()

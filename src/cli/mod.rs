@@ -24,7 +24,7 @@ mod unclosed;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ use h5logfs_log::scan::{
 };
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::walk;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 
@@ -124,16 +125,20 @@ impl LogScanner<'_> {
 
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
-        with_log_file(file, || self.scan_log(file, Choice::default())?.open())
+        with_log_file(file, || {
+            let place = SourceDir::of_file(file)?;
+            self.scan_log(place, Choice::default())?.open()
+        })
     }
 
-    /// Scans one log file, or a part of its objects.
+    /// Scans one log file, or a part of its objects, for a command that writes what it reads to another file: it reaches the
+    /// log through no link that another user may have put there.
     fn scan(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
-        with_log_file(file, || self.scan_log(file, choice))
+        with_log_file(file, || self.scan_log(walk::directory_of(file)?, choice))
     }
 
-    fn scan_log(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
-        let (dir, name) = SourceDir::of_file(file)?;
+    fn scan_log(&self, place: (SourceDir, PathBuf), choice: Choice) -> anyhow::Result<Scanned> {
+        let (dir, name) = place;
         let settings = Settings {
             choice,
             ..self.args.settings()?
@@ -174,7 +179,7 @@ impl ViewArgs {
     /// What another process, maybe on another node, has found in the same log file.
     fn scanned_elsewhere(&self, file: &Path, snapshot: &[u8]) -> anyhow::Result<Scanned> {
         descriptors::raise_limit();
-        let (dir, _) = SourceDir::of_file(file)?;
+        let (dir, _) = walk::directory_of(file)?;
         let dir = dir.with_further(&self.settings()?.log_dirs)?;
         let budget = Arc::new(Budget::new(self.memory()));
         let snapshot = Snapshot::from_bytes(&budget.task(None), snapshot);

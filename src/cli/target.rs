@@ -1,25 +1,27 @@
 //! Where a command writes what it makes of logs: to a new file, or to standard output. What is refused is refused before
 //! anything is written, and no file of a log that is read is ever written over.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use rustix::fs::{FileType, OFlags};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
 use crate::fs::shown::ShownFile;
 use h5logfs_common::error::Error;
-use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::scan::Settings;
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::Identity;
+use h5logfs_log::walk;
 
 /// The name of standard output.
 const STDOUT: &str = "-";
@@ -103,6 +105,8 @@ pub struct NewFile {
     /// Its directory, and its name there.
     dir: SourceDir,
     name: PathBuf,
+    /// The same directory. What is done in it goes through this descriptor: its path may lead elsewhere by then.
+    held: OwnedFd,
     replaces: bool,
     originals: Originals,
 }
@@ -144,7 +148,7 @@ impl Target {
 /// The files of a log that is read, and those behind them if a mount shows them.
 pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
     let of = |file: &Path| -> Result<Originals> {
-        let (dir, name) = SourceDir::of_file(file)?;
+        let (dir, name) = walk::directory_of(file)?;
         Ok(Originals::of(&dir.with_further(&settings.log_dirs)?, &name))
     };
     let own = of(file)?;
@@ -178,10 +182,12 @@ impl NewFile {
             _ => Path::new("."),
         };
         let name = PathBuf::from(name);
-        // Its real path: the names of directories on it may say whose file this is.
-        let parent = parent.canonicalize().map_err(|e| Error::io(parent, e))?;
+        // By its real path: the names of directories on it may say whose file this is.
+        let dir = walk::directory(parent)?.with_further(&wish.settings.log_dirs)?;
+        let held = dir.open_below(Path::new(""), OFlags::RDONLY | OFlags::DIRECTORY);
         let file = NewFile {
-            dir: SourceDir::open(&parent)?.with_further(&wish.settings.log_dirs)?,
+            held: held.map_err(|e| Error::io(parent, e))?,
+            dir,
             name,
             path,
             replaces: wish.force,
@@ -200,20 +206,19 @@ impl NewFile {
                 "{name}: lies in the mount {mount_point} of h5logfs, where nothing can be written"
             );
         }
-        let path = self.dir.full_path(&self.name);
-        if let Ok(existing) = path.symlink_metadata() {
-            ensure!(
-                !existing.is_symlink(),
-                "{name}: is a symbolic link: give the path of the file itself, or remove the link"
-            );
-            ensure!(
-                existing.is_file(),
-                "{name}: is not a regular file: for a pipe or a device, write to - and direct standard output there"
-            );
-        }
+        let existing = self.dir.stat(&self.name).ok();
+        let kind = existing.map(|existing| FileType::from_raw_mode(existing.st_mode));
+        ensure!(
+            kind != Some(FileType::Symlink),
+            "{name}: is a symbolic link: give the path of the file itself, or remove the link"
+        );
+        ensure!(
+            kind.is_none_or(|kind| kind == FileType::RegularFile),
+            "{name}: is not a regular file: for a pipe or a device, write to - and direct standard output there"
+        );
         check_target(&self.dir, &self.name, &self.originals)?;
         ensure!(
-            self.replaces || !path.exists(),
+            self.replaces || kind.is_none(),
             "{name}: exists already (--force replaces it)"
         );
         Ok(())
@@ -221,11 +226,19 @@ impl NewFile {
 
     fn temporary(&self) -> Result<NamedTempFile> {
         let name = TemporaryName::new();
-        remove_at_signal(self.path_of(&name))?;
+        remove_at_signal(self.here(&name.0))?;
         self.create(&name)
     }
 
-    /// A rename works within one file system only, so the temporary file lies in the same directory.
+    /// A name in the directory, for this process.
+    fn here(&self, name: impl AsRef<Path>) -> PathBuf {
+        Path::new("/proc/self/fd")
+            .join(self.held.as_raw_fd().to_string())
+            .join(name)
+    }
+
+    /// The path of the temporary file, for other processes. A rename works within one file system only, so it lies in the
+    /// same directory.
     pub fn path_of(&self, name: &TemporaryName) -> PathBuf {
         self.dir.path().join(&name.0)
     }
@@ -236,7 +249,8 @@ impl NewFile {
             .prefix(&name.0)
             .rand_bytes(0)
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
-            .tempfile_in(self.dir.path())?;
+            .tempfile_in(self.here(""))
+            .map_err(without_path)?;
         Ok(temporary)
     }
 
@@ -251,7 +265,7 @@ impl NewFile {
     fn name(&self, temporary: NamedTempFile) -> Result<()> {
         // A job may have made a log of this name meanwhile.
         self.check()?;
-        let path = self.dir.full_path(&self.name);
+        let path = self.here(&self.name);
         let named = if self.replaces {
             temporary.persist(&path)
         } else {
@@ -259,8 +273,11 @@ impl NewFile {
         };
         named.map_err(|e| e.error)?;
         // A user may remove the log now.
-        if let Err(e) = sync(parent(&path)) {
-            log::warn!("{e}: after a loss of power the name of the new file may be missing");
+        if let Err(e) = rustix::fs::fsync(&self.held) {
+            let path = self.dir.path().display();
+            log::warn!(
+                "{path}: {e}: after a loss of power the name of the new file may be missing"
+            );
         }
         Ok(())
     }
@@ -350,11 +367,46 @@ impl Unordered<'_> {
     }
 }
 
+/// The error of the system alone: the path is that of a descriptor, which tells a user nothing.
+fn without_path(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|error| error.source());
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause.and_then(io::Error::raw_os_error) {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => error,
+    }
+}
+
 /// A file that no other process sees, and that goes with this one.
 fn unnamed() -> Result<File> {
     let dir = std::env::temp_dir();
     let file = tempfile::tempfile_in(&dir);
     file.with_context(|| format!("no file for it in {}, which TMPDIR names", dir.display()))
+}
+
+/// Opens the temporary file that another process of this user has made at `path`. It has one name: what another user has put in
+/// its place is neither a link nor a file of a third user.
+pub fn open_made(path: &Path, how: &OpenOptions) -> Result<File> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        bail!("is a directory");
+    };
+    let dir = walk::directory(parent).map_err(|e| match e {
+        Error::Io { cause, .. } => cause.into(),
+        e => anyhow::Error::new(e),
+    })?;
+    let dir = dir.open_below(Path::new(""), OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let here = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut how = how.clone();
+    let file = how
+        .custom_flags(flags.bits().cast_signed())
+        .open(here.join(name))?;
+    let found = file.metadata()?;
+    ensure!(
+        found.is_file() && found.nlink() == 1,
+        "another program has put something else in its place"
+    );
+    Ok(file)
 }
 
 /// The name of a file that does not exist yet.

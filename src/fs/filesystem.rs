@@ -119,17 +119,21 @@ impl Filesystem for LogFilesystem {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let answer = |found: Result<Found, Errno>| match found {
-            Ok(Found {
-                number,
-                attributes,
-                names,
-            }) => {
-                let attr = file_attr(number, &attributes);
-                // Inode numbers are never used again, so one generation is enough.
-                reply.entry_with_ttls(&TTL, &lifetime(names), &attr, Generation(0));
+        let search = self.service.inodes().search(parent.0);
+        let answer = |found: Result<Found, Errno>| {
+            match found {
+                Ok(Found {
+                    number,
+                    attributes,
+                    names,
+                }) => {
+                    let attr = file_attr(number, &attributes);
+                    // Inode numbers are never used again, so one generation is enough.
+                    reply.entry_with_ttls(&TTL, &lifetime(names), &attr, Generation(0));
+                }
+                Err(errno) => reply.error(errno),
             }
-            Err(errno) => reply.error(errno),
+            drop(search);
         };
         let (name, last) = (name.to_owned(), name.to_owned());
         let work = move |service: &Service, wait| service.look_up(parent.0, &name, wait);
@@ -271,11 +275,12 @@ impl Filesystem for LogFilesystem {
     fn readdirplus(
         &self,
         req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
+        let search = self.service.inodes().search(ino.0);
         let page = Page::new(reply);
         let work = {
             let page = page.clone();
@@ -288,6 +293,7 @@ impl Filesystem for LogFilesystem {
                 Ok(()) => page.ok(),
                 Err(errno) => page.error(errno),
             });
+            drop(search);
         });
     }
 

@@ -62,6 +62,8 @@ struct Nodes {
     memory: usize,
     /// All numbers, the oldest first, and some that are gone.
     oldest: VecDeque<u64>,
+    /// How many requests look for names in a directory now.
+    searched: HashMap<u64, usize>,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,7 @@ impl InodeTable {
                 next: ROOT + 1,
                 memory: 0,
                 oldest: VecDeque::new(),
+                searched: HashMap::new(),
             }),
             is_large: Condvar::new(),
         }
@@ -148,6 +151,29 @@ impl InodeTable {
         Some(table.oldest(BATCH))
     }
 
+    /// A request looks for names in a directory, until the returned value is dropped.
+    pub fn search(self: &Arc<Self>, directory: u64) -> Search {
+        *self.table.lock().searched.entry(directory).or_default() += 1;
+        Search {
+            inodes: Arc::clone(self),
+            directory,
+        }
+    }
+
+    /// The names of these inodes, each with its directory. Directories are left out, since a program may work in one, and names
+    /// in a directory that is searched now.
+    pub fn names(&self, numbers: &[u64]) -> Vec<(u64, OsString)> {
+        let table = self.table.lock();
+        let nodes = numbers.iter().filter_map(|number| table.nodes.get(number));
+        let keys = nodes.map(|node| &node.key);
+        let may = |key: &&Arc<Key>| {
+            !key.version.is_directory() && !table.searched.contains_key(&key.parent)
+        };
+        keys.filter(may)
+            .map(|key| (key.parent, key.name.clone()))
+            .collect()
+    }
+
     /// The kernel has forgotten `count` look-ups.
     pub fn forget(&self, number: u64, count: u64) {
         if number == ROOT {
@@ -187,6 +213,25 @@ impl InodeTable {
         let table = self.table.lock();
         assert_eq!(table.nodes.len(), table.numbers.len() + 1);
         table.nodes.len()
+    }
+}
+
+/// A request that looks for names in a directory.
+#[derive(Debug)]
+pub struct Search {
+    inodes: Arc<InodeTable>,
+    directory: u64,
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        let searched = &mut self.inodes.table.lock().searched;
+        if let Some(searches) = searched.get_mut(&self.directory) {
+            *searches -= 1;
+            if *searches == 0 {
+                searched.remove(&self.directory);
+            }
+        }
     }
 }
 
@@ -385,6 +430,24 @@ mod tests {
         inodes.forget(open, 1);
         inodes.closed(open);
         assert_eq!(inodes.table.lock().memory, 0);
+    }
+
+    #[test]
+    fn names_in_directories_that_are_searched_stay() {
+        let inodes = Arc::new(InodeTable::new(directory(1)));
+        let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
+        let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
+        let g = inodes.look_up(ROOT, OsStr::new("g"), view(2)).unwrap();
+        let names = || inodes.names(&[d, f, g, 99]);
+        let (of_f, of_g) = ((d, OsString::from("f")), (ROOT, OsString::from("g")));
+        assert_eq!(names(), [of_f.clone(), of_g.clone()]);
+        let searches = [inodes.search(d), inodes.search(d)];
+        assert_eq!(names(), std::slice::from_ref(&of_g));
+        let [first, second] = searches;
+        drop(first);
+        assert_eq!(names(), std::slice::from_ref(&of_g));
+        drop(second);
+        assert_eq!(names(), [of_f, of_g]);
     }
 
     #[test]

@@ -2,28 +2,34 @@
 //!
 //! The kernel keeps an inode for each name that a program has asked for, as long as it has memory, and so must we. With
 //! `FUSE_NOTIFY_PRUNE` (Linux 6.18) it drops those that no program uses, and sends FORGET. Older kernels do not know this
-//! message. There the table of inodes becomes smaller only when the system needs memory.
+//! message. They are told that single names are out of date (`FUSE_NOTIFY_INVAL_ENTRY`): an inode without a name goes at once
+//! if no program uses it. For that the kernel waits until nobody looks for a name in the directory, and new look-ups wait
+//! behind it. So a name stays as long as its directory is searched: a scan may take its time there.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::inodes::InodeTable;
 
 /// From `linux/fuse.h`.
+const FUSE_NOTIFY_INVAL_ENTRY: i32 = 3;
 const FUSE_NOTIFY_PRUNE: i32 = 9;
-/// The bytes of `fuse_out_header` and `fuse_notify_prune_out`.
+/// The bytes of `fuse_out_header`, and of what follows it in both messages.
 const HEADERS: usize = 32;
 
 /// How long the pruner rests when all inodes are in use.
 const REST: Duration = Duration::from_secs(1);
 
-/// Runs until the mount ends, or the kernel refuses the message. `device`: a descriptor of the mount, as long as that is
-/// served.
+/// Runs until the mount ends. `device`: a descriptor of the mount, as long as that is served.
 pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
-    let mut tried = 0;
+    let (mut tried, mut knows_prune) = (0, true);
     loop {
         let Some(numbers) = inodes.wait_for_excess(&mut tried) else {
             thread::sleep(REST);
@@ -32,28 +38,63 @@ pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
         let Some(device) = device.upgrade() else {
             return;
         };
-        if let Err(e) = prune(&device, &numbers) {
-            log::debug!("the kernel cannot be asked to forget inodes: {e}");
+        if knows_prune && let Err(e) = send(&device, &prune(&numbers)) {
+            log::debug!("the kernel cannot be asked to forget inodes ({e}), but single names");
+            knows_prune = false;
+        }
+        if !knows_prune && let Err(e) = forget_names(&device, inodes, &numbers) {
+            log::debug!("the kernel cannot be asked to forget names: {e}");
             return;
         }
     }
 }
 
-fn prune(mut device: &File, numbers: &[u64]) -> io::Result<()> {
-    let message = message(numbers);
-    device.write_all(&message)
+fn forget_names(device: &File, inodes: &InodeTable, numbers: &[u64]) -> io::Result<()> {
+    for number in numbers {
+        // Not all at once: a search may begin meanwhile.
+        for (directory, name) in inodes.names(&[*number]) {
+            match send(device, &out_of_date(directory, &name)) {
+                // The kernel has forgotten it already.
+                Err(e) if Errno::from_io_error(&e) == Some(Errno::NOENT) => {}
+                sent => sent?,
+            }
+        }
+    }
+    Ok(())
 }
 
-/// The message to the kernel: its length, its code, no request, and the inode numbers.
-fn message(numbers: &[u64]) -> Vec<u8> {
-    let len = HEADERS + size_of_val(numbers);
-    let mut message = Vec::with_capacity(len);
-    message.extend((len as u32).to_ne_bytes());
-    message.extend(FUSE_NOTIFY_PRUNE.to_ne_bytes());
-    message.extend(0u64.to_ne_bytes());
+fn send(mut device: &File, message: &[u8]) -> io::Result<()> {
+    device.write_all(message)
+}
+
+/// That the kernel may forget these inodes.
+fn prune(numbers: &[u64]) -> Vec<u8> {
+    let mut message = begin(FUSE_NOTIFY_PRUNE, size_of_val(numbers));
     message.extend((numbers.len() as u32).to_ne_bytes());
     message.extend(0u32.to_ne_bytes());
     message.extend(0u64.to_ne_bytes());
     message.extend(numbers.iter().flat_map(|number| number.to_ne_bytes()));
+    message
+}
+
+/// That the name of an inode is out of date.
+fn out_of_date(directory: u64, name: &OsStr) -> Vec<u8> {
+    let mut message = begin(FUSE_NOTIFY_INVAL_ENTRY, name.len() + 1);
+    message.extend(directory.to_ne_bytes());
+    message.extend((name.len() as u32).to_ne_bytes());
+    message.extend(0u32.to_ne_bytes());
+    message.extend(name.as_bytes());
+    message.push(0);
+    message
+}
+
+/// The header of a message to the kernel: its length, its code, and that it answers no request. `rest`: the bytes behind both
+/// headers.
+fn begin(code: i32, rest: usize) -> Vec<u8> {
+    let len = HEADERS + rest;
+    let mut message = Vec::with_capacity(len);
+    message.extend((len as u32).to_ne_bytes());
+    message.extend(code.to_ne_bytes());
+    message.extend(0u64.to_ne_bytes());
     message
 }

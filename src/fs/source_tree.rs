@@ -48,6 +48,13 @@ pub enum Version {
     Broken { device: u64, inode: u64 },
 }
 
+impl Version {
+    pub fn is_directory(&self) -> bool {
+        let directory = FileType::Directory.as_raw_mode();
+        matches!(self, Version::Source { kind, .. } if *kind == directory)
+    }
+}
+
 /// The version of a file that is not a log.
 impl From<&Stat> for Version {
     fn from(stat: &Stat) -> Self {

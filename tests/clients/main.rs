@@ -7,5 +7,7 @@ mod bench;
 mod claims;
 mod corpus;
 mod damaged;
+mod everybody;
 mod many;
+mod mutants;
 mod netcdf;

@@ -1,7 +1,6 @@
 //! Reads that take long: chunks that very many blocks touch.
 
 use std::fs::{self, File};
-use std::iter;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,58 +12,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 use crate::arena::Arena;
-use crate::common::encoder::{Block, Dataset, Deflated, Entry, LogFile, Spelling, Type};
 use crate::common::people::{ALICE, Person};
 use crate::common::readers::Python;
+use crate::common::slow::SlowLog;
 use crate::common::wait_until;
-
-/// A log whose chunks take long to make. Each entry lists one column again and again, and no column twice. So an entry
-/// takes little room, none hides another one, and each element of each block has to be looked at.
-#[derive(Debug, Clone, Copy)]
-struct SlowLog {
-    chunks: u64,
-    /// Of one chunk.
-    rows: u64,
-    columns: u64,
-    /// How often an entry lists its column.
-    repeated: u64,
-}
-
-impl SlowLog {
-    fn write(self, path: &Path) {
-        let dims = [self.chunks * self.rows, self.columns];
-        let dataset = Dataset::new("slow", 0, Type::U8, &dims).chunked(&[self.rows, self.columns]);
-        let len = (dims[0] * self.repeated) as usize;
-        // All entries but the first claim the data of the first one, whose place is known when the file was written once.
-        let write = |place: Option<usize>| {
-            let entry = |column: u64| {
-                let block: Block = (vec![0, column], vec![dims[0], 1]);
-                let blocks = vec![block; self.repeated as usize];
-                let data = if column == 0 {
-                    vec![MARK; len]
-                } else {
-                    Vec::new()
-                };
-                let spelling = Spelling::Deflated {
-                    extent: Some(dims.to_vec()),
-                    form: Deflated::AfterCount,
-                };
-                let entry = Entry::many(0, blocks, data).spelled(spelling);
-                entry.claiming(place.unwrap_or(0) as i64, len as i64)
-            };
-            // The last column stays open.
-            let entries = (0..self.columns - 1).map(entry);
-            LogFile::with(vec![dataset.clone()], entries.collect()).write(path);
-        };
-        write(None);
-        let bytes = fs::read(path).unwrap();
-        let mark: Vec<u8> = iter::repeat_n(MARK, 64).collect();
-        write(bytes.windows(64).position(|part| part == mark));
-    }
-}
-
-/// What the data of a slow log consist of.
-const MARK: u8 = 0xa7;
 
 /// What the chunks of an attack look like.
 const SLOW: SlowLog = SlowLog {
@@ -162,6 +113,16 @@ fn a_hundred_readers_of_slow_chunks() {
 
 #[test]
 fn users_who_read_slow_chunks_together() {
+    read_together(8);
+}
+
+#[test]
+fn two_users_who_read_slow_chunks() {
+    read_together(2);
+}
+
+/// So many users attack at once.
+fn read_together(users: u32) {
     let Some(arena) = arena() else { return };
     let log = arena.shown(ALICE).join(NAME);
     let (begin, begun) = mpsc::channel::<()>();
@@ -175,7 +136,7 @@ fn users_who_read_slow_chunks_together() {
                 for number in 0..96 {
                     let person = Person {
                         name: "one of many",
-                        uid: 61_200 + number as u32 % 8,
+                        uid: 61_200 + number as u32 % users,
                         ..ALICE
                     };
                     let dd = person.command("dd");
@@ -184,7 +145,8 @@ fn users_who_read_slow_chunks_together() {
             }
             readers
         });
-        arena.attack_on_time("96 readers of 8 users", |attack| {
+        let name = format!("96 readers of {users} users");
+        arena.attack_on_time(&name, |attack| {
             begin.send(()).unwrap();
             while !attack.is_over() {
                 thread::sleep(Duration::from_millis(20));

@@ -1,5 +1,7 @@
-//! Root changes logs in directories of other users, who put links to the logs of third users in their place meanwhile.
+//! Root changes logs in directories of other users, and makes files of them and there, while these users put links to the
+//! directories of third users in their place.
 
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -74,34 +76,13 @@ fn root_changes_no_log_of_a_third_user() {
     }
 
     // Links that come and go: the directory itself, which is a name in the attacker's, leads elsewhere now and then.
-    let run = attacker.join("run");
-    let (own_run, spare) = (attacker.join("own"), attacker.join("spare"));
-    fs::create_dir(&own_run).unwrap();
-    own(&own_run, ALICE);
-    let begin = Instant::now();
-    let is_over = AtomicBool::new(false);
-    let swap = || {
-        while !is_over.load(Ordering::Relaxed) {
-            let _ = symlink(&victim, &spare);
-            let _ = fs::rename(&own_run, &run);
-            thread::yield_now();
-            let _ = fs::rename(&run, &own_run);
-            let _ = fs::rename(&spare, &run);
-            thread::yield_now();
-            let _ = fs::remove_file(&run);
-        }
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| ALICE.act(swap));
-        let mut settled = 0;
-        while begin.elapsed() < either(Duration::from_secs(2), Duration::from_secs(30)) {
-            let _ = ALICE.act(|| logs_again(&own_run, &run));
-            settled += usize::from(root(&["settle"], &run.join("closed.h5")).status.success());
-            let _ = root(&["recover"], &run.join("unclosed.h5"));
-        }
-        is_over.store(true, Ordering::Relaxed);
-        eprintln!("{settled} logs of the attacker were settled meanwhile");
+    let mut settled = 0;
+    while_swapped(&attacker, &victim, |run, own_run| {
+        let _ = ALICE.act(|| logs_again(own_run, run));
+        settled += usize::from(root(&["settle"], &run.join("closed.h5")).status.success());
+        let _ = root(&["recover"], &run.join("unclosed.h5"));
     });
+    eprintln!("{settled} logs of the attacker were settled meanwhile");
     assert!(
         files(&victim) == of_victim,
         "the logs of the victim have changed"
@@ -114,6 +95,95 @@ fn root_changes_no_log_of_a_third_user() {
     assert!(output.status.success(), "{}", said(&output));
     let [_, recovered, journal] = files(&attacker);
     assert!(recovered.is_some() && journal.is_none());
+}
+
+/// A directory in that of the attacker, who gives its name again and again to a link to the directory of the victim. `act` is
+/// told its name, and the name that it has meanwhile.
+fn while_swapped(attacker: &Path, victim: &Path, mut act: impl FnMut(&Path, &Path)) {
+    let run = attacker.join("run");
+    let (own_run, spare) = (attacker.join("own"), attacker.join("spare"));
+    fs::create_dir(&own_run).unwrap();
+    own(&own_run, ALICE);
+    let begin = Instant::now();
+    let is_over = AtomicBool::new(false);
+    let swap = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let _ = symlink(victim, &spare);
+            let _ = fs::rename(&own_run, &run);
+            thread::yield_now();
+            let _ = fs::rename(&run, &own_run);
+            let _ = fs::rename(&spare, &run);
+            thread::yield_now();
+            let _ = fs::remove_file(&run);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| ALICE.act(swap));
+        while begin.elapsed() < either(Duration::from_secs(2), Duration::from_secs(30)) {
+            act(&run, &own_run);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// All that is in a directory.
+fn contents(dir: &Path) -> Vec<(OsString, Vec<u8>)> {
+    let entries = fs::read_dir(dir).unwrap().flatten();
+    let mut all: Vec<_> = entries
+        .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn root_makes_files_of_no_log_of_a_third_user_and_none_in_its_place() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root has the rights of all users");
+        return;
+    }
+    let parent = tempfile::tempdir().unwrap();
+    fs::set_permissions(parent.path(), Permissions::from_mode(0o755)).unwrap();
+    let (attacker, victim) = (home(ALICE, parent.path()), home(BOB, parent.path()));
+    let secret = victim.join("closed.h5");
+    fs::copy(corpus().join("nd.log.h5"), &secret).unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    fs::write(victim.join("out.h5"), "of the victim").unwrap();
+    let of_victim = contents(&victim);
+    let _ = logs(ALICE, &attacker);
+    let of_root = parent.path().join("out.h5");
+    let log = attacker.join("closed.h5");
+
+    let make = |command: &str, log: &Path, out: &Path| {
+        let output = root(&[command, "--force", log.to_str().unwrap()], out);
+        let told = said(&output);
+        (output.status.success(), told)
+    };
+    for command in ["export", "compact"] {
+        let (is_done, told) = make(command, &log, &of_root);
+        assert!(is_done, "{told}");
+        let expected = fs::read(&of_root).unwrap();
+        let mut made = [0; 2];
+        while_swapped(&attacker, &victim, |run, own_run| {
+            let _ = ALICE.act(|| logs_again(own_run, run));
+            let _ = fs::remove_file(&of_root);
+            made[0] += u32::from(make(command, &run.join("closed.h5"), &of_root).0);
+            let read = fs::read(&of_root);
+            assert!(
+                read.is_err() || read.unwrap() == expected,
+                "{command}: another log"
+            );
+            made[1] += u32::from(make(command, &log, &run.join("out.h5")).0);
+        });
+        eprintln!("{command}: {made:?} files made meanwhile");
+        assert!(
+            contents(&victim) == of_victim,
+            "{command}: the files of the victim have changed"
+        );
+        fs::remove_dir_all(attacker.join("own"))
+            .or_else(|_| fs::remove_dir_all(attacker.join("run")))
+            .unwrap();
+    }
 }
 
 /// The attacker's directory has fresh logs, wherever it is at the moment.

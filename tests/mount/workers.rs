@@ -186,6 +186,30 @@ fn many_scans_without_end_stop_nobody_else() {
 }
 
 #[test]
+fn a_small_file_has_less_time_than_a_scan_may_have() {
+    let Some(hostile) = Hostile::new("scan_cpu=60") else {
+        return;
+    };
+    assert_eq!(hostile.errno("loop.h5"), Some(Errno::IO));
+    if !loops(&hostile) {
+        return;
+    }
+    // Of children that have ended, in ticks of 10 ms.
+    let stat = format!("/proc/{}/stat", hostile.mounted.daemon.as_raw_pid());
+    let stat = fs::read_to_string(stat).unwrap();
+    let fields = stat
+        .rsplit(") ")
+        .next()
+        .unwrap()
+        .split(' ')
+        .skip(13)
+        .take(2);
+    let ticks: u64 = fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    let used = Duration::from_millis(10 * ticks);
+    assert!(used < Duration::from_secs(8), "{used:?}");
+}
+
+#[test]
 fn a_worker_that_is_killed_costs_its_file_an_error() {
     let Some(hostile) = Hostile::new("scan_cpu=20") else {
         return;

@@ -3,7 +3,8 @@
 
 Each line of standard input is the path of a file, each line of standard output its answer: how many objects it has, how many
 of them cannot be read, and how many chunks their indexes list. Of a dataset of more than some MB the first and the last
-element are read: no program could read all that a damaged file claims.
+element are read: no program could read all that a damaged file claims. With options as an argument, the Python package opens
+the files with them.
 """
 import sys
 
@@ -53,10 +54,18 @@ def walk(group, found, seen):
             walk(item, found, seen)
 
 
-def read(path):
+def opened(path, options):
+    if options is None:
+        return h5py.File(path, "r")
+    import h5logfs
+
+    return h5py.File(h5logfs.open(path, **options), "r")
+
+
+def read(path, options):
     found = {"objects": 0, "failed": 0, "chunks": 0}
     try:
-        with h5py.File(path, "r") as file:
+        with opened(path, options) as file:
             look(file, found)
             walk(file, found, set())
     except Exception:  # noqa: BLE001
@@ -65,8 +74,9 @@ def read(path):
 
 
 def main():
+    options = dict(option.split("=") for option in sys.argv[1].split(",")) if sys.argv[1:] else None
     for line in sys.stdin:
-        found = read(line.rstrip("\n"))
+        found = read(line.rstrip("\n"), options)
         print("{objects} objects, {failed} failed, {chunks} chunks".format(**found), flush=True)
 
 

@@ -22,6 +22,7 @@ use h5logfs_log::scan::companions;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::walk;
 use h5logfs_view::View;
 
 use crate::opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
@@ -150,7 +151,7 @@ pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {
     };
     let files = snapshot.sources.iter().chain(&snapshot.journal);
     let files: Vec<_> = files.map(|file| file.place.clone()).collect();
-    let (dir, log) = SourceDir::of_file(path)?;
+    let (dir, log) = walk::directory_of(path)?;
     if files.iter().all(|file| *file == SourcePath::below(&log)) {
         return Ok(false);
     }

@@ -132,13 +132,17 @@ pub enum Stop {
     #[error("stopped: the caller is gone")]
     CallerGone = 1,
     /// The work took more processor time than it may.
-    #[error("stopped: it takes more processor time than one request may (read_cpu)")]
+    #[error(
+        "stopped: it takes more processor time than a file of its size can need, or than read_cpu"
+    )]
     Deadline = 2,
     /// The mount, or the program, ends.
     #[error("stopped: the mount ends")]
     Ending = 3,
     /// The same work took more processor time than it may a moment ago, and was not begun again.
-    #[error("a moment ago it took more processor time than one request may (read_cpu)")]
+    #[error(
+        "a moment ago it took more processor time than a file of its size can need, or than read_cpu"
+    )]
     DeadlineBefore = 4,
 }
 

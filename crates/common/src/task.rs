@@ -1,9 +1,11 @@
 //! Work on behalf of a caller: whose memory it takes, and whether it is still wanted.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::fault::{Fault, Shortage, Stop};
 use crate::memory::{Account, Memory, Reservation};
@@ -39,6 +41,7 @@ pub struct Task {
     account: Account,
     stop: StopFlag,
     patience: Option<Arc<Patience>>,
+    allowance: Option<Allowance>,
     reader_keeps: bool,
 }
 
@@ -60,6 +63,72 @@ impl Patience {
     }
 }
 
+/// The processor time that work on files may take which have so many bytes on the disk. What is there bounds it, whatever the
+/// files say of themselves.
+pub fn processor_time(bytes_on_disk: u64) -> Duration {
+    const ANY_FILE: Duration = Duration::from_secs(5);
+    const BYTES_A_SECOND: u64 = 4 << 20;
+    ANY_FILE + Duration::from_secs(bytes_on_disk / BYTES_A_SECOND)
+}
+
+/// The processor time that each thread may spend on one piece of work.
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    /// No other piece of work has it.
+    number: u64,
+    most: Duration,
+}
+
+/// What a thread last spent its time on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spending {
+    work: u64,
+    /// The time of the thread when it began with that.
+    begin: Duration,
+    checks: u32,
+}
+
+thread_local! {
+    static SPENDING: Cell<Spending> = const {
+        Cell::new(Spending {
+            work: 0,
+            begin: Duration::ZERO,
+            checks: 0,
+        })
+    };
+}
+
+impl Allowance {
+    fn new(most: Duration) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Allowance {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            most,
+        }
+    }
+
+    /// Whether this thread has spent it, as far as the last look at its clock tells.
+    fn is_spent(self) -> bool {
+        let mut spending = SPENDING.get();
+        if spending.work != self.number {
+            spending = Spending {
+                work: self.number,
+                begin: time_of_thread(),
+                checks: 0,
+            };
+        }
+        spending.checks = spending.checks.wrapping_add(1);
+        SPENDING.set(spending);
+        let looks = spending.checks.is_multiple_of(CHECKS);
+        looks && time_of_thread().saturating_sub(spending.begin) >= self.most
+    }
+}
+
+fn time_of_thread() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 impl Task {
     /// Work that takes its memory from `memory`: of `user`, where users share it.
     pub fn new(memory: &Arc<Memory>, user: Option<u32>) -> Self {
@@ -67,6 +136,7 @@ impl Task {
             account: Account::new(memory, user),
             stop: StopFlag::default(),
             patience: None,
+            allowance: None,
             reader_keeps: false,
         }
     }
@@ -94,6 +164,14 @@ impl Task {
         };
         Task {
             patience: Some(Arc::new(patience)),
+            ..self
+        }
+    }
+
+    /// Stops where a thread has spent so much processor time on it. Where it has such a limit already, that one holds.
+    pub fn within(self, most: Duration) -> Self {
+        Task {
+            allowance: Some(self.allowance.unwrap_or_else(|| Allowance::new(most))),
             ..self
         }
     }
@@ -130,6 +208,9 @@ impl Task {
     pub fn check(&self) -> Result<(), Stop> {
         if self.patience.as_ref().is_some_and(|time| time.is_over()) {
             self.stop.stop(Stop::CallerGone);
+        }
+        if self.allowance.is_some_and(Allowance::is_spent) {
+            self.stop.stop(Stop::Deadline);
         }
         match self.stop.stopped() {
             None => Ok(()),
@@ -233,6 +314,24 @@ mod tests {
         assert!(check_running().is_err());
         drop(running);
         assert!(check_running().is_ok());
+    }
+
+    #[test]
+    fn what_a_file_has_bounds_the_work_on_it() {
+        assert!(processor_time(u64::MAX) > processor_time(1 << 30));
+        let until_stopped = |task: &Task, most: u32| (0..most).all(|_| task.check().is_ok());
+        let task = Task::unlimited().within(processor_time(0));
+        assert!(until_stopped(&task, 3 * CHECKS));
+        let task = Task::unlimited()
+            .within(Duration::ZERO)
+            .within(processor_time(0));
+        assert!(!until_stopped(&task, 3 * CHECKS));
+        assert_eq!(task.stopped(), Some(Stop::Deadline));
+        // Each thread has it for itself.
+        let task = Task::unlimited().within(Duration::ZERO);
+        let clone = task.clone();
+        let other = std::thread::spawn(move || clone.check().is_ok());
+        assert!(other.join().unwrap() && !until_stopped(&task, 3 * CHECKS));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | [`plain`] | whether an HDF5 file is certainly no log |
 //! | [`model`], [`records`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
 //! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and whose files count |
+//! | [`walk`] | paths on which other users may change names, for root |
 //! | [`arrangement`], [`window`], [`file_id`], [`front`], [`descriptors`] | bytes in them |
 //! | [`journal`] | the form of a log that is not closed |
 //! | [`snapshot`] | what the scan of one log file found, as plain data |
@@ -48,6 +49,7 @@ pub mod snapshot;
 pub mod source_dir;
 pub mod source_file;
 pub mod tiling;
+pub mod walk;
 pub mod window;
 
 use std::fmt::Debug;

@@ -77,6 +77,17 @@ impl SourceDir {
         })
     }
 
+    /// An open directory; `path` is its path as a user knows it.
+    pub(super) fn of_open(directory: OwnedFd, path: PathBuf) -> Result<Self> {
+        let held = HeldFile::new(directory.into()).map_err(|e| Error::io(&path, e))?;
+        Ok(SourceDir {
+            access: Access::Held(Arc::new(held)),
+            path,
+            is_covered: false,
+            further: Vec::new(),
+        })
+    }
+
     /// The same directory without its further ones. Both share the descriptor.
     pub(super) fn alone(&self) -> Self {
         SourceDir {
@@ -196,6 +207,11 @@ impl SourceDir {
         } else {
             Err(not_regular())
         }
+    }
+
+    /// Removes a file in this directory, whatever its path leads to by now.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        self.in_held(|held| Ok(rustix::fs::unlinkat(held, name, AtFlags::empty())?))
     }
 
     /// `stat` of whatever is at a path; a symbolic link is not followed.

@@ -99,6 +99,7 @@ pub struct SourceFile {
     path: PathBuf,
     origin: Option<Origin>,
     identity: Identity,
+    on_disk: u64,
     grows: bool,
     /// That of a file that grows. There may be other bytes in a file of the same number that has grown, too.
     id: Option<FileId>,
@@ -114,6 +115,11 @@ struct Origin {
     relative: PathBuf,
 }
 
+/// What a file has on the disk. Holes, which it has for nothing, do not count.
+pub fn bytes_on_disk(found: &Metadata) -> u64 {
+    found.len().min(found.blocks().saturating_mul(512))
+}
+
 impl SourceFile {
     /// The file at `relative` below `dir`.
     pub fn open(dir: &SourceDir, relative: &Path) -> Result<Self> {
@@ -126,8 +132,10 @@ impl SourceFile {
 
     /// An open file; `path` is its path as a user knows it.
     pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
+        let found = file.metadata()?;
         Ok(SourceFile {
-            identity: Identity::from(&file.metadata()?),
+            identity: Identity::from(&found),
+            on_disk: bytes_on_disk(&found),
             file: HeldFile::new(file)?,
             path,
             origin: None,
@@ -245,6 +253,11 @@ impl SourceFile {
     /// Bytes of the source when it was opened, without the zeros after its end.
     pub fn len(&self) -> u64 {
         self.arrangement.len(self.identity.size)
+    }
+
+    /// The bytes that it had on the disk when it was opened.
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.on_disk
     }
 
     /// Whether it has no bytes.

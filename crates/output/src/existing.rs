@@ -27,6 +27,7 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::subfile_dir;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::walk::{OthersMay, walk};
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
 /// work on it.
@@ -171,7 +172,9 @@ impl Existing {
         if !options.overwrite {
             self.check_absent()?;
         }
-        self.parts().iter().try_for_each(|part| check_owner(part))?;
+        let parts = self.parts();
+        parts.first().map_or(Ok(()), |part| check_others(part))?;
+        parts.iter().try_for_each(|part| check_owner(part))?;
         self.check_subfiles()
     }
 
@@ -464,6 +467,23 @@ fn check_owner(path: &Path) -> FaultResult {
         "{}: user {owner} owns it, and only the owner can replace a file in {}: choose another name or directory",
         path.display(),
         parent(path).display()
+    )))
+}
+
+/// Fails where root would replace a file, and another user may put something else in its place at any time, such as a link to
+/// the directory of a third user.
+fn check_others(path: &Path) -> FaultResult {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let found = walk(path)?;
+    if found.is_none_or(|found| found.others < OthersMay::Replace) {
+        return Ok(());
+    }
+    Err(Fault::Refused(format!(
+        "{}: root replaces nothing in a directory where other users may rename files: run the job as the owner of that \
+         directory, remove what is there first, or choose another name",
+        path.display()
     )))
 }
 

@@ -42,6 +42,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use crate::index::store::StoreEntry;
 pub use cache::Bytes;
@@ -53,7 +54,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, TooLarge};
 use h5logfs_common::memory::{Hold, Reservation};
 use h5logfs_common::single_flight::SingleFlight;
-use h5logfs_common::task::{Running, Task};
+use h5logfs_common::task::{Running, Task, processor_time};
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::guard::SealGuard;
 use h5logfs_log::journal::sealed::SealedFile;
@@ -87,6 +88,8 @@ pub struct View {
     weight: u64,
     /// The memory of the view itself.
     reservation: Reservation,
+    /// The processor time that a thread may spend on one read.
+    allowance: Duration,
     readers: Readers,
     /// Where indexes of this state of the log are kept on disk.
     saved: Option<StoreEntry>,
@@ -147,6 +150,8 @@ impl View {
         };
         let preamble = preamble.map_err(|e| Error::of(&main, e))?;
         let datasets = map.datasets.len();
+        let on_disk = sources.iter().map(SourceFile::bytes_on_disk);
+        let allowance = processor_time(on_disk.fold(0, u64::saturating_add));
         let same = before.filter(|(_, len)| *len == map.len());
         let generation = match same {
             Some((generation, _)) => generation,
@@ -157,6 +162,7 @@ impl View {
             guards,
             weight: reservation.bytes() + sources.len() as u64 * descriptor_charge(&budget),
             generation,
+            allowance,
             map,
             preamble,
             sources,

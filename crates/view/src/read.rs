@@ -53,11 +53,12 @@ impl View {
 
     /// Work with this view: on behalf of `user`, where users share the budget.
     pub fn task(&self, user: Option<u32>) -> Task {
-        self.budget.task(user)
+        self.budget.task(user).within(self.allowance)
     }
 
     /// The same as [`View::read_at`], as part of `task`, whose memory is that of the view's budget.
     pub fn read_for(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let task = &task.clone().within(self.allowance);
         let _running = self.running(task);
         let left = self.len().saturating_sub(offset);
         let wanted = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -19,7 +19,7 @@ use super::watch::Watch;
 use super::{CompactArgs, count, incomplete, report};
 use crate::cli::examples;
 use crate::cli::progress::Lines;
-use crate::cli::target::{NewFile, TemporaryName};
+use crate::cli::target::{NewFile, TemporaryName, open_made};
 use crate::cli::{LogScanner, Scanned};
 use h5logfs_common::fault::{Fault, Kind};
 use h5logfs_convert::compact::Source;
@@ -227,8 +227,8 @@ struct Shared {
 /// Opens the file that the first rank has made.
 fn open(path: &Path, how: &OpenOptions) -> Result<File> {
     let path_shown = path.display();
-    how.open(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => anyhow!(
+    open_made(path, how).map_err(|e| match e.downcast_ref::<io::Error>() {
+        Some(e) if e.kind() == io::ErrorKind::NotFound => anyhow!(
             "{path_shown} is not here, but the first rank has made it: all nodes of the job have to share its directory"
         ),
         _ => anyhow!("{path_shown}: {e}"),

@@ -192,7 +192,9 @@ fn describe(limits: &Limits, cause: NoSnapshot, end: impl FnOnce() -> Option<i32
     match signal {
         Some(signal) if signal == Signal::XCPU.as_raw() || signal == Signal::KILL.as_raw() => {
             let cpu = limits.cpu.as_secs();
-            format!("it needs more than {cpu} s of processor time (scan_cpu), or memory ran out")
+            format!(
+                "it needs more processor time than a file of its size can need, or than {cpu} s (scan_cpu), or memory ran out"
+            )
         }
         Some(signal) if signal == Signal::ABORT.as_raw() => format!(
             "the worker gave up (signal {signal}); it may need more than {} bytes of memory (scan_memory)",

@@ -17,6 +17,7 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions::log_of;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
+use h5logfs_log::walk;
 use h5logfs_log::{find_signature, netcdf};
 
 /// What is to be done with a file.
@@ -42,7 +43,7 @@ pub struct Held {
 impl Held {
     /// Opens the file at `path`; symbolic links are followed. Fails with the reason where it is none that could be settled.
     pub fn open(path: &Path, intent: Intent) -> Result<Self> {
-        let (dir, name) = SourceDir::of_file(path)?;
+        let (dir, name) = walk::directory_of(path)?;
         let path = dir.full_path(&name);
         check_place(&path)?;
         let seen = SourceFile::open(&dir, &name)?;

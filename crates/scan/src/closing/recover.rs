@@ -25,7 +25,7 @@ use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::sections;
 use h5logfs_log::logvol::names::subfile_dir;
 use h5logfs_log::logvol::{Section, table_head};
-use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::window::Piece;
 
@@ -117,7 +117,7 @@ fn recover_locked(
         Beside::Stale(stale) => {
             check_nothing_to_drop(path, how)?;
             is_locked(stale.identity)?;
-            remove_journal(path, how)?;
+            remove_journal(path, files.dir(), how)?;
             return Ok(Outcome::Cleared(stale.reason));
         }
         // The job has closed it meanwhile, or it is another log's.
@@ -153,7 +153,7 @@ fn recover_locked(
     if !how.without_sync {
         sync_all(path, &data_files)?;
     }
-    remove_journal(path, how)?;
+    remove_journal(path, files.dir(), how)?;
     Ok(Outcome::Recovered(Recovered {
         flushes: kept.flushes(),
         datasets: kept.datasets(),
@@ -164,12 +164,13 @@ fn recover_locked(
 
 /// Removes the journal of a log that is closed, and what else is left. Until the directory is on the disk, a crash of the system may
 /// bring it back.
-fn remove_journal(path: &Path, how: How) -> Result<()> {
+fn remove_journal(path: &Path, dir: &SourceDir, how: How) -> Result<()> {
     if !how.is_own {
         remove_left_behind(path);
     }
     let journal_path = journal::path_of(path);
-    std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
+    let name = journal_path.file_name().unwrap_or_default();
+    dir.remove(name).map_err(|e| Error::io(&journal_path, e))?;
     if !how.without_sync {
         sync(parent(path))?;
     }

@@ -9,13 +9,14 @@ use h5logfs_log::log_files::{LogFiles, foreign};
 use h5logfs_log::scan::companions::log_of;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::walk;
 use h5logfs_log::{carries_mark, find_signature, netcdf};
 
 /// The directory of the log file at `path`, and its name there. Fails where `path` leads to anything else than a file,
 /// or to a part of a log.
 pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
     let journal = journal::path_of(path);
-    let (dir, name) = SourceDir::of_file(path).map_err(|e| match &e {
+    let (dir, name) = walk::directory_of(path).map_err(|e| match &e {
         Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound && journal.exists() => {
             let journal = journal.display();
             Error::of(path, format!("it is not there, but its journal {journal} is: the log was moved or removed. Put it back beside its journal"))

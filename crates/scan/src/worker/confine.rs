@@ -70,6 +70,19 @@ pub fn limit_processor(seconds: u64) -> Result<()> {
     limit(Resource::Cpu, seconds, 1)
 }
 
+/// The kernel sends SIGXCPU after so many seconds already, or as late as [`limit_processor`] has it.
+pub fn end_after(seconds: u64) -> Result<()> {
+    let before = rustix::process::getrlimit(Resource::Cpu);
+    let most = before
+        .maximum
+        .map_or(seconds, |most| seconds.min(most.saturating_sub(1)));
+    let limits = Rlimit {
+        current: Some(most),
+        ..before
+    };
+    rustix::process::setrlimit(Resource::Cpu, limits).map_err(failed("setrlimit"))
+}
+
 /// Lowers a limit. The hard limit is higher than the soft one by `grace`.
 fn limit(resource: Resource, most: u64, grace: u64) -> Result<()> {
     let before = rustix::process::getrlimit(resource).maximum;

@@ -8,6 +8,7 @@
 //! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]).
 
 mod allocator;
+mod allowance;
 mod confine;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::hdf5_sys as h5;
+use allowance::Allowance;
 use confine::NoFork;
 use rustix::net::RecvFlags;
 
@@ -44,7 +46,7 @@ type Daemon = Channel<OwnedFd, Forever>;
 pub struct Confinement {
     /// Bytes of address space.
     pub memory: u64,
-    /// Seconds of processor time, for each worker.
+    /// Seconds of processor time, for each worker. A scan of small files may take less: see `allowance`.
     pub cpu: u64,
     /// User and group to become.
     pub user: Option<(u32, u32)>,
@@ -236,7 +238,11 @@ fn unlimited() -> Reservation {
 
 /// Returns the snapshot as bytes.
 fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
-    let opener = Arc::new(DaemonOpener(Arc::clone(daemon)));
+    let allowance = Allowance::begin().map_err(|e| Error::io(&task.relative, e))?;
+    let opener = Arc::new(DaemonOpener {
+        daemon: Arc::clone(daemon),
+        allowance,
+    });
     let dir = SourceDir::remote(task.dir, task.settings.log_dirs.clone(), opener);
     let bad = |fault: Fault| Error::of(dir.full_path(&task.relative), fault);
     h5::take_external_links_as_bytes().map_err(bad)?;
@@ -258,12 +264,15 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
 
 /// Asks the daemon to open files, because the worker may open none.
 #[derive(Debug)]
-struct DaemonOpener(Arc<Daemon>);
+struct DaemonOpener {
+    daemon: Arc<Daemon>,
+    allowance: Allowance,
+}
 
 impl DaemonOpener {
     fn ask(&self, request: &Request) -> io::Result<(Response, Option<OwnedFd>)> {
-        self.0.send(request, None)?;
-        match self.0.receive(LARGEST_RESPONSE, &mut unlimited())? {
+        self.daemon.send(request, None)?;
+        match self.daemon.receive(LARGEST_RESPONSE, &mut unlimited())? {
             (Response::Refused(errno), _) => Err(io::Error::from_raw_os_error(errno)),
             (Response::Foreign(reason), _) => Err(reason.into_io()),
             response => Ok(response),
@@ -274,7 +283,11 @@ impl DaemonOpener {
 impl FileOpener for DaemonOpener {
     fn open_file(&self, place: &SourcePath) -> io::Result<File> {
         match self.ask(&Request::Open(place.clone()))? {
-            (Response::Opened, Some(file)) => Ok(file.into()),
+            (Response::Opened, Some(file)) => {
+                let file = file.into();
+                self.allowance.add(&file)?;
+                Ok(file)
+            }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

@@ -1,0 +1,413 @@
+//! A log that is read in all ways: through a mount, by the file driver, by the VOL connector, by the Python package, and by
+//! each command. Each of them has an answer or an error soon, and in bounded memory.
+//!
+//! The bound of time is one of processor time, so that it is the same on a busy machine. A process that waits for something
+//! that never comes is killed after [`PATIENCE`].
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use crate::common::connector::Connector;
+use crate::common::damaged::Log;
+use crate::common::driver::Driver;
+use crate::common::ended::end_of;
+use crate::common::package::Package;
+use crate::common::readers::Python;
+use crate::common::{Mounted, PROGRAM, User, can_mount};
+
+/// Processor time for one log, of one process and those that it waits for.
+pub const MOST_TIME: Duration = Duration::from_secs(10);
+/// A machine may be so busy that it takes so long by the clock.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// What each process is given for chunks, and for indexes, in MiB.
+const LIMIT: u64 = 64;
+/// What a daemon or a command may have in memory, in KiB: both limits; beside them what is not charged, chunks that are made
+/// ahead, each no larger than the limit, and the program itself.
+const MOST_MEMORY: u64 = (5 * LIMIT + 64) << 10;
+/// What a program of Python has besides.
+const PYTHON_MEMORY: u64 = 256 << 10;
+/// Address space of a command, in KiB: its memory, libraries, and the stacks of its threads.
+const MOST_ADDRESSES: u64 = 3 << 20;
+/// The most bytes that a command writes for a file of some KB: what is not sparse of a canonical file.
+const MOST_WRITTEN: u64 = 300 << 20;
+
+/// What the programs of HDF5 say of a log, by their ways.
+pub type Answers = Vec<(&'static str, String)>;
+
+/// A program that is told files.
+struct Reader {
+    child: Child,
+    questions: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Reader {
+    fn new(mut command: Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let questions = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let (tell, answers) = channel();
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                let _ = tell.send(line);
+            }
+        });
+        Reader {
+            child,
+            questions,
+            answers,
+        }
+    }
+
+    /// What it says of a file.
+    fn read(&mut self, file: &Path) -> Result<String, String> {
+        writeln!(self.questions, "{}", file.display()).map_err(|e| e.to_string())?;
+        let answer = self.answers.recv_timeout(PATIENCE);
+        answer.map_err(|e| format!("no answer: {e}"))
+    }
+}
+
+/// What a process and its ended children have used of processors.
+fn cpu(process: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(") ").next().unwrap_or_default();
+    // utime, stime, cutime and cstime, in ticks of 10 ms.
+    let ticks = fields.split(' ').skip(11).take(4);
+    let ticks: u64 = ticks.filter_map(|n| n.parse::<u64>().ok()).sum();
+    Duration::from_millis(10 * ticks)
+}
+
+/// The most memory that a process ever had, in KiB; `None` where it is gone.
+fn memory(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// How a program of HDF5 comes to logs.
+struct Way {
+    name: &'static str,
+    /// A daemon serves them.
+    mounted: Option<Mounted>,
+    python: Python,
+    /// The package opens the files: with these options.
+    package: Option<String>,
+    reader: Option<Reader>,
+}
+
+/// What came of one log.
+struct Outcome {
+    answer: Result<String, String>,
+    took: Duration,
+    /// Of the process with the views, in KiB.
+    memory: u64,
+    /// The daemon is there, where there was one.
+    is_served: bool,
+}
+
+impl Way {
+    fn read(&mut self, source: &Path, name: &str) -> Outcome {
+        let path = match &self.mounted {
+            Some(mounted) => mounted.join(name),
+            None => source.join(name),
+        };
+        let daemon = self.mounted.as_ref().map(|m| m.daemon.as_raw_pid() as u32);
+        let reader = self.reader.get_or_insert_with(|| {
+            let mut command = self.python.tool("whole.py");
+            command.args(&self.package);
+            Reader::new(command)
+        });
+        let reads = reader.child.id();
+        let used = || cpu(reads) + daemon.map(cpu).unwrap_or_default();
+        let before = used();
+        let answer = reader.read(&path);
+        let has_views = daemon.unwrap_or(reads);
+        Outcome {
+            took: used().saturating_sub(before),
+            memory: memory(has_views).unwrap_or(0),
+            is_served: daemon.is_none_or(|daemon| memory(daemon).is_some()),
+            answer,
+        }
+    }
+
+    fn most_memory(&self) -> u64 {
+        match &self.mounted {
+            Some(_) => MOST_MEMORY,
+            None => MOST_MEMORY + PYTHON_MEMORY,
+        }
+    }
+}
+
+/// Runs a command of the program. Fails where it does not keep within the bounds.
+fn run(arguments: &[&str], file: &Path, out: Option<&Path>) -> Result<(String, Used), String> {
+    let limits = format!("ulimit -v {MOST_ADDRESSES}; exec \"$@\"");
+    let mut said = tempfile::tempfile().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", &limits, "sh", PROGRAM]).args(arguments);
+    command.arg(file).args(out).stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.stdout(said.try_clone().unwrap());
+    command.stderr(said.try_clone().unwrap());
+    let begin = Instant::now();
+    let ended = end_of(command.spawn().unwrap(), PATIENCE);
+    said.rewind().unwrap();
+    let mut text = Vec::new();
+    said.take(1 << 20).read_to_end(&mut text).unwrap();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let used = Used {
+        cpu: ended.cpu,
+        memory: ended.memory,
+    };
+    let is_over = matches!(ended.status.code(), Some(0 | 1));
+    if is_over && used.cpu <= MOST_TIME && used.memory <= MOST_MEMORY {
+        return Ok((text, used));
+    }
+    Err(format!(
+        "{arguments:?}: {} after {:?}, {used:?}: {}",
+        ended.status,
+        begin.elapsed(),
+        text.chars().take(300).collect::<String>()
+    ))
+}
+
+/// What a command has used.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    cpu: Duration,
+    /// In KiB.
+    memory: u64,
+}
+
+/// Those that read, without the file.
+const READING: [&[&str]; 8] = [
+    &["inspect"],
+    &["inspect", "--json"],
+    &["inspect", "--tree"],
+    &["check"],
+    &["settle", "--dry-run"],
+    &["compact", "--skip-damaged", "--verify", "--force"],
+    &["export", "--force"],
+    &["report", "--force"],
+];
+/// Those that change the file.
+const CHANGING: [&[&str]; 3] = [&["recover"], &["settle"], &["settle", "--undo"]];
+
+pub struct Everybody {
+    source: tempfile::TempDir,
+    ways: Vec<Way>,
+    /// Reads what no way of ours leads through.
+    native: Python,
+    pub found: Found,
+}
+
+/// What came of all logs.
+#[derive(Default)]
+pub struct Found {
+    wrong: Vec<String>,
+    /// Of these libhdf5 itself dies, without us.
+    native: Vec<String>,
+    longest: Duration,
+    /// The most memory, by what had it, in KiB.
+    memory: Vec<(&'static str, u64)>,
+}
+
+/// The plug-ins and packages that programs load.
+pub struct Loaded {
+    driver: Driver,
+    connector: Connector,
+    package: Package,
+    old: Python,
+    new: Python,
+}
+
+impl Loaded {
+    /// `None` where there is no h5py; prints which is missing.
+    pub fn new() -> Option<Self> {
+        let (old, new) = (Python::old()?, Python::new()?);
+        Some(Loaded {
+            driver: Driver::new(),
+            connector: Connector::serial(),
+            package: Package::new(),
+            old,
+            new,
+        })
+    }
+}
+
+impl Everybody {
+    pub fn new(loaded: &Loaded) -> Self {
+        let source = tempfile::tempdir().unwrap();
+        let options =
+            format!("cache_size={LIMIT}M,index_memory={LIMIT}M,index_dir=none,netcdf=hdf5");
+        let way = |name, python| Way {
+            name,
+            python,
+            mounted: None,
+            package: None,
+            reader: None,
+        };
+        let with = |mut variables: Vec<(&'static str, std::ffi::OsString)>| {
+            variables.push(("HDF5_DRIVER_CONFIG", options.as_str().into()));
+            loaded.new.with_variables(variables)
+        };
+        let package = Way {
+            package: Some(options.clone()),
+            ..way("package", loaded.package.used_by(&loaded.new))
+        };
+        let mut ways = vec![
+            way("driver", with(loaded.driver.used())),
+            way("connector", with(loaded.connector.used())),
+            package,
+        ];
+        if can_mount(User::Caller) {
+            let mounted = Some(Mounted::new(source.path(), &options));
+            ways.push(Way {
+                mounted,
+                ..way("mount", loaded.old.clone())
+            });
+        }
+        Everybody {
+            source,
+            ways,
+            native: loaded.new.clone(),
+            found: Found::default(),
+        }
+    }
+
+    /// All read a log. Returns what they say of it.
+    pub fn read(&mut self, log: &Log, number: usize) -> Answers {
+        let dir = self.source.path().join(format!("log{number}"));
+        log.lay_out(&dir);
+        let name = format!("log{number}/{}", log.files[0].0);
+        let mut answers = Vec::new();
+        for number in 0..self.ways.len() {
+            answers.extend(self.read_by(number, log, &name));
+        }
+        answers.extend(self.command_all(log, &self.source.path().join(&name)));
+        fs::remove_dir_all(&dir).unwrap();
+        answers
+    }
+
+    fn read_by(&mut self, number: usize, log: &Log, name: &str) -> Option<(&'static str, String)> {
+        let way = &mut self.ways[number];
+        let outcome = way.read(self.source.path(), name);
+        let Outcome { took, memory, .. } = outcome;
+        let within = took <= MOST_TIME && memory <= way.most_memory();
+        self.found.longest = self.found.longest.max(took);
+        self.found.had(way.name, memory);
+        let what = format!("{}: {}", log.name, way.name);
+        if let (Ok(answer), true) = (&outcome.answer, within) {
+            return Some((way.name, answer.clone()));
+        }
+        way.reader = None;
+        let what = format!("{what}: {took:?}, {memory} KiB, {:?}", outcome.answer);
+        let ours = way.mounted.is_some() && (memory > MOST_MEMORY || !outcome.is_served);
+        if !ours && self.is_native(name) {
+            self.found.native.push(what);
+        } else {
+            self.found.wrong.push(what);
+        }
+        None
+    }
+
+    /// Whether libhdf5 itself, without us, dies of the file as it lies there, or does not end.
+    fn is_native(&self, name: &str) -> bool {
+        let mut reader = Reader::new(self.native.tool("whole.py"));
+        let answer = reader.read(&self.source.path().join(name));
+        answer.is_err() || cpu(reader.child.id()) > MOST_TIME
+    }
+
+    fn command_all(&mut self, log: &Log, file: &Path) -> Answers {
+        let limits = [format!("{LIMIT}M"), format!("{LIMIT}M")];
+        let options = ["--cache-size", &limits[0], "--index-memory", &limits[1]];
+        let out = file.with_file_name("out.h5");
+        let page = file.with_file_name("page.html");
+        let mut answers = Vec::new();
+        for arguments in READING {
+            let makes = ["compact", "export"].contains(&arguments[0]);
+            let reports = ["-o", page.to_str().unwrap()];
+            let reports = &reports[..if arguments[0] == "report" { 2 } else { 0 }];
+            let all = [arguments, &options, reports].concat();
+            let ran = run(&all, file, makes.then_some(out.as_path()));
+            answers.extend(self.found.take(log, arguments[0], ran));
+            let written = out.metadata().map_or(0, |made| made.blocks() * 512);
+            if written > MOST_WRITTEN {
+                let what = format!("{}: {arguments:?}: {written} bytes written", log.name);
+                self.found.wrong.push(what);
+            }
+        }
+        let ls = run(&["ls"], file.parent().unwrap(), None);
+        answers.extend(self.found.take(log, "ls", ls));
+        for arguments in CHANGING {
+            let ran = run(arguments, file, None);
+            answers.extend(self.found.take(log, arguments[0], ran));
+        }
+        answers
+    }
+}
+
+impl Found {
+    fn had(&mut self, name: &'static str, memory: u64) {
+        match self.memory.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, most)) => *most = memory.max(*most),
+            None => self.memory.push((name, memory)),
+        }
+    }
+
+    /// What a command has said.
+    fn take(
+        &mut self,
+        log: &Log,
+        name: &'static str,
+        ran: Result<(String, Used), String>,
+    ) -> Option<(&'static str, String)> {
+        match ran {
+            Ok((said, used)) => {
+                self.longest = self.longest.max(used.cpu);
+                self.had(name, used.memory);
+                Some((name, said))
+            }
+            Err(reason) => {
+                self.wrong.push(format!("{}: {reason}", log.name));
+                None
+            }
+        }
+    }
+
+    /// Together with what another one has found.
+    pub fn with(mut self, other: Found) -> Self {
+        self.wrong.extend(other.wrong);
+        self.native.extend(other.native);
+        self.longest = self.longest.max(other.longest);
+        for (name, memory) in other.memory {
+            self.had(name, memory);
+        }
+        self
+    }
+
+    /// Fails the test with all that is wrong.
+    pub fn check(&self) {
+        eprintln!("{:?} of processor time at most", self.longest);
+        for (name, memory) in &self.memory {
+            eprintln!("{name}: {} MiB at most", memory >> 10);
+        }
+        for what in &self.native {
+            eprintln!("of libhdf5 itself: {what}");
+        }
+        assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
+    }
+}
