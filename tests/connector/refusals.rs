@@ -1,5 +1,7 @@
 //! What is refused to several ranks, and what fails on one of them: all are told, none waits, and the log goes on.
 
+use std::fs;
+
 use crate::common::connector::Connector;
 use crate::common::hosts::Hdf5;
 use crate::common::mpirun::{Job, Mpi};
@@ -78,4 +80,21 @@ fn two_ranks_are_told_what_is_refused() {
 #[test]
 fn four_ranks_are_told_what_is_refused() {
     ranks_are_told(4);
+}
+
+#[test]
+fn ranks_delete_logs_together() {
+    let connector = Connector::new();
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let program = hdf5.compiled("connector", "deletes");
+    for options in ["h5logfs subfiles=2", "h5logfs"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mpirun = Mpi::of_build().run(4, &program);
+        mpirun.arg(dir.path()).envs(connector.used_as(options));
+        Job::launch(mpirun).succeed();
+        let left = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 0, "{options}");
+    }
 }

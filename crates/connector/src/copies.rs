@@ -166,8 +166,8 @@ fn copy_dataset(copy: &Copy<'_>, name: &CStr) -> Result<(), Fault> {
                 .as_ref()
                 .map(|_| log.parts_of(&made.below))
                 .transpose()?;
-            let allocation = from.as_ref().and_then(|from| from.allocation);
-            log.add_dataset(header_of(&made.below)?, parts, allocation)
+            let wanted = from.as_ref().map(|from| from.wanted).unwrap_or_default();
+            log.add_dataset(header_of(&made.below)?, parts, wanted)
         }
         None => None,
     };

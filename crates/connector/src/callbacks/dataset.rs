@@ -83,8 +83,6 @@ struct Call<B> {
 }
 
 type Native<B> = fn(&Functions, &mut [*mut c_void], Id, &Call<B>) -> Status;
-/// A transfer of a logged dataset, and the session of its log.
-type Logged<'a, B> = (&'a Arc<Session>, Transfer<'a, B>);
 type Log<B> = fn(&Session, &[Transfer<'_, B>]) -> Result<Status, Fault>;
 
 /// Where the elements of a dataset are in memory.
@@ -136,8 +134,9 @@ impl<B: Buffer> Call<B> {
             if objects.iter().all(|object| object.dataset.is_none()) {
                 return self.pass(&objects, native);
             }
+            let session = one_session(&objects)?;
             // SAFETY: the caller says so.
-            let status = self.log(unsafe { self.logged(&objects) }, log)?;
+            let status = log(session, &unsafe { self.logged(&objects) })?;
             if status < 0 {
                 return Ok(status);
             }
@@ -169,46 +168,29 @@ impl<B: Buffer> Call<B> {
         Some(object.answer(Kind::Dataset, || log(session, &[transfer])))
     }
 
-    /// Those that are logged, with the sessions of their logs.
+    /// Those that are logged.
     ///
     /// # Safety
     ///
     /// All arrays are as long as `objects`.
-    unsafe fn logged<'a>(&self, objects: &[&'a Object]) -> Vec<Logged<'a, B>> {
+    unsafe fn logged<'a>(&self, objects: &[&'a Object]) -> Vec<Transfer<'a, B>> {
         let arrays = &self.arrays;
         let logged = objects.iter().enumerate().filter_map(|(at, object)| {
-            let session = object.session.as_ref()?;
+            let dataset = object.dataset.as_ref()?;
             // SAFETY: the caller says so.
-            let transfer = unsafe {
+            Some(unsafe {
                 Transfer {
                     below: &object.below,
-                    dataset: object.dataset.as_ref()?,
+                    dataset,
                     memory_type: *arrays.memory_types.add(at),
                     memory_space: *arrays.memory_spaces.add(at),
                     file_space: *arrays.file_spaces.add(at),
                     dxpl: self.dxpl,
                     buf: *arrays.bufs.add(at),
                 }
-            };
-            Some((session, transfer))
+            })
         });
         logged.collect()
-    }
-
-    /// Asks each log for its own.
-    fn log(&self, mut logged: Vec<Logged<'_, B>>, log: Log<B>) -> Result<Status, Fault> {
-        while let Some((session, _)) = logged.first() {
-            let session = Arc::clone(session);
-            let is_own = |(other, _): &Logged<'_, B>| Arc::ptr_eq(other, &session);
-            let (own, others): (Vec<_>, Vec<_>) = logged.into_iter().partition(is_own);
-            let own: Vec<_> = own.into_iter().map(|(_, transfer)| transfer).collect();
-            let status = log(&session, &own)?;
-            if status < 0 {
-                return Ok(status);
-            }
-            logged = others;
-        }
-        Ok(SUCCESS)
     }
 
     /// The same call for one of its datasets.
@@ -418,6 +400,15 @@ pub unsafe extern "C" fn write(
             )
         })
     }
+}
+
+/// The session of all datasets of one call, of which some are logged. Fails for datasets of several files, as libhdf5 does.
+fn one_session<'a>(objects: &[&'a Object]) -> Result<&'a Session, Fault> {
+    let sessions = objects.iter().map(|object| object.session.as_ref());
+    let mut sessions = sessions.collect::<Option<Vec<_>>>().into_iter().flatten();
+    let first = sessions.next();
+    let one = first.filter(|first| sessions.all(|other| Arc::ptr_eq(other, first)));
+    Ok(one.ok_or("different files detected in multi dataset I/O request")?)
 }
 
 /// The session of a dataset whose elements are not logged.

@@ -246,7 +246,7 @@ unsafe fn delete(asked: FileDelete, dxpl: Id, requests: Requests, caller: usize)
             asked.fapl,
             (dxpl, requests, caller),
             Kind::Delete,
-            |_, request| opening::read::delete(request),
+            |info, request| opening::read::delete(info, request),
             |fapl| FileSpecific {
                 operation: FileSpecific::DELETE,
                 arguments: FileSpecificArguments {

@@ -38,14 +38,24 @@ pub struct Dataset {
     pub has_foreign_filters: bool,
     /// What an element is that was not written; empty for zeros.
     pub fill: Vec<u8>,
-    /// `H5D_alloc_time_t` that the program asked for: the shadow has another one.
-    pub allocation: Option<c_int>,
+    /// What the program asked for, and the shadow has not.
+    pub wanted: Wanted,
     /// Its present extent. Nothing is called with the lock held.
     pub extent: Mutex<Extent>,
     /// Whether an element was written.
     is_written: AtomicBool,
     /// A predefined type that is that of the file: it never changes.
     pub same_type: AtomicI64,
+}
+
+/// What the creation property list of a program has otherwise than that of the shadow, which has no elements.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// `H5D_alloc_time_t`, where the shadow has another one.
+    pub allocation: Option<c_int>,
+    /// `H5Pset_chunk_opts`. The shadow has none: with `H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS` libhdf5 looks for chunks where a
+    /// dataset grows, also if it has none.
+    pub chunk_options: c_uint,
 }
 
 /// The extent of a dataset.
@@ -340,7 +350,7 @@ impl Storage {
 
 impl Dataset {
     /// A dataset whose elements can be logged. `None` where they cannot.
-    pub fn new(id: u32, header: u64, parts: Parts, allocation: Option<c_int>) -> Option<Self> {
+    pub fn new(id: u32, header: u64, parts: Parts, wanted: Wanted) -> Option<Self> {
         let OwnedType {
             element,
             has_members,
@@ -358,7 +368,7 @@ impl Dataset {
             filters: parts.storage.filters,
             has_foreign_filters: parts.storage.has_foreign_filters,
             fill: parts.storage.fill,
-            allocation,
+            wanted,
             extent: Mutex::new(Extent::new(parts.dims)),
             is_written: AtomicBool::new(false),
             same_type: AtomicI64::new(-1),

@@ -7,7 +7,7 @@ use h5logfs_host::types::Id;
 
 use super::Log;
 use super::dataset::{
-    Dataset, OwnedType, Parts, Storage, extent_of, is_loggable_layout, is_loggable_type,
+    Dataset, OwnedType, Parts, Storage, Wanted, extent_of, is_loggable_layout, is_loggable_type,
     remove_foreign_filters,
 };
 use crate::arguments::DatasetGet;
@@ -29,8 +29,8 @@ pub struct NewDataset {
     _own: Option<PropertyList>,
     /// `None` if its elements will not be logged.
     parts: Option<Parts>,
-    /// `H5D_alloc_time_t` that the program asked for.
-    allocation: Option<c_int>,
+    /// What the program asked for, and its list in the shadow has not.
+    wanted: Wanted,
 }
 
 impl Log {
@@ -38,12 +38,12 @@ impl Log {
     pub fn prepare(&self, datatype: Id, space: Id, dcpl: Id) -> Result<NewDataset, Fault> {
         let library = &self.library;
         let is_parallel = self.is_parallel();
-        let (parts, late) = library.nested(|f| {
+        let (parts, changes) = library.nested(|f| {
             if !is_loggable_type(f, datatype) || !is_loggable_layout(f, dcpl, is_parallel) {
-                return Ok((None, None));
+                return Ok((None, Changes::default()));
             }
             let Some((dims, max_dims)) = extent_of(f, space) else {
-                return Ok((None, None));
+                return Ok((None, Changes::default()));
             };
             let file_type = self.types.like(library, f, datatype, &self.predefined)?;
             let parts = Parts {
@@ -52,17 +52,18 @@ impl Log {
                 storage: Storage::of(f, dcpl, &file_type),
                 file_type,
             };
-            Ok::<_, String>((Some(parts), late_allocation(f, dcpl)))
+            Ok::<_, String>((Some(parts), Changes::of(f, dcpl)))
         })?;
-        let own = match (&parts, &late) {
-            (Some(_), None) => None,
-            (_, late) => Some(shadow_list(library, dcpl, late.as_ref())?),
+        let own = match parts {
+            Some(_) if changes.wanted == Wanted::default() => None,
+            Some(_) => Some(shadow_list(library, dcpl, |f, list| changes.make(f, list))?),
+            None => Some(shadow_list(library, dcpl, remove_foreign_filters)?),
         };
         Ok(NewDataset {
             dcpl: own.as_ref().map_or(dcpl, |list| list.id),
             _own: own,
             parts,
-            allocation: late.map(|late| late.wanted),
+            wanted: changes.wanted,
         })
     }
 
@@ -73,7 +74,7 @@ impl Log {
             // libhdf5 has told them more.
             parts.storage = storage_of(object, &parts.file_type)?;
         }
-        Ok(self.add_dataset(header_of(object)?, new.parts, new.allocation))
+        Ok(self.add_dataset(header_of(object)?, new.parts, new.wanted))
     }
 
     /// The logged dataset that an object is, where it is one.
@@ -116,50 +117,67 @@ impl Log {
     }
 }
 
-/// Another time at which space is given to elements (`H5D_alloc_time_t`), so that the shadow gives none.
-struct LateAllocation {
-    /// What the program has asked for.
-    wanted: c_int,
+/// What has to be changed in the creation property list of a logged dataset. Mostly that is nothing.
+#[derive(Default)]
+struct Changes {
+    wanted: Wanted,
+    /// The time at which space is given to elements (`H5D_alloc_time_t`), so that the shadow gives none.
     late: c_int,
 }
 
-/// A copy of a creation property list for the shadow: with another time of allocation, or for a dataset that is not logged.
+impl Changes {
+    fn of(f: &Functions, dcpl: Id) -> Self {
+        const LATE: c_int = 2;
+        const INCREMENTAL: c_int = 3;
+        const COMPACT: c_int = 0;
+        const CHUNKED: c_int = 2;
+        let (mut allocation, mut chunk_options) = (0, 0);
+        // SAFETY: the library answers for any identifier, and there are places for numbers.
+        let layout = unsafe {
+            (f.H5Pget_alloc_time)(dcpl, &mut allocation);
+            (f.H5Pget_layout)(dcpl)
+        };
+        let late = match layout {
+            // Their elements lie in the header. libhdf5 takes no other time for them.
+            COMPACT => return Changes::default(),
+            CHUNKED => {
+                // SAFETY: see above.
+                unsafe { (f.H5Pget_chunk_opts)(dcpl, &mut chunk_options) };
+                INCREMENTAL
+            }
+            _ => LATE,
+        };
+        let wanted = Wanted {
+            allocation: (allocation != late).then_some(allocation),
+            chunk_options,
+        };
+        Changes { wanted, late }
+    }
+
+    /// Makes them in a list of ours.
+    fn make(&self, f: &Functions, list: Id) {
+        // SAFETY: the library answers for any identifier.
+        unsafe {
+            if self.wanted.allocation.is_some() {
+                (f.H5Pset_alloc_time)(list, self.late);
+            }
+            if self.wanted.chunk_options != 0 {
+                (f.H5Pset_chunk_opts)(list, 0);
+            }
+        }
+    }
+}
+
+/// A changed copy of a creation property list for the shadow.
 fn shadow_list(
     library: &Library,
     dcpl: Id,
-    late: Option<&LateAllocation>,
+    change: impl FnOnce(&Functions, Id),
 ) -> Result<PropertyList, Fault> {
     let list = PropertyList::copy(library, dcpl);
     let list = list.ok_or("the dataset creation property list cannot be copied")?;
-    library.nested(|f| match late {
-        // SAFETY: the list is ours.
-        Some(LateAllocation { late, .. }) => unsafe {
-            (f.H5Pset_alloc_time)(list.id, *late);
-        },
-        None => remove_foreign_filters(f, list.id),
-    });
+    library.nested(|f| change(f, list.id));
     Ok(list)
-}
-
-/// What has to be changed in the list of a logged dataset. Mostly that is nothing.
-fn late_allocation(f: &Functions, dcpl: Id) -> Option<LateAllocation> {
-    const LATE: c_int = 2;
-    const INCREMENTAL: c_int = 3;
-    const COMPACT: c_int = 0;
-    const CHUNKED: c_int = 2;
-    let mut wanted = 0;
-    // SAFETY: the library answers for any identifier, and there is a place for a number.
-    let layout = unsafe {
-        (f.H5Pget_alloc_time)(dcpl, &mut wanted);
-        (f.H5Pget_layout)(dcpl)
-    };
-    let late = match layout {
-        // Their elements lie in the header. libhdf5 takes no other time for them.
-        COMPACT => return None,
-        CHUNKED => INCREMENTAL,
-        _ => LATE,
-    };
-    (wanted != late).then_some(LateAllocation { wanted, late })
 }
 
 /// Whether a dataset has an extent. One without has no elements to write.

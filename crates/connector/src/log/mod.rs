@@ -9,6 +9,7 @@
 //! | `dataset` | a logged dataset; what can be logged |
 //! | `selection` | dataspaces as blocks, and as places in memory |
 //! | `elements` | gathers, converts and scatters elements |
+//! | `expression` | elements that an expression of the program changes on their way |
 //! | `transfer` | `H5Dwrite` and `H5Dread` |
 //! | `extent` | `H5Dset_extent` |
 //! | `parts` | boxes of elements, for copies |
@@ -21,6 +22,7 @@
 mod chunks;
 pub mod dataset;
 mod elements;
+mod expression;
 mod extent;
 pub mod making;
 mod parts;
@@ -50,7 +52,7 @@ use parking_lot::Mutex;
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
 
-use dataset::{Dataset, Parts, RecentTypes};
+use dataset::{Dataset, Parts, RecentTypes, Wanted};
 use selection::Room;
 use shadow::Shadow;
 
@@ -202,7 +204,7 @@ impl Log {
         let Some(&id) = state.headers.get(&header) else {
             return Ok(None);
         };
-        let dataset = Dataset::new(id, header, parts, None);
+        let dataset = Dataset::new(id, header, parts, Wanted::default());
         let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
         dataset.extent.lock().is_known = false;
         dataset.set_written();
@@ -215,7 +217,7 @@ impl Log {
         &self,
         header: u64,
         parts: Option<Parts>,
-        allocation: Option<i32>,
+        wanted: Wanted,
     ) -> Option<Arc<Dataset>> {
         let mut state = self.state.lock();
         // The place of a deleted object is used again.
@@ -224,7 +226,7 @@ impl Log {
             state.unrecorded.insert(id);
         }
         let id = state.datasets.len() as u32;
-        let dataset = Dataset::new(id, header, parts?, allocation)?;
+        let dataset = Dataset::new(id, header, parts?, wanted)?;
         let dataset = Arc::new(dataset);
         state.add_to_made(&dataset);
         state.datasets.push(Some(Arc::clone(&dataset)));

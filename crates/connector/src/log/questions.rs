@@ -8,7 +8,7 @@ use h5logfs_host::types::{Address, SUCCESS, Status};
 
 use super::Log;
 use super::chunks::StoredChunk;
-use super::dataset::Dataset;
+use super::dataset::{Dataset, Wanted};
 use crate::arguments::{
     ChunkInfo, ChunkInfoByCoord, ChunkIter, ChunkRead, ChunkStorageSize, ChunkWrite, ChunkWrite2,
     DatasetGet, NumChunks, Optional, Size, dataset_optional as operation,
@@ -31,15 +31,23 @@ impl Log {
     ) -> Result<Option<Status>, Fault> {
         const NOT_ALLOCATED: c_int = 0;
         const ALLOCATED: c_int = 2;
-        let is_allocated = dataset.is_written() || dataset.allocation == Some(EARLY);
+        let is_allocated = dataset.is_written() || dataset.wanted.allocation == Some(EARLY);
         match args.operation {
             DatasetGet::CREATION => {
                 let list = ask(below, DatasetGet::CREATION)?;
-                if let Some(wanted) = dataset.allocation {
-                    // SAFETY: the list is ours until it is given away below.
-                    self.library
-                        .nested(|f| unsafe { (f.H5Pset_alloc_time)(list, wanted) });
-                }
+                let Wanted {
+                    allocation,
+                    chunk_options,
+                } = dataset.wanted;
+                // SAFETY: the list is ours until it is given away below.
+                self.library.nested(|f| unsafe {
+                    if let Some(allocation) = allocation {
+                        (f.H5Pset_alloc_time)(list, allocation);
+                    }
+                    if chunk_options != 0 {
+                        (f.H5Pset_chunk_opts)(list, chunk_options);
+                    }
+                });
                 args.arguments.creation = list;
             }
             DatasetGet::STATUS => {
@@ -70,7 +78,7 @@ impl Log {
         let Some(shape) = &dataset.chunk else {
             return Ok(dataset.bytes(&dataset.dims()));
         };
-        if dataset.allocation == Some(EARLY) {
+        if dataset.wanted.allocation == Some(EARLY) {
             let dims = dataset.dims();
             let chunks = dims
                 .iter()

@@ -12,6 +12,7 @@ use h5logfs_output::reading::{Placed, Readable, Reader, Written};
 
 use super::dataset::Dataset;
 use super::elements::{Conversion, Memory, are_equal};
+use super::expression;
 use super::selection::{Room, dataset_blocks, memory_place};
 use super::{Log, State};
 use crate::below::Below;
@@ -124,7 +125,6 @@ impl Log {
         dims: &[u64],
         room: &mut Room,
     ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
-        self.check_no_expression(transfer.dxpl)?;
         let library = &self.library;
         let f = library.functions();
         let dataset = transfer.dataset;
@@ -134,10 +134,6 @@ impl Log {
         };
         // SAFETY: the program says that its buffer has what it selects, and it does not change during the call.
         let elements = unsafe { memory.gathered(library) }?;
-        if self.is_type_of_file(dataset, memory.datatype) {
-            return Ok(Some(elements));
-        }
-        let mut background = self.background_of_write(dataset, dims, memory, &room.blocks)?;
         let conversion = Conversion {
             from: memory.datatype,
             to: dataset.file_type.id,
@@ -145,24 +141,30 @@ impl Log {
             to_size: dataset.element,
             dxpl: transfer.dxpl,
         };
+        if self.has_expression(transfer.dxpl) {
+            let info = &transfer.below.info;
+            let changed = expression::written(info, &conversion, &elements, memory.count)?;
+            return Ok(Some(Cow::Owned(changed)));
+        }
+        if self.is_type_of_file(dataset, memory.datatype) {
+            return Ok(Some(elements));
+        }
+        let mut background = self.background_of_write(dataset, dims, memory, &room.blocks)?;
         let converted =
             conversion.apply(library, elements, memory.count, background.as_deref_mut())?;
         Ok(Some(Cow::Owned(converted)))
     }
 
-    /// Fails where elements are to be changed by an expression on their way: without it they would be other values.
-    fn check_no_expression(&self, dxpl: Id) -> Result<(), Fault> {
+    /// Whether an expression changes elements on their way.
+    fn has_expression(&self, dxpl: Id) -> bool {
         if self.default_transfer == Some(dxpl) {
-            return Ok(());
+            return false;
         }
         // SAFETY: it is a list of this library; nothing is written. Without an expression this is an error.
         let length = self
             .library
             .nested(|f| unsafe { (f.H5Pget_data_transform)(dxpl, ptr::null_mut(), 0) });
-        if length > 0 {
-            return Err("a log has no data transforms (H5Pset_data_transform)".into());
-        }
-        Ok(())
+        length > 0
     }
 
     /// Fails where no element in memory could become one in the file, although none is selected: libhdf5 refuses that, too.
@@ -219,7 +221,6 @@ impl Log {
         transfer: &Transfer<'_, *mut c_void>,
         room: &mut Room,
     ) -> Result<(), Fault> {
-        self.check_no_expression(transfer.dxpl)?;
         let library = &self.library;
         let dataset = transfer.dataset;
         let dims = dataset.dims();
@@ -229,7 +230,8 @@ impl Log {
         if memory.buf.is_null() {
             return Err("no buffer was given".into());
         }
-        let is_same = self.is_type_of_file(dataset, memory.datatype);
+        let is_changed = self.has_expression(transfer.dxpl);
+        let is_same = !is_changed && self.is_type_of_file(dataset, memory.datatype);
         if is_same && let Some(place) = memory.in_one_piece() {
             let bytes = memory.count * memory.size;
             // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
@@ -238,21 +240,23 @@ impl Log {
             return state.read_blocks(dataset, &dims, &room.blocks, out);
         }
         let elements = self.read_selected(dataset, &dims, &room.blocks)?;
+        let conversion = Conversion {
+            from: dataset.file_type.id,
+            to: memory.datatype,
+            from_size: dataset.element,
+            to_size: memory.size,
+            dxpl: transfer.dxpl,
+        };
         let elements = if is_same {
             elements
+        } else if is_changed {
+            expression::read(&transfer.below.info, &conversion, &elements, memory.count)?
         } else {
             let mut background = if dataset.has_members {
                 // SAFETY: see above.
                 Some(unsafe { memory.gathered(library) }?.into_owned())
             } else {
                 None
-            };
-            let conversion = Conversion {
-                from: dataset.file_type.id,
-                to: memory.datatype,
-                from_size: dataset.element,
-                to_size: memory.size,
-                dxpl: transfer.dxpl,
             };
             conversion.apply(
                 library,

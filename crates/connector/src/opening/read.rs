@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use h5logfs_catalog::direct::{self, OpenLog, Options};
 use h5logfs_file_driver::is_written;
 use h5logfs_host::types::{SUCCESS, Status, access};
+use h5logfs_output::Ranks;
 
 use super::OpenedLog;
 use crate::arguments::{FileAccessible, FileSpecific, FileSpecificArguments};
@@ -16,6 +17,7 @@ use crate::below::drivers::{has_image, with_driver};
 use crate::below::info::Info;
 use crate::below::questions::number_of;
 use crate::below::request::Request;
+use crate::ranks;
 use crate::session::{Kind, Session, registry};
 use h5logfs_common::fault::Fault;
 
@@ -104,10 +106,18 @@ pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), Fault> {
     h5logfs_file_driver::check_replaceable(path)
 }
 
-/// Deletes a log of several files. `None` for what the connector below deletes.
-pub fn delete(request: &Request<'_>) -> Result<Option<Status>, Fault> {
-    let is_deleted = h5logfs_file_driver::delete_log(request.path(), &Options::default())?;
-    Ok(is_deleted.then_some(SUCCESS))
+/// Deletes a log of several files. `None` for what the connector below deletes. Collective: the first rank deletes, and all
+/// have its outcome.
+pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Fault> {
+    let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
+    let deleted = if ranks.is_root() {
+        h5logfs_file_driver::delete_log(request.path(), &Options::default())
+    } else {
+        Ok(false)
+    };
+    let mut is_deleted = [u8::from(ranks.led(deleted)?)];
+    ranks.broadcast(&mut is_deleted);
+    Ok((is_deleted != [0]).then_some(SUCCESS))
 }
 
 /// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.

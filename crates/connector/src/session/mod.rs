@@ -123,8 +123,8 @@ pub struct Session {
     open: AtomicUsize,
     /// Those of them that are files.
     files: AtomicUsize,
-    /// `H5F_CLOSE_STRONG`: the log is closed with its last file, whatever else is open.
-    closes_with_file: bool,
+    /// What the close of the last file means while other objects are open.
+    close_degree: CloseDegree,
     /// libhdf5 finishes the opening of a file of it.
     is_being_opened: AtomicBool,
     /// Whether an object was changed since [`Session::take_changes`].
@@ -144,7 +144,7 @@ impl Session {
         let identity = Identity::of(info, path)
             .ok_or_else(|| format!("{}: it is not there any more", path.display()))?;
         let mut session = Session::of_file(path.to_owned(), identity, access, kind);
-        session.closes_with_file = closes_with_file(info, request.fapl);
+        session.close_degree = CloseDegree::of(info, request.fapl);
         Ok(session)
     }
 
@@ -157,7 +157,7 @@ impl Session {
             kind,
             open: AtomicUsize::new(0),
             files: AtomicUsize::new(0),
-            closes_with_file: false,
+            close_degree: CloseDegree::Weak,
             is_being_opened: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
@@ -219,14 +219,23 @@ impl Session {
         };
         let is_last = self.open.load(Ordering::Acquire) == 1;
         let is_last_file = is_file && self.files.load(Ordering::Acquire) == 1;
-        if !(is_last || is_last_file && self.closes_with_file) {
-            return Ok(());
+        if !is_last {
+            match self.close_degree {
+                CloseDegree::Semi if is_last_file => return Err(self.has_open_objects()),
+                CloseDegree::Strong if is_last_file => {}
+                _ => return Ok(()),
+            }
         }
         let closed = log.close(self.take_changes());
         if is_last {
             log.shadow().close();
         }
         closed
+    }
+
+    fn has_open_objects(&self) -> Fault {
+        let path = self.path.display();
+        format!("{path}: can't close file, there are objects still open (H5F_CLOSE_SEMI)").into()
     }
 
     /// An object was closed. The log is closed with the last one, where [`Session::before_leave`] was not told of it:
@@ -292,13 +301,31 @@ impl Session {
     }
 }
 
-/// Whether a program wants all objects of a file closed with it.
-fn closes_with_file(info: &Info, fapl: Id) -> bool {
-    const STRONG: c_int = 3;
-    let mut degree = 0;
-    info.library.nested(|f| {
+/// `H5F_close_degree_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CloseDegree {
+    /// The log is closed with its last object.
+    Weak,
+    /// The last file cannot be closed while other objects are open.
+    Semi,
+    /// The log is closed with its last file, whatever else is open.
+    Strong,
+}
+
+impl CloseDegree {
+    /// What a file access property list says.
+    fn of(info: &Info, fapl: Id) -> Self {
+        const SEMI: c_int = 2;
+        const STRONG: c_int = 3;
+        let mut degree = 0;
         // SAFETY: there is room for the answer; the list is the program's.
-        let status = unsafe { (f.H5Pget_fclose_degree)(fapl, &mut degree) };
-        status >= 0 && degree == STRONG
-    })
+        let status = info
+            .library
+            .nested(|f| unsafe { (f.H5Pget_fclose_degree)(fapl, &mut degree) });
+        match degree {
+            SEMI if status >= 0 => CloseDegree::Semi,
+            STRONG if status >= 0 => CloseDegree::Strong,
+            _ => CloseDegree::Weak,
+        }
+    }
 }
