@@ -146,7 +146,9 @@ os._exit(0)
         let log = dir.path().join(format!("{when}.h5"));
         python.run(code, &[&log, when.as_ref()]);
         let unclosed = inspected(&log)["unclosed"].clone();
-        let [flush, asked] = ["flush", "asked"].map(|name| unclosed[name].as_u64().unwrap());
+        let flush = unclosed["flush"].as_u64().unwrap();
+        // It is told where it is another one.
+        let asked = unclosed["asked"].as_u64().unwrap_or(flush);
         found.push((asked > 0, flush - asked));
     }
     assert_eq!(found, [(false, 3), (true, 0), (true, 1)]);
