@@ -246,6 +246,17 @@ typedef struct h5logfs_options {
      * many again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
      */
     uint64_t settle_memory;
+    /**
+     * Seconds after which a flush is made without being asked: in a call that defines a group, a dataset, an
+     * extent or a scale, when so much time has passed since the last flush. Such calls then send a word to all
+     * ranks. A rank whose buffer is older spills it to the disk in its next write; it counts with the next flush.
+     * Appended rows and lent data wait for a flush of the program. 0 (default): only the program flushes.
+     */
+    double flush_every;
+    /**
+     * The same when the first rank has logged so many bytes since the last flush. 0 (default): however many.
+     */
+    uint64_t flush_bytes;
 } h5logfs_options;
 
 /**

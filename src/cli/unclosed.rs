@@ -19,6 +19,9 @@ use h5logfs_view::View;
 pub struct Unclosed {
     /// The last complete flush.
     flush: u64,
+    /// Where that is automatic: the last one that its program asked for, 0 without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<u64>,
     state: JobState,
     /// Left out where the journal does not tell it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +40,7 @@ impl Unclosed {
         let journal = open(file, place).ok();
         Some(Unclosed {
             flush: snapshot.flushes,
+            asked: (snapshot.asked < snapshot.flushes).then_some(snapshot.asked),
             state: journal.as_ref().map_or(JobState::Unknown, JobState::of),
             job: journal.as_ref().and_then(journal::job_of),
             file: file.to_owned(),

@@ -262,6 +262,7 @@ static void settling(void)
     h5logfs_options options;
     CHECK(h5logfs_options_init(&options, sizeof options));
     REQUIRE(!options.settle && options.settle_memory == 256 << 20);
+    REQUIRE(options.flush_every == 0 && options.flush_bytes == 0);
     options.settle = 1;
     for (int locked = 0; locked < 2; locked++) {
         const char *path = in_folder(locked ? "locked.h5" : "settled.h5");

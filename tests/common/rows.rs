@@ -9,6 +9,7 @@ use h5logfs_log::journal::datatype::Datatype;
 use h5logfs_log::journal::definition::{DatasetLayout, Definition};
 use h5logfs_log::journal::{Line, Recorded};
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_output::automatic::Cause;
 use h5logfs_output::entries::DatasetInfo;
 use h5logfs_output::files::Files;
 use h5logfs_output::log_writer::{LogWriter, Part};
@@ -283,6 +284,7 @@ impl Rank {
             } else {
                 LocalOutcome::Good
             },
+            cause: Cause::Asked,
             same: 0,
             numbers: Vec::new(),
         };

@@ -20,6 +20,7 @@
 //! | `programs` | programs of Python, netCDF and Fortran |
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
+//! | `automatic` | programs that never flush |
 //! | `settling` | closes that make ordinary files of logs |
 
 #[path = "../common/mod.rs"]
@@ -27,6 +28,7 @@ mod common;
 
 mod alike;
 mod appending;
+mod automatic;
 mod conversions;
 mod elements;
 mod elsewhere;

@@ -64,6 +64,8 @@ fn a_bad_option_in_the_environment_is_told() {
         ("H5LOGFS_ENCODE_SELECTIONS", "2"),
         ("H5LOGFS_SETTLE", "later"),
         ("H5LOGFS_CHECKSUMS", "on"),
+        ("H5LOGFS_FLUSH_EVERY", "never"),
+        ("H5LOGFS_FLUSH_BYTES", "few"),
     ] {
         let mut variables = connector.used();
         variables.push((variable, value.into()));

@@ -37,6 +37,17 @@ fn programs_on_four_ranks() {
     programs(&[4], 8);
 }
 
+/// They are flushed in every call, or with several ranks in every second one that is collective, as if the clock wanted it.
+#[test]
+fn programs_that_are_flushed_all_the_time() {
+    for sessions in [&[0][..], &[3]] {
+        let twice = Twice::with(vec![("H5LOGFS_FLUSH_EVERY", "0.000001".into())]);
+        if hdf5::run(&Place::Here, &twice, sessions, hdf5::seeds(8)) {
+            twice.compare();
+        }
+    }
+}
+
 /// This one makes a dataset where the blocks of metadata of the ranks would differ if the first rank alone flushed its objects.
 #[test]
 fn a_program_whose_objects_need_another_block() {

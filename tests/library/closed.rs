@@ -12,6 +12,7 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
+use h5logfs_output::automatic::Cause;
 use h5logfs_output::files::Files;
 use h5logfs_output::log_writer::{LogWriter, Part};
 use h5logfs_output::{Base, LocalOutcome, Options, Ranks, Subfiles};
@@ -138,6 +139,7 @@ fn flush(writer: &mut LogWriter, dims: &[u64]) {
     let part = Part {
         data: Some(&[]),
         outcome: LocalOutcome::Good,
+        cause: Cause::Asked,
         same: 0,
         numbers: Vec::new(),
     };
@@ -356,6 +358,7 @@ fn a_log_with_subfiles_is_closed_when_all_its_files_prove_it() {
     let part = Part {
         data: Some(&[]),
         outcome: LocalOutcome::Good,
+        cause: Cause::Asked,
         same: 0,
         numbers: Vec::new(),
     };

@@ -67,6 +67,7 @@ fn main() {
         "in-use" => creation::in_use(&job),
         "taken-away" => creation::taken_away(&job),
         "settling" => settling::run(&job),
+        "unasked" => unasked(&job),
         other => panic!("no scenario {other}"),
     }
 }
@@ -249,6 +250,38 @@ fn with_subfiles(subfiles: Subfiles) -> Options {
         subfiles,
         ..Options::default()
     }
+}
+
+// --- flushes that are not asked for ---------------------------------------------------------------
+
+/// The clock wants a flush in each definition, so every second one makes it. What the program has to be told waits for a flush
+/// of its own, and so do rows that have no place yet.
+fn unasked(job: &Job) {
+    let options = Options {
+        flush_every: Some(Duration::from_nanos(1)),
+        ..Options::default()
+    };
+    let mut rows = job.create("unasked.h5", options).unwrap();
+    let spec = DatasetSpec::new::<u32>(&[0]).unlimited(0);
+    let events = rows.file.dataset("/events", spec).unwrap();
+    rows.file
+        .append(events, &vec![job.rank; job.rank as usize])
+        .unwrap();
+    if job.rank == 1 {
+        let refused = rows.file.write(rows.rows, Selection::All, &[0u64; 1]);
+        assert!(matches!(refused, Err(Error::Write { .. })));
+        // Not all ranks define it.
+        rows.file.attribute("/", "rank", 1u32).unwrap();
+    }
+    (0..3).for_each(|_| rows.fill());
+    job.pause("unasked");
+    job.refused(rows.file.flush(), 1, "/rows");
+    let before: u64 = (0..u64::from(job.rank)).sum();
+    let own = before..before + u64::from(job.rank);
+    assert_eq!(rows.file.appended(events), Ok(own));
+    job.pause("asked");
+    rows.file.close().unwrap();
+    job.pause("closed");
 }
 
 // --- full disks ----------------------------------------------------------------------------------

@@ -33,6 +33,11 @@ fn programs_that_are_wrong() {
 }
 
 #[test]
+fn flushes_that_are_not_asked_for() {
+    faults::flushes_that_are_not_asked_for();
+}
+
+#[test]
 fn definitions_that_differ() {
     faults::definitions_that_differ(0);
 }

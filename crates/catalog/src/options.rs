@@ -336,6 +336,26 @@ pub fn parse_chunking(text: &str) -> Result<Chunking, String> {
     }
 }
 
+/// Parses a time: seconds, also with a fraction, or a number with `ms`, `s`, `min` or `h`.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
+    let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+    let (number, unit) = text.split_at(text.find(|c| !is_digit(c)).unwrap_or(text.len()));
+    let unit = match unit {
+        "" => Some(1.0),
+        unit => UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .map(|(_, seconds)| *seconds),
+    };
+    let seconds = number.parse().ok().zip(unit);
+    let time = seconds
+        .and_then(|(number, unit): (f64, f64)| Duration::try_from_secs_f64(number * unit).ok());
+    time.ok_or_else(|| {
+        format!("`{text}` is not a time: expected a number of seconds, or one with ms, s, min or h")
+    })
+}
+
 /// Parses a number of bytes: digits, and `K`, `M`, `G` or `T` for powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a size: expected a number, or one with K, M, G or T");
@@ -371,6 +391,34 @@ mod tests {
         assert_eq!(options.settings.chunking, Chunking::Size(4 << 20));
         assert_eq!(options.index_dir, IndexDir::None);
         assert_eq!(options.scans.cpu, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, milliseconds) in [
+            ("0", 0),
+            ("30s", 30_000),
+            ("0.2", 200),
+            ("1.5s", 1500),
+            ("250ms", 250),
+            ("2min", 120_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)));
+        }
+        for text in [
+            "",
+            "s",
+            "-1",
+            "1 s",
+            "1.2.3",
+            "3d",
+            "1e9",
+            "inf",
+            "99999999999999999999999h",
+        ] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
     }
 
     #[test]

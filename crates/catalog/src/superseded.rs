@@ -178,6 +178,7 @@ mod tests {
             sources: names.iter().map(source).collect(),
             journal: None,
             flushes: 0,
+            asked: 0,
             is_late: false,
             sealed: None,
             datasets: Vec::new(),

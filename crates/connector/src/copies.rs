@@ -17,6 +17,7 @@ use crate::log::dataset::Dataset;
 use crate::log::transfer::Region;
 use crate::session::Session;
 use h5logfs_common::fault::Fault;
+use h5logfs_output::automatic::Cause;
 
 /// What `H5Ocopy` copies.
 #[derive(Clone)]
@@ -63,7 +64,7 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, Fault> {
     }
     // The first rank copies, and reads what all have written.
     if let Some(log) = source.filter(|log| log.is_parallel()) {
-        log.flush(true)?;
+        log.flush(true, Cause::Automatic)?;
     }
     copy.source.check_like(copy.target)?;
     // SAFETY: the objects are open, and the arguments those of the library.
@@ -94,7 +95,7 @@ pub fn copy_object(copy: &Copy<'_>) -> Result<Option<Status>, Fault> {
         })?;
     }
     if let Some(log) = target.filter(|log| log.is_parallel()) {
-        log.flush(true)?;
+        log.flush(true, Cause::Automatic)?;
     }
     Ok(Some(SUCCESS))
 }

@@ -18,6 +18,7 @@ use crate::session::Session;
 use crate::session::links::Start;
 use crate::session::virtuals::Virtual;
 use h5logfs_common::fault::Fault;
+use h5logfs_output::automatic::Call;
 
 /// A file, group, dataset, committed datatype, attribute or request.
 #[derive(Debug)]
@@ -216,6 +217,9 @@ impl Object {
     ) -> Result<Status, Fault> {
         if effect == Effect::Writes {
             self.check_writable()?;
+            if let Some(session) = &self.session {
+                session.begin_call(Call::Own);
+            }
         }
         let status = self.call(effect, call);
         wrap_request(&self.below.info, requests);
@@ -258,7 +262,8 @@ impl Object {
         Ok(other.or_else(|| self.session.clone()))
     }
 
-    /// The same for a path that leads to what is about to be changed. Fails where nothing can be written there.
+    /// The same for a path that leads to what is about to be changed, in a call that HDF5 makes collective. Fails where nothing
+    /// can be written there.
     pub fn changed_at(
         &self,
         path: Option<Changed<'_>>,
@@ -268,6 +273,7 @@ impl Object {
         let session = self.session_at(path, from, links)?;
         if let Some(session) = &session {
             session.check_writable()?;
+            session.begin_call(Call::Collective);
             session.touch();
         }
         Ok(session)

@@ -5,8 +5,9 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
-use h5logfs_catalog::options::parse_size;
+use h5logfs_catalog::options::{parse_size, parse_time};
 use h5logfs_output::{Fsync, Subfiles};
 
 use crate::pattern::Patterns;
@@ -24,10 +25,16 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             matching: Patterns::all(),
-            output: h5logfs_output::Options::default(),
+            output: h5logfs_output::Options {
+                flush_every: Some(FLUSH_EVERY),
+                ..h5logfs_output::Options::default()
+            },
         }
     }
 }
+
+/// Most programs never flush. One that is killed loses so much.
+const FLUSH_EVERY: Duration = Duration::from_secs(30);
 
 type Setter = fn(&mut Options, &str) -> Result<(), &'static str>;
 
@@ -38,7 +45,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 11] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -120,6 +127,22 @@ const ROWS: [Row; 9] = [
             Ok(())
         },
     },
+    Row {
+        name: "flush_every",
+        variable: "H5LOGFS_FLUSH_EVERY",
+        set: |options, value| {
+            options.output.flush_every = flush_every(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "flush_bytes",
+        variable: "H5LOGFS_FLUSH_BYTES",
+        set: |options, value| {
+            options.output.flush_bytes = flush_bytes(value)?;
+            Ok(())
+        },
+    },
 ];
 
 /// The options: name, and environment variable.
@@ -144,6 +167,19 @@ fn buffer_limit(value: &str) -> Result<u64, &'static str> {
 
 fn settle_memory(value: &str) -> Result<u64, &'static str> {
     parse_size(value).map_err(|_| "a size; K, M, G, T are powers of 1024")
+}
+
+fn flush_every(value: &str) -> Result<Option<Duration>, &'static str> {
+    let time = parse_time(value).map_err(
+        |_| "a number of seconds, or one with ms, s, min or h; 0: only when the program flushes",
+    )?;
+    Ok(Some(time).filter(|time| !time.is_zero()))
+}
+
+fn flush_bytes(value: &str) -> Result<Option<u64>, &'static str> {
+    let size = parse_size(value)
+        .map_err(|_| "a size; K, M, G, T are powers of 1024; 0: however much is written")?;
+    Ok(Some(size).filter(|size| *size > 0))
 }
 
 fn subfile_count(value: &str) -> Result<u32, &'static str> {
@@ -253,7 +289,17 @@ mod tests {
             ("H5LOGFS_FSYNC", "flush"),
             ("H5LOGFS_MATCH", "*.out.h5"),
         ];
-        let options = complete(&[("buffer_limit", "64K"), ("subfiles", "3")], &variables).unwrap();
+        assert_eq!(
+            complete(&[], &[]).unwrap().output.flush_every,
+            Some(FLUSH_EVERY)
+        );
+        let given = [
+            ("buffer_limit", "64K"),
+            ("subfiles", "3"),
+            ("flush_every", "0"),
+        ];
+        let options = complete(&given, &variables).unwrap();
+        assert_eq!(options.output.flush_every, None);
         assert_eq!(options.output.buffer_limit, 64 << 10);
         assert_eq!(options.output.fsync, Fsync::Flush);
         assert_eq!(options.output.subfiles, Subfiles::Number(3));
@@ -295,6 +341,16 @@ mod tests {
                 "settle_memory",
                 "much",
                 "settle_memory=much: expected a size; K, M, G",
+            ),
+            (
+                "flush_every",
+                "often",
+                "flush_every=often: expected a number of seconds, or one with ms, s, min or h; 0: only",
+            ),
+            (
+                "flush_bytes",
+                "-1",
+                "flush_bytes=-1: expected a size; K, M, G",
             ),
             (
                 "subfiles",

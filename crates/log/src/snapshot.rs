@@ -36,6 +36,8 @@ pub struct Snapshot {
     pub journal: Option<Source>,
     /// The number of complete flushes of a log that was not closed.
     pub flushes: u64,
+    /// The last of them that the program asked for, 0 without one. Those after it are automatic.
+    pub asked: u64,
     /// The journal has more than can be seen of the log: a file system may show late what another node has written.
     pub is_late: bool,
     /// What was compared of a log whose extents have checksums of their data.
@@ -450,6 +452,7 @@ mod tests {
             sources: vec![source.clone(), source],
             journal: None,
             flushes: 0,
+            asked: 0,
             is_late: false,
             sealed: None,
             user_block: 3,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use file::MpiFile;
 use h5logfs_common::fault::{Fault, Kind};
-use h5logfs_output::ranks::{self, Access, Node, OwnFile, SharedFile};
+use h5logfs_output::ranks::{self, Access, Node, OwnFile, SharedFile, Word};
 use mpi::collective::SystemOperation;
 use mpi::ffi;
 use mpi::topology::{Color, SimpleCommunicator};
@@ -148,21 +148,25 @@ impl ranks::Communicator for MpiRanks {
         }
     }
 
+    fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
+        let value = Box::into_raw(Box::new(value));
+        // SAFETY: the value stays where it is until the broadcast is complete, for ever if it never is.
+        let request = unsafe {
+            let mut request = ffi::RSMPI_REQUEST_NULL;
+            let (datatype, comm) = (ffi::RSMPI_UINT64_T, self.0.as_raw());
+            ffi::MPI_Ibcast(value.cast(), 1, datatype, 0, comm, &mut request);
+            request
+        };
+        Box::new(Broadcast { value, request })
+    }
+
     /// An ordinary barrier of MPI keeps the waiting ranks on their processors, which a rank with more work may need.
-    /// So a rank that has waited for a while sleeps.
     fn wait(&self) {
-        const AWAKE: Duration = Duration::from_micros(500);
-        const ASLEEP: Duration = Duration::from_micros(200);
-        let begun = Instant::now();
-        let mut barrier = self.0.immediate_barrier();
-        while let Err(pending) = barrier.test() {
-            if begun.elapsed() < AWAKE {
-                std::thread::yield_now()
-            } else {
-                std::thread::sleep(ASLEEP)
-            }
-            barrier = pending;
-        }
+        let mut barrier = Some(self.0.immediate_barrier());
+        sleep_until(|| {
+            barrier = barrier.take().and_then(|pending| pending.test().err());
+            barrier.is_none()
+        });
     }
 
     fn open(
@@ -186,6 +190,51 @@ impl ranks::Communicator for MpiRanks {
 
     fn leak(self: Box<Self>) {
         std::mem::forget(self);
+    }
+}
+
+/// A number that the first rank sends to all.
+struct Broadcast {
+    /// Where MPI puts it.
+    value: *mut u64,
+    request: ffi::MPI_Request,
+}
+
+// SAFETY: only `wait` uses the place, once; a handle of MPI is no part of a thread.
+unsafe impl Send for Broadcast {}
+// SAFETY: see above.
+unsafe impl Sync for Broadcast {}
+
+impl Word for Broadcast {
+    fn wait(mut self: Box<Self>) -> u64 {
+        sleep_until(|| {
+            let mut is_complete = 0;
+            // SAFETY: the request is that of the broadcast, or none once it is complete.
+            unsafe {
+                ffi::MPI_Test(
+                    &mut self.request,
+                    &mut is_complete,
+                    ffi::RSMPI_STATUS_IGNORE,
+                )
+            };
+            is_complete != 0
+        });
+        // SAFETY: MPI is done with it, and nothing else has it.
+        *unsafe { Box::from_raw(self.value) }
+    }
+}
+
+/// Waits for MPI. A rank that has waited for a while sleeps: others may need its processor.
+fn sleep_until(mut is_done: impl FnMut() -> bool) {
+    const AWAKE: Duration = Duration::from_micros(500);
+    const ASLEEP: Duration = Duration::from_micros(200);
+    let begun = Instant::now();
+    while !is_done() {
+        if begun.elapsed() < AWAKE {
+            std::thread::yield_now()
+        } else {
+            std::thread::sleep(ASLEEP)
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Base {
     pub config: i32,
     /// The last flush.
     pub flush: u64,
+    /// The last one that a program asked for. What is closed is what it meant.
+    pub asked: u64,
     /// Where the log ends in each data file.
     pub ends: Vec<u64>,
     /// What makes the objects of the log: definitions, or a shadow. On the first rank.
@@ -44,6 +46,7 @@ impl Base {
             subfiles: recorded.header.subfiles,
             config: recorded.header.config,
             flush: recorded.flushes(),
+            asked: recorded.asked(),
             ends: (0..files).map(|file| recorded.end(file)).collect(),
             lines,
         })
@@ -88,6 +91,7 @@ impl Base {
             },
             config: tables.config & !(SUBFILED as i32),
             flush: 0,
+            asked: 0,
             ends: Vec::new(),
             lines,
         };
@@ -107,6 +111,7 @@ impl Base {
             base.flush = base.flush.max(flush).max(sealed);
             base.ends.push(end);
         }
+        base.asked = base.flush;
         if base.flush >= MOST_FLUSHES {
             return Err(Fault::Refused(format!(
                 "it has flushes of numbers up to {}, and cannot take more",

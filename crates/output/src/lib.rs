@@ -20,6 +20,7 @@
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
 //! | `extent` | extents as bytes, and the writes that put them into a file |
 //! | [`options`], [`error`] | those of users |
+//! | [`automatic`] | when ranks flush without being asked |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
 //! | [`base`], `reopening` | a log is opened again |
 //! | `earlier` | its close: the entries of earlier jobs |
@@ -28,6 +29,7 @@
 //! | [`reading`] | elements of the log that is being written |
 //! | `spill` | a rank whose buffer is full writes before the flush |
 
+pub mod automatic;
 pub mod base;
 pub mod entries;
 pub mod entry;

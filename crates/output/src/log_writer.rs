@@ -7,9 +7,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use h5logfs_log::journal::Line;
 
+use crate::automatic::{Automatic, Call, Cause};
 use crate::buffer::Buffer;
 use crate::check_outcome;
 use crate::entries::{DatasetInfo, Section};
@@ -39,6 +41,8 @@ pub struct LogWriter {
     options: Options,
     /// Large writes go to the data file at once where they can.
     spills_large: bool,
+    /// `None`: it is flushed only when its user says so.
+    automatic: Option<Automatic>,
     peaks: Peaks,
 }
 
@@ -56,6 +60,8 @@ pub struct Part<'a> {
     pub data: Option<&'a [&'a [u8]]>,
     /// Whether this rank lets the flush be committed.
     pub outcome: LocalOutcome,
+    /// Who wants the flush. The same on all ranks.
+    pub cause: Cause,
     /// A number that should be the same on all ranks.
     pub same: u64,
     /// Numbers of which all ranks want to know the largest. All ranks have as many.
@@ -104,6 +110,7 @@ impl LogWriter {
             files,
             data: Buffer::Own(Vec::new()),
             neighbours: None,
+            automatic: Automatic::of(&options, Instant::now()),
             options,
             spills_large: false,
             peaks: Peaks::default(),
@@ -150,6 +157,45 @@ impl LogWriter {
         self.ranks.size() == 1 || self.neighbours.is_some()
     }
 
+    /// A call of the program begins. Returns whether all ranks have to flush in it, [automatically](Cause::Automatic): the
+    /// same on all of them. Else spills what has been in the buffer for long.
+    pub fn begin_call(&mut self, call: Call) -> bool {
+        let Some(automatic) = &mut self.automatic else {
+            return false;
+        };
+        let has_room = self.files.has_room_for_more();
+        let is_told = automatic.is_told(&self.ranks, call, Instant::now(), has_room);
+        if !is_told {
+            self.spill_old();
+        }
+        is_told
+    }
+
+    /// A call begins that tells the other ranks nothing: spills what has been in the buffer for long. Local.
+    pub fn begin_write(&mut self) {
+        if let Some(automatic) = &mut self.automatic {
+            automatic.set_now(Instant::now());
+            self.spill_old();
+        }
+    }
+
+    /// Spills the buffer where it has waited for a flush for long.
+    fn spill_old(&mut self) {
+        // What waits in another file is written twice, so that is left to flushes where they come in time.
+        let times = if self.files.spills_in_place() { 1 } else { 2 };
+        let is_old = |automatic: &Automatic| automatic.is_old(times);
+        if self.section.pending_len() == 0 || !self.automatic.as_ref().is_some_and(is_old) {
+            return;
+        }
+        let spilled = self.spill(&[]);
+        // The buffer has what it had. If that still cannot be written, the flush, or a full buffer, tells why.
+        if spilled.is_err()
+            && let Some(automatic) = &mut self.automatic
+        {
+            automatic.set_spilled(false);
+        }
+    }
+
     /// Bytes in the buffer, data and entries.
     pub fn buffered(&self) -> u64 {
         self.data_len() + self.entries_len()
@@ -178,6 +224,9 @@ impl LogWriter {
         blocks: &Blocks,
         elements: Cow<'_, [u8]>,
     ) -> FaultResult {
+        if let Some(automatic) = &mut self.automatic {
+            automatic.note(elements.len() as u64);
+        }
         if self.spills_large && elements.len() >= LARGE && self.files.spills_in_place() {
             return self.push_through(dataset, form, blocks, elements);
         }
@@ -266,6 +315,9 @@ impl LogWriter {
         let section = self.section.section();
         self.files.spill(self.ranks.rank(), section, &pieces)?;
         section.forget_flushed();
+        if let Some(automatic) = &mut self.automatic {
+            automatic.set_spilled(true);
+        }
         let extent = self.files.spilled().last();
         self.data.set_spilled(self.files.file_number(), extent);
         Ok(())
@@ -284,7 +336,14 @@ impl LogWriter {
         part: Part<'_>,
         lines: impl FnOnce(Agreed<'_>) -> std::result::Result<Option<Vec<Line>>, GlobalOutcome>,
     ) -> Result<Option<GlobalOutcome>> {
-        let failed = match self.write_and_commit(part, lines) {
+        if let Some(automatic) = &mut self.automatic {
+            automatic.end_words(&self.ranks);
+        }
+        let flushed = self.write_and_commit(part, lines);
+        if let Some(automatic) = &mut self.automatic {
+            automatic.set_flushed(Instant::now(), matches!(flushed, Ok(Some(_))));
+        }
+        let failed = match flushed {
             Ok(outcome) => return Ok(outcome),
             Err(failed) => failed,
         };
@@ -329,12 +388,12 @@ impl LogWriter {
         else {
             return Ok(None);
         };
-        let committed = files.commit(&ends, lines, options.fsync);
+        let committed = files.commit(&ends, lines, part.cause, options.fsync);
         match ranks.follow_root(committed) {
             GlobalOutcome::Good => {}
             failed => return Err(failed),
         }
-        files.set_committed(ends);
+        files.set_committed(ends, part.cause);
         section.set_moved(written.moved);
         section.set_flushed();
         section.forget_flushed();

@@ -1,5 +1,7 @@
 //! Options of a file.
 
+use std::time::Duration;
+
 use crate::error::FaultResult;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::logvol::{ENCODED, SHARED};
@@ -63,6 +65,12 @@ pub struct Options {
     /// they see all of it, and the one before until then. For file systems that show late what other nodes write, such as
     /// NFS.
     pub checksums: bool,
+    /// Flush without being asked where the last flush was so long ago, in a call that all ranks make. `None`: only when the
+    /// program says so. A rank that makes no such call writes its buffer to the disk by itself then, where it waits for the
+    /// flush.
+    pub flush_every: Option<Duration>,
+    /// The same where the first rank has logged so many bytes since the last flush.
+    pub flush_bytes: Option<u64>,
     /// Hints for MPI-IO: the keys and values of an `MPI_Info`.
     pub hints: Vec<(String, String)>,
 }
@@ -81,6 +89,8 @@ impl Default for Options {
             settle: false,
             settle_memory: 256 << 20,
             checksums: false,
+            flush_every: None,
+            flush_bytes: None,
             hints: Vec::new(),
         }
     }
@@ -88,7 +98,7 @@ impl Default for Options {
 
 impl Options {
     /// Name and value of each option, to compare them between ranks.
-    pub fn texts(&self) -> [(&'static str, String); 12] {
+    pub fn texts(&self) -> [(&'static str, String); 14] {
         let Options {
             overwrite,
             discard_unclosed,
@@ -101,6 +111,8 @@ impl Options {
             settle,
             settle_memory,
             checksums,
+            flush_every,
+            flush_bytes,
             hints,
         } = self;
         [
@@ -115,6 +127,8 @@ impl Options {
             ("settle", settle.to_string()),
             ("settle_memory", settle_memory.to_string()),
             ("checksums", checksums.to_string()),
+            ("flush_every", format!("{flush_every:?}")),
+            ("flush_bytes", format!("{flush_bytes:?}")),
             ("hints", format!("{hints:?}")),
         ]
     }

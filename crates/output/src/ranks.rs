@@ -33,6 +33,14 @@ pub trait Communicator: Send + Sync {
     /// Sends the value of rank `from` to all ranks. It has the same length on all of them.
     fn broadcast(&self, from: u32, value: &mut [u8]);
 
+    /// Begins to send the value of the first rank to all ranks. Nobody should wait here: whoever wants the value waits for
+    /// it later. By default it is sent at once.
+    fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
+        let mut bytes = value.to_le_bytes();
+        self.broadcast(0, &mut bytes);
+        Box::new(Sent(u64::from_le_bytes(bytes)))
+    }
+
     /// Whether calls are still possible: the program may have ended its MPI. Local.
     fn is_usable(&self) -> bool {
         true
@@ -76,6 +84,21 @@ pub trait Communicator: Send + Sync {
 
     /// Forgets the communicator where its end would be a collective call. By default it is none.
     fn leak(self: Box<Self>) {}
+}
+
+/// A value of the first rank, which is on its way to all ranks.
+pub trait Word: Send + Sync {
+    /// Waits until it has come.
+    fn wait(self: Box<Self>) -> u64;
+}
+
+/// A value that has come.
+struct Sent(u64);
+
+impl Word for Sent {
+    fn wait(self: Box<Self>) -> u64 {
+        self.0
+    }
 }
 
 /// A node among those of a communicator.
@@ -262,6 +285,11 @@ impl Ranks {
     /// Sends the first rank's value to all ranks. Collective.
     pub fn broadcast(&self, value: &mut [u8]) {
         self.0.broadcast(0, value);
+    }
+
+    /// Begins to send the first rank's value to all ranks, without waiting for them. Collective.
+    pub fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
+        self.0.begin_broadcast(value)
     }
 
     /// Combines the outcomes of all ranks. Takes one reduction if all are good. Collective.

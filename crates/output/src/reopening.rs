@@ -96,11 +96,13 @@ impl Prepared {
             id,
             subfiles,
             flush,
+            asked,
             ends,
             mut lines,
             ..
         } = self.base;
-        lines.push(Line::Commit(Commit::new(flush, ends.clone())));
+        let commit = Commit::new(flush, ends.clone()).asked_at(asked);
+        lines.push(Line::Commit(commit));
         let replace = self.existing.has_journal();
         let journal_path = journal::path_of(&self.path);
         let journal = Journal::create_with(&journal_path, &self.header, &lines, replace);

@@ -218,6 +218,7 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
         sources,
         journal: None,
         flushes: 0,
+        asked: 0,
         is_late: false,
         sealed: (!log.sealed.is_empty()).then_some(Sealed {
             last: None,

@@ -86,6 +86,7 @@ pub fn scan(
             arrangement: Arrangement::Whole,
         }),
         flushes: journal.flushes(),
+        asked: journal.asked(),
         is_late,
         sealed,
         user_block: 0,
@@ -133,6 +134,13 @@ impl Objects {
 /// Which state of the log is shown.
 fn state(journal: &Recorded) -> Diagnostic {
     let mut text = format!("not closed: shown as flush {} left it", journal.flushes());
+    match journal.asked() {
+        asked if asked == journal.flushes() => {}
+        0 => text += ", an automatic one: its program has asked for none",
+        asked => {
+            text += &format!(", an automatic one; the last that its program asked for is {asked}")
+        }
+    }
     if let Some(append) = journal.header.append {
         text += &format!(", in an append that began after flush {}", append.flush);
     }

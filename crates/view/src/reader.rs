@@ -89,6 +89,7 @@ mod tests {
             }],
             journal: None,
             flushes: 0,
+            asked: 0,
             is_late: false,
             sealed: None,
             datasets: Vec::new(),

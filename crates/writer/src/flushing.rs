@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::iter;
+use std::{iter, mem};
 
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::definition::{Defined, Definition};
+use h5logfs_output::automatic::Cause;
 use h5logfs_output::log_writer::{Agreed, Part};
 use h5logfs_output::stored;
 use h5logfs_output::{
@@ -63,12 +64,27 @@ impl Writer {
         self.flush_with(Lent::default())
     }
 
+    /// Flushes what a clock has made all ranks flush. If that fails, a later flush has what this one had. Collective.
+    pub(crate) fn flush_unasked(&mut self) {
+        // Rows, and the report of what was refused, wait for a flush that the program makes.
+        let (appends, refused) = (mem::take(&mut self.appends), self.refused.take());
+        let flushed = self.flush_for(Lent::default(), Cause::Automatic);
+        (self.appends, self.refused) = (appends, refused);
+        if let Err(e) = flushed {
+            log::warn!("{e}. No flush was asked for: a later one tries again");
+        }
+    }
+
     pub(crate) fn flush_with(&mut self, lent: Lent<'_>) -> Result<()> {
+        self.flush_for(lent, Cause::Asked)
+    }
+
+    fn flush_for(&mut self, lent: Lent<'_>, cause: Cause) -> Result<()> {
         let outcome = loop {
             let log = self.log.as_mut();
             let log = log.ok_or_else(|| Error::closed(&self.path))?;
             let entries = log.section().len();
-            let round = self.flush_round(lent);
+            let round = self.flush_round(lent, cause);
             if let Ok(Some(outcome)) = round {
                 break outcome;
             }
@@ -82,7 +98,7 @@ impl Writer {
     }
 
     /// One attempt to flush. `None` where the ranks have learned of a dataset whose rows have to be counted.
-    fn flush_round(&mut self, lent: Lent<'_>) -> Result<Option<GlobalOutcome>> {
+    fn flush_round(&mut self, lent: Lent<'_>, cause: Cause) -> Result<Option<GlobalOutcome>> {
         let Self {
             log,
             appends,
@@ -114,6 +130,7 @@ impl Writer {
             // Where another round follows, in which the rows of that dataset are counted, nothing is written in this one.
             data: uncounted.is_none().then_some(&data[..]),
             outcome,
+            cause,
             same: hasher.finish(),
             numbers: iter::once(uncounted_number).chain(places.ends()).collect(),
         };
@@ -152,13 +169,16 @@ impl Writer {
             return Ok(None);
         };
         self.set_flushed(places, &extents);
-        let left_out = std::mem::take(&mut self.left_out);
+        let left_out = match cause {
+            Cause::Asked => mem::take(&mut self.left_out),
+            Cause::Automatic => LeftOut::default(),
+        };
         Ok(Some(left_out.added_to(outcome)))
     }
 
     /// Takes note that the definitions and rows are in the file.
     fn set_flushed(&mut self, places: Places, extents: &[Definition]) {
-        for definition in std::mem::take(&mut self.defined) {
+        for definition in mem::take(&mut self.defined) {
             self.note_flushed(definition);
         }
         for extent in extents {

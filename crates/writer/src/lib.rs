@@ -64,6 +64,7 @@ use appends::{Appends, Rows, number_of_rows};
 use closing::Objects;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outline};
 use h5logfs_mpi::{MpiRanks, library};
+use h5logfs_output::automatic::Call;
 use h5logfs_output::entries::DatasetInfo;
 use h5logfs_output::files::Files;
 use h5logfs_output::stored::Form;
@@ -325,8 +326,12 @@ impl Writer {
     }
 
     fn define(&mut self, definition: Definition) -> Result<()> {
-        if self.log.is_none() {
-            return Err(Error::closed(&self.path));
+        let log = self.log.as_mut();
+        let log = log.ok_or_else(|| Error::closed(&self.path))?;
+        // The ranks need not define the same attributes.
+        let is_same = !matches!(definition, Definition::Attribute { .. });
+        if is_same && log.begin_call(Call::Collective) {
+            self.flush_unasked();
         }
         let added = self.outline.add(&definition);
         added.map_err(|reason| self.definition_error(reason))?;
@@ -470,6 +475,9 @@ impl Writer {
         selection: Selection<'_>,
         source: Source<'_>,
     ) -> Result<()> {
+        if let Some(log) = &mut self.log {
+            log.begin_write();
+        }
         self.select(dataset, selection, &source)?;
         let bytes = self.blocks.elements * self.memory[dataset.0 as usize].size as u64;
         self.check_room(dataset, bytes + self.blocks.max_encoded_len())?;

@@ -453,6 +453,25 @@ pub fn programs_that_are_wrong(nodes: u32) {
     run.job.succeed();
 }
 
+/// The program is told later what it has to be told.
+pub fn flushes_that_are_not_asked_for() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Run::start(&Place::Here, "unasked", dir.path());
+    run.at("unasked");
+    run.shows("unasked.h5", 1);
+    run.go("unasked");
+    run.at("asked");
+    run.shows("unasked.h5", 3);
+    run.go("asked");
+    run.at("closed");
+    run.shows_closed("unasked.h5", 3);
+    run.go("closed");
+    run.job.succeed();
+}
+
 /// Objects that differ between ranks end the flushes, but cost nothing that was flushed. Attributes that differ are left
 /// out.
 pub fn definitions_that_differ(nodes: u32) {

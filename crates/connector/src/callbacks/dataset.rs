@@ -15,6 +15,7 @@ use crate::log::transfer::Transfer;
 use crate::object::{Changed, Effect, Object, pass};
 use crate::session::Session;
 use h5logfs_common::fault::Fault;
+use h5logfs_output::automatic;
 
 passed_child! {
     /// `H5Dopen`.
@@ -266,10 +267,11 @@ impl<B: Buffer> Call<B> {
         for other in objects {
             first.below.check_like(&other.below)?;
             if self.effect == Effect::Writes {
-                other.touch();
                 other.check_writable()?;
                 if let Some(session) = &other.session {
                     session.check_unlogged_write(&other.below)?;
+                    session.begin_call(automatic::Call::Own);
+                    session.touch();
                 }
             }
         }

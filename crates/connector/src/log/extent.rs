@@ -7,6 +7,7 @@ use super::transfer::Region;
 use super::{Log, State};
 use h5logfs_common::fault::Fault;
 use h5logfs_output::Selection;
+use h5logfs_output::automatic::Cause;
 
 /// The most bytes of fill values that are made at once.
 const AT_ONCE: u64 = 16 << 20;
@@ -77,7 +78,7 @@ impl State {
         }
         // What other ranks have written comes before the fill values, and what they write later comes after.
         if !is_alone {
-            self.flush(shadow, true)?;
+            self.flush(shadow, true, Cause::Automatic)?;
         }
         let filled = if is_root {
             let mut boxes = back.iter();
@@ -91,7 +92,7 @@ impl State {
             return filled;
         }
         // It tells the other ranks whether the first one has succeeded.
-        self.flush_if(filled, shadow, true)
+        self.flush_if(filled, shadow, true, Cause::Automatic)
     }
 
     /// Where the records of a dataset end in each dimension; at least its extent.

@@ -38,12 +38,14 @@ use std::ffi::CStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use h5logfs_catalog::direct::{self, Close, Closed};
 use h5logfs_host::Kind;
 use h5logfs_host::types::Id;
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_output::automatic::{Call, Cause};
 use h5logfs_output::log_writer::Part;
 use h5logfs_output::reading::Reader;
 use h5logfs_output::{Blocks, Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter};
@@ -86,6 +88,10 @@ pub struct Log {
     predefined: Vec<Id>,
     /// The data transfer property list of programs that make none.
     default_transfer: Option<Id>,
+    /// It is flushed without being asked.
+    is_automatic: bool,
+    /// Several ranks write it.
+    is_parallel: bool,
     /// Flush and close keep the lock for their I/O, their collective calls and the flush of the shadow: what ranks agree on
     /// is the state, and nobody may change it meanwhile. Reads and writes of the log's own files keep it, since a flush
     /// moves what they read. libhdf5 runs no function of the program in these calls. Where it may, which is in a
@@ -128,6 +134,9 @@ impl std::fmt::Debug for State {
 impl Log {
     /// A log whose files are made.
     pub fn new(library: Library, shadow: Shadow, path: &Path, writer: LogWriter) -> Self {
+        let options = writer.options();
+        let is_automatic = options.flush_every.is_some() || options.flush_bytes.is_some();
+        let is_parallel = writer.ranks().size() > 1;
         let state = State {
             path: path.to_owned(),
             writer: Some(writer),
@@ -151,6 +160,8 @@ impl Log {
             predefined: predefined
                 .filter_map(|name| library.identifier(name))
                 .collect(),
+            is_automatic,
+            is_parallel,
             state: Mutex::new(state),
         }
     }
@@ -169,9 +180,17 @@ impl Log {
 
     /// Whether several ranks write it.
     pub fn is_parallel(&self) -> bool {
-        let state = self.state.lock();
-        let writer = state.writer.as_ref();
-        writer.is_some_and(|writer| writer.ranks().size() > 1)
+        self.is_parallel
+    }
+
+    /// Whether it is flushed without being asked.
+    pub fn is_automatic(&self) -> bool {
+        self.is_automatic
+    }
+
+    /// Whether the data transfer property list is that of programs that make none.
+    pub fn is_default_transfer(&self, dxpl: Id) -> bool {
+        self.default_transfer == Some(dxpl)
     }
 
     /// Whether a rank sees what others have written and not flushed.
@@ -237,8 +256,29 @@ impl Log {
 
     /// Writes the buffers of all ranks, and what has changed in the shadow, to the log. After that it survives whatever
     /// happens to the processes. Collective.
-    pub fn flush(&self, is_changed: bool) -> Result<(), Fault> {
-        self.state.lock().flush(&self.shadow, is_changed)
+    pub fn flush(&self, is_changed: bool, cause: Cause) -> Result<(), Fault> {
+        let mut state = self.state.lock();
+        state.flush(&self.shadow, is_changed, cause)
+    }
+
+    /// A call begins: flushes where that is due, and forgets that the shadow `is_changed`. Collective where the call is.
+    pub fn flush_if_due(&self, call: Call, is_changed: &AtomicBool) -> Result<(), Fault> {
+        let mut state = self.state.lock();
+        let is_due = |writer: &mut LogWriter| writer.begin_call(call);
+        if !state.writer.as_mut().is_some_and(is_due) {
+            return Ok(());
+        }
+        let was_changed = is_changed.swap(false, Ordering::Relaxed);
+        let flushed = state.flush(&self.shadow, was_changed, Cause::Automatic);
+        if flushed.is_err() {
+            is_changed.fetch_or(was_changed, Ordering::Relaxed);
+        }
+        flushed
+    }
+
+    /// Puts a sentence on the error stack, where nothing fails for it.
+    pub fn warn(&self, sentence: &str) {
+        self.library.push(Kind::Write, sentence);
     }
 
     /// Closes the log, once; later calls do nothing. It then is an HDF5 file. Fails where not all that was written is
@@ -269,7 +309,7 @@ impl State {
             .as_ref()
             .is_some_and(|writer| writer.ranks().is_usable());
         let flushed = if is_usable {
-            state.flush(shadow, is_changed)
+            state.flush(shadow, is_changed, Cause::Asked)
         } else {
             let path = state.path.display();
             Err(format!(
@@ -315,8 +355,8 @@ impl State {
         }
     }
 
-    fn flush(&mut self, shadow: &Shadow, is_changed: bool) -> Result<(), Fault> {
-        self.flush_if(Ok(()), shadow, is_changed)
+    fn flush(&mut self, shadow: &Shadow, is_changed: bool, cause: Cause) -> Result<(), Fault> {
+        self.flush_if(Ok(()), shadow, is_changed, cause)
     }
 
     /// Flushes if all ranks have succeeded in what they did before it.
@@ -325,6 +365,7 @@ impl State {
         done: Result<(), Fault>,
         shadow: &Shadow,
         is_changed: bool,
+        cause: Cause,
     ) -> Result<(), Fault> {
         let is_root = self.writer()?.ranks().is_root();
         let is_recorded = is_changed || (is_root && self.image.is_empty());
@@ -339,9 +380,12 @@ impl State {
         let has_more = is_changed || writer.has_unflushed();
         // A log has one flush at least: without one it has no objects.
         let is_first = writer.files().flushes() == 0;
+        // What was flushed without being asked is what the program means now.
+        let is_meant = cause == Cause::Asked && writer.files().asked() < writer.files().flushes();
         let part = Part {
             data: Some(&[]),
             outcome,
+            cause,
             same,
             numbers: vec![u64::from(has_more)],
         };
@@ -355,7 +399,7 @@ impl State {
                 });
             }
             let has_more = agreed.numbers != [0];
-            Ok((has_more || is_first).then_some(lines))
+            Ok((has_more || is_first || is_meant).then_some(lines))
         });
         if flushed?.is_none() {
             return Ok(());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use h5logfs_host::types::{Id, SUCCESS, Status};
 
 use super::Session;
-use crate::arguments::{DatasetGet, DatasetSpecific, Optional};
+use crate::arguments::{DatasetGet, DatasetSpecific, Optional, dataset_optional};
 use crate::below::Below;
 use crate::library::is_version_2;
 use crate::log::Log;
@@ -15,6 +15,7 @@ use crate::log::dataset::Dataset;
 use crate::log::making::{NewDataset, has_extent};
 use crate::log::transfer::Transfer;
 use h5logfs_common::fault::Fault;
+use h5logfs_output::automatic::{Call, Cause};
 
 impl Session {
     /// A dataset is about to be made. `None`: the native file takes it as it is.
@@ -51,7 +52,7 @@ impl Session {
             && !log.sees_all()
             && below.info.is_collective(*dxpl)
         {
-            self.flush()?;
+            self.flush_for(Cause::Automatic)?;
         }
         for transfer in transfers {
             log.read(transfer)
@@ -63,6 +64,18 @@ impl Session {
     /// Logged datasets are written: all that one call names.
     pub fn write(&self, transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, Fault> {
         let log = self.records()?;
+        if let Some(Transfer { below, dxpl, .. }) = transfers.first()
+            && log.is_automatic()
+        {
+            let is_collective = log.is_parallel()
+                && !log.is_default_transfer(*dxpl)
+                && below.info.is_collective(*dxpl);
+            self.begin_call(if is_collective {
+                Call::Collective
+            } else {
+                Call::Own
+            });
+        }
         for transfer in transfers {
             log.write(transfer)
                 .map_err(|e| self.about(transfer.below, e))?;
@@ -109,6 +122,7 @@ impl Session {
         if args.operation != DatasetSpecific::SET_EXTENT {
             return Ok(None);
         }
+        self.begin_call(Call::Collective);
         self.touch();
         // SAFETY: the part of this operation, with a number for each dimension.
         let dims = unsafe { slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len()) };
@@ -132,6 +146,9 @@ impl Session {
         args: &mut Optional,
     ) -> Result<Option<Status>, Fault> {
         let log = self.records()?;
+        if args.operation == dataset_optional::CHUNK_WRITE {
+            self.begin_call(Call::Own);
+        }
         // SAFETY: the library gives the arguments of an operation.
         let answered =
             unsafe { log.dataset_optional(dataset, args, is_version_2(below.library())) };

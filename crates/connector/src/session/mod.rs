@@ -17,6 +17,7 @@
 //! | `H5Fis_same`/`H5F…is_equal`: by the connector below | |
 //! | `H5Fget_name`, `_access_plist`, `_intent`, `_fileno`, … | [`Session::file_get`] |
 //! | `H5Fget_filesize`, `_vfd_handle`, `_file_image`, … | [`Session::file_optional`] |
+//! | a call that changes something begins | [`Session::begin_call`] |
 //! | `H5Fflush`, of any object of the file; `H5Dflush`, `H5Gflush`, `H5Tflush`, `H5Oflush` | [`Session::flush`] |
 //! | a file, or another object, is closed | [`Session::before_leave`], then [`Session::leave`] |
 //! | a dataset is created | [`Session::prepare_dataset`], then [`Session::dataset_made`] |
@@ -68,6 +69,7 @@ use crate::below::request::Request;
 use crate::log::Log;
 use descriptor::Descriptor;
 use h5logfs_common::fault::Fault;
+use h5logfs_output::automatic::{Call, Cause};
 
 /// Which file a log is, and for which libhdf5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,13 +263,31 @@ impl Session {
         self.is_changed.swap(false, Ordering::Relaxed)
     }
 
+    /// A call begins that changes the log, before it changes anything. Flushes where that is due, so that whatever the
+    /// program does, not more than some seconds are lost. If that fails, the call goes on: the reason is on the error stack,
+    /// and the next flush tries again.
+    pub fn begin_call(&self, call: Call) {
+        let Some(log) = self.log().filter(|log| log.is_automatic()) else {
+            return;
+        };
+        if let Err(reason) = log.flush_if_due(call, &self.is_changed) {
+            log.warn(&format!(
+                "{reason}. No flush was asked for: the call goes on, and a later one flushes"
+            ));
+        }
+    }
+
     /// The file, or an object of it, is flushed. The connector below flushes its own before.
     pub fn flush(&self) -> Result<(), Fault> {
+        self.flush_for(Cause::Asked)
+    }
+
+    fn flush_for(&self, cause: Cause) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
         let is_changed = self.take_changes();
-        let flushed = log.flush(is_changed);
+        let flushed = log.flush(is_changed, cause);
         if flushed.is_err() && is_changed {
             self.touch();
         }
@@ -280,7 +300,7 @@ impl Session {
             return Ok(());
         };
         if !log.is_parallel() {
-            return self.flush();
+            return self.flush_for(Cause::Automatic);
         }
         if self.is_changed.load(Ordering::Relaxed) || log.has_unflushed() {
             return Err(format!(

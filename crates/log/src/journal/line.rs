@@ -121,16 +121,31 @@ pub struct Commit {
     /// extents no [`Seal`](crate::logvol::extent::Seal).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<u64>,
+    /// Of an automatic flush: the last one before it that the program asked for, 0 if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<u64>,
 }
 
 impl Commit {
-    /// A commit of extents without seals.
+    /// A commit of extents without seals, which the program asked for.
     pub fn new(flush: u64, ends: Vec<u64>) -> Self {
         Commit {
             flush,
             ends,
             tags: Vec::new(),
+            asked: None,
         }
+    }
+
+    /// The same, where the last flush that the program asked for is `asked`: this one, or one before it.
+    pub fn asked_at(mut self, asked: u64) -> Self {
+        self.asked = (asked < self.flush).then_some(asked);
+        self
+    }
+
+    /// The last flush up to this one that the program asked for; 0 if there is none.
+    pub fn asked(&self) -> u64 {
+        self.asked.unwrap_or(self.flush)
     }
 }
 

@@ -100,6 +100,18 @@ impl Recorded {
                 format!("flush {} at {:?} cannot follow", commit.flush, commit.ends).into(),
             );
         }
+        let is_known = |asked| {
+            before.map_or(asked < commit.flush, |before: &Commit| {
+                asked == before.asked()
+            })
+        };
+        if !commit.asked.is_none_or(is_known) {
+            return Err(format!(
+                "flush {} cannot follow the one that it says was asked for",
+                commit.flush
+            )
+            .into());
+        }
         let numbers = commit.ends.len() + commit.tags.len();
         if self.commits.len().saturating_mul(numbers) > MOST_ENDS {
             return Err("more flushes than can be kept in mind".into());
@@ -162,6 +174,11 @@ impl Recorded {
     /// Number of the last complete flush; 0 without one.
     pub fn flushes(&self) -> u64 {
         self.commits.last().map_or(0, |c| c.flush)
+    }
+
+    /// The last flush that the program asked for; 0 without one. Those after it are automatic.
+    pub fn asked(&self) -> u64 {
+        self.commits.last().map_or(0, Commit::asked)
     }
 
     /// Number of each flush, and its end in one data file.

@@ -294,3 +294,45 @@ fn a_journal_says_who_writes_it() {
     // Older writers do not say it.
     assert_eq!(read(&written(dir.path())).unwrap().header.job, None);
 }
+
+#[test]
+fn automatic_flushes_tell_the_last_one_that_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let asked = |flush, asked| {
+        Line::Commit(Commit {
+            asked,
+            ..Commit::new(flush, vec![9000])
+        })
+    };
+    let write = |header: &Header, lines: &[Line]| {
+        Journal::create_with(&path, header, lines, path.exists()).unwrap();
+    };
+    let new = Header::new(&ID, 1, 0, 0);
+    let good = [
+        asked(1, Some(0)),
+        asked(2, Some(0)),
+        asked(3, None),
+        asked(4, Some(3)),
+    ];
+    for (end, wanted) in [0, 0, 3, 3].into_iter().enumerate() {
+        write(&new, &good[..=end]);
+        assert_eq!(read(&path).unwrap().asked(), wanted);
+    }
+    // An older reader sees no difference in a log without them.
+    assert_eq!(
+        serde_json::to_string(&good[2]).unwrap(),
+        r#"{"commit":{"flush":3,"ends":[9000]}}"#
+    );
+    // An append begins with what its log had, also where that has no end that was asked for.
+    write(&append(7), &[asked(7, Some(4)), asked(8, Some(4))]);
+    assert_eq!(read(&path).unwrap().asked(), 4);
+    for bad in [
+        vec![asked(1, Some(1))],
+        vec![asked(1, None), asked(2, Some(0))],
+        vec![asked(1, Some(0)), asked(2, Some(1))],
+    ] {
+        write(&new, &bad);
+        assert!(read(&path).is_err(), "{bad:?}");
+    }
+}

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::automatic::Cause;
 use crate::entries::Section;
 use crate::error::FaultResult;
 use crate::extent;
@@ -47,6 +48,8 @@ pub struct Files {
     /// The end of the last complete flush in each data file.
     ends: Vec<u64>,
     flushes: u64,
+    /// The last of them that the program asked for.
+    asked: u64,
     /// No flush of this job is complete.
     is_first: bool,
     /// On the first rank only.
@@ -102,12 +105,22 @@ impl Files {
         })
     }
 
+    /// Whether so many flushes are within the limits of readers.
+    fn can_take(&self, flushes: u64) -> bool {
+        let extents = flushes.saturating_mul(u64::from(self.file_ranks.size()));
+        let numbers = self.ends.len() * if self.tags.is_some() { 2 } else { 1 };
+        let ends = flushes.saturating_mul(numbers as u64);
+        extents <= MOST_EXTENTS as u64 && ends <= journal::MOST_ENDS as u64
+    }
+
+    /// Whether there may be flushes that the program has not asked for. Half of the room is left to its own.
+    pub(crate) fn has_room_for_more(&self) -> bool {
+        self.can_take(self.flushes.saturating_mul(2))
+    }
+
     /// Fails if one more flush would exceed the limits of readers.
     fn check_room(&self) -> FaultResult {
-        let extents = (self.flushes + 1).saturating_mul(u64::from(self.file_ranks.size()));
-        let numbers = self.ends.len() * if self.tags.is_some() { 2 } else { 1 };
-        let ends = (self.flushes + 1).saturating_mul(numbers as u64);
-        if extents > MOST_EXTENTS as u64 || ends > journal::MOST_ENDS as u64 {
+        if !self.can_take(self.flushes + 1) {
             return Err(Fault::Refused(format!(
                 "after {} flushes of {} ranks the file can take no more: close it, and go on in another one",
                 self.flushes, self.header.ranks
@@ -163,6 +176,11 @@ impl Files {
     /// Complete flushes, those of earlier jobs included.
     pub fn flushes(&self) -> u64 {
         self.flushes
+    }
+
+    /// The last flush that the program asked for; 0 without one. Those after it are automatic.
+    pub fn asked(&self) -> u64 {
+        self.asked
     }
 
     /// The end of the last complete flush in each data file.
@@ -311,6 +329,7 @@ impl Files {
         &mut self,
         ends: &[u64],
         mut lines: Vec<Line>,
+        cause: Cause,
         fsync: Fsync,
     ) -> FaultResult {
         let Some(journal) = &mut self.journal else {
@@ -321,6 +340,7 @@ impl Files {
             flush: self.flushes + 1,
             ends: ends.to_vec(),
             tags: tags.to_vec(),
+            asked: (cause == Cause::Automatic).then_some(self.asked),
         }));
         let sync_now = fsync == Fsync::Flush;
         // The journal is useless if its name, or that of a data file, gets lost.
@@ -331,13 +351,16 @@ impl Files {
     }
 
     /// Takes note of a committed flush.
-    pub(crate) fn set_committed(&mut self, mut ends: Vec<u64>) {
+    pub(crate) fn set_committed(&mut self, mut ends: Vec<u64>, cause: Cause) {
         ends.truncate(self.ends.len());
         self.ends = ends;
         if let Some(tags) = &mut self.tags {
             *tags = Tags::default();
         }
         self.flushes += 1;
+        if cause == Cause::Asked {
+            self.asked = self.flushes;
+        }
         self.is_first = false;
         self.spill.set_committed();
     }

@@ -80,6 +80,7 @@ impl Files {
             file_ranks,
             ends: vec![FRONT; data_files],
             flushes: 0,
+            asked: 0,
             is_first: true,
             journal,
             spill,
@@ -169,6 +170,7 @@ impl Files {
             file_ranks,
             ends: state.ends,
             flushes: state.flush,
+            asked: state.asked,
             is_first: true,
             journal,
             spill,
@@ -183,6 +185,7 @@ struct State {
     subfiles: u32,
     config: i32,
     flush: u64,
+    asked: u64,
     ends: Vec<u64>,
 }
 
@@ -193,6 +196,7 @@ impl State {
         bytes.extend(header.subfiles.to_le_bytes());
         bytes.extend(header.config.to_le_bytes());
         bytes.extend(base.flush.to_le_bytes());
+        bytes.extend(base.asked.to_le_bytes());
         bytes.extend(base.ends.iter().flat_map(|end| end.to_le_bytes()));
         bytes
     }
@@ -202,12 +206,14 @@ impl State {
         let (subfiles, rest) = rest.split_first_chunk()?;
         let (config, rest) = rest.split_first_chunk()?;
         let (flush, rest) = rest.split_first_chunk()?;
+        let (asked, rest) = rest.split_first_chunk()?;
         let (ends, _) = rest.as_chunks::<8>();
         Some(State {
             id: FileId(*id),
             subfiles: u32::from_le_bytes(*subfiles),
             config: i32::from_le_bytes(*config),
             flush: u64::from_le_bytes(*flush),
+            asked: u64::from_le_bytes(*asked),
             ends: ends.iter().copied().map(u64::from_le_bytes).collect(),
         })
     }

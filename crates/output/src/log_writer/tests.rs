@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use h5logfs_log::journal::visible::first_unseen;
 use h5logfs_log::journal::{Recorded, of_file};
@@ -168,6 +169,7 @@ fn part() -> Part<'static> {
     Part {
         data: Some(&[]),
         outcome: LocalOutcome::Good,
+        cause: Cause::Asked,
         same: 0,
         numbers: Vec::new(),
     }
@@ -389,4 +391,54 @@ fn a_commit_is_about_the_extents_of_its_flush() {
         .write_all_at(&[88], end - 1)
         .unwrap();
     assert_eq!(seen().map(|unseen| unseen.flush), Some(2));
+}
+
+/// Longer ago than any flush.
+fn at_once() -> Options {
+    Options {
+        flush_every: Some(Duration::from_nanos(1)),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn the_journal_tells_which_flushes_are_automatic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.h5");
+    let mut case = Case::new(path, 1, false, at_once());
+    let mut flushed = Vec::new();
+    for cause in [
+        Cause::Automatic,
+        Cause::Automatic,
+        Cause::Asked,
+        Cause::Automatic,
+    ] {
+        case.log();
+        assert!(case.writer.begin_call(Call::Own));
+        let part = Part { cause, ..part() };
+        let flush = case.writer.flush(part, |_| Ok(Some(Vec::new())));
+        flush.unwrap();
+        let recorded = recorded(&case.path).0;
+        assert_eq!(recorded.asked(), case.writer.files().asked());
+        flushed.push((recorded.flushes(), recorded.asked()));
+    }
+    assert_eq!(flushed, [(1, 0), (2, 0), (3, 3), (4, 3)]);
+    case.holds(4, 4);
+}
+
+#[test]
+fn what_has_waited_for_long_is_spilled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.h5");
+    // Of two ranks, only the first one of which makes calls.
+    let mut case = Case::new(path, 2, false, at_once());
+    case.log();
+    assert!(!case.writer.begin_call(Call::Own));
+    assert_eq!(buffered(&mut case.writer), (0, 0));
+    assert_eq!(case.writer.files().spilled().len(), 1);
+    // There is nothing more.
+    case.writer.begin_write();
+    assert_eq!(case.writer.files().spilled().len(), 1);
+    flush(&mut case.writer).unwrap();
+    case.holds(1, 1);
 }

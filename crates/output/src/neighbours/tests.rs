@@ -8,6 +8,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
+use crate::automatic::Cause;
 use crate::files::Files;
 use crate::log_writer::{LogWriter, Part};
 use crate::options::Options;
@@ -200,6 +201,7 @@ impl Rank {
         let part = Part {
             data: Some(&[]),
             outcome,
+            cause: Cause::Asked,
             same: 0,
             numbers: Vec::new(),
         };

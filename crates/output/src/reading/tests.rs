@@ -15,6 +15,7 @@ use h5logfs_log::logvol::names::subfile;
 use proptest::prelude::*;
 
 use super::*;
+use crate::automatic::Cause;
 use crate::base::Base;
 use crate::entries::DatasetInfo;
 use crate::joining::JoinedSection;
@@ -452,8 +453,9 @@ impl Program {
                 *end = write_extent(&self.path, files, rank, process, *end);
             }
         }
-        files.commit(&ends, Vec::new(), Fsync::None).unwrap();
-        files.set_committed(ends);
+        let cause = Cause::Asked;
+        files.commit(&ends, Vec::new(), cause, Fsync::None).unwrap();
+        files.set_committed(ends, cause);
         self.others_end.store(0, Ordering::Relaxed);
         for (file, spilled) in self.spilled.iter_mut().enumerate() {
             for (_, changes) in spilled.drain(..) {

@@ -95,6 +95,7 @@ fn present(
         sources: sources.describe(),
         journal: None,
         flushes: 0,
+        asked: 0,
         is_late: false,
         sealed: None,
         user_block: 0,

@@ -1,6 +1,7 @@
 //! Options of a file.
 
 use std::ffi::{c_char, c_int};
+use std::time::Duration;
 
 use super::input;
 use super::status::{ApiError, Result, to_status};
@@ -66,6 +67,13 @@ pub struct h5logfs_options {
     /// With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as
     /// many again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
     pub settle_memory: u64,
+    /// Seconds after which a flush is made without being asked: in a call that defines a group, a dataset, an
+    /// extent or a scale, when so much time has passed since the last flush. Such calls then send a word to all
+    /// ranks. A rank whose buffer is older spills it to the disk in its next write; it counts with the next flush.
+    /// Appended rows and lent data wait for a flush of the program. 0 (default): only the program flushes.
+    pub flush_every: f64,
+    /// The same when the first rank has logged so many bytes since the last flush. 0 (default): however many.
+    pub flush_bytes: u64,
 }
 
 // SAFETY: numbers and pointers, the size in front.
@@ -107,6 +115,8 @@ fn defaults(size: usize) -> h5logfs_options {
         settle: default.settle.into(),
         checksums: default.checksums.into(),
         settle_memory: default.settle_memory,
+        flush_every: default.flush_every.map_or(0.0, |time| time.as_secs_f64()),
+        flush_bytes: default.flush_bytes.unwrap_or(0),
     }
 }
 
@@ -138,9 +148,21 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
             H5LOGFS_FSYNC_FLUSH => Fsync::Flush,
             other => return Err(input::unknown_value("fsync", other.into())),
         },
+        flush_every: flush_every(given.flush_every)?,
+        flush_bytes: Some(given.flush_bytes).filter(|bytes| *bytes > 0),
         // SAFETY: promised by the caller.
         hints: unsafe { hints(&given) }?,
     })
+}
+
+fn flush_every(seconds: f64) -> Result<Option<Duration>> {
+    let time = Duration::try_from_secs_f64(seconds);
+    let time = time.map_err(|_| {
+        ApiError::invalid(format!(
+            "flush_every has no value {seconds}: it is a number of seconds"
+        ))
+    })?;
+    Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
 fn subfiles(number: i64) -> Result<Subfiles> {
@@ -206,6 +228,8 @@ mod tests {
             settle: 1,
             settle_memory: 99,
             checksums: 1,
+            flush_every: 0.25,
+            flush_bytes: 55,
             hints: 1,
             hint_keys: keys.as_ptr(),
             hint_values: values.as_ptr(),
@@ -222,6 +246,8 @@ mod tests {
             settle: true,
             settle_memory: 99,
             checksums: true,
+            flush_every: Some(Duration::from_millis(250)),
+            flush_bytes: Some(55),
             fsync: Fsync::Flush,
             hints: vec![("cb_nodes".into(), "2".into())],
         };
@@ -293,6 +319,14 @@ mod tests {
                 ..good
             },
             h5logfs_options { hints: 1, ..good },
+            h5logfs_options {
+                flush_every: -1.0,
+                ..good
+            },
+            h5logfs_options {
+                flush_every: f64::NAN,
+                ..good
+            },
             h5logfs_options { size: 0, ..good },
         ];
         for options in bad {

@@ -1,0 +1,191 @@
+//! Programs that never flush, and are killed: the connector has flushed for them.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::connector::Connector;
+use crate::common::driver::Driver;
+use crate::common::hosts::Hdf5;
+use crate::common::killed::{Places, RANKS, Shown, Victim};
+use crate::common::mpirun::{Job, Mpi};
+use crate::common::nodes::Place;
+use crate::common::readers::{Python, project};
+use crate::common::{PROGRAM, wait_until};
+
+/// Flushes soon, for programs with this connector.
+fn options(connector: &Connector) -> Vec<(&'static str, OsString)> {
+    connector.used_as("h5logfs flush_every=0.1s")
+}
+
+/// How many steps the file shows, each of them whole.
+fn steps(python: &Python, places: &Places) -> u64 {
+    let mut tool = python.tool("unasked.py");
+    match Shown::by(&tool.arg(places.log()).output().unwrap()) {
+        Shown::Flush(steps) => steps,
+        Shown::Nothing => 0,
+    }
+}
+
+/// What a running program has written comes into its file, again and again. Returns how much that is.
+fn wait_for_flushes(python: &Python, places: &Places) -> u64 {
+    let mut shown = 0;
+    for _ in 0..3 {
+        wait_until("more steps are written", || places.acknowledged() > shown);
+        let written = places.acknowledged();
+        wait_until("they are in the file", || {
+            shown = steps(python, places);
+            shown > written
+        });
+    }
+    shown
+}
+
+fn inspected(log: &Path) -> Value {
+    let mut inspect = Command::new(PROGRAM);
+    let output = inspect.args(["inspect", "--json"]).arg(log);
+    serde_json::from_slice(&output.output().unwrap().stdout).unwrap()
+}
+
+/// The program was killed when its file had shown so many steps.
+fn check_what_is_left(python: &Python, places: &Places, before: u64) {
+    let found = inspected(&places.log());
+    let unclosed = &found["unclosed"];
+    assert!(unclosed["flush"].as_u64() >= Some(3), "{found}");
+    assert_eq!(unclosed["asked"], 0, "{found}");
+    let notes = found["warnings"].to_string();
+    let words = "an automatic one: its program has asked for none";
+    assert!(notes.contains(words), "{notes}");
+    let left = steps(python, places);
+    assert!(left >= before, "{left} of {before} steps");
+    for command in ["check", "recover"] {
+        let (good, said) = places.h5logfs(command);
+        assert!(good, "{command}: {said}");
+    }
+    assert_eq!(steps(python, places), left);
+}
+
+/// The Python that reads logs by the file driver.
+fn reader() -> Option<(Driver, Python)> {
+    let driver = Driver::new();
+    let python = Python::new()?.with_variables(driver.used());
+    Some((driver, python))
+}
+
+#[test]
+fn ranks_that_never_flush_lose_little() {
+    let (Some(hdf5), Some((_driver, python))) = (Hdf5::find(), reader()) else {
+        return;
+    };
+    let connector = Connector::new();
+    let places = Places::new(&Place::Here);
+    let program = hdf5.compiled("connector", "unasked");
+    let mut mpirun = Mpi::of_build().run(RANKS, &program);
+    mpirun.args([&places.log(), places.notes.path()]);
+    mpirun.envs(options(&connector));
+    let mut victim = Victim {
+        job: Job::launch(mpirun),
+        places,
+    };
+    let mut ranks = victim.ranks();
+    let shown = wait_for_flushes(&python, &victim.places);
+    victim.kill(&mut ranks, 0);
+    check_what_is_left(&python, &victim.places, shown);
+}
+
+#[test]
+fn a_process_that_never_flushes_loses_little() {
+    let Some((_driver, python)) = reader() else {
+        return;
+    };
+    let connector = Connector::new();
+    let places = Places::new(&Place::Here);
+    let writer = Python::new().unwrap().with_variables(options(&connector));
+    let mut command = writer.tool("unasked.py");
+    command
+        .arg("write")
+        .args([&places.log(), places.notes.path()]);
+    let mut running = command.spawn().unwrap();
+    let shown = wait_for_flushes(&python, &places);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    check_what_is_left(&python, &places, shown);
+}
+
+/// What the program means is told apart from what the clock has done, also where nothing is new.
+#[test]
+fn a_flush_that_is_asked_for_counts_as_such() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let connector = Connector::new();
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import os, sys, h5py
+import numpy as np
+file = h5py.File(sys.argv[1], 'w')
+dataset = file.create_dataset('dataset', 10, 'u1')
+file.create_group('group')
+# Nothing is written, but what was there is flushed.
+nothing = dataset.id.get_space()
+nothing.select_none()
+dataset.id.write(nothing, nothing, np.zeros(10, 'u1'))
+if sys.argv[2] != 'never':
+    file.flush()
+if sys.argv[2] == 'before':
+    file.create_group('last')
+    file.create_group('later')
+os._exit(0)
+";
+    // Each call flushes what was there before it.
+    let python = python.with_variables(connector.used_as("h5logfs flush_every=0.000001"));
+    let mut found = Vec::new();
+    for when in ["never", "now", "before"] {
+        let log = dir.path().join(format!("{when}.h5"));
+        python.run(code, &[&log, when.as_ref()]);
+        let unclosed = inspected(&log)["unclosed"].clone();
+        let flush = unclosed["flush"].as_u64().unwrap();
+        // It is told where it is another one.
+        let asked = unclosed["asked"].as_u64().unwrap_or(flush);
+        found.push((asked > 0, flush - asked));
+    }
+    assert_eq!(found, [(false, 3), (true, 0), (true, 1)]);
+}
+
+/// The program has not asked for it, so nothing of the program fails. What could not be flushed is flushed later.
+#[test]
+fn a_flush_that_fails_is_no_failure_of_the_call() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let connector = Connector::new();
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("a.h5");
+    let code = "
+import ctypes, os, sys
+sys.path.insert(0, sys.argv[1])
+import libhdf5
+from libhdf5 import lib
+path = sys.argv[2]
+lib.H5Gcreate2.restype = ctypes.c_int64
+lib.H5Gcreate2.argtypes = [ctypes.c_int64, ctypes.c_char_p] + 3 * [ctypes.c_int64]
+file = lib.H5Fcreate(path.encode(), 2, 0, 0)
+def make(name):
+    assert lib.H5Gcreate2(file, name, 0, 0, 0) > 0, libhdf5.errors()
+    return ' '.join(libhdf5.errors())
+assert make(b'first') == ''
+os.rename(path, path + '.away')
+told = make(b'second')
+assert 'a.h5' in told and 'No flush was asked for' in told, told
+os.rename(path + '.away', path)
+assert make(b'third') == ''
+os._exit(0)
+";
+    let python = python.with_variables(connector.used_as("h5logfs flush_every=0.000001"));
+    python.run(code, &[&project().join("tests/tools"), &log]);
+    let (_driver, reader) = reader().unwrap();
+    let list = "import sys, h5py; print(*h5py.File(sys.argv[1], 'r'))";
+    assert_eq!(reader.run(list, &[&log]).trim(), "first second");
+}
