@@ -20,6 +20,7 @@
 //! | `programs` | programs of Python, netCDF and Fortran |
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
+//! | `unflushed` | programs that are killed before they flush |
 //! | `settling` | closes that make ordinary files of logs |
 
 #[path = "../common/mod.rs"]
@@ -45,3 +46,4 @@ mod reading;
 mod refusals;
 mod settling;
 mod suite;
+mod unflushed;
