@@ -10,6 +10,7 @@
 //! | `saved_index` | an index from the disk | it is the same after it was saved again |
 //! | `stored_item` | damage to an item of the store | a read gives the item that was stored, or nothing |
 //! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same definitions, or the same image |
+//! | `unflushed` | bytes behind the last flush of a log | the extents that are found share no bytes, and their data match the checksums |
 //! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
 //!
@@ -30,6 +31,7 @@ mod snapshot;
 mod tables;
 mod test_dir;
 mod unclosed;
+mod unflushed;
 
 /// One fuzz target.
 #[derive(Clone, Copy)]
@@ -43,7 +45,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 10] = [
+pub const ALL: [Target; 11] = [
     Target {
         name: "logvol",
         run: decoders::logvol,
@@ -83,6 +85,11 @@ pub const ALL: [Target; 10] = [
         name: "journal",
         run: journal::run,
         seeds: journal::seeds,
+    },
+    Target {
+        name: "unflushed",
+        run: unflushed::run,
+        seeds: unflushed::seeds,
     },
     Target {
         name: "plain",

@@ -12,6 +12,7 @@ use super::output::Output;
 use super::unclosed::Unclosed;
 use super::{IsView, LogScanner, ViewArgs};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_log::journal::unflushed::Summary;
 use h5logfs_view::View;
 
 /// Faults reported for one dataset. A single damaged entry can spoil any number of chunks.
@@ -66,6 +67,9 @@ struct Report {
     /// What a user should know, and is no fault.
     notes: Vec<String>,
     faults: Vec<String>,
+    /// What no flush covers: it was not checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unflushed: Option<Summary>,
 }
 
 impl Report {
@@ -75,12 +79,15 @@ impl Report {
             is_view: false,
             notes: Vec::new(),
             faults: Vec::new(),
+            unflushed: None,
         };
         match scanner.open(file) {
             Ok(view) => {
                 let diagnostics = view.snapshot().diagnostics.iter();
                 let notes = diagnostics.filter(|d| d.severity == Severity::Note);
-                let unclosed = Unclosed::of(file, &view).map(|unclosed| unclosed.to_string());
+                let unclosed = Unclosed::of(file, &view);
+                report.unflushed = unclosed.as_ref().and_then(Unclosed::unflushed).cloned();
+                let unclosed = unclosed.map(|unclosed| unclosed.to_string());
                 report.notes = notes.map(Diagnostic::to_string).chain(unclosed).collect();
                 report.faults = check(&view);
             }
@@ -108,6 +115,12 @@ impl Report {
             writeln!(out, "{fault}")?;
         }
         match self.faults.len() {
+            0 if self.unflushed.is_some() => {
+                writeln!(
+                    out,
+                    "{file}: good up to its last flush, and not wholly flushed"
+                )
+            }
             0 => writeln!(out, "{file}: good"),
             1 => writeln!(out, "{file}: 1 fault"),
             n => writeln!(out, "{file}: {n} faults"),

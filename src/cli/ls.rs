@@ -24,6 +24,7 @@ use h5logfs_common::error::Error;
 use h5logfs_common::parallel;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::JobState;
+use h5logfs_log::journal::unflushed::Summary;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_view::View;
@@ -255,6 +256,9 @@ struct Row {
     /// The last complete flush of a log that is not closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     flush: Option<u64>,
+    /// What no flush of it covers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unflushed: Option<Summary>,
     /// When a file of the log was written for the last time.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Timestamp>,
@@ -312,8 +316,14 @@ impl Row {
             layout: Some(snapshot.log.layout().name()),
             datasets: Some(snapshot.datasets.len()),
             canonical_bytes: Some(view.len()),
-            covered: view.covered_in_all(&view.task(None))?,
-            flush: unclosed.map(|_| snapshot.flushes),
+            // Of a log that has no dataset yet nothing is known.
+            covered: if unclosed.is_some() && snapshot.datasets.is_empty() {
+                None
+            } else {
+                view.covered_in_all(&view.task(None))?
+            },
+            flush: unclosed.as_ref().map(|_| snapshot.flushes),
+            unflushed: unclosed.and_then(|unclosed| unclosed.unflushed().cloned()),
             written: last_write(snapshot),
             fault: fault
                 .map(Diagnostic::to_string)
@@ -330,6 +340,7 @@ impl Row {
             canonical_bytes: None,
             covered: None,
             flush: None,
+            unflushed: None,
             written: None,
             fault: Some(reason),
         }
@@ -393,6 +404,9 @@ fn print(rows: &[Row], out: &mut Output<impl Write>) -> io::Result<()> {
         writeln!(out, "{line}")?;
         if let Some(fault) = &row.fault {
             writeln!(out, "    {fault}")?;
+        }
+        if let Some(unflushed) = &row.unflushed {
+            writeln!(out, "    {unflushed}")?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! `h5logfs recover`: closes a log whose job has died.
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -8,13 +9,14 @@ use clap::Args;
 use super::output::Output;
 use super::rights::with_owners_rights;
 use super::with_log_file;
-use h5logfs_scan::closing::{How, Outcome, recover};
+use h5logfs_scan::closing::{Did, Handled, How, Outcome, Recovered, Unflushing, recover};
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The file is changed in place: what follows the last complete flush is cut off, the record table and \
-the HDF5 metadata are added, and the journal beside it is removed. If this is interrupted, run it \
+The file is changed in place: what follows the last complete flush is moved to a file beside it, FILE.h5logfs-unflushed, the \
+record table and the HDF5 metadata are added, and the journal beside it is removed. That file is for a second thought: \
+`h5logfs recover --unflushed` takes it in later, too, as long as nothing was written to the log since. If this is interrupted, run it \
 again: a log that is closed already is no error. A job that still writes the file is noticed by its lock on the journal, where the file system \
 has locks that reach across nodes.")]
 pub struct RecoverArgs {
@@ -23,8 +25,20 @@ pub struct RecoverArgs {
     pub files: Vec<PathBuf>,
 
     /// Keep the file as this flush left it, and drop those after it
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "unflushed")]
     pub last_flush: Option<u64>,
+
+    /// Take in what ranks have written after the last complete flush, too, whatever each of them had
+    #[arg(long)]
+    pub unflushed: bool,
+
+    /// Throw away what ranks have written after the last complete flush, and what was kept of that
+    #[arg(long, conflicts_with = "unflushed")]
+    pub discard_unflushed: bool,
+
+    /// Only tell what would be done
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 pub fn run(args: RecoverArgs) -> Result<()> {
@@ -32,34 +46,18 @@ pub fn run(args: RecoverArgs) -> Result<()> {
     let mut bad = 0;
     let how = How {
         last_flush: args.last_flush,
+        unflushed: match (args.unflushed, args.discard_unflushed) {
+            (true, _) => Unflushing::TakeIn,
+            (_, true) => Unflushing::Discard,
+            _ => Unflushing::Keep,
+        },
+        dry_run: args.dry_run,
         ..How::default()
     };
     for file in &args.files {
         let outcome = with_owners_rights(file, || with_log_file(file, || Ok(recover(file, how)?)));
         match outcome {
-            Ok(Outcome::Closed) => {
-                writeln!(out, "{}: closed already, nothing to do", file.display())?;
-            }
-            Ok(Outcome::Cleared(reason)) => writeln!(
-                out,
-                "{}: closed already; removed its journal, which {reason}",
-                file.display()
-            )?,
-            Ok(Outcome::Recovered(recovered)) => {
-                if let Some(torn) = &recovered.torn {
-                    writeln!(out, "{}: note: {torn}", file.display())?;
-                }
-                for diagnostic in &recovered.diagnostics {
-                    writeln!(out, "{}: {diagnostic}", file.display())?;
-                }
-                writeln!(
-                    out,
-                    "{}: recovered {} flushes of {} datasets",
-                    file.display(),
-                    recovered.flushes,
-                    recovered.datasets
-                )?;
-            }
+            Ok(outcome) => tell(out, file, &outcome, args.dry_run)?,
             Err(e) => {
                 writeln!(out, "{e}")?;
                 bad += 1;
@@ -69,4 +67,93 @@ pub fn run(args: RecoverArgs) -> Result<()> {
     let files = args.files.len();
     ensure!(bad == 0, "{bad} of {files} files were not recovered");
     Ok(())
+}
+
+fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool) -> io::Result<()> {
+    let shown = file.display();
+    let would = |said: &'static str, dry_said: &'static str| if dry { dry_said } else { said };
+    match outcome {
+        Outcome::Closed(kept) => {
+            for kept in kept {
+                let kept = kept.display();
+                writeln!(
+                    out,
+                    "{shown}: note: {kept} has what no flush covered: `--unflushed` takes it in, and `--discard-unflushed` removes it"
+                )?;
+            }
+            writeln!(out, "{shown}: closed already, nothing to do")
+        }
+        Outcome::Discarded(removed) => {
+            for removed in removed {
+                writeln!(out, "{shown}: removed {}", removed.display())?;
+            }
+            writeln!(out, "{shown}: closed already")
+        }
+        Outcome::Cleared(reason) => {
+            let removed = would("removed", "would remove");
+            writeln!(
+                out,
+                "{shown}: closed already; {removed} its journal, which {reason}"
+            )
+        }
+        Outcome::Recovered(Recovered {
+            flushes,
+            datasets,
+            torn,
+            diagnostics,
+            unflushed,
+        }) => {
+            if let Some(torn) = torn {
+                writeln!(out, "{shown}: note: {torn}")?;
+            }
+            for diagnostic in diagnostics {
+                writeln!(out, "{shown}: {diagnostic}")?;
+            }
+            if let Some(handled) = unflushed {
+                tell_unflushed(out, file, handled, dry)?;
+            }
+            let recovered = would("recovered", "would recover");
+            writeln!(
+                out,
+                "{shown}: {recovered} {flushes} flushes of {datasets} datasets"
+            )
+        }
+    }
+}
+
+/// Tells what was done, or would be, with what no flush covers.
+fn tell_unflushed(
+    out: &mut Output<impl Write>,
+    file: &Path,
+    Handled { summary, did }: &Handled,
+    dry: bool,
+) -> io::Result<()> {
+    let shown = file.display();
+    let would = if dry { "would be " } else { "" };
+    match did {
+        Did::Kept(kept) => {
+            let kept = kept.display();
+            writeln!(
+                out,
+                "{shown}: {summary}: {would}kept in {kept}. `h5logfs recover --unflushed {shown}` takes it in, and \
+                 `--discard-unflushed` removes it"
+            )
+        }
+        Did::TakenIn { grown, left } => {
+            writeln!(out, "{shown}: {summary}: {would}taken in")?;
+            for grown in grown {
+                writeln!(out, "{shown}: note: {grown}")?;
+            }
+            if let Some(left) = left {
+                let left = left.display();
+                writeln!(
+                    out,
+                    "{shown}: note: what of it cannot be taken in {} in {left}",
+                    if dry { "would be kept" } else { "is kept" }
+                )?;
+            }
+            Ok(())
+        }
+        Did::Discarded => writeln!(out, "{shown}: {summary}: {would}thrown away"),
+    }
 }

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use h5logfs_common::error::Result;
+use h5logfs_log::journal::unflushed::{Summary, Unflushed};
 use h5logfs_log::journal::{self, Job, JobState};
 use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_view::View;
@@ -26,6 +28,9 @@ pub struct Unclosed {
     /// Left out where the journal does not tell it.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Job>,
+    /// What no flush covers. Left out where there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unflushed: Option<Summary>,
     /// The log, as the user calls it.
     #[serde(skip)]
     file: PathBuf,
@@ -43,8 +48,16 @@ impl Unclosed {
             asked: (snapshot.asked < snapshot.flushes).then_some(snapshot.asked),
             state: journal.as_ref().map_or(JobState::Unknown, JobState::of),
             job: journal.as_ref().and_then(journal::job_of),
+            // A scan has told what is wrong with the files.
+            unflushed: (journal.as_ref())
+                .and_then(|journal| unflushed(file, snapshot, journal).unwrap_or_default()),
             file: file.to_owned(),
         })
+    }
+
+    /// What no flush covers; `None` where there is nothing.
+    pub fn unflushed(&self) -> Option<&Summary> {
+        self.unflushed.as_ref()
     }
 
     /// Whether the job still runs.
@@ -57,6 +70,21 @@ impl Unclosed {
         let here = Job::of_this_process().host;
         self.job.as_ref().is_some_and(|job| job.host != here)
     }
+}
+
+/// What no flush of a log covers. The journal itself is not read here: hostile ones take much memory, and the scan has read it.
+fn unflushed(file: &Path, snapshot: &Snapshot, journal: &SourceFile) -> Result<Option<Summary>> {
+    let (dir, name) = SourceDir::of_file(file)?;
+    let log = SourceFile::open(&dir, &name)?;
+    let files = LogFiles::of(&dir, &name, &log);
+    let Some(header) = journal::header_of(journal) else {
+        return Ok(None);
+    };
+    let Some(flushed) = snapshot.flushed(&files, &header)? else {
+        return Ok(None);
+    };
+    let summary = Unflushed::behind(&files, &flushed, false)?.summary();
+    Ok(Some(summary).filter(|summary| !summary.is_empty()))
 }
 
 /// The journal lies beside the log. Its place in a view may count from a directory above, which is listed.
@@ -72,6 +100,9 @@ impl fmt::Display for Unclosed {
         let job = self.job.as_ref();
         let job = job.map_or(String::new(), |job| format!(" ({job})"));
         let recover = format!("`h5logfs recover {}` closes it", self.file.display());
+        if let Some(summary) = &self.unflushed {
+            write!(f, "{summary}; ")?;
+        }
         match self.state {
             JobState::Running => write!(f, "its job is running{job}"),
             JobState::Ended if self.was_elsewhere() => write!(

@@ -51,6 +51,12 @@ impl Job {
         Self::begin(paths, options, create).unwrap()
     }
 
+    /// The same by ranks that do not read, and whose entries leave the memory.
+    pub fn create_as_writer(paths: &[PathBuf], options: &Options) -> Self {
+        let create = |path: &Path, ranks: &Ranks| Files::create(path, ranks, options);
+        Self::begin_as(paths, options, create, LogWriter::new).unwrap()
+    }
+
     /// The job dies, and another one replaces its log. `paths`: where each rank sees it.
     pub fn replace(self, paths: &[PathBuf]) -> Self {
         let options = Options {
@@ -101,6 +107,15 @@ impl Job {
         options: &Options,
         open: impl Fn(&Path, &Ranks) -> Result<Files> + Sync,
     ) -> Result<Self> {
+        Self::begin_as(paths, options, open, LogWriter::with_reads)
+    }
+
+    fn begin_as(
+        paths: &[PathBuf],
+        options: &Options,
+        open: impl Fn(&Path, &Ranks) -> Result<Files> + Sync,
+        begin: fn(Ranks, Files, Options) -> LogWriter,
+    ) -> Result<Self> {
         let members = team(paths.len() as u32).into_iter();
         let ranks: Result<Vec<Rank>> = thread::scope(|scope| {
             let begun: Vec<_> = members
@@ -111,7 +126,7 @@ impl Job {
                     scope.spawn(move || {
                         let ranks = Ranks::new(member);
                         let files = open(path, &ranks)?;
-                        let writer = LogWriter::with_reads(ranks, files, options.clone());
+                        let writer = begin(ranks, files, options.clone());
                         Ok(Rank {
                             number,
                             salt: 0,
@@ -163,6 +178,11 @@ impl Job {
                 rank.write(flush, total, false);
             }
         });
+    }
+
+    /// What ranks have written goes to files, and is not flushed.
+    pub fn spill(&mut self) {
+        self.on_all(|rank| rank.writer.spill(&[]).unwrap());
     }
 
     /// Flushes what was written. Returns whether the flush is complete, which all ranks say, or none.

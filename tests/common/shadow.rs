@@ -142,6 +142,7 @@ impl ShadowLog {
             data: bytes.len() as u64,
             entries_crc: extent::crc32(&entries),
             seal: None,
+            proof: None,
         };
         data.extend(header.to_bytes());
         data.extend(entries);

@@ -21,6 +21,7 @@
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
 //! | `automatic` | programs that never flush |
+//! | `unflushed` | programs that are killed before they flush |
 //! | `settling` | closes that make ordinary files of logs |
 
 #[path = "../common/mod.rs"]
@@ -47,3 +48,4 @@ mod reading;
 mod refusals;
 mod settling;
 mod suite;
+mod unflushed;

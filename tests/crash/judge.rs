@@ -12,7 +12,7 @@ use h5logfs_log::logvol::names::subfile_dir;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::Options;
-use h5logfs_scan::closing::{How, Outcome, recover};
+use h5logfs_scan::closing::{How, Outcome, Unflushing, recover};
 use h5logfs_scan::scan;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
@@ -130,6 +130,11 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
         return Ok(verdict);
     }
     case.check_settled(&path, flush)?;
+    if verdict == Verdict::Good {
+        let (_dir, path) = copy();
+        case.take_in(&path, flush)
+            .map_err(|e| format!("what no flush covers is taken in: {e}"))?;
+    }
     if case.work == Work::Writer && verdict == Verdict::Good {
         let (_dir, path) = copy();
         match case.append(&path, flush) {
@@ -143,10 +148,24 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
 
 impl Case<'_> {
     fn read(&self, path: &Path) -> Found {
-        read(
-            path,
-            (!self.is_exact).then(|| self.promise.certain(self.is_of_kill)),
-        )
+        read_with(path, self.certain(), self.promise.takes_in())
+    }
+
+    fn certain(&self) -> Option<u64> {
+        (!self.is_exact).then(|| self.promise.certain(self.is_of_kill))
+    }
+
+    /// What was written after the last flush becomes one more, of which each element is right, or as the flush left it.
+    fn take_in(&self, path: &Path, flush: u64) -> Result<(), String> {
+        let how = How {
+            unflushed: Unflushing::TakeIn,
+            ..How::default()
+        };
+        recover(path, how).map_err(|e| e.to_string())?;
+        match read_with(path, self.certain(), true) {
+            Found::Flush(found) if found == flush => Ok(()),
+            found => Err(format!("after flush {flush} {found:?}")),
+        }
     }
 
     fn binds(&self) -> bool {
@@ -303,11 +322,16 @@ fn ordinary(path: &Path, copy: &Path) -> Result<PathBuf, String> {
 
 /// What a reader finds. `certain`: rows of later flushes may have any elements, since they may be lost.
 pub fn read(path: &Path, certain: Option<u64>) -> Found {
+    read_with(path, certain, false)
+}
+
+/// The same. `taken`: parts of the flush after the last one may be there, too.
+fn read_with(path: &Path, certain: Option<u64>, taken: bool) -> Found {
     let dir = directory();
     let copied = ordinary(path, &dir.path().join("view.h5"));
     let contents = copied.and_then(|path| contents(&path).map_err(|e| e.to_string()));
     match contents {
-        Ok(contents) => contents.judged(certain),
+        Ok(contents) => contents.judged(certain, taken),
         Err(said) => Found::Nothing(said),
     }
 }
@@ -347,7 +371,7 @@ fn contents(path: &Path) -> hdf5::Result<Contents> {
 }
 
 impl Contents {
-    fn judged(&self, certain: Option<u64>) -> Found {
+    fn judged(&self, certain: Option<u64>, taken: bool) -> Found {
         let wrong = |e: String| Found::Wrong(e);
         let Some(rows) = &self.rows else {
             if self.numbers.is_empty() {
@@ -359,6 +383,8 @@ impl Contents {
         let Some(first) = numbers.first().map(|first| first - 1) else {
             return wrong(format!("{} rows, and no flush", rows.len()));
         };
+        let is_taken = taken && rows.len() == numbers.len() + 1;
+        let (rows, part) = rows.split_at(rows.len() - usize::from(is_taken));
         let flushes = rows.len() as u64;
         if !numbers.iter().copied().eq(first + 1..=first + flushes) {
             return wrong(format!("{flushes} rows, and the flushes {numbers:?}"));
@@ -374,7 +400,19 @@ impl Contents {
                 return wrong(format!("row {flush} has {} at {at}", row[at]));
             }
         }
-        if let Some(at) = differs(first + flushes, &self.now) {
+        let next = first + flushes + 1;
+        let of_next = |at: usize, value: f64| taken && value == element(next, at as u64);
+        let is_part = |(at, value): (usize, &f64)| *value == 0.0 || of_next(at, *value);
+        if !part.iter().flatten().enumerate().all(is_part) {
+            return wrong(format!("what was taken in of row {next}"));
+        }
+        let mut now = self.now.clone();
+        for (at, value) in now.iter_mut().enumerate() {
+            if of_next(at, *value) {
+                *value = element(first + flushes, at as u64);
+            }
+        }
+        if let Some(at) = differs(first + flushes, &now) {
             return wrong(format!("after flush {flushes} {} at {at}", self.now[at]));
         }
         Found::Flush(first + flushes)

@@ -84,6 +84,44 @@ fn a_log_that_was_left_and_is_recovered() {
 }
 
 #[test]
+fn a_log_that_was_left_with_data_that_no_flush_covers() {
+    for how in ["", "--unflushed", "--discard-unflushed"] {
+        let what = format!("spill, recover {how}");
+        in_ways(&what, |stage, options| {
+            let options = format!("{options},small");
+            stage.write(0, &options, "create flush flush spill leave");
+            if how == "--unflushed" {
+                stage.recorder.say("take");
+            }
+            let arguments = ["recover", how, NAME].into_iter();
+            stage.command(
+                &arguments
+                    .filter(|word| !word.is_empty())
+                    .collect::<Vec<_>>(),
+            );
+            stage.recorder.say("synced 2");
+        });
+    }
+    in_ways("spill, recover, recover --unflushed", |stage, options| {
+        let options = format!("{options},small");
+        stage.write(0, &options, "create flush flush spill leave");
+        stage.recover(2);
+        stage.recorder.say("take");
+        stage.command(&["recover", "--unflushed", NAME]);
+    });
+}
+
+#[test]
+fn a_job_that_goes_on_where_another_one_has_left_data_that_no_flush_covers() {
+    in_ways("spill, append", |stage, options| {
+        let options = format!("{options},small");
+        stage.write(0, &options, "create flush flush spill leave");
+        stage.write(2, &options, "open flush spill leave");
+        stage.recover(3);
+    });
+}
+
+#[test]
 fn a_log_of_which_flushes_are_dropped() {
     in_ways("leave, recover --last-flush", |stage, options| {
         stage.write(0, options, "create flush flush flush leave");
@@ -200,6 +238,18 @@ fn logs_of_several_ranks() {
         stage.write(2, options, "open flush close");
     });
     let sealed = &WAYS[3..4];
+    run(
+        "2 ranks, spill",
+        2,
+        Work::Writer,
+        sealed,
+        |stage, options| {
+            let options = format!("{options},small");
+            stage.write(0, &options, "create flush flush spill leave");
+            stage.recorder.say("take");
+            stage.command(&["recover", "--unflushed", NAME]);
+        },
+    );
     run(
         "2 ranks, subfiles",
         2,

@@ -15,10 +15,14 @@ use super::history::{History, Operation};
 /// | `risk` | the log is written from now on by who forces nothing to the disk |
 /// | `drop N` | what follows flush N is about to be dropped |
 /// | `dropped N` | it is dropped, whatever happens |
+/// | `take` | what no flush covers is about to be taken in |
 ///
 /// Flushes of a log that another one replaces count from 0 on, those of that one from [`ANOTHER`] on, and so on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Promise(Vec<Log>);
+pub struct Promise {
+    logs: Vec<Log>,
+    takes_in: bool,
+}
 
 /// One of the logs that may be there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,7 +51,11 @@ impl Promise {
     fn hear(&mut self, line: &str) {
         let (what, number) = line.split_once(' ').unwrap_or((line, "0"));
         let number: u64 = number.parse().unwrap();
-        let logs = &mut self.0;
+        if what == "take" {
+            self.takes_in = true;
+            return;
+        }
+        let logs = &mut self.logs;
         if what == "make" {
             // What is to be replaced may be lost with the power: it has no name that a sync would hold.
             logs.iter_mut().for_each(|log| log.synced = None);
@@ -88,9 +96,14 @@ impl Promise {
     }
 
     fn floors(&self, is_of_kill: bool) -> impl Iterator<Item = (Option<u64>, u64)> {
-        let logs = self.0.iter();
+        let logs = self.logs.iter();
         let logs = logs.filter(move |log| !(is_of_kill && log.is_replaced));
         logs.map(move |log| (if is_of_kill { log.kept } else { log.synced }, log.most))
+    }
+
+    /// Whether what no flush covers may be there, too.
+    pub fn takes_in(&self) -> bool {
+        self.takes_in
     }
 
     /// Whether some log must be there.

@@ -35,4 +35,5 @@ mod read_dataset;
 mod references;
 mod settle;
 mod shadow;
+mod unflushed;
 mod workers;

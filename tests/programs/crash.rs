@@ -5,8 +5,8 @@
 //! ```
 //!
 //! FLUSH is the number of the flush before the first one that is written, and OPTIONS are names of options, or NAME=VALUE,
-//! with commas between them. STEPs are `create`, `open`, `flush`, `spill` (what is written goes to the file, and is not
-//! flushed), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
+//! with commas between them. STEPs are `create`, `open`, `flush`, `spill` (what is written is not flushed; with the option
+//! `small` a part of it goes to the file), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
 //! they mean.
 
 #[path = "../common/element.rs"]
@@ -54,6 +54,8 @@ fn parse(text: &str) -> Options {
             "checksums" => options.checksums = true,
             "subfiles" => options.subfiles = Subfiles::Number(2),
             "settle" => options.settle = true,
+            // One of the two writes of a flush, so that the other one is spilled.
+            "small" => options.buffer_limit = WIDTH * 8 + 500,
             "overwrite" => options.overwrite = true,
             "discard" => (options.overwrite, options.discard_unclosed) = (true, true),
             other => panic!("the option {other}"),

@@ -60,7 +60,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::lru::Lru;
 use h5logfs_common::messages;
 use h5logfs_common::single_flight::SingleFlight;
-use h5logfs_log::journal;
+use h5logfs_log::journal::{self, unflushed::is_spill_dir};
 use h5logfs_log::log_files::may_hide;
 use h5logfs_log::scan::companions::{self, Look};
 use h5logfs_log::scan::{ListingScans, Listings, Scanner, Settings};
@@ -696,7 +696,10 @@ impl Catalog {
             return Lookup::Known(false);
         };
         entry.map(|entry| match entry.presented {
-            Presented::View { .. } => entry.hidden.contains(name),
+            // Ranks may spill at any time, and no file of the view tells it.
+            Presented::View { .. } => {
+                entry.hidden.contains(name) || (is_spill_dir(main, name) && may_hide())
+            }
             // The companion may be the reason why the log is broken.
             Presented::Broken(_) => may_hide(),
             Presented::Plain => false,

@@ -7,7 +7,10 @@ use serde_bytes::Bytes;
 use crate::arrangement::Arrangement;
 use crate::filters::Filter;
 use crate::image::MAX_RANK;
+use crate::journal::Header;
 use crate::journal::sealed::Sealed;
+use crate::journal::unflushed::{Flushed, data_files};
+use crate::log_files::LogFiles;
 use crate::source_dir::{SourceDir, SourcePath};
 use crate::source_file::Identity;
 use crate::{Logged, Tables};
@@ -269,6 +272,22 @@ fn decoded_at_most(bytes: &[u8]) -> Result<u64, Fault> {
 }
 
 impl Snapshot {
+    /// What is known of the flushes of a log that is not closed, whose journal has this first line; `None` of another log.
+    pub fn flushed(&self, files: &LogFiles<'_>, header: &Header) -> Result<Option<Flushed>, Error> {
+        let Tables::LogVol(tables) = &self.log else {
+            return Ok(None);
+        };
+        // With subfiles, the first file is the master.
+        let sources = self.sources.iter().skip(usize::from(header.subfiles > 0));
+        let ends = sources.map(|source| source.identity.size);
+        Ok(Some(Flushed {
+            flush: self.flushes,
+            ranks: header.ranks,
+            datasets: tables.ids.into(),
+            ends: data_files(files, header)?.into_iter().zip(ends).collect(),
+        }))
+    }
+
     /// Fails with the reason where its parts contradict each other, as far as that shows without a look at
     /// the log. A snapshot comes from another process, or from a file that may be damaged. The image
     /// and the addresses of chunks are checked when they are used.

@@ -9,6 +9,7 @@ use crate::flushed::Flushed;
 use crate::selection::Blocks;
 use crate::sharing::{Known, Selections};
 use h5logfs_log::filters::Filter;
+use h5logfs_log::logvol::extent::shift_offsets;
 use h5logfs_log::logvol::flags::{HEADER, REC};
 
 /// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
@@ -271,22 +272,6 @@ impl Section {
             None => self.flushed = len,
         }
         self.base = 0;
-    }
-}
-
-/// Adds `by`, modulo 2^64, to the data offsets of entries.
-pub(crate) fn shift_offsets(entries: &mut [u8], by: u64) {
-    let mut rest = entries;
-    while let Some((head, _)) = rest.split_first_chunk_mut::<{ HEADER as usize }>() {
-        let (fields, offset) = head.split_at_mut(12);
-        let mut value = [0; 8];
-        value.copy_from_slice(&offset[..8]);
-        let moved = u64::from_le_bytes(value).wrapping_add(by);
-        offset[..8].copy_from_slice(&moved.to_le_bytes());
-        let mut len = [0; 4];
-        len.copy_from_slice(&fields[..4]);
-        let len = (u32::from_le_bytes(len) as usize).clamp(HEADER as usize, rest.len());
-        rest = &mut rest[len..];
     }
 }
 

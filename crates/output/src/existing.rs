@@ -22,9 +22,9 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::{FRONT, is_unclosed};
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::parent;
-use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded};
+use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded, Unflushed};
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::logvol::names::subfile_dir;
+use h5logfs_log::logvol::names::{spill_dir, spilled_by, subfile_dir};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk::{OthersMay, walk};
@@ -37,6 +37,8 @@ pub(crate) struct Existing {
     journal: Option<OldJournal>,
     /// Names in the directory of the subfiles.
     subfiles: Vec<PathBuf>,
+    /// Names in the directory of what its ranks have spilled.
+    spills: Vec<PathBuf>,
 }
 
 /// The file of an earlier log, or any other file.
@@ -88,6 +90,7 @@ impl Existing {
             journal,
             file: LogFile::find(path)?,
             subfiles: list(&subfile_dir(path))?,
+            spills: list(&spill_dir(path))?,
         };
         existing.check(options)?;
         Ok(existing)
@@ -108,6 +111,7 @@ impl Existing {
             journal,
             file: LogFile::find(path)?,
             subfiles: Vec::new(),
+            spills: Vec::new(),
         };
         let Some(file) = &existing.file else {
             return Err(Fault::Refused(format!(
@@ -150,13 +154,16 @@ impl Existing {
         self.journal.is_some()
     }
 
-    /// What is there: the file, its journal, the directory of its subfiles. The directory comes last, as it cannot have
-    /// two names: the log is complete under the old name until it moves, and under the new one from then on.
+    /// What is there: the file, its journal, the directory of its subfiles, and that of what its ranks have spilled. The
+    /// directories come last, as they cannot have two names: the log is complete under the old name until that of the
+    /// subfiles moves, and under the new one from then on.
     pub fn parts(&self) -> Vec<PathBuf> {
         let file = self.file.as_ref().map(|_| self.path.clone());
         let journal = self.journal.as_ref().map(|j| j.held.path().to_owned());
-        let dir = (!self.subfiles.is_empty()).then(|| subfile_dir(&self.path));
-        [file, journal, dir].into_iter().flatten().collect()
+        let subfiles = (!self.subfiles.is_empty()).then(|| subfile_dir(&self.path));
+        let spills = (!self.spills.is_empty()).then(|| spill_dir(&self.path));
+        let parts = [file, journal, subfiles, spills];
+        parts.into_iter().flatten().collect()
     }
 
     fn check(&self, options: &Options) -> FaultResult {
@@ -175,13 +182,21 @@ impl Existing {
         let parts = self.parts();
         parts.first().map_or(Ok(()), |part| check_others(part))?;
         parts.iter().try_for_each(|part| check_owner(part))?;
+        self.check_spills()?;
         self.check_subfiles()
     }
 
     fn check_absent(&self) -> FaultResult {
         let shown = self.path.display();
         match (&self.file, &self.journal) {
-            (None, None) => Ok(()),
+            (None, None) => match self.spills.first() {
+                None => Ok(()),
+                Some(first) => Err(Fault::Refused(format!(
+                    "{shown}: there is what ranks have written to a log of this name, such as {}, and the log itself \
+                     is not there. Move or remove it, choose another name, or set the option `overwrite`",
+                    first.display()
+                ))),
+            },
             (None, Some(journal)) => Err(Fault::Refused(format!(
                 "{shown}: its journal {} is there, without the file and without a flush: a job ended while it created \
                  the file. Remove the journal, choose another name, or set the option `overwrite`",
@@ -235,10 +250,13 @@ impl Existing {
             }
         };
         let may_run = journal.state == JobState::Unknown;
-        let flushes = match recorded.flushes() {
-            0 if !may_run => return None,
-            1 => "1 flush".to_owned(),
-            n => format!("{n} flushes"),
+        let is_own = self.file.as_ref().and_then(|file| file.id) == Some(recorded.id);
+        let unflushed = is_own.then(|| self.unflushed(recorded)).flatten();
+        let flushes = match (recorded.flushes(), unflushed) {
+            (0, Some(unflushed)) => unflushed,
+            (0, None) if !may_run => return None,
+            (1, _) => "1 flush".to_owned(),
+            (n, _) => format!("{n} flushes"),
         };
         let job = recorded.header.job.as_ref();
         let who = job.map_or("a job".to_owned(), |job| format!("a job ({job})"));
@@ -262,6 +280,34 @@ impl Existing {
         } else {
             reason
         })
+    }
+
+    /// Fails where the directory of what ranks have spilled holds anything else.
+    fn check_spills(&self) -> FaultResult {
+        let is_own = |path: &&PathBuf| path.file_name().and_then(spilled_by).is_some();
+        match self.spills.iter().find(|path| !is_own(path)) {
+            None => Ok(()),
+            Some(path) => Err(Fault::Refused(format!(
+                "{}: {} does not belong to the log of this name, and nothing replaces it. Move or remove it, or choose \
+                 another name",
+                self.path.display(),
+                path.display()
+            ))),
+        }
+    }
+
+    /// What no flush covers, in words; `None` where there is nothing.
+    fn unflushed(&self, recorded: &Recorded) -> Option<String> {
+        let find = || {
+            let (dir, name) = SourceDir::of_file(&self.path)?;
+            let file = SourceFile::open(&dir, &name)?;
+            Unflushed::of(&LogFiles::of(&dir, &name, &file), recorded, false)
+        };
+        match find() {
+            Ok(found) if found.is_empty() => None,
+            Ok(found) => Some(found.summary().to_string()),
+            Err(e) => Some(format!("what no flush covers and cannot be read ({e})")),
+        }
     }
 
     /// Fails where the directory of the subfiles holds anything else than the subfiles of what is there.
@@ -297,11 +343,16 @@ impl Existing {
 
 /// What the names of a log lead to. A number can be that of a removed file; the time of birth then differs.
 #[derive(PartialEq, Eq)]
-struct Names([Option<(u64, u64, Option<SystemTime>)>; 3]);
+struct Names([Option<(u64, u64, Option<SystemTime>)>; 4]);
 
 impl Names {
     fn of(log: &Path) -> Self {
-        let names = [log.to_owned(), journal::path_of(log), subfile_dir(log)];
+        let names = [
+            log.to_owned(),
+            journal::path_of(log),
+            subfile_dir(log),
+            spill_dir(log),
+        ];
         Names(names.map(|name| {
             let found = name.symlink_metadata().ok()?;
             Some((found.dev(), found.ino(), found.created().ok()))

@@ -1,20 +1,15 @@
-//! Extents as bytes: their headers and seals, how they get into a file, and how they move to another one. Whatever this
-//! crate writes by itself into a data file goes through this module.
+//! Extents as bytes: their headers and seals, and how they get into a file. Whatever this crate writes by itself into a data
+//! file goes through this module.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use h5logfs_log::logvol::extent::{ExtentHeader, Seal, crc32, data_sum};
+use h5logfs_log::logvol::extent::{ExtentHeader, Proof, Seal, crc32, data_sum};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{pwritev, retry_on_intr};
 
-use crate::entries::shift_offsets;
-
-/// Bytes that are moved at once.
-const MOVED: u64 = 4 << 20;
 /// The most pieces that the system takes in one call (IOV_MAX).
 const PIECES: usize = 1024;
 
@@ -27,15 +22,40 @@ pub(crate) fn header(rank: u32, flush: u64, entries: &[u8], data: u64) -> Extent
         data,
         entries_crc: crc32(entries),
         seal: None,
+        proof: None,
     }
 }
 
-/// The seal of an extent with these data.
-pub(crate) fn seal(data: &[&[u8]]) -> Seal {
-    Seal {
-        data: data_sum(data),
-        // Each has other random keys.
-        tag: RandomState::new().hash_one(0u8),
+/// What a header says of the data.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Checksums {
+    pub seal: Option<Seal>,
+    pub proof: Option<Proof>,
+}
+
+impl Checksums {
+    /// Those of an extent with these data, before which its rank has written `number` since the last flush.
+    pub fn of(data: &[&[u8]], number: usize, sealed: bool) -> Self {
+        let sum = data_sum(data);
+        let seal = sealed.then(|| Seal {
+            data: sum,
+            // Each has other random keys.
+            tag: RandomState::new().hash_one(0u8),
+        });
+        Checksums {
+            seal,
+            proof: Proof::new(sum, number),
+        }
+    }
+
+    /// The header with them.
+    pub fn add_to(self, header: ExtentHeader) -> ExtentHeader {
+        let Checksums { seal, proof } = self;
+        ExtentHeader {
+            seal,
+            proof,
+            ..header
+        }
     }
 }
 
@@ -76,29 +96,6 @@ fn lengthen(file: &File, flushed: u64, len: u64) -> io::Result<u64> {
     let end = end.ok_or_else(|| io::Error::other("the file would have more than 2^63 bytes"))?;
     file.set_len(end)?;
     Ok(offset)
-}
-
-/// Copies one extent of a file into another one, where its first byte is as much further behind as `by`.
-pub(crate) fn move_extent(from: &File, extent: &Range<u64>, to: &File, by: u64) -> io::Result<()> {
-    let mut bytes = [0; ExtentHeader::SIZE as usize];
-    from.read_exact_at(&mut bytes, extent.start)?;
-    let header = ExtentHeader::from_bytes(&bytes);
-    let mut header = header.ok_or_else(|| io::Error::other("what was spilled has changed"))?;
-    let mut entries = vec![0; header.entries as usize];
-    let mut at = extent.start + ExtentHeader::SIZE;
-    from.read_exact_at(&mut entries, at)?;
-    shift_offsets(&mut entries, by);
-    header.entries_crc = crc32(&entries);
-    write_all(to, &[&header.to_bytes(), &entries], extent.start + by)?;
-    at += header.entries;
-    let mut data = vec![0; MOVED.min(extent.end - at) as usize];
-    while at < extent.end {
-        let piece = MOVED.min(extent.end - at) as usize;
-        from.read_exact_at(&mut data[..piece], at)?;
-        to.write_all_at(&data[..piece], at + by)?;
-        at += piece as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -201,6 +201,7 @@ mod tests {
                 data: 3,
                 entries_crc: crc32(entries),
                 seal: None,
+                proof: None,
             };
             file.write_all(&header.to_bytes()).unwrap();
             file.write_all(entries).unwrap();

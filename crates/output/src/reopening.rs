@@ -22,10 +22,12 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::{FRONT, is_unclosed, unclosed_front};
 use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::kept::keep;
+use h5logfs_log::journal::unflushed::{Unflushed, remove_spills};
 use h5logfs_log::journal::{self, Append, Commit, Header, HeldFile, Job, Journal};
 use h5logfs_log::journal::{Line, Recorded, sync};
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::logvol::names::subfile;
+use h5logfs_log::logvol::names::{spill_dir, subfile};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 
@@ -92,6 +94,7 @@ impl Prepared {
 
     /// On the first rank: opens the log.
     pub fn open(self, options: &Options) -> FaultResult<Reopened> {
+        self.keep_unflushed()?;
         let Base {
             id,
             subfiles,
@@ -137,6 +140,24 @@ impl Prepared {
         }
         let held = hold(&self.path).map_err(|e| e.with(KEPT))?;
         Ok(Reopened { journal, held })
+    }
+}
+
+impl Prepared {
+    /// Keeps beside the log what the last job has written and not flushed: the log goes on from its last flush, and what
+    /// lies behind that is written over.
+    fn keep_unflushed(&self) -> FaultResult {
+        if let Some(recorded) = self.existing.recorded()? {
+            let (dir, name, log) = open(&self.path)?;
+            let files = LogFiles::of(&dir, &name, &log);
+            let unflushed = Unflushed::of(&files, recorded, false)?;
+            if !unflushed.is_empty() {
+                let kept = keep(&files, recorded, &unflushed)?;
+                let (log, kept) = (self.path.display(), kept.display());
+                log::warn!("{log}: {}, is kept in {kept}", unflushed.summary());
+            }
+        }
+        remove_spills(&self.path).map_err(|e| Fault::from(e).of_file(&spill_dir(&self.path)))
     }
 }
 

@@ -1,23 +1,26 @@
 //! Extents that a rank writes on its own, before the flush: its buffer was full.
 //!
 //! They count with the next flush. A rank that has its data file alone writes them there, behind the last flush. Where ranks
-//! share the file, each spills into a file of its own, which has no name. The flush moves the extents from there into the
-//! data file, where each rank knows its place then.
+//! share the file, each spills into a file of its own. The flush moves the extents from there into the data file, where each
+//! rank knows its place then. The file has a name, so that what it holds is found when the job is killed. It is made when it
+//! is needed, is empty after each flush, and goes when the log is closed.
 //!
 //! Ranks that spill much can share the data file at once ([`Spill::share`]). They take their places in it one after the
 //! other, under a lock of that file, and none waits for another one's data. But each flush then begins with a reduction, in
 //! which they learn how far the file is taken. The lock tells on one node only.
 
-use std::fs::File;
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use h5logfs_common::fault::Fault;
+use h5logfs_log::journal::parent;
+use h5logfs_log::logvol::extent::move_extent;
 
-use crate::extent::{move_extent, take_place, write_all};
+use crate::extent::{take_place, write_all};
 use crate::ranks::Ranks;
 
 /// Where a rank spills.
@@ -26,16 +29,57 @@ enum Place {
     Alone,
     /// Into the data file, under its lock.
     Locked,
-    /// Into a file of this rank, which is made when it is needed. It holds extents one behind the other, from its first
-    /// byte on.
-    Aside(Option<File>),
+    /// Into a file of this rank, which holds extents one behind the other, from its first byte on.
+    Aside(Aside),
+}
+
+/// The file of a rank alone.
+struct Aside {
+    path: PathBuf,
+    /// `None` until it is needed.
+    file: Option<File>,
+}
+
+impl Aside {
+    /// Makes the file, in its directory. Of another user's directory, that user could take it away.
+    fn create(&mut self) -> io::Result<()> {
+        let dir = parent(&self.path);
+        match DirBuilder::new().mode(0o777).create(dir) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        let found = dir.symlink_metadata()?;
+        if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+            let reason = format!("{} is no directory of this user", dir.display());
+            return Err(io::Error::other(Fault::Refused(reason)));
+        }
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        let created = options.open(&self.path);
+        self.file = Some(
+            created
+                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.path.display())))?,
+        );
+        Ok(())
+    }
+
+    /// Removes the file, and the directory with the last one.
+    fn remove(self) {
+        if self.file.is_none() {
+            return;
+        }
+        if let Err(e) = std::fs::remove_file(&self.path) {
+            log::warn!("{}: {e}", self.path.display());
+        }
+        // Other ranks may have files there.
+        let _ = std::fs::remove_dir(parent(&self.path));
+    }
 }
 
 /// What a rank has spilled since the last flush.
 pub(crate) struct Spill {
     /// The data file.
     data: Arc<File>,
-    data_path: PathBuf,
     place: Place,
     /// After a flush that failed, until one is complete.
     stopped: bool,
@@ -47,13 +91,16 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// For a data file that these ranks share, which this rank has opened as `data`.
-    pub fn new(data_path: &Path, data: &Arc<File>, ranks: &Ranks) -> Self {
+    /// For a data file that these ranks share, which this rank has opened as `data`. `aside`: path of a file for this rank
+    /// alone, where it needs one.
+    pub fn new(aside: PathBuf, data: &Arc<File>, ranks: &Ranks) -> Self {
         Spill {
             data: Arc::clone(data),
-            data_path: data_path.to_owned(),
             place: if ranks.size() > 1 {
-                Place::Aside(None)
+                Place::Aside(Aside {
+                    path: aside,
+                    file: None,
+                })
             } else {
                 Place::Alone
             },
@@ -84,7 +131,7 @@ impl Spill {
     /// The file of this rank alone, where its extents wait for the flush.
     pub fn own(&self) -> Option<&File> {
         match &self.place {
-            Place::Aside(own) => own.as_ref(),
+            Place::Aside(aside) => aside.file.as_ref(),
             Place::Alone | Place::Locked => None,
         }
     }
@@ -112,11 +159,9 @@ impl Spill {
         let offset = match &mut self.place {
             Place::Alone => flushed.max(self.end),
             Place::Locked => take_place(&self.data, flushed, len)?,
-            Place::Aside(own) => {
-                if own.is_none() {
-                    let dir = self.data_path.parent();
-                    let dir = dir.filter(|dir| *dir != Path::new(""));
-                    *own = Some(tempfile::tempfile_in(dir.unwrap_or(Path::new(".")))?);
+            Place::Aside(aside) => {
+                if aside.file.is_none() {
+                    aside.create()?;
                 }
                 self.end
             }
@@ -150,9 +195,9 @@ impl Spill {
         let Some(own) = self.own() else {
             return Ok(());
         };
-        self.extents
-            .iter()
-            .try_for_each(|extent| move_extent(own, extent, &self.data, offset))
+        self.extents.iter().try_for_each(|extent| {
+            move_extent(own, extent.start, &self.data, extent.start + offset)
+        })
     }
 
     /// Makes gaps of the places that could not be written. Without that, what follows them cannot be found.
@@ -191,5 +236,14 @@ impl Spill {
         self.extents.clear();
         self.stopped = false;
         self.end = 0;
+    }
+
+    /// All is flushed, and the log is closed, or is about to be: nothing more is spilled.
+    pub fn close(self) {
+        if let Place::Aside(aside) = self.place
+            && self.extents.is_empty()
+        {
+            aside.remove();
+        }
     }
 }

@@ -1,13 +1,15 @@
 //! A log that was not closed, or is still written: has its objects in memory, from the definitions or the shadow in the
 //! journal, and walks them like those of any other log.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::layout_objects::LayoutObjects;
 use super::logvol::LogVolObjects;
 use super::shadow::ShadowObjects;
+use super::shown_unflushed::{RankShown, Shown};
 use super::sources::Sources;
-use super::{Original, shown};
+use super::{Original, extents, shown};
 use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
@@ -21,7 +23,7 @@ use h5logfs_log::journal::visible::{Unseen, Visible, is_sealed, known_flush, vis
 use h5logfs_log::journal::{Cause, Recorded, Torn};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::sections;
-use h5logfs_log::logvol::{self, LogDataset};
+use h5logfs_log::logvol::{self, LogDataset, Section};
 use h5logfs_log::scan::incomplete::{self, INCOMPLETE};
 use h5logfs_log::scan::{ScanRequest, damage, shape::Chooser};
 use h5logfs_log::snapshot::{Snapshot, Source};
@@ -51,19 +53,28 @@ pub fn scan(
     let is_late = late.is_some() || hole.is_some();
     diagnostics.extend(late);
     diagnostics.extend(journal.torn.map(|found| torn(found, is_recent)));
-    let objects = Objects::of(&mut journal).map_err(bad)?;
+    let mut unflushed = None;
+    if request.settings.unflushed && !is_late {
+        unflushed = Shown::of(request, &master, &journal)?;
+        diagnostics.extend(unflushed.as_ref().map(Shown::diagnostic));
+    }
+    let unflushed = unflushed.unwrap_or_default();
+    let ids = journal.dataset_ids() as u32;
+    let objects = Objects::of(&mut journal, &unflushed.growth).map_err(bad)?;
     let incomplete = request.settings.incomplete_attribute;
     if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
         add_incomplete(&objects.file, &text).map_err(bad)?;
     }
-    let data = DataFiles::of(request, master, &journal, &seen_from)?;
+    let data = DataFiles::of(request, master, &journal, &seen_from, unflushed)?;
     diagnostics.extend(data.gaps());
     let sealed = (!data.sealed.is_empty()).then(|| Sealed {
         last: known_flush(&journal),
         goes_on,
         files: data.sealed,
     });
-    let (log, sources) = (Tables::LogVol(data.tables), data.sources);
+    let (mut tables, sources) = (data.tables, data.sources);
+    tables.ids = ids;
+    let log = Tables::LogVol(tables);
     let files = &sources.files;
     let chooser = Chooser::new(request.settings.chunking, log.layout(), files);
     let original = Original {
@@ -111,11 +122,22 @@ struct Objects {
 }
 
 impl Objects {
-    fn of(journal: &mut Recorded) -> std::result::Result<Self, Fault> {
+    /// `growth`: the extents of datasets that are larger than the journal says, by their IDs.
+    fn of(
+        journal: &mut Recorded,
+        growth: &BTreeMap<u32, Vec<u64>>,
+    ) -> std::result::Result<Self, Fault> {
+        for (id, dims) in growth {
+            if let Some(defined) = journal.outline.datasets.get_mut(*id as usize) {
+                defined.layout.dims.clone_from(dims);
+            }
+        }
         if let Some(shadow) = journal.shadow.take() {
             h5::forbid_plugins()?;
+            let file = h5::open_image(&shadow.image)?;
+            extents::set(&file, &shadow, growth)?;
             return Ok(Objects {
-                file: h5::open_image(&shadow.image)?,
+                file,
                 layout: Box::new(ShadowObjects::of(&shadow)?),
                 bytes: shadow.image,
             });
@@ -298,13 +320,13 @@ impl<'a> DataFiles<'a> {
         master: SourceFile,
         journal: &'a Recorded,
         seen_from: &[u64],
+        shown: Shown,
     ) -> Result<Self> {
         let mut files = DataFiles {
             journal,
             sources: Sources::default(),
             tables: logvol::Tables {
                 config: journal.header.config,
-                ids: journal.dataset_ids() as u32,
                 ..logvol::Tables::default()
             },
             gaps: 0,
@@ -314,7 +336,7 @@ impl<'a> DataFiles<'a> {
         let subfiles = journal.header.subfiles_of(&log_files)?;
         let place = SourcePath::below(request.relative);
         if subfiles.is_empty() {
-            files.add(place, master, 0, seen_from)?;
+            files.add(place, master, 0, seen_from, &shown)?;
         } else {
             files.sources.push(place, master.first_bytes(FRONT)?);
         }
@@ -323,7 +345,10 @@ impl<'a> DataFiles<'a> {
             if subfile.file_id()? != Some(journal.id) {
                 return Err(Error::of(subfile.path(), "it belongs to another log"));
             }
-            files.add(place, subfile, log, seen_from)?;
+            files.add(place, subfile, log, seen_from, &shown)?;
+        }
+        for (place, sections) in shown.spilled {
+            files.add_spilled(log_files.open(&place)?, place, sections);
         }
         Ok(files)
     }
@@ -335,11 +360,31 @@ impl<'a> DataFiles<'a> {
         file: SourceFile,
         log: usize,
         seen_from: &[u64],
+        shown: &Shown,
     ) -> Result<()> {
         let source = self.sources.files.len() as u16;
-        let end = self.journal.end(log);
-        let file = file.first_bytes(end)?;
-        let found = sections(&file, source, self.journal.ends(log))?;
+        let mut end = self.journal.end(log);
+        let behind = shown.behind.get(&log);
+        // What no flush covers may change: then it is another state of the file.
+        let file = match behind {
+            Some(_) => file,
+            None => file.first_bytes(end)?,
+        };
+        let mut found = sections(&file, source, self.journal.ends(log))?;
+        for section in behind.into_iter().flatten() {
+            let pieces = section.pieces.iter();
+            end = pieces.clone().fold(end, |end, piece| end.max(piece.end));
+            let known = found.sections.iter_mut().find(|s| s.rank == section.rank);
+            let entries = pieces.map(|piece| piece.entries);
+            match known {
+                Some(known) => known.pieces.extend(entries),
+                None => found.sections.push(Section {
+                    source,
+                    rank: section.rank,
+                    pieces: entries.collect(),
+                }),
+            }
+        }
         self.tables.sections.extend(found.sections);
         self.tables.diagnostics.extend(found.diagnostics);
         self.gaps = self.gaps.saturating_add(found.gaps);
@@ -358,6 +403,26 @@ impl<'a> DataFiles<'a> {
         }
         self.sources.push(place, file);
         Ok(())
+    }
+
+    /// Adds what ranks have spilled into a file.
+    fn add_spilled(&mut self, file: SourceFile, place: SourcePath, spilled: Vec<RankShown>) {
+        let source = self.sources.files.len() as u16;
+        self.tables.data.push(LogDataset {
+            source,
+            number: 0,
+            offset: 0,
+            len: file.len(),
+        });
+        let section = |spilled: RankShown| Section {
+            source,
+            rank: spilled.rank,
+            pieces: spilled.pieces.iter().map(|piece| piece.entries).collect(),
+        };
+        self.tables
+            .sections
+            .extend(spilled.into_iter().map(section));
+        self.sources.push(place, file);
     }
 
     /// What is to be said about bytes that no entry uses.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use h5logfs_common::error::{Error, Result};
-use h5logfs_log::journal;
+use h5logfs_log::journal::{self, unflushed::spilled};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions::is_own_file;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
@@ -38,6 +38,7 @@ pub(super) fn delete(dir: &SourceDir, log: &Path, mut files: Vec<SourcePath>) ->
     }
     let journal = SourcePath::below(journal::path_of(log));
     let _lock = lock(&path, &own, &journal, files.contains(&journal))?;
+    files.extend(spilled(&own));
     // The journal goes last.
     files.sort_by_key(|file| *file == journal);
 

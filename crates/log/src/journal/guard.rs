@@ -352,6 +352,7 @@ mod tests {
                         data: data_sum(&[&content]),
                         tag: 9,
                     }),
+                    proof: None,
                 };
                 bytes.extend(header.to_bytes());
                 bytes.extend(entries);

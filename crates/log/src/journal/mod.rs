@@ -11,6 +11,7 @@
 //! * [`closed`] tells whether all of a close can be seen.
 //! * [`beside`] tells whether what lies beside a log file is its journal, or of an earlier time.
 //! * [`fresh`] waits until this node sees all of a file.
+//! * [`unflushed`] finds what no flush covers, and [`kept`] keeps it beside a log that goes on without it.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * `line` is one JSON value a line, each with a checksum over all lines so far; `writing` writes them, and `lines` reads
@@ -27,6 +28,7 @@ pub mod guard;
 pub mod held;
 mod hex;
 pub mod job;
+pub mod kept;
 mod limits;
 mod line;
 mod lines;
@@ -35,6 +37,7 @@ pub mod scales;
 pub mod sealed;
 pub mod shadow;
 pub mod state;
+pub mod unflushed;
 pub mod value;
 pub mod visible;
 pub mod words;
@@ -56,7 +59,8 @@ pub use job::{Job, JobState, lock};
 pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
 pub use lines::{Cause, MOST_FLUSHES, Torn};
 pub use recorded::{MOST_ENDS, Recorded};
-pub use writing::Journal;
+pub use unflushed::Unflushed;
+pub use writing::{Journal, extended};
 
 /// The suffix of a journal behind the name of its log file.
 pub const SUFFIX: &str = ".h5logfs-journal";
@@ -76,8 +80,12 @@ pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(Source
 
 /// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
 pub fn job_of(source: &SourceFile) -> Option<Job> {
-    let (header, _) = Lines::new(source).header().ok()?;
-    header.job
+    header_of(source)?.job
+}
+
+/// The first line of the journal `source`; `None` where it is none.
+pub fn header_of(source: &SourceFile) -> Option<Header> {
+    Lines::new(source).header().ok().map(|(header, _)| header)
 }
 
 /// Whether the log file `file` is not closed, or may not be, as its journal says. It reads no more of the journal than

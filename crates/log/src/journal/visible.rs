@@ -174,6 +174,7 @@ mod tests {
                 data: data_sum(&[&data[..7], &data[7..]]),
                 tag,
             }),
+            proof: None,
         };
         [&header.to_bytes()[..], entries, &data].concat()
     }

@@ -1,14 +1,15 @@
 //! Writes the journal of a running job.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::Path;
 
 use flate2::Crc;
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
+use super::Recorded;
 use super::held::HeldFile;
 use super::job::lock;
 use super::line::{Header, Line, encode, encode_all};
@@ -124,6 +125,33 @@ impl Journal {
         let path = self.held.path();
         std::fs::remove_file(path).map_err(|e| Error::io(path, e))
     }
+}
+
+/// Replaces the journal `old` by one with further lines behind its last commit, on the disk and locked. `recorded`: what was
+/// read of it. A crash leaves the one or the other.
+pub fn extended(
+    path: &Path,
+    old: &File,
+    recorded: &Recorded,
+    lines: &[Line],
+) -> io::Result<HeldFile> {
+    const STAMP: usize = "00000000 ".len();
+    let mut text = Vec::new();
+    old.take(recorded.len).read_to_end(&mut text)?;
+    let mut sum = Crc::new();
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let said = line.get(STAMP..line.len() - 1);
+        sum.update(said.ok_or(io::ErrorKind::InvalidData)?);
+    }
+    encode_all(lines, &mut sum, &mut text)?;
+    let stat = old.metadata()?;
+    HeldFile::create(path, &recorded.id.number(), true, |new| {
+        new.set_permissions(stat.permissions())?;
+        // Only root may give a file away. Otherwise it belongs to the user who recovers it.
+        let _ = fchown(new, Some(stat.uid()), Some(stat.gid()));
+        lock(new)?;
+        new.write_all_at(&text, 0)
+    })
 }
 
 /// Copies a checksum: `Crc` cannot be cloned, but combined with an empty one.

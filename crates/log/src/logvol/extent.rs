@@ -3,12 +3,16 @@
 //! An extent is a header, the new entries of the rank, and the data that they log. An extent without entries is a gap.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 use flate2::Crc;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Section;
+use super::flags::HEADER;
 use crate::front::FRONT;
 use crate::source_file::SourceFile;
 use crate::window::Piece;
@@ -31,6 +35,8 @@ pub struct ExtentHeader {
     pub entries_crc: u32,
     /// With what a reader tells that all of the extent is there. Not all writers give it.
     pub seal: Option<Seal>,
+    /// With what a reader tells the same of an extent that no flush covers. Earlier versions did not give it.
+    pub proof: Option<Proof>,
 }
 
 /// What tells a whole extent from one that a file system shows in part, or from older bytes in its place.
@@ -43,12 +49,37 @@ pub struct Seal {
     pub tag: u64,
 }
 
+/// What proves an extent that no flush covers: nothing else tells whether it is whole, nor whether another one is missing in
+/// front of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    /// [`data_sum`] of the data.
+    pub data: u64,
+    /// How many extents its rank had written since the last flush before this one: at most [`Proof::MOST`].
+    pub number: u32,
+}
+
+impl Proof {
+    /// The largest number that a header can have.
+    pub const MOST: u32 = (1 << 24) - 1;
+
+    /// The proof of an extent with this sum of its data; `None` where the number is too large.
+    pub fn new(data: u64, number: usize) -> Option<Self> {
+        let number = u32::try_from(number).ok();
+        let number = number.filter(|number| *number <= Self::MOST)?;
+        Some(Proof { data, number })
+    }
+}
+
 impl ExtentHeader {
     /// Bytes of the header.
     pub const SIZE: u64 = 64;
-    const MAGIC: &[u8; 8] = b"h5lgxtnt";
+    pub(super) const MAGIC: &[u8; 8] = b"h5lgxtnt";
     /// In a header that has a seal.
     const SEALED: u32 = 1;
+    /// In a header that has a proof. Its number lies in the bits from [`Self::NUMBER`] on.
+    const PROVEN: u32 = 2;
+    const NUMBER: u32 = 8;
 
     /// Bytes of the whole extent; `None` where they overflow.
     pub fn extent(&self) -> Option<u64> {
@@ -64,11 +95,17 @@ impl ExtentHeader {
         bytes[16..24].copy_from_slice(&self.flush.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.entries.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.data.to_le_bytes());
+        let mut flags = 0;
         if let Some(seal) = self.seal {
             bytes[40..48].copy_from_slice(&seal.data.to_le_bytes());
             bytes[48..56].copy_from_slice(&seal.tag.to_le_bytes());
-            bytes[56..60].copy_from_slice(&Self::SEALED.to_le_bytes());
+            flags |= Self::SEALED;
         }
+        if let Some(proof) = self.proof {
+            bytes[40..48].copy_from_slice(&proof.data.to_le_bytes());
+            flags |= Self::PROVEN | proof.number << Self::NUMBER;
+        }
+        bytes[56..60].copy_from_slice(&flags.to_le_bytes());
         let crc = crc32(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -91,8 +128,54 @@ impl ExtentHeader {
                 data: u64_at(40),
                 tag: u64_at(48),
             }),
+            proof: (u32_at(56) & Self::PROVEN != 0).then(|| Proof {
+                data: u64_at(40),
+                number: u32_at(56) >> Self::NUMBER,
+            }),
         })
     }
+}
+
+/// Adds `by`, modulo 2^64, to the data offsets of entries.
+pub fn shift_offsets(entries: &mut [u8], by: u64) {
+    let mut rest = entries;
+    while let Some((head, _)) = rest.split_first_chunk_mut::<{ HEADER as usize }>() {
+        let (fields, offset) = head.split_at_mut(12);
+        let mut value = [0; 8];
+        value.copy_from_slice(&offset[..8]);
+        let moved = u64::from_le_bytes(value).wrapping_add(by);
+        offset[..8].copy_from_slice(&moved.to_le_bytes());
+        let mut len = [0; 4];
+        len.copy_from_slice(&fields[..4]);
+        let len = (u32::from_le_bytes(len) as usize).clamp(HEADER as usize, rest.len());
+        rest = &mut rest[len..];
+    }
+}
+
+/// Copies the extent at `from` of a file to the offset `to` of another one. Its entries lead to the data there.
+pub fn move_extent(file: &File, from: u64, target: &File, to: u64) -> io::Result<()> {
+    /// Bytes that are moved at once.
+    const MOVED: u64 = 4 << 20;
+    let changed = || io::Error::other("an extent that is to be moved has changed");
+    let mut bytes = [0; ExtentHeader::SIZE as usize];
+    file.read_exact_at(&mut bytes, from)?;
+    let mut header = ExtentHeader::from_bytes(&bytes).ok_or_else(changed)?;
+    let len = header.extent().ok_or_else(changed)?;
+    let mut entries = vec![0; header.entries as usize];
+    file.read_exact_at(&mut entries, from + ExtentHeader::SIZE)?;
+    shift_offsets(&mut entries, to.wrapping_sub(from));
+    header.entries_crc = crc32(&entries);
+    target.write_all_at(&header.to_bytes(), to)?;
+    target.write_all_at(&entries, to + ExtentHeader::SIZE)?;
+    let mut at = ExtentHeader::SIZE + header.entries;
+    let mut data = vec![0; MOVED.min(len - at) as usize];
+    while at < len {
+        let piece = MOVED.min(len - at) as usize;
+        file.read_exact_at(&mut data[..piece], from + at)?;
+        target.write_all_at(&data[..piece], to + at)?;
+        at += piece as u64;
+    }
+    Ok(())
 }
 
 /// The checksum of extents.
@@ -260,13 +343,25 @@ pub fn each_with_data(
 
 /// An extent, and where it begins.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Located {
+pub struct Located {
+    /// From byte 0 of the file.
     pub at: u64,
+    /// What its first bytes say.
     pub header: ExtentHeader,
     end: u64,
 }
 
 impl Located {
+    /// The extent at `at` with this header; `None` where it would end past `end`.
+    pub(super) fn new(at: u64, header: ExtentHeader, end: u64) -> Option<Self> {
+        let behind = at.checked_add(header.extent()?)?;
+        (behind <= end).then_some(Located {
+            at,
+            header,
+            end: behind,
+        })
+    }
+
     /// All of it.
     pub fn bytes(&self) -> Range<u64> {
         self.at..self.end
@@ -278,14 +373,15 @@ impl Located {
     }
 
     /// Its entries.
-    fn entries(&self) -> Piece {
+    pub fn entries(&self) -> Piece {
         Piece {
             offset: self.at + ExtentHeader::SIZE,
             len: self.header.entries,
         }
     }
 
-    fn check_entries(&self, file: &SourceFile) -> Result<(), Fault> {
+    /// Fails where its entries do not match their checksum.
+    pub(super) fn check_entries(&self, file: &SourceFile) -> Result<(), Fault> {
         check_entries(file, self.entries(), self.header.entries_crc)
     }
 
@@ -302,9 +398,26 @@ impl Located {
         file: &SourceFile,
         is_wanted: impl Fn() -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let Some(seal) = self.header.seal.filter(|_| self.header.entries > 0) else {
-            return Ok(());
-        };
+        match self.header.seal.filter(|_| self.header.entries > 0) {
+            Some(seal) => self.check_sum(file, seal.data, is_wanted),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails where an extent that no flush covers has no proof, and where its data are not those of it.
+    pub fn check_proof(&self, file: &SourceFile) -> Result<(), Fault> {
+        let ExtentHeader { rank, proof, .. } = self.header;
+        let proof = proof
+            .ok_or_else(|| format!("what rank {rank} wrote at byte {} has no checksum", self.at))?;
+        self.check_sum(file, proof.data, || Ok(()))
+    }
+
+    fn check_sum(
+        &self,
+        file: &SourceFile,
+        wanted: u64,
+        is_wanted: impl Fn() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let data = Piece {
             offset: self.data().start,
             len: self.header.data,
@@ -314,7 +427,7 @@ impl Located {
             sum.update(part);
             is_wanted()
         })?;
-        if sum.digest() == seal.data {
+        if sum.digest() == wanted {
             return Ok(());
         }
         let ExtentHeader { rank, flush, .. } = self.header;
@@ -488,6 +601,7 @@ mod tests {
                 data: 5,
                 entries_crc: crc32(entries),
                 seal: None,
+                proof: None,
             };
             bytes.extend(header.to_bytes());
             bytes.extend_from_slice(entries);
@@ -562,10 +676,17 @@ mod tests {
                 data: u64::MAX - 7,
                 tag: 1 << 63,
             }),
+            proof: Proof::new(u64::MAX - 7, Proof::MOST as usize),
         };
-        let unsealed = ExtentHeader {
+        assert!(header.proof.is_some() && Proof::new(1, Proof::MOST as usize + 1).is_none());
+        let proven = ExtentHeader {
             seal: None,
             ..header
+        };
+        assert_eq!(ExtentHeader::from_bytes(&proven.to_bytes()), Some(proven));
+        let unsealed = ExtentHeader {
+            proof: None,
+            ..proven
         };
         assert_eq!(
             ExtentHeader::from_bytes(&unsealed.to_bytes()),

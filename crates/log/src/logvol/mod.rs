@@ -5,6 +5,7 @@
 //! * `selection` decodes the blocks of one entry, in all encodings.
 //! * `decode` makes records of the entries of one dataset, in the order in which they apply.
 //! * `extent` reads what a rank of our writer adds in one flush.
+//! * `loose` finds what ranks have written that no flush covers.
 //! * `origins` tells which rank wrote which data, and in which flush.
 //! * `growing` is the table of a log to which entries are added.
 //! * `tiles` finds out during a scan whether records tile their datasets.
@@ -15,6 +16,7 @@ mod decode;
 pub mod extent;
 pub mod flags;
 mod growing;
+pub mod loose;
 pub mod names;
 mod origins;
 mod selection;

@@ -37,6 +37,29 @@ pub fn subfile_dir(master: &Path) -> PathBuf {
     name.into()
 }
 
+/// The suffix of the directory of files into which ranks spill, behind the name of their log.
+pub const SPILL_DIR: &str = ".h5logfs-spill";
+
+/// Directory of the files into which ranks spill that share a data file.
+pub fn spill_dir(log: &Path) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(SPILL_DIR);
+    name.into()
+}
+
+/// Path of the file into which a rank spills that writes to the data file `file`.
+pub fn spill_file(log: &Path, file: u32, rank: u32) -> PathBuf {
+    spill_dir(log).join(format!("{file}.{rank}"))
+}
+
+/// The data file and the rank in the name of such a file.
+pub fn spilled_by(name: &OsStr) -> Option<(u32, u32)> {
+    let (file, rank) = name.to_str()?.split_once('.')?;
+    let (file, rank) = (file.parse().ok()?, rank.parse().ok()?);
+    let is_canonical = name.as_bytes() == format!("{file}.{rank}").as_bytes();
+    is_canonical.then_some((file, rank))
+}
+
 /// Path of one subfile.
 pub fn subfile(master: &Path, number: u32) -> PathBuf {
     let name = master.file_name().unwrap_or_default();

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Listings, Settings};
 use crate::front;
-use crate::journal;
+use crate::journal::{self, kept::path_of_kept};
 use crate::log_files::{LogFiles, foreign};
-use crate::logvol::names::{SUBFILE_DIR, subfile_dir};
+use crate::logvol::names::{SPILL_DIR, SUBFILE_DIR, spill_dir, subfile_dir};
 use crate::netcdf::{self, names::LogName};
 use crate::ownership::Foreign;
 use crate::snapshot::Snapshot;
@@ -203,7 +203,7 @@ pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Ve
 }
 
 /// All files that are part of the log at `relative` by their names, as far as they are there: the log file, its journal,
-/// its subfiles, its burst-buffer logs. Names alone decide, so some of them may belong to no log: this is for programs
+/// its subfiles, what its ranks have spilled, what was kept of that, its burst-buffer logs. Names alone decide, so some of them may belong to no log: this is for programs
 /// that must leave alone what may be a part.
 ///
 /// Where a directory cannot be listed, no part in it could be read either.
@@ -218,10 +218,14 @@ pub(super) fn parts(dir: &SourceDir, relative: &Path) -> Vec<SourcePath> {
     let journal = SourcePath::below(journal::path_of(relative));
     let has_journal = dir.stat(&journal.path).is_ok();
     let mut parts: Vec<SourcePath> = has_journal.then_some(journal).into_iter().collect();
-    let subfiles = subfile_dir(relative);
-    let mut names = dir.list(&subfiles).unwrap_or_default();
-    names.sort();
-    parts.extend(names.iter().map(|n| SourcePath::below(subfiles.join(n))));
+    for below in [subfile_dir(relative), spill_dir(relative)] {
+        let mut names = dir.list(&below).unwrap_or_default();
+        names.sort();
+        parts.extend(names.iter().map(|n| SourcePath::below(below.join(n))));
+    }
+    let kept = (1..).map(|number| path_of_kept(relative, number));
+    let kept = kept.take_while(|path| dir.stat(path).is_ok());
+    parts.extend(kept.map(SourcePath::below));
     parts.extend(named(dir, relative, &Listings::default()).unwrap_or_default());
     parts
 }
@@ -233,35 +237,50 @@ pub fn log_of(path: &Path) -> Option<PathBuf> {
         return Some(path.with_file_name(master));
     }
     let dir = path.parent()?;
-    let master = dir.file_name()?.as_bytes();
-    let master = master.strip_suffix(SUBFILE_DIR.as_bytes())?;
+    let name = dir.file_name()?.as_bytes();
+    let master = without_suffix(name, &[SUBFILE_DIR, SPILL_DIR])?;
     let has_name = !master.is_empty();
     has_name.then(|| dir.with_file_name(OsStr::from_bytes(master)))
 }
 
-/// The name of the log file to which `name` belongs, as a burst-buffer log, a subfile directory, or a journal. Only the
-/// name decides.
+/// The name of the log file to which `name` belongs, as a burst-buffer log, a directory of subfiles or of what ranks have
+/// spilled, a journal, or what was kept of the latter. Only the name decides.
 pub fn master_of(name: &OsStr) -> Option<&OsStr> {
-    let suffixes = [SUBFILE_DIR, journal::SUFFIX];
     let bytes = name.as_bytes();
-    let mut cut = suffixes
-        .iter()
-        .filter_map(|s| bytes.strip_suffix(s.as_bytes()));
-    let master = cut.next().map(OsStr::from_bytes);
+    let master = without_suffix(bytes, &[SUBFILE_DIR, SPILL_DIR, journal::SUFFIX]);
+    let master = master.or_else(|| {
+        let digits = bytes.iter().rev().take_while(|b| b.is_ascii_digit());
+        let (front, digits) = bytes.split_at(bytes.len() - digits.count());
+        let is_numbered = !digits.is_empty();
+        let front = if is_numbered {
+            front.strip_suffix(b"-")?
+        } else {
+            front
+        };
+        without_suffix(front, &[journal::kept::SUFFIX])
+    });
+    let master = master.map(OsStr::from_bytes);
     let master = master.or_else(|| LogName::parse(name).map(|log| log.master));
     master.filter(|master| !master.is_empty())
 }
 
-/// Whether the file at `path` is the log file at `master`, its journal, or one of its subfiles.
+fn without_suffix<'n>(name: &'n [u8], suffixes: &[&str]) -> Option<&'n [u8]> {
+    let mut cut = suffixes
+        .iter()
+        .filter_map(|suffix| name.strip_suffix(suffix.as_bytes()));
+    cut.next()
+}
+
+/// Whether the file at `path` is the log file at `master`, its journal, one of its subfiles, or what a rank has spilled.
 pub fn is_own_file(master: &Path, path: &Path) -> bool {
     path == master
         || path == journal::path_of(master)
         || path.parent().is_some_and(|dir| is_own_dir(master, dir))
 }
 
-/// Whether `path` is the directory of the subfiles of the log file at `master`.
+/// Whether `path` is the directory of the subfiles of the log file at `master`, or of what its ranks have spilled.
 pub fn is_own_dir(master: &Path, path: &Path) -> bool {
-    path == subfile_dir(master)
+    path == subfile_dir(master) || path == spill_dir(master)
 }
 
 #[cfg(test)]
@@ -279,6 +298,17 @@ mod tests {
         assert_eq!(master("a.h5.subfiles"), Some("a.h5"));
         assert_eq!(master("a_1.nc_0_12.meta"), Some("a_1.nc"));
         assert_eq!(master("a.nc_0_12.data"), Some("a.nc"));
+        assert_eq!(master("a.h5.h5logfs-spill"), Some("a.h5"));
+        assert_eq!(master("a.h5.h5logfs-unflushed"), Some("a.h5"));
+        assert_eq!(master("a.h5.h5logfs-unflushed-12"), Some("a.h5"));
+        for other in [
+            ".h5logfs-unflushed-2",
+            "a.h5.h5logfs-unflushed-",
+            "a.h5-2",
+            "2",
+        ] {
+            assert_eq!(master(other), None, "{other}");
+        }
         for other in ["a.h5", ".subfiles", "_0_1.meta", "a.nc_0.meta", "a_0_1.txt"] {
             assert_eq!(master(other), None, "{other}");
         }
@@ -291,6 +321,7 @@ mod tests {
         assert_eq!(log("/d/a.h5.h5logfs-journal"), own);
         assert_eq!(log("/d/a.h5.subfiles/a.h5.0"), own);
         assert_eq!(log("/d/a.h5.subfiles/anything"), own);
+        assert_eq!(log("/d/a.h5.h5logfs-spill/0.3"), own);
         assert_eq!(log("/d/a.h5_0_7.meta"), own);
         for other in [
             "/d/a.h5",
@@ -306,10 +337,15 @@ mod tests {
     #[test]
     fn all_files_of_a_log_are_found() {
         let source = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(source.path().join("below/a.h5.subfiles")).unwrap();
+        for part in ["subfiles", "h5logfs-spill"] {
+            std::fs::create_dir_all(source.path().join(format!("below/a.h5.{part}"))).unwrap();
+        }
         let own = [
             "below/a.h5",
             "below/a.h5.h5logfs-journal",
+            "below/a.h5.h5logfs-spill/0.1",
+            "below/a.h5.h5logfs-unflushed",
+            "below/a.h5.h5logfs-unflushed-2",
             "below/a.h5.subfiles/renamed.0",
             "below/a.h5.subfiles/renamed.1",
             "below/a.h5_0_0.data",

@@ -25,6 +25,8 @@ pub struct Settings {
     pub without_logs: bool,
     /// Where data are known to be missing, an attribute of the root says so.
     pub incomplete_attribute: bool,
+    /// Data of a log that is not closed are shown, too, that no flush covers.
+    pub unflushed: bool,
     /// What a copy of the log has.
     pub choice: Choice,
     /// The image lies here but for its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
@@ -41,6 +43,7 @@ impl Default for Settings {
             log_dirs: Vec::new(),
             without_logs: false,
             incomplete_attribute: true,
+            unflushed: false,
             choice: Choice::default(),
             image_at: None,
             compared: MOST_DATA,
@@ -64,7 +67,7 @@ pub struct LayoutOption {
 }
 
 /// All options of layouts.
-pub const LAYOUT_OPTIONS: [LayoutOption; 3] = [
+pub const LAYOUT_OPTIONS: [LayoutOption; 4] = [
     LayoutOption {
         name: BURST_DIR,
         form: "DIR[:DIR…]",
@@ -88,11 +91,20 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 3] = [
         default: "on",
         adds_up: false,
     },
+    LayoutOption {
+        name: SHOW_UNFLUSHED,
+        form: "on|off",
+        help: "on: of a log that was not closed, what ranks have written after its last complete flush is shown, too, \
+               whatever each of them had",
+        default: "off",
+        adds_up: false,
+    },
 ];
 
 const BURST_DIR: &str = "burst_dir";
 const NETCDF: &str = "netcdf";
 const INCOMPLETE_ATTRIBUTE: &str = "incomplete_attribute";
+const SHOW_UNFLUSHED: &str = "show_unflushed";
 
 impl Settings {
     /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
@@ -121,6 +133,12 @@ impl Settings {
                     "{INCOMPLETE_ATTRIBUTE}={value}: neither `on` nor `off`"
                 ));
             }
+            (SHOW_UNFLUSHED, b"on") => self.unflushed = true,
+            (SHOW_UNFLUSHED, b"off") => self.unflushed = false,
+            (SHOW_UNFLUSHED, _) => {
+                let value = String::from_utf8_lossy(value);
+                return Err(format!("{SHOW_UNFLUSHED}={value}: neither `on` nor `off`"));
+            }
             _ => return Err(format!("unknown option {option}")),
         }
         Ok(())
@@ -143,6 +161,9 @@ impl fmt::Display for Settings {
         write!(f, ", without_logs={}", self.without_logs)?;
         write!(f, ", {INCOMPLETE_ATTRIBUTE}={}", self.incomplete_attribute)?;
         write!(f, ", log_folders={:?}", self.log_dirs)?;
+        if self.unflushed {
+            write!(f, ", {SHOW_UNFLUSHED}=on")?;
+        }
         if self.choice != Choice::default() {
             write!(f, ", {}", self.choice)?;
         }
@@ -174,11 +195,16 @@ mod tests {
         settings.set("incomplete_attribute", b"off").unwrap();
         assert!(!settings.incomplete_attribute);
         settings.set("incomplete_attribute", b"on").unwrap();
-        assert!(settings.incomplete_attribute);
+        assert!(settings.incomplete_attribute && !settings.unflushed);
+        settings.set("show_unflushed", b"on").unwrap();
+        assert!(settings.unflushed);
+        settings.set("show_unflushed", b"off").unwrap();
+        assert!(!settings.unflushed);
         for (option, value) in [
             ("burst_dir", ":"),
             ("netcdf", "4"),
             ("incomplete_attribute", "1"),
+            ("show_unflushed", "yes"),
             ("other", "1"),
         ] {
             let complaint = settings.set(option, value.as_bytes()).unwrap_err();
@@ -205,6 +231,7 @@ mod tests {
             ("burst_dir", "a:b"),
             ("netcdf", "hdf5"),
             ("incomplete_attribute", "off"),
+            ("show_unflushed", "on"),
         ] {
             let mut settings = Settings::default();
             settings.set(option, value.as_bytes()).unwrap();
@@ -234,6 +261,6 @@ mod tests {
         written.push(settings.to_string());
         written.sort();
         written.dedup();
-        assert_eq!(written.len(), 11);
+        assert_eq!(written.len(), 12);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::automatic::Cause;
 use crate::entries::Section;
 use crate::error::FaultResult;
-use crate::extent;
+use crate::extent::{self, Checksums};
 use crate::options::{Fsync, Options};
 use crate::ranks::{Ranks, SharedFile};
 use crate::spill::Spill;
@@ -150,14 +150,15 @@ impl Files {
         section.set_base(offset + ExtentHeader::SIZE + entries);
         let flush = self.flushes + 1;
         let header = extent::header(rank, flush, section.pending(), data_len);
-        let seal = self.tags.is_some().then(|| extent::seal(data));
-        let bytes = ExtentHeader { seal, ..header }.to_bytes();
+        let number = self.spill.extents().len();
+        let sums = Checksums::of(data, number, self.tags.is_some());
+        let bytes = sums.add_to(header).to_bytes();
         let gap = extent::header(rank, flush, &[], len - ExtentHeader::SIZE);
         let mut pieces: Vec<&[u8]> = vec![&bytes, section.pending()];
         pieces.extend(data);
         let written = self.spill.write(offset, &pieces, &gap.to_bytes());
         written.map_err(about)?;
-        if let Some((tags, seal)) = self.tags.as_mut().zip(seal) {
+        if let Some((tags, seal)) = self.tags.as_mut().zip(sums.seal) {
             tags.spilled = tags.spilled.wrapping_add(seal.tag);
         }
         if self.spill.is_in_place() {
@@ -199,7 +200,7 @@ impl Files {
         self.spill.extents()
     }
 
-    /// The file without a name into which this rank has spilled, where that was not the data file.
+    /// The file of this rank alone into which it has spilled, where that was not the data file.
     pub fn own_file(&self) -> Option<&File> {
         self.spill.own()
     }
@@ -222,8 +223,11 @@ impl Files {
         };
         let waiting = self.spill.waiting();
         let closed_gaps = self.spill.close_gaps();
-        let seal = (self.tags.is_some() && len > 0).then(|| extent::seal(pieces));
-        let begin = self.place(waiting + len, seal.map_or(0, |seal| seal.tag));
+        let sums = match len {
+            0 => Checksums::default(),
+            _ => Checksums::of(pieces, self.spill.extents().len(), self.tags.is_some()),
+        };
+        let begin = self.place(waiting + len, sums.seal.map_or(0, |seal| seal.tag));
         let moved = self.spill.move_to(begin);
         let offset = begin + waiting;
         section.set_base(offset + ExtentHeader::SIZE + entries);
@@ -232,7 +236,7 @@ impl Files {
             section.forget_selections();
         }
         let header = extent::header(rank, self.flushes + 1, section.pending(), data);
-        let header = ExtentHeader { seal, ..header }.to_bytes();
+        let header = sums.add_to(header).to_bytes();
         let mut extent: Vec<&[u8]> = Vec::new();
         if len > 0 {
             extent.extend([&header[..], section.pending()]);
@@ -412,6 +416,8 @@ impl Files {
 
     /// Closes the data file, and gives up the lock of the journal. Collective.
     pub fn close(self) {
+        // All is flushed. As long as the journal is locked, nobody else looks for it.
+        self.spill.close();
         // Dropped, it would stay locked as long as a child of the program has it.
         if let Some(journal) = self.journal {
             journal.unlock();

@@ -20,7 +20,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::{self, Append, Header, Job, Recorded};
-use h5logfs_log::logvol::names::subfile;
+use h5logfs_log::logvol::names::{spill_file, subfile};
 
 impl Files {
     /// Creates the files. On failure everything is as it was before. Collective.
@@ -65,7 +65,8 @@ impl Files {
         let (data_file, local) = opened;
         let journal = creation.complete();
         let data_files = header.data_files() as usize;
-        let spill = Spill::new(&data_path, &local, &file_ranks);
+        let spill_path = spill_file(path, own, ranks.rank());
+        let spill = Spill::new(spill_path, &local, &file_ranks);
         Ok(Files {
             path: path.to_owned(),
             header,
@@ -155,7 +156,8 @@ impl Files {
             }
             return Err(e);
         }
-        let spill = Spill::new(&data_path, &local, &file_ranks);
+        let spill_path = spill_file(path, own, ranks.rank());
+        let spill = Spill::new(spill_path, &local, &file_ranks);
         Ok(Files {
             path: path.to_owned(),
             header,

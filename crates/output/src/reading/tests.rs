@@ -593,6 +593,7 @@ fn write_extent(path: &Path, files: &Files, rank: usize, process: &mut Process, 
         data: data.len() as u64,
         entries_crc: crc32(section.pending()),
         seal: None,
+        proof: None,
     };
     let extent = [&header.to_bytes()[..], section.pending(), data].concat();
     let file = data_file(path, *file, files);

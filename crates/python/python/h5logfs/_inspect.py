@@ -90,7 +90,7 @@ class Inspection:
     """Faults of the log that make no dataset unreadable."""
     unclosed: Optional[Dict[str, Any]] = None
     """For a log that is not closed: "flush", the number of the last complete flush; "state" of its job: "running",
-    "ended" or "unknown"; "job" with "host", "pid", "user", "batch" and "since" (seconds since 1970), where it is
+    "ended" or "unknown"; "unflushed", what no flush covers, where there is something; "job" with "host", "pid", "user", "batch" and "since" (seconds since 1970), where it is
     known."""
 
     def dataset(self, name: str) -> Dataset:

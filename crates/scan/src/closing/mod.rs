@@ -13,10 +13,12 @@ mod recover;
 mod refusal;
 mod scales;
 mod stored;
+mod unflushed;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
 pub use recover::{How, Outcome, Recovered, recover};
+pub use unflushed::{Did, Handled, Unflushing};
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 
 use super::front::{Front, Role};
 use super::stored::OpenShadow;
+use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
 use super::{plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::diagnostic::Diagnostic;
@@ -18,12 +19,14 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::kept::{Kept, keep, path_of_kept};
+use h5logfs_log::journal::unflushed::{Summary, remove_spills};
 use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
-use h5logfs_log::journal::{self, Beside, HeldFile, Recorded, Torn};
+use h5logfs_log::journal::{self, Beside, HeldFile, Recorded, Torn, Unflushed};
 use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::sections;
-use h5logfs_log::logvol::names::subfile_dir;
+use h5logfs_log::logvol::names::{spill_dir, subfile_dir};
 use h5logfs_log::logvol::{Section, table_head};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
@@ -39,6 +42,8 @@ pub struct Recovered {
     pub torn: Option<Torn>,
     /// What the closed log does not have of what the program made.
     pub diagnostics: Vec<Diagnostic>,
+    /// What was done with data that no flush covers; `None` where there were none.
+    pub unflushed: Option<Handled>,
 }
 
 /// What was done to a log.
@@ -48,8 +53,10 @@ pub enum Outcome {
     Recovered(Recovered),
     /// It was closed already. A journal of an earlier time lay beside it, for this reason, and is removed.
     Cleared(String),
-    /// It was closed already, and there was nothing to do.
-    Closed,
+    /// It was closed already, and there was nothing to do. These files beside it have what no flush covered.
+    Closed(Vec<PathBuf>),
+    /// It was closed already. These files beside it had what no flush covered, and are removed.
+    Discarded(Vec<PathBuf>),
 }
 
 /// How a log is closed.
@@ -59,8 +66,12 @@ pub struct How {
     pub last_flush: Option<u64>,
     /// Do not wait until the files are on the disk.
     pub without_sync: bool,
-    /// The caller has written the log.
+    /// The caller has written the log, and flushed all of it.
     pub is_own: bool,
+    /// What is done with data that no flush covers.
+    pub unflushed: Unflushing,
+    /// Only tell what would be done.
+    pub dry_run: bool,
 }
 
 /// A data file of the log, with its records up to the last flush that is kept.
@@ -83,11 +94,28 @@ pub fn recover(path: &Path, how: How) -> Result<Outcome> {
         // The lock holds until the log is closed.
         Ok(lock) => recover_locked(path, &files, &master, how, &lock),
         // There is no journal, or it is another log's.
-        Err(_) if is_closed => {
-            check_nothing_to_drop(path, how)?;
-            Ok(Outcome::Closed)
-        }
+        Err(_) if is_closed => closed(path, &files, &master, how),
         Err(e) => Err(e),
+    }
+}
+
+/// What is done with a log that is closed.
+fn closed(path: &Path, files: &LogFiles<'_>, master: &SourceFile, how: How) -> Result<Outcome> {
+    check_nothing_to_drop(path, how)?;
+    let mut kept = Kept::all(files)?;
+    let id = master.file_id()?;
+    kept.retain(|kept| Some(kept.id) == id);
+    let paths = kept.iter().map(|kept| files.full_path(&kept.place));
+    match (how.unflushed, kept.last()) {
+        (Unflushing::TakeIn, Some(last)) if !how.dry_run => {
+            let journal = restore(path, files, master, last)?;
+            recover_locked(path, files, master, how, journal.file())
+        }
+        (Unflushing::Discard, Some(_)) if !how.dry_run => {
+            let removed = kept.iter().map(|kept| kept.remove(files));
+            Ok(Outcome::Discarded(removed.collect::<Result<_>>()?))
+        }
+        _ => Ok(Outcome::Closed(paths.collect())),
     }
 }
 
@@ -117,28 +145,59 @@ fn recover_locked(
         Beside::Stale(stale) => {
             check_nothing_to_drop(path, how)?;
             is_locked(stale.identity)?;
-            remove_journal(path, files.dir(), how)?;
+            if !how.dry_run {
+                remove_journal(path, files.dir(), how)?;
+            }
             return Ok(Outcome::Cleared(stale.reason));
         }
         // The job has closed it meanwhile, or it is another log's.
-        Beside::Nothing => {
-            check_nothing_to_drop(path, how)?;
-            return Ok(Outcome::Closed);
-        }
+        Beside::Nothing => return closed(path, files, master, how),
     };
     is_locked(all.identity)?;
     if !how.is_own && all.shadow.is_some() {
         refusal::check_owner(path, &all)?;
     }
     let flushes = all.flushes();
+    let unflushed = if how.is_own {
+        None
+    } else {
+        Some(Found::of(files, &all, how)?)
+    };
     let kept = choose_flushes(path, files, all, how.last_flush)?;
     data_sources(files, &kept)?.iter().for_each(refresh);
     if !how.is_own {
         check_whole(path, files, &kept)?;
     }
+    let handled = match unflushed {
+        Some(found) if kept.flushes() == flushes => {
+            match found.handle(path, files, &kept, how, lock)? {
+                Next::Done(handled) => handled,
+                Next::Again(journal, handled) => {
+                    let how = How {
+                        unflushed: Unflushing::Discard,
+                        ..how
+                    };
+                    let outcome = recover_locked(path, files, master, how, journal.file())?;
+                    return Ok(outcome.with(handled));
+                }
+            }
+        }
+        // They follow flushes that are dropped.
+        Some(found) => found.discarded(),
+        None => None,
+    };
     // First all reads, because they can fail, then the writes.
     let data_files = read_data_files(files, &kept).map_err(|e| with_way_out(files, &kept, e))?;
     let objects = Objects::of(path, &kept)?;
+    if how.dry_run {
+        return Ok(Outcome::Recovered(Recovered {
+            flushes: kept.flushes(),
+            datasets: kept.datasets(),
+            torn: kept.torn,
+            diagnostics: Vec::new(),
+            unflushed: handled,
+        }));
+    }
     if !how.without_sync {
         // What the front says before all is there, the journal has to say.
         lock.sync_data().map_err(|e| Error::io(&journal_path, e))?;
@@ -159,7 +218,111 @@ fn recover_locked(
         datasets: kept.datasets(),
         torn: kept.torn,
         diagnostics,
+        unflushed: handled,
     }))
+}
+
+impl Outcome {
+    /// The same where this was done before, with data that no flush covered.
+    fn with(self, handled: Handled) -> Self {
+        match self {
+            Outcome::Recovered(recovered) => Outcome::Recovered(Recovered {
+                unflushed: Some(handled),
+                ..recovered
+            }),
+            other => other,
+        }
+    }
+}
+
+/// Data that no flush covers.
+struct Found {
+    all: Unflushed,
+    /// What of it a run before this one, or one that was interrupted, has kept.
+    kept: Option<Kept>,
+}
+
+/// How the close goes on.
+enum Next {
+    Done(Option<Handled>),
+    /// From the begin, with another journal.
+    Again(HeldFile, Handled),
+}
+
+impl Found {
+    fn of(files: &LogFiles<'_>, journal: &Recorded, how: How) -> Result<Self> {
+        let takes_in = how.unflushed == Unflushing::TakeIn;
+        let mut kept = None;
+        if takes_in {
+            for found in Kept::all(files)? {
+                if found.is_of(files, journal)? {
+                    kept = Some(found);
+                }
+            }
+        }
+        let all = Unflushed::with_kept(files, journal, takes_in, kept.as_ref())?;
+        Ok(Found { all, kept })
+    }
+
+    fn discarded(self) -> Option<Handled> {
+        let summary = self.all.summary();
+        (summary != Summary::default()).then_some(Handled {
+            summary,
+            did: Did::Discarded,
+        })
+    }
+
+    /// Does with them what the caller wants.
+    fn handle(
+        self,
+        path: &Path,
+        files: &LogFiles<'_>,
+        journal: &Recorded,
+        how: How,
+        lock: &File,
+    ) -> Result<Next> {
+        let summary = self.all.summary();
+        if self.all.is_empty() || how.unflushed == Unflushing::Discard {
+            return Ok(Next::Done(self.discarded()));
+        }
+        let done = |did| {
+            Next::Done(Some(Handled {
+                summary: summary.clone(),
+                did,
+            }))
+        };
+        if how.unflushed == Unflushing::Keep {
+            let kept = if how.dry_run {
+                path_of_kept(path, 1)
+            } else {
+                keep(files, journal, &self.all)?
+            };
+            return Ok(done(Did::Kept(kept)));
+        }
+        let mut all = split(journal, self.all);
+        let left = match (all.apart.is_empty(), how.dry_run) {
+            (true, _) => None,
+            (false, true) => Some(path_of_kept(path, 1)),
+            (false, false) => {
+                let ranks = std::mem::take(&mut all.ranks);
+                let left = keep(files, journal, &all)?;
+                all.ranks = ranks;
+                Some(left)
+            }
+        };
+        if all.ranks.is_empty() || how.dry_run {
+            let grown = Vec::new();
+            return Ok(done(Did::TakenIn { grown, left }));
+        }
+        let (journal, grown) = take_in(path, files, journal, &all, lock)?;
+        if let Some(kept) = &self.kept
+            && left != Some(files.full_path(&kept.place))
+        {
+            kept.remove(files)?;
+        }
+        let did = Did::TakenIn { grown, left };
+        Ok(Next::Again(journal, Handled { summary, did }))
+    }
 }
 
 /// Removes the journal of a log that is closed, and what else is left. Until the directory is on the disk, a crash of the system may
@@ -167,6 +330,8 @@ fn recover_locked(
 fn remove_journal(path: &Path, dir: &SourceDir, how: How) -> Result<()> {
     if !how.is_own {
         remove_left_behind(path);
+        // A flush has them, or they are kept elsewhere, or are to be thrown away.
+        remove_spills(path).map_err(|e| Error::io(spill_dir(path), e))?;
     }
     let journal_path = journal::path_of(path);
     let name = journal_path.file_name().unwrap_or_default();
@@ -402,7 +567,7 @@ fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<
     Err(Error::of(path, reason))
 }
 
-fn data_sources(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<SourceFile>> {
+pub(super) fn data_sources(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<SourceFile>> {
     let subfiles = journal.header.subfiles_of(files)?;
     if subfiles.is_empty() {
         Ok(vec![SourceFile::open(files.dir(), files.log())?])

@@ -21,6 +21,11 @@ pub fn dataset_creation(dataset: &Id) -> Result<Id> {
     Id::new(h5!(H5Dget_create_plist(dataset.0)))
 }
 
+/// Gives a dataset another extent.
+pub fn set_extent(dataset: &Id, dims: &[u64]) -> Result<()> {
+    h5!(H5Dset_extent(dataset.0, dims.as_ptr())).map(drop)
+}
+
 /// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
 pub fn dataset_offset(dataset: &Id) -> Option<u64> {
     let offset = raw!(H5Dget_offset(dataset.0));

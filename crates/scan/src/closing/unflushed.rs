@@ -1,0 +1,382 @@
+//! What no flush covers, when a log is closed whose job has died: it is kept beside the log, or becomes one more flush.
+//!
+//! A flush is made of it where it lies: what is not in the data file follows there, what lies between extents becomes gaps, and
+//! then a commit goes into the journal. So this can be interrupted as any flush can, and the close goes on from there.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::recover::data_sources;
+use crate::extents::{self, Extended};
+use crate::hdf5_sys as h5;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
+use h5logfs_log::front::{FRONT, unclosed_front};
+use h5logfs_log::journal::closed::sealed_flush;
+use h5logfs_log::journal::definition::Definition;
+use h5logfs_log::journal::kept::Kept;
+use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::unflushed::{Extent, Summary};
+use h5logfs_log::journal::{self, Commit, HeldFile, Line, Recorded, Unflushed, sync};
+use h5logfs_log::journal::{extended, parent};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::extent::{ExtentHeader, crc32, move_extent, sections};
+use h5logfs_log::logvol::{LogDataset, Tables};
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
+
+/// What is done with data that no flush covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unflushing {
+    /// They are kept beside the log.
+    #[default]
+    Keep,
+    /// They become one more flush.
+    TakeIn,
+    /// They are thrown away.
+    Discard,
+}
+
+/// What was done with data that no flush covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handled {
+    /// What there was.
+    pub summary: Summary,
+    /// What became of it.
+    pub did: Did,
+}
+
+/// What became of data that no flush covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Did {
+    /// They are in this file now.
+    Kept(PathBuf),
+    /// They are in the log, as one more flush.
+    TakenIn {
+        /// Datasets that have become larger, in words.
+        grown: Vec<String>,
+        /// Where those are that could not be taken in.
+        left: Option<PathBuf>,
+    },
+    /// They are gone.
+    Discarded,
+}
+
+/// Takes what cannot be taken in out of it: of a log of definitions what follows in a rank after an entry of an unknown
+/// dataset, since no definition can stand for that.
+pub fn split(journal: &Recorded, mut all: Unflushed) -> Unflushed {
+    if journal.shadow.is_some() {
+        return all;
+    }
+    for extents in all.ranks.values_mut() {
+        let known = extents
+            .iter()
+            .take_while(|extent| extent.loose.unknown.is_empty());
+        let known = known.count();
+        all.apart.extend(extents.split_off(known));
+    }
+    all.ranks.retain(|_, extents| !extents.is_empty());
+    all
+}
+
+/// Makes a flush of it, which the new journal has: the caller has the lock of the present one. Returns the new journal, which is
+/// locked, and which datasets have grown.
+pub fn take_in(
+    path: &Path,
+    files: &LogFiles<'_>,
+    journal: &Recorded,
+    unflushed: &Unflushed,
+    mut lock: &File,
+) -> Result<(HeldFile, Vec<String>)> {
+    let journal_path = journal::path_of(path);
+    let mut ends = Vec::new();
+    let mut tags = Vec::new();
+    for (number, holder) in unflushed.files.iter().enumerate() {
+        if !holder.is_data_file {
+            continue;
+        }
+        let placed = place(journal, unflushed, number as u32);
+        let placed = placed.map_err(|e| Error::io(holder.file.path(), e))?;
+        ends.push(placed.end);
+        tags.push(placed.tags);
+    }
+    let extents = unflushed.ranks.values().flatten();
+    let mut headers = extents.map(|extent| &extent.loose.place.header);
+    let sealed = headers.all(|header| header.seal.is_some());
+    let commit = Commit {
+        flush: journal.flushes() + 1,
+        ends,
+        tags: if sealed { tags } else { Vec::new() },
+    };
+    let datasets = extents::logged(journal).map_err(|fault| Error::of(path, fault))?;
+    let (mut lines, grown) = growth(files, journal, &datasets, &commit)?;
+    if journal.shadow.is_some() {
+        // The numbers up to this one are taken.
+        let highest = unflushed.highest().unwrap_or_default();
+        if highest >= journal.dataset_ids() as u64 {
+            let id = u32::try_from(highest).map_err(|e| Error::of(path, e.to_string()))?;
+            lines.push(Line::Logged(LoggedDataset { id, header: None }));
+        }
+    }
+    lines.push(Line::Commit(commit));
+    let mut renew = || {
+        io::Seek::rewind(&mut lock)?;
+        extended(&journal_path, lock, journal, &lines)
+    };
+    let renewed = renew().map_err(|e| Error::io(&journal_path, e))?;
+    sync(parent(path))?;
+    Ok((renewed, grown))
+}
+
+/// The extents of a flush in a data file.
+struct Placed {
+    end: u64,
+    /// The sum of their tags.
+    tags: u64,
+}
+
+/// Gives the extents for a data file their places there, and makes gaps of what lies between. Can be repeated.
+fn place(journal: &Recorded, unflushed: &Unflushed, number: u32) -> io::Result<Placed> {
+    let holder = &unflushed.files[number as usize];
+    let target = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(holder.file.path())?;
+    journal.id.check(&target)?;
+    let (begin, flush) = (journal.end(number as usize), journal.flushes() + 1);
+    let Arranged { in_place, others } = Arranged::of(unflushed, number, begin);
+    let mut placed = Placed {
+        end: begin,
+        tags: 0,
+    };
+    for extent in in_place {
+        let at = extent.loose.place.at;
+        placed.close_gap(&target, at, flush)?;
+        placed.add(extent, at);
+    }
+    for extent in others {
+        let at = match holder.file.len() {
+            len if len <= placed.end => placed.end,
+            // Behind all that is copied from here.
+            len => len.max(placed.end + ExtentHeader::SIZE),
+        };
+        placed.close_gap(&target, at, flush)?;
+        let from = &unflushed.files[extent.file].file;
+        let from = File::from(from.as_fd().try_clone_to_owned()?);
+        move_extent(&from, extent.loose.place.at, &target, at)?;
+        placed.add(extent, at);
+    }
+    target.sync_all()?;
+    Ok(placed)
+}
+
+/// The extents for a data file.
+struct Arranged<'a> {
+    /// Those that are there, and stay in their places.
+    in_place: Vec<&'a Extent>,
+    /// Those that follow them, in the order of each rank.
+    others: Vec<&'a Extent>,
+}
+
+impl<'a> Arranged<'a> {
+    /// Those of a data file whose last flush ends at `begin`.
+    fn of(unflushed: &'a Unflushed, number: u32, begin: u64) -> Self {
+        let of_file = |extent: &Extent| unflushed.files[extent.file].data_file == number;
+        let ranks = unflushed.ranks.values();
+        let ranks = ranks.filter(|extents| extents.first().is_some_and(of_file));
+        // How many stay. What follows one that is elsewhere has to follow it here, too.
+        let is_there = |extent: &&Extent| extent.file == number as usize;
+        let mut ranks: Vec<(&[Extent], usize)> = ranks
+            .map(|extents| (&extents[..], extents.iter().take_while(is_there).count()))
+            .collect();
+        loop {
+            let stay = ranks.iter().flat_map(|(extents, stay)| &extents[..*stay]);
+            let mut in_place: Vec<&Extent> = stay.collect();
+            in_place.sort_by_key(|extent| extent.loose.place.at);
+            let mut end = begin;
+            // Less than a header is no gap.
+            let too_near = in_place.iter().find(|extent| {
+                let bytes = extent.loose.place.bytes();
+                let gap = bytes.start - std::mem::replace(&mut end, bytes.end);
+                (1..ExtentHeader::SIZE).contains(&gap)
+            });
+            let Some(moves) = too_near.map(|extent| extent.loose.place.at) else {
+                let others = ranks.iter().flat_map(|(extents, stay)| &extents[*stay..]);
+                return Arranged {
+                    in_place,
+                    others: others.collect(),
+                };
+            };
+            for (extents, stay) in &mut ranks {
+                let own = extents[..*stay].iter();
+                *stay = own.take_while(|e| e.loose.place.at != moves).count();
+            }
+        }
+    }
+}
+
+impl Placed {
+    fn add(&mut self, extent: &Extent, at: u64) {
+        let bytes = extent.loose.place.bytes();
+        self.end = at + (bytes.end - bytes.start);
+        let seal = extent.loose.place.header.seal;
+        self.tags = self.tags.wrapping_add(seal.map_or(0, |seal| seal.tag));
+    }
+
+    /// Makes a gap of what lies in front of `at`.
+    fn close_gap(&mut self, file: &File, at: u64, flush: u64) -> io::Result<()> {
+        let len = at - self.end;
+        if len == 0 {
+            return Ok(());
+        }
+        let data = len.checked_sub(ExtentHeader::SIZE);
+        let data = data.ok_or_else(|| {
+            io::Error::other(format!("{len} bytes at {} are no extent", self.end))
+        })?;
+        let header = ExtentHeader {
+            rank: 0,
+            flush,
+            entries: 0,
+            data,
+            entries_crc: crc32(&[]),
+            seal: None,
+            proof: None,
+        };
+        file.write_all_at(&header.to_bytes(), self.end)?;
+        self.end = at;
+        Ok(())
+    }
+}
+
+/// The lines that make datasets as large as what is taken in needs it, and the same in words.
+fn growth(
+    files: &LogFiles<'_>,
+    journal: &Recorded,
+    datasets: &[Extended],
+    commit: &Commit,
+) -> Result<(Vec<Line>, Vec<String>)> {
+    let larger = larger(files, journal, datasets, commit)?;
+    let words = larger.iter().map(|(dataset, dims)| {
+        format!("{} grows from {:?} to {dims:?}", dataset.name, dataset.dims)
+    });
+    let words = words.collect();
+    let lines = match &journal.shadow {
+        None => larger
+            .into_iter()
+            .map(|(dataset, dims)| {
+                let dataset = dataset.id;
+                Line::Define(Definition::Extent { dataset, dims })
+            })
+            .collect(),
+        Some(shadow) => {
+            let changed = || {
+                let file = h5::open_image(&shadow.image)?;
+                let extents = larger
+                    .iter()
+                    .map(|(dataset, dims)| (dataset.id, dims.clone()));
+                extents::set(&file, shadow, &extents.collect())?;
+                let image = h5::file_image(&file)?;
+                Ok(image_lines(&shadow.image, &image)?)
+            };
+            if larger.is_empty() {
+                Vec::new()
+            } else {
+                let log = || files.dir().full_path(files.log());
+                changed().map_err(|fault: Fault| Error::of(log(), fault))?
+            }
+        }
+    };
+    Ok((lines, words))
+}
+
+/// Datasets that have to grow, and their extents then.
+fn larger<'a>(
+    files: &LogFiles<'_>,
+    journal: &Recorded,
+    datasets: &'a [Extended],
+    commit: &Commit,
+) -> Result<Vec<(&'a Extended, Vec<u64>)>> {
+    let mut tables = Tables {
+        config: journal.header.config,
+        ..Tables::default()
+    };
+    let mut sources = Vec::new();
+    for (number, file) in data_sources(files, journal)?.into_iter().enumerate() {
+        let file = file.first_bytes(commit.ends[number])?;
+        let ends = journal.ends(number);
+        let ends = ends.chain([(commit.flush, commit.ends[number])]);
+        let found = sections(&file, number as u16, ends)?;
+        tables.sections.extend(found.sections);
+        tables.diagnostics.extend(found.diagnostics);
+        tables.data.push(LogDataset {
+            source: number as u16,
+            number: 0,
+            offset: FRONT,
+            len: commit.ends[number] - FRONT,
+        });
+        sources.push(file);
+    }
+    let is_new = |source: u16, offset| offset >= journal.end(usize::from(source));
+    let larger = extents::larger(&tables, &sources, datasets, is_new);
+    larger.map_err(|fault| Error::of(files.dir().full_path(files.log()), fault))
+}
+
+/// Makes a closed log again what it was when `kept` was made: not closed, with its journal, which is returned locked. Fails where
+/// the log has gone on since.
+pub fn restore(
+    path: &Path,
+    files: &LogFiles<'_>,
+    master: &SourceFile,
+    kept: &Kept,
+) -> Result<HeldFile> {
+    let source = files.open(&kept.place)?;
+    let journal_path = journal::path_of(path);
+    let created = HeldFile::create(&journal_path, &kept.id.number(), false, |file| {
+        journal::lock(file)?;
+        kept.write_journal(&source, file)?;
+        file.sync_all()
+    });
+    let held = created.map_err(|e| Error::io(&journal_path, e))?;
+    sync(parent(path))?;
+    let undo = |e: Error| {
+        let _ = std::fs::remove_file(&journal_path);
+        e
+    };
+    let place = SourcePath::below(journal::path_of(files.log()));
+    let read = files.open(&place).and_then(|file| Recorded::read(&file));
+    let journal = read.map_err(undo)?;
+    let flush = sealed_flush(master).map_err(|fault| undo(Error::of(path, fault)))?;
+    if journal.id != kept.id || journal.flushes() != flush {
+        let reason = format!(
+            "what was kept follows flush {}, and the log has flush {flush}: it has gone on since",
+            journal.flushes()
+        );
+        return Err(undo(Error::of(path, reason)));
+    }
+    for (number, file) in data_sources(files, &journal)?.iter().enumerate() {
+        make_unclosed(file, &journal, journal.end(number))?;
+    }
+    if journal.header.subfiles > 0 {
+        make_unclosed(master, &journal, FRONT)?;
+    }
+    Ok(held)
+}
+
+/// Gives a file the front of one that is not closed, and cuts off what the close has put behind its data.
+fn make_unclosed(file: &SourceFile, journal: &Recorded, end: u64) -> Result<()> {
+    let write = || {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(file.path())?;
+        journal.id.check(&file)?;
+        file.write_all_at(&unclosed_front(&journal.id), 0)?;
+        // From here on the journal tells what the file has.
+        file.sync_all()?;
+        file.set_len(end)
+    };
+    write().map_err(|e: io::Error| Error::io(file.path(), e))
+}

@@ -1,0 +1,121 @@
+//! The extents of the logged datasets of a log that is not closed, and what they have to be for data that no flush covers: a
+//! program that writes behind the end of a dataset has extended it before, and only a flush tells that.
+
+use std::collections::BTreeMap;
+
+use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::shadow::limits;
+use h5logfs_common::fault::Fault;
+use h5logfs_common::task::Task;
+use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::journal::{self, Recorded};
+use h5logfs_log::logvol::Tables;
+use h5logfs_log::model::Selections;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::{Layout, Logged};
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// A logged dataset, as far as its extent is concerned.
+pub struct Extended {
+    pub id: u32,
+    pub name: String,
+    pub dims: Vec<u64>,
+    max_dims: Vec<Option<u64>>,
+    element_size: u64,
+    filtered: bool,
+}
+
+impl Extended {
+    /// Makes an extent as large as what ends at `end` needs it, as far as the dataset may grow.
+    fn grow(&self, dims: &mut [u64], end: &[u64]) {
+        for ((dim, end), max) in dims.iter_mut().zip(end).zip(&self.max_dims) {
+            *dim = (*dim).max(max.map_or(*end, |max| max.min(*end)));
+        }
+    }
+
+    fn logged(&self) -> Logged<'_> {
+        Logged {
+            id: self.id.into(),
+            dims: &self.dims,
+            element_size: self.element_size,
+            filtered: self.filtered,
+        }
+    }
+}
+
+/// The logged datasets of a log.
+pub fn logged(journal: &Recorded) -> Result<Vec<Extended>> {
+    let Some(shadow) = &journal.shadow else {
+        let defined = journal.outline.datasets.iter().zip(0..);
+        let of = |(defined, id): (&journal::definition::Defined, u32)| Extended {
+            id,
+            name: defined.path.clone(),
+            dims: defined.layout.dims.clone(),
+            max_dims: defined.layout.max_dims.clone(),
+            element_size: defined.layout.datatype.size().into(),
+            filtered: !defined.layout.filters.is_empty(),
+        };
+        return Ok(defined.map(of).collect());
+    };
+    h5::forbid_plugins()?;
+    let file = h5::open_image(&shadow.image)?;
+    let mut found = Vec::new();
+    for (id, header) in &shadow.logged {
+        let Some(header) = header else { continue };
+        let dataset = h5::open_object(&file, *header)?;
+        let Space::Simple { dims, max } = h5::dataset_space(&dataset)? else {
+            continue;
+        };
+        found.push(Extended {
+            id: *id,
+            name: h5::path_of(&dataset).unwrap_or_else(|| format!("dataset {id}")),
+            dims,
+            max_dims: limits(&max),
+            element_size: h5::type_size(&h5::dataset_type(&dataset)?)? as u64,
+            filtered: h5::has_filters(&h5::dataset_creation(&dataset)?)?,
+        });
+    }
+    Ok(found)
+}
+
+/// Datasets that have to grow for new records, and their extents then. `is_new` tells from the place of its data whether a
+/// record is one.
+pub fn larger<'a>(
+    tables: &Tables,
+    sources: &[SourceFile],
+    datasets: &'a [Extended],
+    is_new: impl Fn(u16, u64) -> bool,
+) -> Result<Vec<(&'a Extended, Vec<u64>)>> {
+    let logged: Vec<Logged<'_>> = datasets.iter().map(Extended::logged).collect();
+    let task = Task::unlimited();
+    let table = tables.read_tables(&task, sources, &logged)?;
+    if let Some(diagnostic) = table.diagnostics().first() {
+        return Err(diagnostic.to_string().into());
+    }
+    let selections = Selections::default();
+    let mut found = Vec::new();
+    for (dataset, logged) in datasets.iter().zip(&logged) {
+        let mut dims = dataset.dims.clone();
+        let records = table.records(&task, sources, logged, &selections)?.records;
+        let new = records.iter().filter(|record| {
+            let stored = &record.stored;
+            is_new(stored.source, stored.offset)
+        });
+        new.for_each(|record| dataset.grow(&mut dims, &record.bounds().end));
+        if dims != dataset.dims {
+            found.push((dataset, dims));
+        }
+    }
+    Ok(found)
+}
+
+/// Gives datasets of an open shadow these extents, by their IDs.
+pub fn set(file: &Id, shadow: &Shadow, extents: &BTreeMap<u32, Vec<u64>>) -> Result<()> {
+    for (id, dims) in extents {
+        let header = shadow.logged.get(id).copied().flatten();
+        let header = header.ok_or("a dataset that is gone")?;
+        h5::set_extent(&h5::open_object(file, header)?, dims)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! What a view shows of a log that is not closed, beyond its last complete flush, where the user wants that.
+//!
+//! The extents of a rank lie in its data file, and then in a file into which it has spilled. A section of the table lies in one
+//! file, so of the latter those are shown that need no entry of the former.
+
+use std::collections::BTreeMap;
+
+use super::extents;
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::unflushed::{Extent, Summary};
+use h5logfs_log::journal::{Recorded, Unflushed};
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::extent::sections;
+use h5logfs_log::logvol::{LogDataset, Section, Tables};
+use h5logfs_log::scan::ScanRequest;
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::window::Piece;
+
+/// What is shown.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Of each data file what lies behind its last flush.
+    pub behind: BTreeMap<usize, Vec<RankShown>>,
+    /// What lies in further files.
+    pub spilled: Vec<(SourcePath, Vec<RankShown>)>,
+    /// Datasets that are larger than the journal says, by their IDs.
+    pub growth: BTreeMap<u32, Vec<u64>>,
+    summary: Summary,
+    /// Bytes of data that are not shown.
+    left_out: u64,
+}
+
+/// What is shown of a rank.
+#[derive(Debug)]
+pub struct RankShown {
+    pub rank: u32,
+    pub pieces: Vec<ExtentShown>,
+}
+
+/// Where an extent has its entries, and where it ends.
+#[derive(Debug)]
+pub struct ExtentShown {
+    pub entries: Piece,
+    pub end: u64,
+}
+
+impl ExtentShown {
+    fn of(extent: &Extent) -> Self {
+        ExtentShown {
+            entries: extent.loose.place.entries(),
+            end: extent.loose.place.bytes().end,
+        }
+    }
+}
+
+impl Shown {
+    /// `None` where there is nothing beyond the last flush.
+    pub fn of(
+        request: ScanRequest<'_>,
+        master: &SourceFile,
+        journal: &Recorded,
+    ) -> Result<Option<Self>> {
+        let files = LogFiles::of(request.dir, request.relative, master);
+        let unflushed = Unflushed::of(&files, journal, true)?;
+        if unflushed.is_empty() {
+            return Ok(None);
+        }
+        let mut shown = Shown {
+            summary: unflushed.summary(),
+            ..Shown::default()
+        };
+        let mut spilled: BTreeMap<usize, Vec<RankShown>> = BTreeMap::new();
+        for (rank, extents) in &unflushed.ranks {
+            let mut add = |number: usize, extents: &[Extent]| {
+                let file = &unflushed.files[number];
+                let list = if file.is_data_file {
+                    shown.behind.entry(file.data_file as usize).or_default()
+                } else {
+                    spilled.entry(number).or_default()
+                };
+                let pieces = extents.iter().map(ExtentShown::of).collect();
+                list.push(RankShown {
+                    rank: *rank,
+                    pieces,
+                });
+            };
+            let there = extents
+                .iter()
+                .take_while(|extent| unflushed.files[extent.file].is_data_file);
+            let (there, others) = extents.split_at(there.count());
+            if let Some(first) = there.first() {
+                add(first.file, there);
+            }
+            let alone = alone(others);
+            if let Some(first) = alone.first() {
+                add(first.file, alone);
+            }
+            let left_out = others[alone.len()..].iter();
+            shown.left_out += left_out
+                .map(|extent| extent.loose.place.header.data)
+                .sum::<u64>();
+        }
+        shown.set_growth(&unflushed, journal, &spilled)?;
+        let place = |number: usize| unflushed.files[number].place.clone();
+        shown.spilled = spilled
+            .into_iter()
+            .map(|(number, ranks)| (place(number), ranks))
+            .collect();
+        Ok(Some(shown))
+    }
+
+    fn set_growth(
+        &mut self,
+        unflushed: &Unflushed,
+        journal: &Recorded,
+        spilled: &BTreeMap<usize, Vec<RankShown>>,
+    ) -> Result<()> {
+        let mut tables = Tables {
+            config: journal.header.config,
+            ..Tables::default()
+        };
+        let mut sources = Vec::new();
+        for (number, holder) in unflushed.files.iter().enumerate() {
+            let source = number as u16;
+            let file = SourceFile::new(
+                std::os::fd::AsFd::as_fd(&holder.file)
+                    .try_clone_to_owned()
+                    .map_err(|e| Error::io(holder.file.path(), e))?
+                    .into(),
+                holder.file.path().to_owned(),
+            );
+            let file = file.map_err(|e| Error::io(holder.file.path(), e))?;
+            let (offset, shown) = if holder.is_data_file {
+                let found = sections(&file, source, journal.ends(number))?;
+                tables.sections.extend(found.sections);
+                (FRONT, self.behind.get(&number))
+            } else {
+                (0, spilled.get(&number))
+            };
+            for rank in shown.into_iter().flatten() {
+                let pieces = rank.pieces.iter().map(|piece| piece.entries);
+                let known = |s: &&mut Section| (s.source, s.rank) == (source, rank.rank);
+                match tables.sections.iter_mut().find(known) {
+                    Some(section) => section.pieces.extend(pieces),
+                    None => tables.sections.push(Section {
+                        source,
+                        rank: rank.rank,
+                        pieces: pieces.collect(),
+                    }),
+                }
+            }
+            tables.data.push(LogDataset {
+                source,
+                number: 0,
+                offset,
+                len: file.len().saturating_sub(offset),
+            });
+            sources.push(file);
+        }
+        let is_new = |source: u16, offset| {
+            let holder = &unflushed.files[usize::from(source)];
+            !holder.is_data_file || offset >= journal.end(usize::from(source))
+        };
+        let find = || {
+            let datasets = extents::logged(journal)?;
+            let larger = extents::larger(&tables, &sources, &datasets, is_new)?;
+            let of = |(dataset, dims): (&extents::Extended, Vec<u64>)| (dataset.id, dims);
+            Ok(larger.into_iter().map(of).collect())
+        };
+        let log = unflushed.files.first().map(|holder| holder.file.path());
+        self.growth =
+            find().map_err(|fault: Fault| Error::of(log.unwrap_or("".as_ref()), fault))?;
+        Ok(())
+    }
+
+    /// What is to be said of it.
+    pub fn diagnostic(&self) -> Diagnostic {
+        let mut text = format!("{}: shown, too", self.summary);
+        if self.left_out > 0 {
+            text += &format!(
+                ", but for {} bytes that cannot be shown where they lie: `recover --unflushed` takes them in",
+                self.left_out
+            );
+        }
+        Diagnostic::note(text)
+    }
+}
+
+/// Those that lie in the file of the first one, and share selections with nothing else.
+fn alone(extents: &[Extent]) -> &[Extent] {
+    let Some(first) = extents.first() else {
+        return extents;
+    };
+    let mut len = 0;
+    let good = extents.iter().take_while(|extent| {
+        let is_alone = extent.file == first.file && extent.loose.reach <= len;
+        len += extent.loose.place.header.entries;
+        is_alone
+    });
+    &extents[..good.count()]
+}

@@ -1,0 +1,209 @@
+//! Programs that are killed before they flush: what they have written is told, shown, kept and taken in.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::connector::Connector;
+use crate::common::driver::Driver;
+use crate::common::hosts::Hdf5;
+use crate::common::killed::{Places, RANKS, Victim};
+use crate::common::mpirun::{Job, Mpi};
+use crate::common::nodes::Place;
+use crate::common::readers::{Python, said};
+use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
+
+/// Writes rows into a file that is never flushed, or once before them, and is killed.
+const WRITE: &str = "
+import os, signal, sys
+import h5py, numpy as np
+f = h5py.File(sys.argv[1], 'w')
+rows = f.create_dataset('rows', (0, 10000), 'f8', maxshape=(None, 10000), chunks=(1, 10000))
+if sys.argv[2] == 'flush':
+    f.flush()
+for row in range(100):
+    rows.resize((row + 1, 10000))
+    rows[row] = row * 1e6 + np.arange(10000)
+os.kill(os.getpid(), signal.SIGKILL)
+";
+
+/// Prints how many rows a file has, all of which are right.
+const READ: &str = "
+import sys
+import h5py, numpy as np
+with h5py.File(sys.argv[1], 'r') as f:
+    rows = f['rows'][:]
+wanted = np.arange(len(rows))[:, None] * 1e6 + np.arange(10000)
+assert (rows == wanted).all(), np.argwhere(rows != wanted)[:3]
+print(len(rows))
+";
+
+fn run(dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).current_dir(dir).output().unwrap()
+}
+
+#[track_caller]
+fn says(dir: &Path, arguments: &[&str], words: &[&str]) {
+    let output = run(dir, arguments);
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    for word in words {
+        assert!(said.contains(word), "no \"{word}\" in: {said}");
+    }
+}
+
+/// A program of one process leaves `log.h5`.
+fn left(how: &str) -> Option<tempfile::TempDir> {
+    let python = Connector::new().python()?;
+    let connector = Connector::new();
+    let vol = "h5logfs buffer_limit=1M";
+    let python = python.with_variables(connector.used_as(vol));
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = python.command();
+    command
+        .args(["-c", WRITE])
+        .arg(dir.path().join("log.h5"))
+        .arg(how);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), None, "{}", self::said(&output));
+    Some(dir)
+}
+
+#[test]
+fn a_program_that_never_flushed_loses_nothing_without_a_word() {
+    let Some(dir) = left("never") else {
+        return;
+    };
+    let dir = dir.path();
+    let kept = "log.h5.h5logfs-unflushed";
+    for command in ["inspect", "ls", "check"] {
+        says(
+            dir,
+            &[command, "log.h5"],
+            &["MB in 1 rank that no flush covers"],
+        );
+    }
+    says(dir, &["check", "log.h5"], &["not wholly flushed"]);
+    says(
+        dir,
+        &["recover", "--dry-run", "log.h5"],
+        &["would be kept in", "would recover 0 flushes"],
+    );
+    assert_eq!(names_in(dir), ["log.h5", "log.h5.h5logfs-journal"]);
+    let before = fs::metadata(dir.join("log.h5")).unwrap().len();
+    says(
+        dir,
+        &["recover", "log.h5"],
+        &["that no flush covers", kept, "recovered 0 flushes"],
+    );
+    assert_eq!(names_in(dir), ["log.h5", kept]);
+    let after = fs::metadata(dir.join(kept)).unwrap().len();
+    assert!(
+        before - after < 64 << 10,
+        "{before} bytes, {after} of them kept"
+    );
+    says(dir, &["recover", "log.h5"], &["closed already", kept]);
+    says(
+        dir,
+        &["recover", "--discard-unflushed", "log.h5"],
+        &["removed", kept],
+    );
+    assert_eq!(names_in(dir), ["log.h5"]);
+}
+
+#[test]
+fn what_a_program_wrote_after_its_flush_is_shown_and_taken_in() {
+    let Some(dir) = left("flush") else {
+        return;
+    };
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let rows = |path: &Path| python.run(READ, &[path]).trim().parse::<usize>().unwrap();
+    let log = dir.path().join("log.h5");
+    if can_mount(User::Caller) {
+        let usual = Mounted::new(dir.path(), "");
+        assert_eq!(rows(&usual.join("log.h5")), 0);
+        let mounted = Mounted::new(dir.path(), "show_unflushed=on");
+        // A buffer has up to 12 rows, and the last one dies with the program.
+        assert!((86..=100).contains(&rows(&mounted.join("log.h5"))));
+    }
+    says(
+        dir.path(),
+        &["recover", "--unflushed", "log.h5"],
+        &[
+            "taken in",
+            "/rows grows from [0, 10000]",
+            "recovered 2 flushes",
+        ],
+    );
+    assert_eq!(names_in(dir.path()), ["log.h5"]);
+    let reader = Driver::new();
+    let Some(python) = reader.python() else {
+        return;
+    };
+    let read: usize = python.run(READ, &[&log]).trim().parse().unwrap();
+    assert!((86..=100).contains(&read), "{read} rows");
+}
+
+/// Element by element: rows of which a rank has lost its part read as fill value there.
+const READ_PARTS: &str = "
+import sys
+import h5py, numpy as np
+width = 10000
+with h5py.File(sys.argv[1], 'r') as f:
+    rows = f['rows'][:]
+wanted = np.arange(len(rows))[:, None] * 1000000 + np.arange(rows.shape[1])
+for rank in range(rows.shape[1] // width):
+    own = np.s_[:, rank * width:(rank + 1) * width]
+    good = (rows[own] == wanted[own]).all(axis=1)
+    count = len(good) if good.all() else int(np.argmin(good))
+    assert (rows[own][count:] == 0).all(), (rank, count)
+    print(count)
+";
+
+#[test]
+fn ranks_that_were_killed_have_each_what_it_had() {
+    let driver = Driver::new();
+    let (Some(hdf5), Some(python)) = (Hdf5::find(), driver.python()) else {
+        return;
+    };
+    let places = Places::new(&Place::Here);
+    let program = hdf5.compiled("connector", "unflushed");
+    let mut mpirun = Mpi::of_build().run_at(&Place::Here, RANKS, &program);
+    mpirun.args([&places.log(), places.notes.path()]).arg("40");
+    let connector = Connector::new();
+    mpirun.envs(connector.used());
+    mpirun.env("H5LOGFS_BUFFER_LIMIT", "128K");
+    let job = Job::launch(mpirun);
+    let mut victim = Victim { job, places };
+    let mut ranks = victim.ranks();
+    assert!(victim.wait_for("written"), "{}", victim.job.said());
+    victim.kill(&mut ranks, 0);
+    let dir = victim.places.logs.path();
+    for command in ["inspect", "ls", "check"] {
+        says(
+            dir,
+            &[command, "log.h5"],
+            &["in 4 ranks that no flush covers"],
+        );
+    }
+    says(
+        dir,
+        &["recover", "log.h5"],
+        &["that no flush covers: kept in"],
+    );
+    says(
+        dir,
+        &["recover", "--unflushed", "log.h5"],
+        &["taken in", "recovered 2 flushes"],
+    );
+    assert_eq!(names_in(dir), ["log.h5"]);
+    let log = victim.places.log();
+    let counts = python.run(READ_PARTS, &[&log]);
+    let counts: Vec<usize> = counts.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(counts.len(), RANKS as usize);
+    // A buffer has up to three rows.
+    assert!(counts.iter().all(|count| *count >= 36), "{counts:?}");
+}
