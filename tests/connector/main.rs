@@ -28,6 +28,7 @@ mod common;
 mod alike;
 mod appending;
 mod conversions;
+mod doctor;
 mod elements;
 mod elsewhere;
 mod errors;

@@ -38,7 +38,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -109,6 +109,14 @@ const ROWS: [Row; 9] = [
         variable: "H5LOGFS_SETTLE_MEMORY",
         set: |options, value| {
             options.output.settle_memory = settle_memory(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "discard_unclosed",
+        variable: "H5LOGFS_DISCARD_UNCLOSED",
+        set: |options, value| {
+            options.output.discard_unclosed = yes_or_no(value)?;
             Ok(())
         },
     },

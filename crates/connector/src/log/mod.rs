@@ -17,6 +17,7 @@
 //! | `questions` | what the shadow cannot answer of a dataset |
 //! | `version` | a number that grows with each flush |
 //! | `reopening` | a log is opened again to append to it |
+//! | `remembered` | logs that this process has closed |
 
 mod chunks;
 pub mod dataset;
@@ -25,6 +26,7 @@ mod extent;
 pub mod making;
 mod parts;
 mod questions;
+mod remembered;
 mod reopening;
 mod selection;
 pub mod shadow;
@@ -286,6 +288,7 @@ impl State {
             sync: options.fsync != Fsync::None,
             settle: (options.settle).then_some(options.settle_memory),
         };
+        let base = writer.files().base();
         // This gives up the lock of the journal.
         let ranks = writer.close();
         version::grow();
@@ -295,6 +298,9 @@ impl State {
         } else {
             Ok(Closed::Done)
         };
+        if ranks.is_root() && how.settle.is_none() && closed.is_ok() {
+            remembered::remember(&state.path, state.objects(), base);
+        }
         ranks.wait();
         match closed {
             Ok(Closed::Done) => Ok(()),

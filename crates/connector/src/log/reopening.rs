@@ -12,8 +12,8 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Base, LogWriter, Options, Ranks};
 
-use super::Log;
 use super::shadow::Shadow;
+use super::{Log, State, remembered};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::ranks;
@@ -24,10 +24,24 @@ const MOST_IDS: u32 = 1 << 24;
 
 /// The objects of a log, as a shadow has them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Objects {
-    image: Vec<u8>,
+pub(super) struct Objects {
+    pub image: Vec<u8>,
     /// Address of the object header of each logged dataset; `None` for one that was deleted.
-    headers: Vec<Option<u64>>,
+    pub headers: Vec<Option<u64>>,
+}
+
+impl State {
+    /// The objects as the journal has them. Takes the image.
+    pub(super) fn objects(&mut self) -> Objects {
+        let mut headers = vec![None; self.datasets.len()];
+        for (header, id) in &self.headers {
+            headers[*id as usize] = Some(*header);
+        }
+        Objects {
+            image: std::mem::take(&mut self.image),
+            headers,
+        }
+    }
 }
 
 impl Log {
@@ -94,6 +108,12 @@ fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), 
         };
         let base = Base::of_journal(recorded, objects.lines()?)?;
         return Ok((objects, base));
+    }
+    if recorded.is_none()
+        && let Some((objects, base)) = remembered::recall(path)
+    {
+        let lines = objects.lines()?;
+        return Ok((objects, Base { lines, ..base }));
     }
     let snapshot = direct::snapshot(path, &direct::Options::default())?;
     let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;

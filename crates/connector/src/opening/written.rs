@@ -45,7 +45,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     let shadow = ranks.all(shadow).map_err(|e| e.to_string())?;
     let options = Options {
         overwrite: replaces,
-        discard_unclosed: replaces,
+        keep_unclosed: replaces,
         ..options.output
     };
     let files = Files::create(&path, &ranks, &options)?;

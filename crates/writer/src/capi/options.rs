@@ -17,7 +17,7 @@ pub const H5LOGFS_FSYNC_CLOSE: c_int = 1;
 pub const H5LOGFS_FSYNC_FLUSH: c_int = 2;
 
 /// Options of a file that is created or opened. `h5logfs_options_init` fills in the defaults. `overwrite`,
-/// `discard_unclosed` and `subfiles` are for new files only. All ranks must pass the same
+/// `discard_unclosed`, `keep_unclosed` and `subfiles` are for new files only. All ranks must pass the same
 /// options.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +66,10 @@ pub struct h5logfs_options {
     /// With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as
     /// many again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
     pub settle_memory: u64,
+    /// 1, together with `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first
+    /// number that is free, and so do its journal and subfiles. It can be read and recovered there.
+    /// `discard_unclosed` wins over it. 0 (default): such a log is an error.
+    pub keep_unclosed: i64,
 }
 
 // SAFETY: numbers and pointers, the size in front.
@@ -107,6 +111,7 @@ fn defaults(size: usize) -> h5logfs_options {
         settle: default.settle.into(),
         checksums: default.checksums.into(),
         settle_memory: default.settle_memory,
+        keep_unclosed: default.keep_unclosed.into(),
     }
 }
 
@@ -123,6 +128,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
     Ok(Options {
         overwrite: input::flag(given.overwrite, "overwrite")?,
         discard_unclosed: input::flag(given.discard_unclosed, "discard_unclosed")?,
+        keep_unclosed: wide_flag(given.keep_unclosed, "keep_unclosed")?,
         buffer_limit: given.buffer_limit,
         subfiles: subfiles(given.subfiles)?,
         share_selections: input::flag(given.share_selections, "share_selections")?,
@@ -130,8 +136,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         collective: input::flag(given.collective, "collective")?,
         settle: input::flag(given.settle, "settle")?,
         settle_memory: given.settle_memory,
-        // It has 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
-        checksums: input::flag(c_int::try_from(given.checksums).unwrap_or(-1), "checksums")?,
+        checksums: wide_flag(given.checksums, "checksums")?,
         fsync: match given.fsync {
             H5LOGFS_FSYNC_NONE => Fsync::None,
             H5LOGFS_FSYNC_CLOSE => Fsync::Close,
@@ -141,6 +146,11 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         // SAFETY: promised by the caller.
         hints: unsafe { hints(&given) }?,
     })
+}
+
+/// A flag of 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
+fn wide_flag(value: i64, name: &'static str) -> Result<bool> {
+    input::flag(c_int::try_from(value).unwrap_or(-1), name)
 }
 
 fn subfiles(number: i64) -> Result<Subfiles> {
@@ -206,6 +216,7 @@ mod tests {
             settle: 1,
             settle_memory: 99,
             checksums: 1,
+            keep_unclosed: 1,
             hints: 1,
             hint_keys: keys.as_ptr(),
             hint_values: values.as_ptr(),
@@ -214,6 +225,7 @@ mod tests {
         let wanted = Options {
             overwrite: true,
             discard_unclosed: true,
+            keep_unclosed: true,
             buffer_limit: 77,
             subfiles: Subfiles::Number(3),
             share_selections: false,
