@@ -100,6 +100,8 @@ struct State {
     writer: Option<LogWriter>,
     /// The logged datasets, by ID. `None`: it was deleted before it was of use to this job.
     datasets: Vec<Option<Arc<Dataset>>>,
+    /// Where those end that this process has written before, by ID: see [`dataset::Extent::reached`].
+    reached: HashMap<u32, Vec<u64>>,
     /// How many of them are of earlier jobs.
     base: usize,
     /// A sum over the others, in the order in which this job has made them.
@@ -132,6 +134,7 @@ impl Log {
             path: path.to_owned(),
             writer: Some(writer),
             datasets: Vec::new(),
+            reached: HashMap::new(),
             base: 0,
             made: 0,
             headers: HashMap::new(),
@@ -206,7 +209,7 @@ impl Log {
         };
         let dataset = Dataset::new(id, header, parts, None);
         let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
-        dataset.extent.lock().is_known = false;
+        dataset.extent.lock().set_earlier(state.reached.get(&id));
         dataset.set_written();
         state.datasets[id as usize] = Some(Arc::clone(&dataset));
         Ok(Some(dataset))
@@ -299,7 +302,8 @@ impl State {
             Ok(Closed::Done)
         };
         if ranks.is_root() && how.settle.is_none() && closed.is_ok() {
-            remembered::remember(&state.path, state.objects(), base);
+            let objects = state.objects();
+            remembered::remember(&state.path, objects, base);
         }
         ranks.wait();
         match closed {
