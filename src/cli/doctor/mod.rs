@@ -12,6 +12,7 @@
 mod libraries;
 mod probe;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -26,7 +27,7 @@ use h5logfs_catalog::options::ReadOptions;
 
 use super::output::Output;
 use super::suggest::did_you_mean;
-use probe::{Loaded, Probed};
+use probe::Probed;
 
 pub use probe::{ProbeArgs, run as probe};
 
@@ -310,17 +311,23 @@ impl Report {
         let plugins: Vec<PathBuf> = plugins.collect();
         let options = wanted.options();
         let texts: Vec<String> = options.iter().map(|(_, text)| text.clone()).collect();
-        let mut checked = None;
+        let (mut checked, mut broken) = (None, BTreeMap::new());
         for library in &found {
             let probed = probe::start(library, fallback.as_deref(), &plugins, &texts)?;
             self.library(library, &probed, wanted)?;
-            if let Probed::Asked(Loaded {
-                refused, connector, ..
-            }) = probed
-                && connector.is_ok()
-            {
-                checked.get_or_insert(refused);
+            if let Probed::Asked(loaded) = probed {
+                broken.extend(loaded.broken);
+                if loaded.connector.is_ok() {
+                    checked.get_or_insert(loaded.refused);
+                }
             }
+        }
+        for (plugin, reason) in &broken {
+            // The connector for parallel programs needs its MPI.
+            self.bad_if(
+                is_serial(plugin) && (wanted.wants_connector() || wanted.wants_driver()),
+                format_args!("{} cannot be loaded: {reason}", plugin.display()),
+            )?;
         }
         if found.is_empty() {
             self.note(
@@ -361,13 +368,6 @@ impl Report {
                     ),
                 )?,
             }
-        }
-        for (plugin, reason) in &loaded.broken {
-            // The connector for parallel programs needs its MPI.
-            self.bad_if(
-                is_serial(plugin) && (wanted.wants_connector() || wanted.wants_driver()),
-                format_args!("{} cannot be loaded: {reason}", plugin.display()),
-            )?;
         }
         Ok(())
     }

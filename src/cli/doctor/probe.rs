@@ -104,6 +104,7 @@ h5logfs_host::functions! {
     struct Functions for "h5logfs_doctor" {
         H5open: fn() -> Status,
         H5Eset_auto2: fn(Id, Option<unsafe extern "C" fn()>, *mut c_void) -> Status,
+        H5Eclear2: fn(Id) -> Status,
         H5Ewalk2: fn(Id, c_int, Walk, *mut c_void) -> Status,
         H5VLregister_connector_by_name: fn(*const c_char, Id) -> Id,
         H5VLconnector_str_to_info: fn(*const c_char, Id, *mut *mut c_void) -> Status,
@@ -188,8 +189,10 @@ fn refusal(f: &Functions, connector: Id, options: &str) -> Option<String> {
         return Some("it holds a zero byte".into());
     };
     let mut info = ptr::null_mut();
-    // SAFETY: the connector is registered in this library, which frees what it gave.
+    // SAFETY: the connector is registered in this library, which frees what it gave. Functions for connectors leave what is on
+    // the error stack.
     unsafe {
+        (f.H5Eclear2)(DEFAULT);
         if (f.H5VLconnector_str_to_info)(text.as_ptr(), connector, &mut info) < 0 {
             return Some(reason(f));
         }

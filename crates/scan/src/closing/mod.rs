@@ -13,10 +13,12 @@ mod recover;
 mod refusal;
 mod scales;
 mod stored;
+mod tables;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
-pub use recover::{How, Outcome, Recovered, recover};
+pub use recover::{How, Outcome, Recovered, recover, recover_knowing};
+pub use tables::KnownTable;
 
 use std::fs::{File, OpenOptions};
 use std::io;
