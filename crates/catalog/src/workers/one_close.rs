@@ -5,9 +5,11 @@
 //! moment ([`PATIENCE`](h5logfs_log::scan::protocol::PATIENCE)), and ends by itself.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant};
@@ -57,11 +59,16 @@ pub enum Closed {
 
 /// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
 pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
-    if let Some(closer) = Kept::take(program)
-        && let Some(closed) = closer.answer(log, how)
-    {
-        Kept::put(closer);
-        return closed;
+    if let Some(closer) = Kept::take(program) {
+        match closer.close(log, how) {
+            // Then it may be closed or not, and can be closed again.
+            Answer::Ended => drop(closer.end()),
+            Answer::Closed(closed) => {
+                Kept::put(closer);
+                return closed;
+            }
+            Answer::EndedInSettling => return Ok(Closed::NotSettled(closer.end().into())),
+        }
     }
     let closer = Closer::start(program).map_err(|e| {
         let program = program.display();
@@ -71,11 +78,23 @@ pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
         );
         Error::of(log, reason)
     })?;
-    let Some(closed) = closer.answer(log, how) else {
-        return Err(Error::of(log, closer.end()));
-    };
-    Kept::put(closer);
-    closed
+    match closer.close(log, how) {
+        Answer::Closed(closed) => {
+            Kept::put(closer);
+            closed
+        }
+        Answer::Ended => Err(Error::of(log, closer.end())),
+        Answer::EndedInSettling => Ok(Closed::NotSettled(closer.end().into())),
+    }
+}
+
+/// What a process that closes logs says of one.
+enum Answer {
+    Closed(Result<Closed>),
+    /// Nothing: it has ended.
+    Ended,
+    /// It has ended when the log was closed.
+    EndedInSettling,
 }
 
 /// A process that closes logs.
@@ -83,8 +102,30 @@ struct Closer {
     child: HiddenChild,
     channel: Channel<OwnedFd, Forever>,
     program: PathBuf,
-    /// The process that has started it.
-    host: u32,
+    host: Host,
+}
+
+/// A process, as far as it decides what another one can do that it has started.
+#[derive(Debug, PartialEq, Eq)]
+struct Host {
+    process: u32,
+    user: u32,
+    group: u32,
+    /// Device and number of its root directory.
+    root: Option<(u64, u64)>,
+}
+
+impl Host {
+    /// This process as it is now.
+    fn now() -> Self {
+        let root = fs::metadata("/").ok();
+        Host {
+            process: process::id(),
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+            root: root.map(|root| (root.dev(), root.ino())),
+        }
+    }
 }
 
 impl Closer {
@@ -96,29 +137,30 @@ impl Closer {
             child,
             channel: Channel::new(socket, Forever),
             program: program.to_owned(),
-            host: process::id(),
+            host: Host::now(),
         })
     }
 
-    /// `None` where the process has ended. Then the log may be closed or not, and can be closed again.
-    fn answer(&self, log: &Path, how: Close) -> Option<Result<Closed>> {
+    fn close(&self, log: &Path, how: Close) -> Answer {
         let task = CloseTask {
             log: log.into(),
             sync: how.sync,
             settle: how.settle,
         };
-        self.channel.send(&task, None).ok()?;
-        if let Err(reason) = self.outcome()? {
-            return Some(Err(reason));
+        let sent = self.channel.send(&task, None).ok();
+        match sent.and_then(|()| self.outcome()) {
+            None => return Answer::Ended,
+            Some(Err(reason)) => return Answer::Closed(Err(reason)),
+            Some(Ok(())) => {}
         }
-        let settled = how.settle.map(|_| self.outcome());
-        Some(Ok(match settled {
-            None | Some(Some(Ok(()))) => Closed::Done,
-            Some(Some(Err(reason))) => Closed::NotSettled(reason.into()),
-            Some(None) => {
-                Closed::NotSettled("the program that settles it ended without a word".into())
-            }
-        }))
+        if how.settle.is_none() {
+            return Answer::Closed(Ok(Closed::Done));
+        }
+        match self.outcome() {
+            None => Answer::EndedInSettling,
+            Some(Ok(())) => Answer::Closed(Ok(Closed::Done)),
+            Some(Err(reason)) => Answer::Closed(Ok(Closed::NotSettled(reason.into()))),
+        }
     }
 
     fn outcome(&self) -> Option<Result<()>> {
@@ -140,7 +182,7 @@ impl Closer {
             ..
         } = self;
         drop(channel);
-        if host != process::id() {
+        if host.process != process::id() {
             // It is the child of another process, from which this one was forked.
             mem::forget(child);
             return String::new();
@@ -163,7 +205,7 @@ impl Kept {
     /// The process that was kept, if it runs this program.
     fn take(program: &Path) -> Option<Closer> {
         let closer = KEPT.try_lock()?.closer.take()?;
-        if closer.program == program && closer.host == process::id() {
+        if closer.program == program && closer.host == Host::now() {
             return Some(closer);
         }
         closer.end();
