@@ -7,9 +7,7 @@ use crate::common::clock::settle;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
 use crate::common::mpirun::{Job, Mpi};
-use crate::common::readers::{
-    Python, corpus, netcdf_reads, project, read_as_expected, said, whole_corpus,
-};
+use crate::common::readers::{Python, corpus, netcdf_reads, read_as_expected, said, whole_corpus};
 
 fn reads_as_expected(corpus: &Path) {
     if let Some(python) = Connector::new().python() {
@@ -221,8 +219,8 @@ with netCDF4.Dataset(sys.argv[1], 'w') as f:
     f['T'][:] = [[1, 2, 3]]
 ";
     python.run(code, &[&log]);
-    let tool = project().join("tests/tools/logvol.py");
-    plain.run("import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')", &[&tool, &log]);
+    let checked = plain.tool("logvol.py").arg(&log).output().unwrap();
+    assert!(checked.status.success(), "{}", said(&checked));
     let open = "
 import netCDF4, sys
 try:

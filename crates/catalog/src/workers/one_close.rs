@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use h5logfs_common::error::{Error, Result};
@@ -100,9 +101,18 @@ enum Answer {
 /// A process that closes logs.
 struct Closer {
     child: HiddenChild,
-    channel: Channel<OwnedFd, Forever>,
+    socket: Arc<OwnedFd>,
+    channel: Channel<Arc<OwnedFd>, Forever>,
+    /// Device and number of the socket: a host may close descriptors that it does not know, and the next file that it opens
+    /// has their numbers.
+    identity: Option<(u64, u64)>,
     program: PathBuf,
     host: Host,
+}
+
+fn identity(socket: &OwnedFd) -> Option<(u64, u64)> {
+    let found = rustix::fs::fstat(socket).ok()?;
+    Some((found.st_dev, found.st_ino))
 }
 
 /// A process, as far as it decides what another one can do that it has started.
@@ -133,9 +143,12 @@ impl Closer {
         let arguments = [SUBCOMMAND.to_owned(), hidden_program::release()];
         let arguments = arguments.map(OsString::from);
         let (child, socket) = hidden_program::start(program, arguments.into())?;
+        let socket = Arc::new(socket);
         Ok(Closer {
             child,
-            channel: Channel::new(socket, Forever),
+            channel: Channel::new(Arc::clone(&socket), Forever),
+            identity: identity(&socket),
+            socket,
             program: program.to_owned(),
             host: Host::now(),
         })
@@ -173,15 +186,27 @@ impl Closer {
         }
     }
 
+    /// Whether the descriptor still is its socket.
+    fn is_connected(&self) -> bool {
+        self.identity.is_some() && identity(&self.socket) == self.identity
+    }
+
     /// Lets it end. Returns how it did, in words, where it had to say something.
     fn end(self) -> String {
+        let is_connected = self.is_connected();
         let Closer {
             child,
+            socket,
             channel,
             host,
             ..
         } = self;
-        drop(channel);
+        if is_connected {
+            drop((channel, socket));
+        } else {
+            // What has the number now is the host's.
+            mem::forget((channel, socket));
+        }
         if host.process != process::id() {
             // It is the child of another process, from which this one was forked.
             mem::forget(child);
@@ -205,7 +230,7 @@ impl Kept {
     /// The process that was kept, if it runs this program.
     fn take(program: &Path) -> Option<Closer> {
         let closer = KEPT.try_lock()?.closer.take()?;
-        if closer.program == program && closer.host == Host::now() {
+        if closer.program == program && closer.host == Host::now() && closer.is_connected() {
             return Some(closer);
         }
         closer.end();
