@@ -135,3 +135,74 @@ print('good')
     let said = python.run(code, &[&path]);
     assert_eq!(said.trim(), "good");
 }
+
+/// A program that closes its log again and again keeps the process that does it. The program may fork, close descriptors that it
+/// does not know, and lose that process.
+#[test]
+fn the_process_that_closes_logs_may_be_lost() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import h5py, os, signal, socket, sys
+path, steps = sys.argv[1], 0
+def step():
+    global steps
+    with h5py.File(path, 'a') as f:
+        d = f['d'] if 'd' in f else f.create_dataset('d', (0,), 'i4', maxshape=(None,), chunks=(4,))
+        assert d.shape == (steps,), (d.shape, steps)
+        d.resize((steps + 1,))
+        d[steps] = steps
+    steps += 1
+def closers(process='self'):
+    found = []
+    for task in os.listdir(f'/proc/{process}/task'):
+        for child in open(f'/proc/{process}/task/{task}/children').read().split():
+            arguments = open(f'/proc/{child}/cmdline').read().split('\\0')
+            found += [int(child)] if 'close-log' in arguments else []
+            found += closers(child)
+    return found
+for _ in range(4):
+    step()
+kept = closers()
+assert len(kept) == 1, kept
+step()
+assert closers() == kept
+child = os.fork()
+if child == 0:
+    step()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+steps += 1
+for _ in range(3):
+    step()
+own = [int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) > 2]
+for fd in own:
+    try:
+        if os.readlink(f'/proc/self/fd/{fd}').startswith('socket:'):
+            os.close(fd)
+    except OSError:
+        pass
+# They have the numbers now.
+one, other = socket.socketpair()
+for _ in range(3):
+    step()
+other.send(b'own')
+assert one.recv(9) == b'own'
+for process in closers():
+    os.kill(process, signal.SIGKILL)
+step()
+try:
+    raise Exception(os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    pass
+with h5py.File(path) as f:
+    assert f['d'][:].tolist() == list(range(steps)), f['d'][:]
+print('good')
+";
+    let path = dir.path().join("log.h5");
+    let said = python.run(code, &[&path]);
+    assert_eq!(said.trim(), "good");
+}
