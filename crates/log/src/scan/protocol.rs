@@ -264,9 +264,10 @@ pub struct Patiently;
 
 impl Wait for Patiently {
     fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
-        match poll(socket, to, Some(Instant::now() + PATIENCE))? {
-            true => Ok(()),
-            false => Err(io::ErrorKind::TimedOut.into()),
+        if poll(socket, to, Some(Instant::now() + PATIENCE))? {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
         }
     }
 }

@@ -171,9 +171,10 @@ impl Datasets for StoredDatasets<'_> {
         }) = anchor
         {
             let model = Model::of(copier, template, chunk, filters)?;
-            let space = match is_scale(&old.id, &old.attributes)? {
-                true => stub(true, dims.len()).create()?,
-                false => self.null.clone(),
+            let space = if is_scale(&old.id, &old.attributes)? {
+                stub(true, dims.len()).create()?
+            } else {
+                self.null.clone()
             };
             let new = self.anchor(template.at, &model, &space, id, &dims, &max_dims)?;
             return Ok((new, Owner::Anchor));

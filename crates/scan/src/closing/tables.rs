@@ -162,3 +162,47 @@ fn identity(source: &SourceFile, id: &FileId) -> Option<(FileId, u64, u64, Optio
     let found = source.metadata().ok()?;
     Some((*id, found.dev(), found.ino(), found.created().ok()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(rank: u32, pieces: &[(u64, u64)]) -> Section {
+        let piece = |(offset, len): &(u64, u64)| Piece {
+            offset: *offset,
+            len: *len,
+        };
+        Section {
+            source: 0,
+            rank,
+            pieces: pieces.iter().map(piece).collect(),
+        }
+    }
+
+    #[test]
+    fn a_table_of_known_and_new_entries_is_that_of_all() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..100).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        let earlier = [section(0, &[(0, 10), (30, 5)]), section(2, &[(10, 20)])];
+        let later = [section(1, &[(40, 7)]), section(2, &[(50, 9)])];
+        let all = [
+            section(0, &[(0, 10), (30, 5)]),
+            section(1, &[(40, 7)]),
+            section(2, &[(10, 20), (50, 9)]),
+        ];
+        let written = |entries: &mut Entries, sections: &[Section]| {
+            let len = entries.write(&file, sections, 1000).unwrap();
+            let mut table = vec![0; len as usize];
+            file.read_exact_at(&mut table, 1000).unwrap();
+            table
+        };
+        let mut known = Entries::default();
+        assert_eq!(written(&mut known, &[]), []);
+        written(&mut known, &earlier);
+        // A close that is repeated.
+        let table = written(&mut known, &later);
+        assert_eq!(table, written(&mut Entries::default(), &all));
+        assert_eq!(table, written(&mut known, &[]));
+    }
+}
