@@ -2,8 +2,8 @@
 //! no scan has to find out what the log holds, which would start a process and cost by what is there.
 //!
 //! What is remembered counts only while front and objects of the file are those that this close has written, as its seal
-//! proves (`docs/formats/journal.md`, section 5.1). So another program that has changed the
-//! file since is noticed, whatever times the file has.
+//! proves (`docs/formats/journal.md`, section 5.1). So another program that has changed the file since is noticed, whatever
+//! times the file has.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
