@@ -173,14 +173,18 @@ fn probe(args: &ProbeArgs) -> Probed {
         connector: registered,
         driver: driver(&library),
         refused,
-        broken: args.plugins.iter().filter_map(broken).collect(),
+        broken: args
+            .plugins
+            .iter()
+            .filter_map(|plugin| broken(plugin))
+            .collect(),
     })
 }
 
 /// Why a plug-in cannot be loaded.
-fn broken(plugin: &PathBuf) -> Option<(PathBuf, String)> {
+fn broken(plugin: &Path) -> Option<(PathBuf, String)> {
     let loaded = Object::load(plugin, c"H5PLget_plugin_info");
-    loaded.err().map(|reason| (plugin.clone(), reason))
+    loaded.err().map(|reason| (plugin.to_owned(), reason))
 }
 
 /// Why the connector does not take options.

@@ -241,7 +241,7 @@ fn link(path: &str) -> Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_log::journal::definition::Outline;
+    use h5logfs_log::journal::definition::{DatasetLayout, Outline};
 
     #[test]
     fn underscores_are_escaped_name_by_name() {

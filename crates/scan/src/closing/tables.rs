@@ -198,7 +198,7 @@ mod tests {
             table
         };
         let mut known = Entries::default();
-        assert_eq!(written(&mut known, &[]), []);
+        assert!(written(&mut known, &[]).is_empty());
         written(&mut known, &earlier);
         // A close that is repeated.
         let table = written(&mut known, &later);
