@@ -708,12 +708,13 @@ mod tests {
         assert_eq!(is_kept(options(true, false)), Some(true));
         assert_eq!(is_kept(options(true, true)), Some(false));
         // No flush, but data.
+        fs::remove_file(journal::path_of(&place.log())).unwrap();
         drop(place.journal(&ID, 0));
         assert_eq!(is_kept(options(true, false)), Some(false));
         fs::write(place.log(), [unclosed_front(&ID), vec![1]].concat()).unwrap();
         assert_eq!(is_kept(options(true, false)), Some(true));
         // There is nothing to lose.
-        drop(fs::remove_file(journal::path_of(&place.log())));
+        fs::remove_file(journal::path_of(&place.log())).unwrap();
         place.other_file();
         assert_eq!(is_kept(options(true, false)), Some(false));
     }
