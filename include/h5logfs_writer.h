@@ -172,7 +172,7 @@ typedef enum h5logfs_status {
 
 /**
  * Options of a file that is created or opened. `h5logfs_options_init` fills in the defaults. `overwrite`,
- * `discard_unclosed` and `subfiles` are for new files only. All ranks must pass the same
+ * `discard_unclosed`, `keep_unclosed` and `subfiles` are for new files only. All ranks must pass the same
  * options.
  */
 typedef struct h5logfs_options {
@@ -257,6 +257,11 @@ typedef struct h5logfs_options {
      * The same when the first rank has logged so many bytes since the last flush. 0 (default): however many.
      */
     uint64_t flush_bytes;
+     * 1, together with `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first
+     * number that is free, and so do its journal and subfiles. It can be read and recovered there.
+     * `discard_unclosed` wins over it. 0 (default): such a log is an error.
+     */
+    int64_t keep_unclosed;
 } h5logfs_options;
 
 /**
@@ -443,8 +448,9 @@ int h5logfs_create_f(MPI_Fint comm,
  * Opens a log again, to add to it: one that was closed, or whose job ended before the close. This library
  * must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is not closed; what it
  * holds is kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks
- * than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed` and `subfiles` are
- * for new files, and refused. All ranks pass the same path and options. Collective over `comm`.
+ * than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed`, `keep_unclosed` and
+ * `subfiles` are for new files, and refused. All ranks pass the same path and options. Collective over
+ * `comm`.
  */
 int h5logfs_open(MPI_Comm comm,
                  const char *path,

@@ -10,7 +10,8 @@ use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
-    check, compact, examples, export, inspect, ls, pages, recover, report, scan_server, settle,
+    check, compact, doctor, examples, export, inspect, ls, pages, recover, report, scan_server,
+    settle,
 };
 
 /// Shows log-layout files as canonical HDF5, without conversion.
@@ -33,6 +34,7 @@ enum Command {
     Export(export::ExportArgs),
     Compact(compact::CompactArgs),
     Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
     Report(report::ReportArgs),
     Recover(recover::RecoverArgs),
     Settle(settle::SettleArgs),
@@ -46,6 +48,8 @@ enum Command {
     ScanWorker(scan_server::OneScanArgs),
     #[command(hide = true)]
     CloseLog(scan_server::CloseArgs),
+    #[command(hide = true)]
+    ProbeHdf5(doctor::ProbeArgs),
     UnmountDead(h5logfs::cli::mount::UnmountDeadArgs),
     Config(h5logfs::cli::config::ConfigArgs),
 }
@@ -85,6 +89,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::ScanZygote(args) => scan_server::zygote(&args),
         Command::ScanWorker(args) => scan_server::worker(&args),
         Command::CloseLog(args) => scan_server::close(&args),
+        Command::ProbeHdf5(args) => doctor::probe(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Umount(args) => h5logfs::cli::mount::umount(args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
         Command::Config(args) => h5logfs::cli::config::run(args),

@@ -16,7 +16,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 12] = [
+const EXAMPLES: [(&str, &[Example]); 13] = [
     (
         "mount",
         &[
@@ -104,6 +104,16 @@ const EXAMPLES: [(&str, &[Example]); 12] = [
             example(
                 "A log with large datasets:",
                 "h5logfs check --cache-size 2G --scan-cpu 600 steps.h5",
+            ),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            example("Why a program writes no logs here:", "h5logfs doctor"),
+            example(
+                "With a libhdf5 that neither the linker nor Python knows:",
+                "h5logfs doctor /opt/hdf5/lib/libhdf5.so",
             ),
         ],
     ),

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod compact;
 pub mod config;
+pub mod doctor;
 pub mod examples;
 pub mod export;
 pub mod inspect;

@@ -1,13 +1,13 @@
 //! `h5logfs scan-zygote`, the process that forks scan workers, `h5logfs scan-worker`, one worker without it, and `h5logfs
 //! close-log`, which closes a log. Readers and writers of logs start them by themselves.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use h5logfs_catalog::workers::{Limits, WorkerPool};
 use h5logfs_common::error::Error;
-use h5logfs_scan::closing::{How, recover};
-use h5logfs_scan::worker::{self, Confinement};
+use h5logfs_scan::closing::{How, KnownTable, recover_knowing};
+use h5logfs_scan::worker::{self, Closing, Confinement};
 use h5logfs_view::cache::MemoryLimits;
 
 use super::THIS_PROGRAM;
@@ -35,26 +35,11 @@ pub struct OneScanArgs {
     caller: CallerArgs,
 }
 
-/// Closes a log for the process at the other end of standard input.
+/// Closes logs for the process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
 pub struct CloseArgs {
-    /// The log file
-    path: PathBuf,
-    /// Whether to wait until it is on the disk
-    #[arg(long)]
-    fsync: Fsync,
-    /// Make the closed log an ordinary HDF5 file, with so many bytes of memory for each purpose
-    #[arg(long, value_name = "BYTES")]
-    settle: Option<u64>,
     #[command(flatten)]
     caller: CallerArgs,
-}
-
-/// When a writer waits until its files are on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Fsync {
-    None,
-    Close,
 }
 
 /// The process at the other end.
@@ -106,19 +91,26 @@ pub fn worker(args: &OneScanArgs) -> anyhow::Result<()> {
 }
 
 pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
-    let how = How {
-        without_sync: args.fsync == Fsync::None,
-        is_own: true,
-        ..How::default()
-    };
-    let closed = match args.caller.refusal()? {
-        Some(reason) => Err(Error::of(&args.path, reason)),
-        None => worker::end_with_parent().and_then(|()| recover(&args.path, how)),
-    };
-    let is_closed = closed.is_ok();
-    worker::tell(closed.map(drop))?;
-    if is_closed && let Some(memory) = args.settle {
-        worker::tell(settle(&args.path, MemoryLimits::each(memory)))?;
+    let refusal = args.caller.refusal()?;
+    worker::end_with_parent()?;
+    let caller = Closing::new()?;
+    let mut tables = KnownTable::default();
+    while let Some(task) = caller.next()? {
+        let log = &task.log.0;
+        let how = How {
+            without_sync: !task.sync,
+            is_own: true,
+            ..How::default()
+        };
+        let closed = match &refusal {
+            Some(reason) => Err(Error::of(log, reason.clone())),
+            None => recover_knowing(log, how, &mut tables),
+        };
+        let is_closed = closed.is_ok();
+        caller.tell(closed.map(drop))?;
+        if is_closed && let Some(memory) = task.settle {
+            caller.tell(settle(log, MemoryLimits::each(memory)))?;
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Programs that open their logs again.
 
 use crate::common::connector::Connector;
+use crate::common::readers::Python;
 
 /// The elements of a deleted dataset stay in the log. A new dataset does not show them, nor does one that grows over what
 /// it had before it shrank, in whichever session.
@@ -35,6 +36,170 @@ with h5py.File(path, 'r') as f:
     assert f['new'][:].tolist() == [0, 3, 0, 0, 0, 0], f['new'][:]
     assert f['rows'][:, 1].tolist() == [1, 1, -1, -1], f['rows'][:]
     assert sorted(f) == ['kept', 'new', 'rows']
+print('good')
+";
+    let path = dir.path().join("log.h5");
+    let said = python.run(code, &[&path]);
+    assert_eq!(said.trim(), "good");
+}
+
+/// A job is submitted again, and truncates what the first attempt left.
+#[test]
+fn what_a_killed_job_left_is_kept_beside_a_new_file() {
+    let connector = Connector::new();
+    let (Some(python), Some(plain)) = (connector.python(), Python::new()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import h5py, os, signal, sys
+f = h5py.File(sys.argv[1], 'w')
+f['attempt'] = int(sys.argv[2])
+f.flush()
+if sys.argv[3] == 'killed':
+    os.kill(os.getpid(), signal.SIGKILL)
+f.close()
+";
+    let path = dir.path().join("out.h5");
+    let attempt = |python: &Python, number: &str, end: &str| {
+        let mut command = python.command();
+        let command = command.args(["-c", code]).arg(&path).args([number, end]);
+        command.status().unwrap().success()
+    };
+    assert!(!attempt(&python, "1", "killed"));
+    assert!(!attempt(&python, "2", "killed"));
+    assert!(attempt(&python, "3", "closed"));
+    // What is closed may be replaced.
+    assert!(attempt(&python, "4", "closed"));
+    let shown = "
+import h5py, os, sys
+names = sorted(name for name in os.listdir(sys.argv[1]) if not name.endswith('-journal'))
+print(*[(name, int(h5py.File(os.path.join(sys.argv[1], name), 'r')['attempt'][()])) for name in names])
+";
+    let said = python.run(shown, &[dir.path()]);
+    let kept = "('out.h5.killed-1', 1) ('out.h5.killed-2', 2)";
+    assert_eq!(said.trim(), format!("('out.h5', 4) {kept}"));
+    // Unless the user has said that it is worth nothing.
+    assert!(!attempt(&python, "5", "killed"));
+    let mut variables = connector.used();
+    variables.push(("H5LOGFS_DISCARD_UNCLOSED", "yes".into()));
+    assert!(attempt(&plain.with_variables(variables), "6", "closed"));
+    let said = python.run(shown, &[dir.path()]);
+    assert_eq!(said.trim(), format!("('out.h5', 6) {kept}"));
+}
+
+/// A program that opens its file for each step finds what it wrote, and what another program has changed meanwhile.
+#[test]
+fn a_file_is_opened_for_each_step() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import h5py, os, subprocess, sys
+path = sys.argv[1]
+other = \"\"\"
+import h5py, sys
+with h5py.File(sys.argv[1], 'a') as f:
+    f.attrs['other'] = 'program'
+    f['d'].resize((9,))
+    f['d'][8] = 8
+\"\"\"
+with h5py.File(path, 'w') as f:
+    f.create_dataset('d', (0,), 'i4', maxshape=(None,), chunks=(4,))
+for i in range(8):
+    with h5py.File(path, 'a') as f:
+        d = f['d']
+        assert d[:].tolist() == list(range(i)), d[:]
+        d.resize((i + 1,))
+        d[i] = i
+        if i % 3 == 0:
+            f.attrs[f'step {i}'] = i
+            f[f'group {i}/x'] = i
+        if i == 6:
+            del f['group 3']
+subprocess.run([sys.executable, '-c', other, path], check=True)
+with h5py.File(path, 'a') as f:
+    assert f.attrs['other'] == 'program'
+    f['d'].resize((10,))
+    f['d'][9] = 9
+with h5py.File(path, 'r') as f:
+    assert f['d'][:].tolist() == list(range(10)), f['d'][:]
+    assert sorted(f) == ['d', 'group 0', 'group 6'], list(f)
+    assert sorted(f.attrs) == ['other', 'step 0', 'step 3', 'step 6']
+    assert f['group 6/x'][()] == 6
+print('good')
+";
+    let path = dir.path().join("log.h5");
+    let said = python.run(code, &[&path]);
+    assert_eq!(said.trim(), "good");
+}
+
+/// A program that closes its log again and again keeps the process that does it. The program may fork, close descriptors that it
+/// does not know, and lose that process.
+#[test]
+fn the_process_that_closes_logs_may_be_lost() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import h5py, os, signal, socket, sys
+path, steps = sys.argv[1], 0
+def step():
+    global steps
+    with h5py.File(path, 'a') as f:
+        d = f['d'] if 'd' in f else f.create_dataset('d', (0,), 'i4', maxshape=(None,), chunks=(4,))
+        assert d.shape == (steps,), (d.shape, steps)
+        d.resize((steps + 1,))
+        d[steps] = steps
+    steps += 1
+def closers(process='self'):
+    found = []
+    for task in os.listdir(f'/proc/{process}/task'):
+        for child in open(f'/proc/{process}/task/{task}/children').read().split():
+            arguments = open(f'/proc/{child}/cmdline').read().split('\\0')
+            found += [int(child)] if 'close-log' in arguments else []
+            found += closers(child)
+    return found
+for _ in range(4):
+    step()
+kept = closers()
+assert len(kept) == 1, kept
+step()
+assert closers() == kept
+child = os.fork()
+if child == 0:
+    step()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+steps += 1
+for _ in range(3):
+    step()
+own = [int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) > 2]
+for fd in own:
+    try:
+        if os.readlink(f'/proc/self/fd/{fd}').startswith('socket:'):
+            os.close(fd)
+    except OSError:
+        pass
+# They have the numbers now.
+one, other = socket.socketpair()
+for _ in range(3):
+    step()
+other.send(b'own')
+assert one.recv(9) == b'own'
+for process in closers():
+    os.kill(process, signal.SIGKILL)
+step()
+try:
+    raise Exception(os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    pass
+with h5py.File(path) as f:
+    assert f['d'][:].tolist() == list(range(steps)), f['d'][:]
 print('good')
 ";
     let path = dir.path().join("log.h5");

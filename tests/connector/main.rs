@@ -31,6 +31,7 @@ mod alike;
 mod appending;
 mod automatic;
 mod conversions;
+mod doctor;
 mod elements;
 mod elsewhere;
 mod errors;

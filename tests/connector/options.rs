@@ -53,6 +53,46 @@ fn a_bad_option_in_the_information_is_told() {
     }
 }
 
+/// libhdf5 would go on with files of its own kind after the first call.
+#[test]
+fn with_bad_options_no_file_is_made_and_logs_are_read() {
+    let connector = Connector::new();
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.h5");
+    let good = python.clone().with_variables(connector.used());
+    good.run(
+        "import h5py, sys; h5py.File(sys.argv[1], 'w')['x'] = 7",
+        &[&log],
+    );
+    let code = "
+import h5py, os, sys
+for path, mode in (('new.h5', 'w'), ('new.h5', 'w'), ('new.h5', 'a'), ('log.h5', 'a')):
+    try:
+        h5py.File(os.path.join(sys.argv[1], path), mode)
+    except OSError as e:
+        assert 'unknown option buffer_limt: expected one of' in str(e), e
+    else:
+        raise Exception(path)
+assert os.listdir(sys.argv[1]) == ['log.h5']
+assert h5py.File(os.path.join(sys.argv[1], 'log.h5'), 'r')['x'][()] == 7
+";
+    let bad = python.with_variables(connector.used_as("h5logfs buffer_limt=1M"));
+    let output = bad
+        .command()
+        .args(["-c", code])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    let told = text
+        .matches("h5logfs: the information of the h5logfs connector: unknown option buffer_limt");
+    assert_eq!(told.count(), 1, "{text}");
+}
+
 #[test]
 fn a_bad_option_in_the_environment_is_told() {
     let connector = Connector::new();
@@ -63,6 +103,7 @@ fn a_bad_option_in_the_environment_is_told() {
         ("H5LOGFS_SHARE_SELECTIONS", "maybe"),
         ("H5LOGFS_ENCODE_SELECTIONS", "2"),
         ("H5LOGFS_SETTLE", "later"),
+        ("H5LOGFS_DISCARD_UNCLOSED", "1"),
         ("H5LOGFS_CHECKSUMS", "on"),
         ("H5LOGFS_FLUSH_EVERY", "never"),
         ("H5LOGFS_FLUSH_BYTES", "few"),

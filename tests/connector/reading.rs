@@ -1,12 +1,13 @@
 //! Logs that are read: each is its canonical file, also to programs that ask for more than elements.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::common::clock::settle;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, Stage};
 use crate::common::mpirun::{Job, Mpi};
-use crate::common::readers::{Python, corpus, netcdf_reads, read_as_expected, whole_corpus};
+use crate::common::readers::{Python, corpus, netcdf_reads, read_as_expected, said, whole_corpus};
 
 fn reads_as_expected(corpus: &Path) {
     if let Some(python) = Connector::new().python() {
@@ -196,4 +197,39 @@ with h5py.File(sys.argv[1], 'r') as f:
     print('_LOG' in f)
 ";
     assert_eq!(old.run(code, &[&corpus().join("tiny.log.h5")]), "True\n");
+}
+
+/// netCDF-C crashes on a dimension scale without dimensions (`docs/reports/netcdf-c-null-dataspace.md`).
+#[test]
+fn netcdf_without_a_plug_in_takes_or_refuses_a_log() {
+    let connector = Connector::new();
+    let (Some(python), Some(plain)) = (connector.python(), Python::new()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.nc");
+    let code = "
+import netCDF4, sys
+with netCDF4.Dataset(sys.argv[1], 'w') as f:
+    f.createDimension('time', None)
+    f.createDimension('x', 3)
+    f.createDimension('without a variable', 2)
+    for name, dims in ('x', ['x']), ('time', ['time']), ('T', ['time', 'x']), ('U', ['time', 'without a variable']):
+        f.createVariable(name, 'f4', dims)
+    f['T'][:] = [[1, 2, 3]]
+";
+    python.run(code, &[&log]);
+    let checked = plain.tool("logvol.py").arg(&log).output().unwrap();
+    assert!(checked.status.success(), "{}", said(&checked));
+    let open = "
+import netCDF4, sys
+try:
+    print(netCDF4.Dataset(sys.argv[1]).variables)
+except OSError as e:
+    assert 'NetCDF' in str(e)
+";
+    plain.run(open, &[&log]);
+    if let Ok(output) = Command::new("ncdump").arg("-h").arg(&log).output() {
+        assert!(output.status.code().is_some(), "{}", said(&output));
+    }
 }

@@ -269,6 +269,9 @@ const PLUGINS: [&str; 3] = [
 /// What writes to the standard output or error of a program.
 const PRINTING: [&str; 4] = ["print!(", "println!(", "dbg!(", "stderr()"];
 
+/// The one place that may: options that are wrong, while libhdf5 starts and has no error stack to keep that on.
+const MAY_PRINT: &str = "connector/src/below/misspelt.rs";
+
 /// Standard error is the program's. What goes wrong is on the error stack of its libhdf5.
 #[test]
 fn plug_ins_print_nothing() {
@@ -286,7 +289,7 @@ fn plug_ins_print_nothing() {
             &mut files,
         );
     }
-    for path in &files {
+    for path in files.iter().filter(|path| !path.ends_with(MAY_PRINT)) {
         let text = fs::read_to_string(path).unwrap();
         let tested = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let prints = code(tested).filter(|line| PRINTING.iter().any(|word| line.contains(word)));

@@ -56,13 +56,18 @@ class Anchor:
 
     def __init__(self, dataset, path):
         self.path, self.dataset = path, dataset
-        need(dataset.id.get_space().get_simple_extent_type() == h5s.NULL, f"{path}: its dataspace is not null")
+        space = dataset.id.get_space()
         creation = dataset.id.get_create_plist()
         need(creation.get_layout() == h5d.CONTIGUOUS, f"{path}: it is not contiguous")
         need(dataset.id.get_storage_size() == 0 and dataset.id.get_offset() is None, f"{path}: it has storage")
         need(creation.get_nfilters() == 0, f"{path}: it has filters")
         self.dims = numbers(dataset, "_dims", h5t.STD_I64LE)
         self.rank = len(self.dims)
+        if dataset.attrs.get("CLASS") == b"DIMENSION_SCALE":
+            stub = (0,) * max(self.rank, 1)
+            need(space.get_simple_extent_dims() == stub, f"{path}: a scale of {space.get_simple_extent_dims()}, not {stub}")
+        else:
+            need(space.get_simple_extent_type() == h5s.NULL, f"{path}: its dataspace is not null")
         self.max_dims = numbers(dataset, "_mdims", h5t.STD_I64LE, self.rank)
         self.id, = numbers(dataset, "_ID", h5t.STD_I32LE, 1)
         limits = zip(self.dims, self.max_dims)

@@ -1,7 +1,8 @@
 //! Opens single logs in the process that reads them, and closes logs for the process that has written them: for plug-ins and libraries, in a host that does not know us.
 //!
 //! A host forks, waits for its children, closes descriptors that it does not know, and ends without a word. So nothing
-//! here lives longer than an open log but some memory: no thread, no process, no descriptor, no handler of a signal.
+//! here lives longer than an open log but some memory: no thread, no process, no descriptor, no handler of a signal. The
+//! process that closes logs is an exception (`workers/one_close.rs`).
 //!
 //! * `shared` is that memory, which open logs share.
 //! * `fork_gate` keeps the process from forking while a thread is at work here.

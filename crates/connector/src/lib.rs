@@ -34,7 +34,8 @@
 //! **Several libhdf5 in one process.** Two of them share one copy of a plug-in ([`h5logfs_host`]). So this links none and
 //! keeps no state outside its objects. Each object keeps the library that it belongs to, and calls no other.
 //!
-//! **The host.** No threads, no signal handlers, no lines on standard error. Errors go to the error stack of the library
+//! **The host.** No threads, no signal handlers, no lines on standard error but one: that the options of the environment
+//! are wrong (`below/misspelt.rs`). Errors go to the error stack of the library
 //! that called. A panic becomes an error.
 
 #![warn(missing_docs)]

@@ -45,7 +45,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -116,6 +116,14 @@ const ROWS: [Row; 11] = [
         variable: "H5LOGFS_SETTLE_MEMORY",
         set: |options, value| {
             options.output.settle_memory = settle_memory(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "discard_unclosed",
+        variable: "H5LOGFS_DISCARD_UNCLOSED",
+        set: |options, value| {
+            options.output.discard_unclosed = yes_or_no(value)?;
             Ok(())
         },
     },

@@ -1,4 +1,4 @@
-//! What lay under the name of a new log, and is kept aside until the new log is made.
+//! What lay under the name of a new log, and is kept aside until the new log is made, or for good.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,15 +8,24 @@ use std::path::{Path, PathBuf};
 use crate::existing::{is_numbered, list};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
+use h5logfs_log::journal;
+use h5logfs_log::logvol::names::subfile_dir;
 
 /// Stands in the name of what is aside, between the name of the log and a number.
 const MARK: &str = ".h5logfs-old-";
+/// The same of a log that stays aside.
+const MARK_OF_KILLED: &str = ".killed-";
+/// The most numbers that are tried for one.
+const MOST_KILLED: u32 = 100_000;
 
-/// Files that are kept aside. The log `NAME` gets the name `.NAME.h5logfs-old-NUMBER`, and its journal and subfiles are
-/// named after it as those of any log. So if the job dies before it has put them back or removed them, what remains is a
-/// log.
-#[derive(Default)]
+/// Files that are kept aside. The log `NAME` gets the name `.NAME.h5logfs-old-NUMBER`, or `NAME.killed-NUMBER` where it is
+/// to stay, and its journal and subfiles are named after it as those of any log. So if the job dies before it has put them
+/// back or removed them, what remains is a log.
 pub(crate) struct Aside {
+    /// Where a log with this name has this one meanwhile.
+    log: PathBuf,
+    name: PathBuf,
+    stays: bool,
     kept: Vec<Kept>,
 }
 
@@ -28,12 +37,53 @@ struct Kept {
 }
 
 impl Aside {
-    /// Gives `part` of the log at `log` a name aside: the file itself, its journal, or the directory of its subfiles.
-    /// `id` is that of the new log. A file keeps its own name, too, until the new one takes it in one step; a directory
-    /// cannot have two names, and on some file systems no file can.
-    pub fn keep(&mut self, log: &Path, part: &Path, id: &FileId) -> Result<(), Fault> {
-        let aside = aside_name(log, part, id);
-        let kept = std::fs::hard_link(part, &aside).or_else(|_| std::fs::rename(part, &aside));
+    /// A place for the log at `log` until the new one with this identifier is made.
+    pub fn until_made(log: &Path, id: &FileId) -> Self {
+        let mut name = OsString::from(".");
+        name.push(log.file_name().unwrap_or_default());
+        name.push(format!("{MARK}{}", id.number()));
+        Aside {
+            log: log.to_owned(),
+            name: log.with_file_name(name),
+            stays: false,
+            kept: Vec::new(),
+        }
+    }
+
+    /// A place for the log at `log`, in which it stays. Fails where all names are taken.
+    pub fn for_good(log: &Path) -> Result<Self, Fault> {
+        let numbered = |number: u32| {
+            let mut name = log.file_name().unwrap_or_default().to_owned();
+            name.push(format!("{MARK_OF_KILLED}{number}"));
+            log.with_file_name(name)
+        };
+        let is_free = |name: &PathBuf| {
+            let parts = [name.clone(), journal::path_of(name), subfile_dir(name)];
+            parts.iter().all(|part| part.symlink_metadata().is_err())
+        };
+        let name = (1..MOST_KILLED).map(numbered).find(is_free);
+        Ok(Aside {
+            log: log.to_owned(),
+            name: name.ok_or_else(|| {
+                format!(
+                    "{}: there are too many logs of killed jobs beside it",
+                    log.display()
+                )
+            })?,
+            stays: true,
+            kept: Vec::new(),
+        })
+    }
+
+    /// Gives `part` of the log a name aside: the file itself, its journal, or the directory of its subfiles. A file keeps
+    /// its own name, too, until the new one takes it in one step; a directory cannot have two names, and on some file
+    /// systems no file can.
+    pub fn keep(&mut self, part: &Path) -> Result<(), Fault> {
+        let aside = self.name_of(part);
+        let kept = match std::fs::hard_link(part, &aside) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => std::fs::rename(part, &aside),
+            kept => kept,
+        };
         kept.map_err(|e| {
             let fault = Fault::from(e);
             fault.told(format!(
@@ -46,6 +96,15 @@ impl Aside {
             aside,
         });
         Ok(())
+    }
+
+    fn name_of(&self, part: &Path) -> PathBuf {
+        let log_name = self.log.file_name().unwrap_or_default();
+        let part_name = part.file_name().unwrap_or_default().as_bytes();
+        let suffix = part_name.strip_prefix(log_name.as_bytes());
+        let mut name = self.name.clone().into_os_string();
+        name.push(OsStr::from_bytes(suffix.unwrap_or(part_name)));
+        name.into()
     }
 
     /// Whether the file that had this name is aside.
@@ -70,8 +129,11 @@ impl Aside {
         failures.collect::<Vec<_>>().join("; ")
     }
 
-    /// Removes all of it. The new log is made, so a part that cannot be removed is no failure.
+    /// Removes all of it, where it is not to stay. The new log is made, so a part that cannot be removed is no failure.
     pub fn remove(&mut self) {
+        if self.stays {
+            return;
+        }
         for Kept { aside, .. } in self.kept.drain(..) {
             if let Err(e) = remove(&aside) {
                 log::warn!(
@@ -102,22 +164,11 @@ fn remove(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-fn aside_name(log: &Path, part: &Path, id: &FileId) -> PathBuf {
-    let log_name = log.file_name().unwrap_or_default();
-    let part_name = part.file_name().unwrap_or_default().as_bytes();
-    let suffix = part_name.strip_prefix(log_name.as_bytes());
-    let mut name = OsString::from(".");
-    name.push(log_name);
-    name.push(format!("{MARK}{}", id.number()));
-    name.push(OsStr::from_bytes(suffix.unwrap_or(part_name)));
-    log.with_file_name(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use h5logfs_log::journal::path_of;
-    use h5logfs_log::logvol::names::{subfile, subfile_dir};
+    use h5logfs_log::logvol::names::subfile;
     use std::fs;
 
     const ID: FileId = FileId([0xab; 16]);
@@ -141,12 +192,16 @@ mod tests {
         fs::write(path_of(log), "journal").unwrap();
         fs::create_dir(subfile_dir(log)).unwrap();
         fs::write(subfile(log, 0), "subfile").unwrap();
-        let mut aside = Aside::default();
+        let mut aside = Aside::until_made(log, &ID);
+        keep_all(&mut aside, log);
+        aside
+    }
+
+    fn keep_all(aside: &mut Aside, log: &Path) {
         for part in [path_of(log), subfile_dir(log), log.to_owned()] {
-            aside.keep(log, &part, &ID).unwrap();
+            aside.keep(&part).unwrap();
             assert!(aside.has(&part));
         }
-        aside
     }
 
     #[test]
@@ -172,6 +227,23 @@ mod tests {
         ] {
             assert_eq!(fs::read_to_string(path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn what_is_aside_for_good_takes_a_name_that_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.h5");
+        kept(&log).put_back();
+        // Without its log, but nothing takes its place.
+        fs::write(dir.path().join("a.h5.killed-1.h5logfs-journal"), "other").unwrap();
+        let mut aside = Aside::for_good(&log).unwrap();
+        keep_all(&mut aside, &log);
+        aside.remove();
+        let mut expected = vec!["a.h5.killed-1.h5logfs-journal".to_owned()];
+        expected.extend(USUAL.map(|name| name.replace("a.h5", "a.h5.killed-2")));
+        expected.extend(USUAL[..2].iter().map(|name| (*name).to_owned()));
+        expected.sort();
+        assert_eq!(names(dir.path()), expected);
     }
 
     #[test]

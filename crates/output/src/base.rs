@@ -4,7 +4,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
-use h5logfs_log::journal::closed::sealed_flush;
+use h5logfs_log::journal::closed::sealed;
 use h5logfs_log::journal::{Line, MOST_FLUSHES, Recorded};
 use h5logfs_log::logvol::SUBFILED;
 use h5logfs_log::logvol::extent::last_flush;
@@ -106,9 +106,12 @@ impl Base {
                 _ => return Err(of_other_writer()),
             };
             // A flush of definitions alone has no extents, but counts: the next one has another number.
-            let flush = last_flush(file, end)?;
-            let sealed = sealed_flush(file)?;
-            base.flush = base.flush.max(flush).max(sealed);
+            let flush = match sealed(file)? {
+                // So long as the log ends there, no extent is of a later one.
+                Some(closed) if closed.end == end => closed.flush,
+                sealed => last_flush(file, end)?.max(sealed.map_or(0, |closed| closed.flush)),
+            };
+            base.flush = base.flush.max(flush);
             base.ends.push(end);
         }
         base.asked = base.flush;

@@ -49,7 +49,7 @@ impl Creation {
             journal: None,
             files: Vec::new(),
             dir: None,
-            aside: Aside::default(),
+            aside: Aside::until_made(path, &id),
             existing: None,
         }
     }
@@ -68,17 +68,19 @@ impl Creation {
     /// one, which is locked, or the new one.
     fn take_name(&mut self, existing: Existing, header: &Header, options: &Options) -> FaultResult {
         if existing.has_journal() {
-            self.keep_aside(existing)?;
+            self.keep_aside(existing, options)?;
             return self.create_journal(header);
         }
         self.create_journal(header)?;
-        self.keep_aside(Existing::look_again(&self.path, options)?)
+        self.keep_aside(Existing::look_again(&self.path, options)?, options)
     }
 
-    fn keep_aside(&mut self, existing: Existing) -> FaultResult {
+    fn keep_aside(&mut self, existing: Existing, options: &Options) -> FaultResult {
+        if existing.is_kept(options) {
+            self.aside = Aside::for_good(&self.path)?;
+        }
         let parts = self.existing.insert(existing).parts();
-        let mut kept = parts.iter();
-        kept.try_for_each(|part| self.aside.keep(&self.path, part, &self.id))?;
+        parts.iter().try_for_each(|part| self.aside.keep(part))?;
         if parts.is_empty() {
             return Ok(());
         }

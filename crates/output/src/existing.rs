@@ -150,6 +150,18 @@ impl Existing {
         )))
     }
 
+    /// Whether what is there is to be kept under another name.
+    pub fn is_kept(&self, options: &Options) -> bool {
+        let may_be_lost = || self.why_to_keep().is_some() || self.has_unflushed();
+        options.keep_unclosed && !options.discard_unclosed && may_be_lost()
+    }
+
+    /// Whether a job that did not close the log may have written to it what no flush has.
+    fn has_unflushed(&self) -> bool {
+        let file = self.file.as_ref().filter(|file| file.unclosed);
+        file.is_some_and(|file| file.has_data || !self.subfiles.is_empty())
+    }
+
     pub fn has_journal(&self) -> bool {
         self.journal.is_some()
     }
@@ -168,12 +180,11 @@ impl Existing {
 
     fn check(&self, options: &Options) -> FaultResult {
         let shown = self.path.display();
-        if let Some(reason) = self.why_to_keep()
-            && !(options.overwrite && options.discard_unclosed)
-        {
+        let may_go = options.overwrite && (options.discard_unclosed || options.keep_unclosed);
+        if !may_go && let Some(reason) = self.why_to_keep() {
             return Err(Fault::Refused(format!(
                 "{shown}: {reason}. Or choose another name. Only the options `overwrite` and `discard_unclosed` \
-                 together destroy what is there"
+                 together destroy what is there; with `keep_unclosed` in place of the latter it gets another name"
             )));
         }
         if !options.overwrite {
@@ -747,6 +758,36 @@ mod tests {
         place.refuses(CAREFUL, &["it exists already"]);
         fs::write(place.log(), [unclosed_front(&ID), vec![1]].concat()).unwrap();
         place.refuses(REPLACE, &["was not closed", "a.h5.h5logfs-journal"]);
+    }
+
+    #[test]
+    fn flushes_are_kept_elsewhere_if_an_option_says_so() {
+        let place = Place::new();
+        place.file(&ID);
+        drop(place.journal(&ID, 1));
+        let options = |overwrite, discard_unclosed| Options {
+            overwrite,
+            discard_unclosed,
+            keep_unclosed: true,
+            ..Options::default()
+        };
+        let is_kept = |options: Options| {
+            let looked = Existing::look(&place.log(), &options);
+            looked.map(|existing| existing.is_kept(&options)).ok()
+        };
+        assert_eq!(is_kept(options(false, false)), None);
+        assert_eq!(is_kept(options(true, false)), Some(true));
+        assert_eq!(is_kept(options(true, true)), Some(false));
+        // No flush, but data.
+        fs::remove_file(journal::path_of(&place.log())).unwrap();
+        drop(place.journal(&ID, 0));
+        assert_eq!(is_kept(options(true, false)), Some(false));
+        fs::write(place.log(), [unclosed_front(&ID), vec![1]].concat()).unwrap();
+        assert_eq!(is_kept(options(true, false)), Some(true));
+        // There is nothing to lose.
+        fs::remove_file(journal::path_of(&place.log())).unwrap();
+        place.other_file();
+        assert_eq!(is_kept(options(true, false)), Some(false));
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct Options {
     pub overwrite: bool,
     /// With `overwrite`: replace a log that was not closed, too. Its flushes are lost, which `h5logfs recover` would keep.
     pub discard_unclosed: bool,
+    /// With `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first number that is free, and
+    /// so do its journal and subfiles. It can be read and recovered there. `discard_unclosed` wins over it.
+    pub keep_unclosed: bool,
     /// Size limit of a rank's buffer in bytes, for data and entries. A full buffer goes to the disk before the flush.
     pub buffer_limit: u64,
     pub subfiles: Subfiles,
@@ -80,6 +83,7 @@ impl Default for Options {
         Options {
             overwrite: false,
             discard_unclosed: false,
+            keep_unclosed: false,
             buffer_limit: 256 << 20,
             subfiles: Subfiles::None,
             share_selections: true,
@@ -98,10 +102,11 @@ impl Default for Options {
 
 impl Options {
     /// Name and value of each option, to compare them between ranks.
-    pub fn texts(&self) -> [(&'static str, String); 14] {
+    pub fn texts(&self) -> [(&'static str, String); 15] {
         let Options {
             overwrite,
             discard_unclosed,
+            keep_unclosed,
             buffer_limit,
             subfiles,
             share_selections,
@@ -118,6 +123,7 @@ impl Options {
         [
             ("overwrite", overwrite.to_string()),
             ("discard_unclosed", discard_unclosed.to_string()),
+            ("keep_unclosed", keep_unclosed.to_string()),
             ("buffer_limit", buffer_limit.to_string()),
             ("subfiles", format!("{subfiles:?}")),
             ("share_selections", share_selections.to_string()),

@@ -61,6 +61,7 @@ use h5logfs_log::journal;
 use h5logfs_log::journal::closed::CloseSeal;
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
 use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::logvol::remains::Remains;
 use h5logfs_log::netcdf as netcdf_log;
 use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{ScanRequest, Scanner, Settings, damage};
@@ -113,11 +114,15 @@ fn not_a_log(path: &Path, reason: impl Into<String>) -> Error {
 fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
     let path = source.path().to_owned();
     let Some(signature) = find_signature(&source)? else {
-        let reason = if netcdf_log::has_log_magic(&source)? {
-            "a log of PnetCDF's burst buffer: only with its netCDF file it can be understood"
-        } else {
-            "no HDF5 signature (a log file that was never closed has none either)"
-        };
+        if netcdf_log::has_log_magic(&source)? {
+            let reason =
+                "a log of PnetCDF's burst buffer: only with its netCDF file it can be understood";
+            return Err(not_a_log(&path, reason));
+        }
+        let remains = Remains::of(&source).map_err(|e| Error::of(&path, e))?;
+        let reason = remains.map_or("no HDF5 signature".to_owned(), |remains| {
+            remains.to_string()
+        });
         return Err(not_a_log(&path, reason));
     };
     // Before libhdf5 reads anything. Of a file that is no log it says nothing.

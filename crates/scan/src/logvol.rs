@@ -6,11 +6,11 @@ use std::ffi::CString;
 
 use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
-use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::{Filter, OPTIONAL};
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::{DatasetHeader, HeaderSpace, MAX_RANK};
+use h5logfs_log::image::{DatasetHeader, MAX_RANK};
 use h5logfs_log::journal::closed::{CloseSeal, check_seal};
 use h5logfs_log::journal::sealed::SealedFile;
 use h5logfs_log::log_files::LogFiles;
@@ -90,14 +90,14 @@ impl LayoutObjects for LogVolObjects {
 
     /// Section 2.
     fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {
-        if h5::dataset_space(dataset)? != Space::Null {
+        if !h5::dataset_space(dataset)?.is_empty() {
             return Ok(None);
         }
         anchor(|wanted, most| layout_objects::integers(dataset, attributes, wanted, most))
     }
 
     fn anchor_in(&self, dataset: &DatasetHeader) -> Option<Anchor> {
-        if dataset.space != HeaderSpace::Null {
+        if !dataset.space.is_empty() {
             return None;
         }
         let found = anchor(|wanted, most| {

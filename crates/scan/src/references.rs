@@ -57,7 +57,7 @@ impl Translator<'_> {
 
     /// A region reference is a heap address and an index (HDF5 File Format Specification, III.E). The heap object is the
     /// dataset's address and a serialized selection. libhdf5 cannot read it, because the selection does not fit into the
-    /// null dataspace of an anchor. But it writes one for an anchor.
+    /// dataspace of an anchor, which has no element. But it writes one for an anchor.
     fn region(&self, reference: &[u8]) -> Result<Vec<u8>> {
         let index = u32::from_le_bytes(array(reference, 8)?);
         let heap = self.heap_object(read_u64(reference, 0)?, index)?;
@@ -65,7 +65,7 @@ impl Translator<'_> {
         let dataset = self.object(old).ok_or("a region of no dataset")?;
         let dataset = h5::open_object(self.target, dataset)?;
         let mut extent = h5::dataset_space(&dataset)?;
-        if extent == Space::Null {
+        if extent.is_empty() {
             extent = h5::dataset_space(&h5::open_object(self.file, old)?)?;
         }
         let space = extent.create()?;

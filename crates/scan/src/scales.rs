@@ -1,6 +1,8 @@
 //! The attributes by which HDF5 knows dimension scales (HDF5 Dimension Scale Specification 1.0). libhdf5's own functions
 //! for them need the dataspaces of the datasets, which anchors of a log do not have.
 
+use std::ffi::CString;
+
 use crate::hdf5_sys::{self as h5, Id, Name, Space};
 use h5logfs_common::fault::Fault;
 
@@ -8,6 +10,23 @@ type Result<T> = std::result::Result<T, Fault>;
 
 /// Size of an item of `REFERENCE_LIST`: a reference, a dimension, and the padding of a C structure.
 const USE_SIZE: u32 = 16;
+
+/// The attribute that makes a dataset a scale, and its text.
+const CLASS: (&str, &[u8]) = ("CLASS", b"DIMENSION_SCALE");
+
+/// Whether a dataset with these attributes is a scale.
+pub fn is_scale(dataset: &Id, attributes: &[CString]) -> Result<bool> {
+    let (name, text) = CLASS;
+    let mut named = attributes
+        .iter()
+        .filter(|own| own.as_bytes() == name.as_bytes());
+    let Some(name) = named.next() else {
+        return Ok(false);
+    };
+    let values = h5::read_attribute(&h5::open_attribute(dataset, name)?)?;
+    let found = values.bytes().strip_prefix(text);
+    Ok(found.is_some_and(|rest| rest.iter().all(|byte| *byte == 0)))
+}
 
 /// One use of a scale: by a dimension of a dataset.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +61,8 @@ impl ScaleAttributes {
 
     /// Makes a dataset a scale. An empty name is none.
     pub fn make_scale(&self, object: &Id, name: &[u8]) -> Result<()> {
-        self.text(object, "CLASS", b"DIMENSION_SCALE")?;
+        let (class, text) = CLASS;
+        self.text(object, class, text)?;
         if name.is_empty() {
             return Ok(());
         }

@@ -136,8 +136,8 @@ impl Writer {
     /// Opens a log again, to add to it: one that was closed, or whose job ended before the close. It has to be made by
     /// this library. [`Writer::open_dataset`] finds its datasets. From now on the log is not closed; what it holds is
     /// kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks than before. All
-    /// ranks pass the same path and options. The options for new files (`overwrite`, `discard_unclosed`, `subfiles`) are
-    /// refused. Duplicates `comm`. Collective.
+    /// ranks pass the same path and options. The options for new files (`overwrite`, `discard_unclosed`, `keep_unclosed`,
+    /// `subfiles`) are refused. Duplicates `comm`. Collective.
     pub fn open(
         path: impl AsRef<Path>,
         comm: &impl Communicator,

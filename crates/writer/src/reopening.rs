@@ -34,6 +34,7 @@ fn check_options(options: &Options) -> Result<(), Fault> {
     let of_new_files = [
         ("overwrite", options.overwrite),
         ("discard_unclosed", options.discard_unclosed),
+        ("keep_unclosed", options.keep_unclosed),
         ("subfiles", options.subfiles != Subfiles::None),
     ];
     match of_new_files.iter().find(|(_, is_set)| *is_set) {

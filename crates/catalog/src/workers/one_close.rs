@@ -1,21 +1,44 @@
-//! Closes a log in a process of its own, which the host does not see.
+//! Closes logs in a process of its own, which the host does not see.
+//!
+//! A program may open, write and close its log for each step. The start of a process would take most of the time of a step
+//! then. So where a host closes logs one soon after the other, it keeps the process, which waits for the next one for a
+//! moment ([`PATIENCE`](h5logfs_log::scan::protocol::PATIENCE)), and ends by itself.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
-use h5logfs_log::scan::protocol::{Channel, Forever, Request};
+use h5logfs_log::scan::protocol::{Channel, CloseTask, Forever, Request};
+use parking_lot::Mutex;
 
+use super::hidden_child::HiddenChild;
 use super::limits::PROGRAM_VARIABLE;
 use super::{EXIT_TIMEOUT, hidden_program};
 
-/// The hidden subcommand of the program `h5logfs` that closes one log.
+/// The hidden subcommand of the program `h5logfs` that closes logs.
 const SUBCOMMAND: &str = "close-log";
 
 /// The most bytes of an answer, which is a message for a person.
 const LARGEST_ANSWER: usize = 1 << 20;
+
+/// Closes that follow each other within this time are those of a program that closes its log for each step.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A fork may leave the lock to nobody, so no thread waits for it.
+static KEPT: Mutex<Kept> = Mutex::new(Kept {
+    closer: None,
+    last: None,
+});
 
 /// How a log is closed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,51 +58,198 @@ pub enum Closed {
     NotSettled(Fault),
 }
 
-impl Close {
-    fn arguments(self) -> Vec<String> {
-        let fsync = if self.sync {
-            "--fsync=close"
-        } else {
-            "--fsync=none"
-        };
-        let settle = self.settle.map(|memory| format!("--settle={memory}"));
-        [fsync.to_owned()].into_iter().chain(settle).collect()
+/// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
+pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
+    if let Some(closer) = Kept::take(program) {
+        match closer.close(log, how) {
+            // Then it may be closed or not, and can be closed again.
+            Answer::Ended => drop(closer.end()),
+            Answer::Closed(closed) => {
+                Kept::put(closer);
+                return closed;
+            }
+            Answer::EndedInSettling => return Ok(Closed::NotSettled(closer.end().into())),
+        }
+    }
+    let closer = Closer::start(program).map_err(|e| {
+        let program = program.display();
+        let reason = format!(
+            "a log is closed by the program h5logfs, and {program} cannot be started: {e}; {PROGRAM_VARIABLE} can name \
+             another one"
+        );
+        Error::of(log, reason)
+    })?;
+    match closer.close(log, how) {
+        Answer::Closed(closed) => {
+            Kept::put(closer);
+            closed
+        }
+        Answer::Ended => Err(Error::of(log, closer.end())),
+        Answer::EndedInSettling => Ok(Closed::NotSettled(closer.end().into())),
     }
 }
 
-/// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
-pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
-    let bad = |reason: String| Error::of(log, reason);
-    let mut arguments = vec![SUBCOMMAND.into()];
-    arguments.extend(how.arguments().into_iter().map(OsString::from));
-    arguments.extend([hidden_program::release().into(), "--".into(), log.into()]);
-    let (child, socket) = hidden_program::start(program, arguments).map_err(|e| {
-        let program = program.display();
-        bad(format!(
-            "a log is closed by the program h5logfs, and {program} cannot be started: {e}; {PROGRAM_VARIABLE} can name \
-             another one"
-        ))
-    })?;
-    let channel = Channel::new(socket, Forever);
-    let answer = || match channel.receive(LARGEST_ANSWER, &mut Task::unlimited().reservation()) {
-        Ok((Request::Done(outcome), _)) => Some(outcome.into_result().map(drop)),
-        _ => None,
-    };
-    let closed = answer();
-    let is_to_settle = how.settle.is_some() && matches!(closed, Some(Ok(())));
-    let settled = is_to_settle.then(answer);
-    let signal = child.end(EXIT_TIMEOUT);
-    let or_died = |answer: Option<Result<()>>| {
-        answer.unwrap_or_else(|| match signal {
-            Some(signal) => Err(bad(format!(
-                "the program that closes it was killed by signal {signal}"
-            ))),
-            None => Err(bad("the program that closes it ended without a word".into())),
+/// What a process that closes logs says of one.
+enum Answer {
+    Closed(Result<Closed>),
+    /// Nothing: it has ended.
+    Ended,
+    /// It has ended when the log was closed.
+    EndedInSettling,
+}
+
+/// A process that closes logs.
+struct Closer {
+    child: HiddenChild,
+    socket: Arc<OwnedFd>,
+    channel: Channel<Arc<OwnedFd>, Forever>,
+    /// Device and number of the socket: a host may close descriptors that it does not know, and the next file that it opens
+    /// has their numbers.
+    identity: Option<(u64, u64)>,
+    program: PathBuf,
+    host: Host,
+}
+
+fn identity(socket: &OwnedFd) -> Option<(u64, u64)> {
+    let found = rustix::fs::fstat(socket).ok()?;
+    Some((found.st_dev, found.st_ino))
+}
+
+/// A process, as far as it decides what another one can do that it has started.
+#[derive(Debug, PartialEq, Eq)]
+struct Host {
+    process: u32,
+    user: u32,
+    group: u32,
+    /// Device and number of its root directory.
+    root: Option<(u64, u64)>,
+}
+
+impl Host {
+    /// This process as it is now.
+    fn now() -> Self {
+        let root = fs::metadata("/").ok();
+        Host {
+            process: process::id(),
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+            root: root.map(|root| (root.dev(), root.ino())),
+        }
+    }
+}
+
+impl Closer {
+    fn start(program: &Path) -> io::Result<Self> {
+        let arguments = [SUBCOMMAND.to_owned(), hidden_program::release()];
+        let arguments = arguments.map(OsString::from);
+        let (child, socket) = hidden_program::start(program, arguments.into())?;
+        let socket = Arc::new(socket);
+        Ok(Closer {
+            child,
+            channel: Channel::new(Arc::clone(&socket), Forever),
+            identity: identity(&socket),
+            socket,
+            program: program.to_owned(),
+            host: Host::now(),
         })
-    };
-    or_died(closed)?;
-    Ok(match settled.map(or_died) {
-        Some(Err(reason)) => Closed::NotSettled(reason.into()),
-        _ => Closed::Done,
-    })
+    }
+
+    fn close(&self, log: &Path, how: Close) -> Answer {
+        let task = CloseTask {
+            log: log.into(),
+            sync: how.sync,
+            settle: how.settle,
+        };
+        let sent = self.channel.send(&task, None).ok();
+        match sent.and_then(|()| self.outcome()) {
+            None => return Answer::Ended,
+            Some(Err(reason)) => return Answer::Closed(Err(reason)),
+            Some(Ok(())) => {}
+        }
+        if how.settle.is_none() {
+            return Answer::Closed(Ok(Closed::Done));
+        }
+        match self.outcome() {
+            None => Answer::EndedInSettling,
+            Some(Ok(())) => Answer::Closed(Ok(Closed::Done)),
+            Some(Err(reason)) => Answer::Closed(Ok(Closed::NotSettled(reason.into()))),
+        }
+    }
+
+    fn outcome(&self) -> Option<Result<()>> {
+        let received = self
+            .channel
+            .receive(LARGEST_ANSWER, &mut Task::unlimited().reservation());
+        match received {
+            Ok((Request::Done(outcome), _)) => Some(outcome.into_result().map(drop)),
+            _ => None,
+        }
+    }
+
+    /// Whether the descriptor still is its socket.
+    fn is_connected(&self) -> bool {
+        self.identity.is_some() && identity(&self.socket) == self.identity
+    }
+
+    /// Lets it end. Returns how it did, in words, where it had to say something.
+    fn end(self) -> String {
+        let is_connected = self.is_connected();
+        let Closer {
+            child,
+            socket,
+            channel,
+            host,
+            ..
+        } = self;
+        if is_connected {
+            drop((channel, socket));
+        } else {
+            // What has the number now is the host's.
+            mem::forget((channel, socket));
+        }
+        if host.process != process::id() {
+            // It is the child of another process, from which this one was forked.
+            mem::forget(child);
+            return String::new();
+        }
+        match child.end(EXIT_TIMEOUT) {
+            Some(signal) => format!("the program that closes it was killed by signal {signal}"),
+            None => "the program that closes it ended without a word".into(),
+        }
+    }
+}
+
+/// What a host remembers between two closes.
+struct Kept {
+    closer: Option<Closer>,
+    /// When a log was closed.
+    last: Option<Instant>,
+}
+
+impl Kept {
+    /// The process that was kept, if it runs this program.
+    fn take(program: &Path) -> Option<Closer> {
+        let closer = KEPT.try_lock()?.closer.take()?;
+        if closer.program == program && closer.host == Host::now() && closer.is_connected() {
+            return Some(closer);
+        }
+        closer.end();
+        None
+    }
+
+    /// Keeps a process where another close may follow soon; else lets it end.
+    fn put(closer: Closer) {
+        let now = Instant::now();
+        let mut own = Some(closer);
+        let mut before = None;
+        if let Some(mut kept) = KEPT.try_lock() {
+            let last = kept.last.replace(now);
+            if last.is_some_and(|last| now.duration_since(last) < SOON) {
+                before = mem::replace(&mut kept.closer, own.take());
+            }
+        }
+        for closer in own.into_iter().chain(before) {
+            closer.end();
+        }
+    }
 }

@@ -8,9 +8,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
+use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 
 use super::list::PropertyList;
+use super::misspelt::{self, Misspelt};
 use crate::library::{Library, Parallel};
 use crate::options::{Given, Options};
 use h5logfs_common::fault::Fault;
@@ -36,6 +38,8 @@ pub struct Info {
     /// Its information, or null.
     under_info: *mut c_void,
     given: Given,
+    /// The options are those of the environment, and cannot be taken.
+    misspelt: Option<Misspelt>,
 }
 
 // SAFETY: the information below is never changed. libhdf5 guards its calls by its own lock, or leaves that to the program.
@@ -129,6 +133,25 @@ impl Info {
         Ok(Arc::new(info))
     }
 
+    /// What an information string says. One of the environment that is wrong makes a connector that creates no files.
+    pub fn of_text(library: &Library, text: &CStr) -> Result<Arc<Self>, Fault> {
+        let options = text.to_str().map_err(|_| Fault::from("it is not a text"));
+        let parsed = options.and_then(|options| Info::parse(library, options));
+        let reason = match parsed.map_err(|e| e.at("the information of the h5logfs connector")) {
+            Err(reason) if misspelt::are_of_environment(text) => reason,
+            parsed => return parsed,
+        };
+        let misspelt = Misspelt {
+            options: text.to_string_lossy().into_owned(),
+            reason: reason.to_string(),
+        };
+        misspelt.tell();
+        library.push(Kind::Other, &misspelt.sentence());
+        let mut info = Info::new(library, NATIVE, Given::default())?;
+        info.misspelt = Some(misspelt);
+        Ok(Arc::new(info))
+    }
+
     fn new(library: &Library, under_value: c_int, given: Given) -> Result<Self, Fault> {
         // SAFETY: the library is ready to be called.
         let under_vol = library
@@ -143,6 +166,7 @@ impl Info {
             under_value,
             under_info: ptr::null_mut(),
             given,
+            misspelt: None,
         })
     }
 
@@ -206,6 +230,9 @@ impl Info {
 
     /// The options of a file that is made now.
     pub fn options(&self) -> Result<Options, Fault> {
+        if let Some(misspelt) = &self.misspelt {
+            return Err(Fault::Refused(misspelt.sentence()));
+        }
         Ok(self.given.complete(|variable| std::env::var_os(variable))?)
     }
 
@@ -301,7 +328,8 @@ impl Info {
         Ok(by_class
             .cmp(&0)
             .then(by_info.cmp(&0))
-            .then_with(|| self.given.cmp(&other.given)))
+            .then_with(|| self.given.cmp(&other.given))
+            .then_with(|| self.misspelt.cmp(&other.misspelt)))
     }
 
     /// Whether a data transfer property list asks for a collective transfer.
@@ -343,6 +371,9 @@ impl Info {
 
     /// The information string, in memory of the library.
     pub fn to_text(&self) -> Result<*mut c_char, Fault> {
+        if let Some(misspelt) = &self.misspelt {
+            return self.allocate(&misspelt.options);
+        }
         let mut under = ptr::null_mut::<c_char>();
         // SAFETY: the identifier is of this library, and the information that of its connector, or null.
         let status = self.library.quietly(|f| unsafe {

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `list` | property lists of ours |
+//! | `misspelt` | options of the environment that cannot be taken |
 //! | `info` | what a file access property list says of the connector below, and the options |
 //! | `request` | what a program asks for when it creates or opens a file |
 //! | `drivers` | the file drivers of file access property lists |
@@ -13,6 +14,7 @@
 pub mod drivers;
 pub mod info;
 pub mod list;
+mod misspelt;
 pub mod opened;
 pub mod questions;
 pub mod request;

@@ -8,7 +8,6 @@ use h5logfs_host::{Kind, with_return_address};
 
 use crate::below::info::Info;
 use crate::library::Library;
-use h5logfs_common::fault::Fault;
 
 /// Another reference: information does not change.
 pub unsafe extern "C" fn copy(info: *const c_void) -> *mut c_void {
@@ -85,10 +84,7 @@ unsafe extern "C" fn from_string_for(
 ) -> Status {
     let parsed = Library::serve(caller, Kind::Other, |library| {
         // SAFETY: libhdf5 passes a C string.
-        let text = unsafe { CStr::from_ptr(text) };
-        let text = text.to_str().map_err(|_| Fault::from("it is not a text"));
-        text.and_then(|text| Info::parse(library, text))
-            .map_err(|e| e.at("the information of the h5logfs connector"))
+        Info::of_text(library, unsafe { CStr::from_ptr(text) })
     });
     let Some(parsed) = parsed else {
         return FAILURE;

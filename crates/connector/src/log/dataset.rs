@@ -77,6 +77,14 @@ impl Extent {
             is_known: true,
         }
     }
+
+    /// Takes note that earlier jobs have written to the dataset. `reached`: how far, if that is known.
+    pub fn set_earlier(&mut self, reached: Option<&Vec<u64>>) {
+        self.is_known = reached.is_some();
+        for (own, earlier) in self.reached.iter_mut().zip(reached.into_iter().flatten()) {
+            *own = (*own).max(*earlier);
+        }
+    }
 }
 
 /// A datatype of the host's library that is no object of a file. A committed one would keep the session open in which it is

@@ -18,6 +18,7 @@
 //! | `questions` | what the shadow cannot answer of a dataset |
 //! | `version` | a number that grows with each flush |
 //! | `reopening` | a log is opened again to append to it |
+//! | `remembered` | logs that this process has closed |
 
 mod chunks;
 pub mod dataset;
@@ -27,6 +28,7 @@ mod extent;
 pub mod making;
 mod parts;
 mod questions;
+mod remembered;
 mod reopening;
 mod selection;
 pub mod shadow;
@@ -106,6 +108,8 @@ struct State {
     writer: Option<LogWriter>,
     /// The logged datasets, by ID. `None`: it was deleted before it was of use to this job.
     datasets: Vec<Option<Arc<Dataset>>>,
+    /// Where those end that this process has written before, by ID: see [`dataset::Extent::reached`].
+    reached: HashMap<u32, Vec<u64>>,
     /// How many of them are of earlier jobs.
     base: usize,
     /// A sum over the others, in the order in which this job has made them.
@@ -141,6 +145,7 @@ impl Log {
             path: path.to_owned(),
             writer: Some(writer),
             datasets: Vec::new(),
+            reached: HashMap::new(),
             base: 0,
             made: 0,
             headers: HashMap::new(),
@@ -225,7 +230,7 @@ impl Log {
         };
         let dataset = Dataset::new(id, header, parts, Wanted::default());
         let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
-        dataset.extent.lock().is_known = false;
+        dataset.extent.lock().set_earlier(state.reached.get(&id));
         dataset.set_written();
         state.datasets[id as usize] = Some(Arc::clone(&dataset));
         Ok(Some(dataset))
@@ -328,6 +333,7 @@ impl State {
             sync: options.fsync != Fsync::None,
             settle: (options.settle).then_some(options.settle_memory),
         };
+        let base = writer.files().base();
         // This gives up the lock of the journal.
         let ranks = writer.close();
         version::grow();
@@ -337,6 +343,10 @@ impl State {
         } else {
             Ok(Closed::Done)
         };
+        if ranks.is_root() && how.settle.is_none() && closed.is_ok() {
+            let objects = state.objects();
+            remembered::remember(&state.path, objects, base);
+        }
         ranks.wait();
         match closed {
             Ok(Closed::Done) => Ok(()),

@@ -1,5 +1,6 @@
 //! A log is opened again: its objects become a shadow, and what is written is appended.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Base, LogWriter, Options, Ranks};
 
-use super::Log;
 use super::shadow::Shadow;
+use super::{Log, State, remembered};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::ranks;
@@ -24,10 +25,34 @@ const MOST_IDS: u32 = 1 << 24;
 
 /// The objects of a log, as a shadow has them.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Objects {
-    image: Vec<u8>,
+pub(super) struct Objects {
+    pub image: Vec<u8>,
     /// Address of the object header of each logged dataset; `None` for one that was deleted.
-    headers: Vec<Option<u64>>,
+    pub headers: Vec<Option<u64>>,
+    /// Where the records of datasets end, as far as it is known to a process that writes alone.
+    pub reached: HashMap<u32, Vec<u64>>,
+}
+
+impl State {
+    /// The objects as the journal has them. Takes the image.
+    pub(super) fn objects(&mut self) -> Objects {
+        let mut headers = vec![None; self.datasets.len()];
+        for (header, id) in &self.headers {
+            headers[*id as usize] = Some(*header);
+        }
+        let mut reached = std::mem::take(&mut self.reached);
+        for dataset in self.datasets.iter().flatten() {
+            let extent = dataset.extent.lock();
+            if extent.is_known {
+                reached.insert(dataset.id, extent.reached.clone());
+            }
+        }
+        Objects {
+            image: std::mem::take(&mut self.image),
+            headers,
+            reached,
+        }
+    }
 }
 
 impl Log {
@@ -47,6 +72,11 @@ impl Log {
             Ok(base)
         };
         let files = Files::append(path, &ranks, &options, base)?;
+        let reached = match ranks.size() {
+            1 => std::mem::take(&mut objects.reached),
+            // All ranks have to go the same way.
+            _ => HashMap::new(),
+        };
         let told = ranks.broadcast_bytes(0, objects.to_bytes());
         let objects = Objects::from_bytes(told).ok_or("the first rank has told no objects")?;
         let shadow = Shadow::open(info, request, path, &objects.image);
@@ -74,6 +104,7 @@ impl Log {
                 state.headers.insert(*header, id as u32);
             }
         }
+        state.reached = reached;
         state.base = objects.headers.len();
         if is_root {
             state.image = objects.image;
@@ -91,9 +122,16 @@ fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), 
         let objects = Objects {
             image: shadow.image.clone(),
             headers: (0..shadow.ids() as u32).map(header).collect(),
+            ..Objects::default()
         };
         let base = Base::of_journal(recorded, objects.lines()?)?;
         return Ok((objects, base));
+    }
+    if recorded.is_none()
+        && let Some((objects, base)) = remembered::recall(path)
+    {
+        let lines = objects.lines()?;
+        return Ok((objects, Base { lines, ..base }));
     }
     let snapshot = direct::snapshot(path, &direct::Options::default())?;
     let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;
@@ -142,6 +180,7 @@ impl Objects {
         Ok(Objects {
             image: snapshot.image.clone(),
             headers,
+            ..Objects::default()
         })
     }
 
@@ -175,6 +214,7 @@ impl Objects {
         Some(Objects {
             headers: headers.map(header).collect(),
             image: image.to_vec(),
+            ..Objects::default()
         })
     }
 }
@@ -188,6 +228,7 @@ mod tests {
         let objects = Objects {
             image: vec![1, 2, 3],
             headers: vec![Some(7), None, Some(96)],
+            ..Objects::default()
         };
         assert_eq!(Objects::from_bytes(objects.to_bytes()), Some(objects));
         assert_eq!(Objects::from_bytes(vec![9; 9]), None);

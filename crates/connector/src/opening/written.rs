@@ -45,7 +45,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     let shadow = ranks.all(shadow).map_err(|e| e.to_string())?;
     let options = Options {
         overwrite: replaces,
-        discard_unclosed: replaces,
+        keep_unclosed: replaces,
         ..options.output
     };
     let files = Files::create(&path, &ranks, &options)?;
@@ -78,9 +78,9 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     if !request.has(access::WRITE) || has_image(info, request.fapl) || !is_ours(&path) {
         return Ok(None);
     }
+    let options = info.options()?.output;
     check_writable(&path)?;
     check_kept(info, request, &path)?;
-    let options = info.options()?.output;
     match Log::append(info, request, &path, options)? {
         Some(log) => opened(info, request, log).map(Some),
         None => Err(refused(&path).into()),

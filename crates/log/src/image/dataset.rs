@@ -35,6 +35,16 @@ pub enum HeaderSpace {
     },
 }
 
+impl HeaderSpace {
+    /// Whether no element has a place in it.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            HeaderSpace::Null => true,
+            HeaderSpace::Simple { dims, .. } => dims.contains(&0),
+        }
+    }
+}
+
 /// An attribute in an object header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderAttribute {

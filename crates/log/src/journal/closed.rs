@@ -182,10 +182,18 @@ pub fn finish_seal(front: &mut [u8], start: u64, objects: &[u8]) {
     }
 }
 
-/// The last flush of a closed file, as its seal tells; 0 where it does not tell it.
-pub fn sealed_flush(file: &SourceFile) -> Result<u64, Fault> {
-    let seal = CloseSeal::read(file)?.and_then(|(seal, _)| seal.closed());
-    Ok(seal.map_or(0, |closed| closed.flush))
+/// What the seal of a closed file tells; `None` where it tells nothing.
+pub fn sealed(file: &SourceFile) -> Result<Option<Closed>, Fault> {
+    Ok(CloseSeal::read(file)?.and_then(|(seal, _)| seal.closed()))
+}
+
+/// The seal of a file of which front and objects are as the close has written them. `None` for any other file, and for one
+/// with more than `most` bytes of objects.
+pub fn intact_seal(file: &SourceFile, most: u64) -> Option<CloseSeal> {
+    let (seal, front) = CloseSeal::read(file).ok().flatten()?;
+    seal.closed()?;
+    let is_intact = seal.len <= most && seal.check(file, &front, most).is_ok();
+    is_intact.then_some(seal)
 }
 
 /// The seal of a closed file of a log whose extents have seals; `None` where it has none. Fails where not all of front and

@@ -9,6 +9,7 @@
 //! * `origins` tells which rank wrote which data, and in which flush.
 //! * `growing` is the table of a log to which entries are added.
 //! * `tiles` finds out during a scan whether records tile their datasets.
+//! * `remains` tells what the connector leaves of a file that it never closed.
 //! * `check` checks what a snapshot says of these tables.
 
 mod check;
@@ -19,6 +20,7 @@ mod growing;
 pub mod loose;
 pub mod names;
 mod origins;
+pub mod remains;
 mod selection;
 mod table;
 mod tiles;

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -26,6 +26,9 @@ use crate::ownership::Foreign;
 use crate::source_dir::{PathBytes, SourcePath, bytes_of_path};
 use h5logfs_common::error::Error;
 use h5logfs_common::memory::Reservation;
+
+/// How long a process that closes logs waits for the next one.
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins the first message of a zygote that is confined. The means of confinement that the system lacks follow. Any
 /// other first message is the reason why the zygote failed.
@@ -48,6 +51,18 @@ pub struct ScanTask {
     pub known: Option<KnownFlush>,
     /// The most bytes of a snapshot that the daemon accepts.
     pub most: u64,
+}
+
+/// A log that a program has to close.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CloseTask {
+    /// The log file, by an absolute path.
+    pub log: PathBytes,
+    /// Wait until it is on the disk.
+    pub sync: bool,
+    /// Then make it an ordinary HDF5 file, with so many bytes of memory for each of its purposes. That has an outcome of its
+    /// own.
+    pub settle: Option<u64>,
 }
 
 /// A request of a worker to the daemon.
@@ -240,6 +255,20 @@ pub struct Forever;
 impl Wait for Forever {
     fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
         poll(socket, to, None).map(drop)
+    }
+}
+
+/// Waits for the next task as long as [`PATIENCE`] says.
+#[derive(Debug)]
+pub struct Patiently;
+
+impl Wait for Patiently {
+    fn wait(&self, socket: BorrowedFd<'_>, to: Direction) -> io::Result<()> {
+        if poll(socket, to, Some(Instant::now() + PATIENCE))? {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::automatic::Cause;
+use crate::base::Base;
 use crate::entries::Section;
 use crate::error::FaultResult;
 use crate::extent::{self, Checksums};
@@ -127,6 +128,18 @@ impl Files {
             )));
         }
         Ok(())
+    }
+
+    /// What the log holds now, but for the lines that make its objects.
+    pub fn base(&self) -> Base {
+        Base {
+            id: self.id,
+            subfiles: self.header.subfiles,
+            config: self.header.config,
+            flush: self.flushes,
+            ends: self.ends.clone(),
+            lines: Vec::new(),
+        }
     }
 
     /// Lets ranks of one node that share the data file spill into it at once. Collective.

@@ -21,6 +21,16 @@ pub(super) struct AnchorNumbers<'a> {
     pub filters: &'a [Filter],
 }
 
+/// The dataspace of an anchor: none. But netCDF-C crashes where a dimension scale has no dimensions, so that an anchor of a
+/// scale has those of its dataset, without an element.
+pub(super) fn stub(is_scale: bool, rank: usize) -> Space {
+    if is_scale {
+        Space::fixed(&vec![0; rank.max(1)])
+    } else {
+        Space::Null
+    }
+}
+
 /// Writes these attributes. Thousands of anchors share their forms.
 pub(super) struct AnchorWriter {
     int64: Lists,

@@ -13,11 +13,13 @@ mod recover;
 mod refusal;
 mod scales;
 mod stored;
+mod tables;
 mod unflushed;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
-pub use recover::{How, Outcome, Recovered, recover};
+pub use recover::{How, Outcome, Recovered, recover, recover_knowing};
+pub use tables::KnownTable;
 pub use unflushed::{Did, Handled, Unflushing};
 
 use std::fs::{File, OpenOptions};

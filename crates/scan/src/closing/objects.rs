@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use super::anchor::{AnchorNumbers, AnchorWriter};
+use super::anchor::{AnchorNumbers, AnchorWriter, stub};
 use super::scales::{self, Uses};
 use crate::hdf5_sys::{self as h5, Id, Link, Name, Space, Target};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::datatype::Datatype;
-use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
+use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::journal::value::Value;
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -23,7 +23,7 @@ pub(crate) fn make_objects(
     let mut maker = Maker {
         root: h5::open_group(file, c"/")?,
         group_creation: h5::new_group_creation()?,
-        null: Space::Null.create()?,
+        null: stub(false, 0).create()?,
         creation: new_creation()?,
         anchors: AnchorWriter::new()?,
         datatypes: HashMap::new(),
@@ -35,7 +35,7 @@ pub(crate) fn make_objects(
         match definition {
             Definition::Group { path } => maker.group(path),
             Definition::Dataset { path, .. } => match next.next() {
-                Some((id, defined)) => maker.anchor(id, path, &defined.layout),
+                Some((id, defined)) => maker.anchor(id, path, defined),
                 None => Err(format!("dataset {path} has no number: a fault of h5logfs").into()),
             },
             Definition::Attribute {
@@ -91,14 +91,19 @@ impl Maker {
         Ok(())
     }
 
-    fn anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<()> {
-        let made = self.make_anchor(id, path, layout);
+    fn anchor(&mut self, id: usize, path: &str, defined: &Defined) -> Result<()> {
+        let made = self.make_anchor(id, path, defined);
         let object = made.map_err(|e| e.at(format_args!("dataset {path}")))?;
         self.last = Some((path.to_owned(), object));
         Ok(())
     }
 
-    fn make_anchor(&mut self, id: usize, path: &str, layout: &DatasetLayout) -> Result<Id> {
+    fn make_anchor(&mut self, id: usize, path: &str, defined: &Defined) -> Result<Id> {
+        let layout = &defined.layout;
+        let space = match defined.scales.name {
+            Some(_) => stub(true, layout.dims.len()).create()?,
+            None => self.null.clone(),
+        };
         let datatype = self.datatype(&layout.datatype)?;
         let has_large_attribute = self.uses.are_many(id);
         let creation = if layout.fill.is_empty() && !has_large_attribute {
@@ -106,7 +111,7 @@ impl Maker {
         } else {
             creation_with(&datatype, &layout.fill, has_large_attribute)?
         };
-        let object = h5::create_dataset(&self.root, &link(path), &datatype, &self.null, &creation)?;
+        let object = h5::create_dataset(&self.root, &link(path), &datatype, &space, &creation)?;
         let numbers = AnchorNumbers {
             id: id as i64,
             dims: &layout.dims,
@@ -236,7 +241,7 @@ fn link(path: &str) -> Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use h5logfs_log::journal::definition::Outline;
+    use h5logfs_log::journal::definition::{DatasetLayout, Outline};
 
     #[test]
     fn underscores_are_escaped_name_by_name() {

@@ -4,13 +4,14 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
 use super::front::{Front, Role};
 use super::stored::OpenShadow;
+use super::tables::{Entries, KnownTable};
 use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
 use super::{plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
@@ -25,9 +26,9 @@ use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
 use h5logfs_log::journal::{self, Beside, HeldFile, Recorded, Torn, Unflushed};
 use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::logvol::extent::sections;
+use h5logfs_log::logvol::Section;
+use h5logfs_log::logvol::extent::{sections, sections_after};
 use h5logfs_log::logvol::names::{spill_dir, subfile_dir};
-use h5logfs_log::logvol::{Section, table_head};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::window::Piece;
@@ -81,10 +82,17 @@ struct DataFile {
     /// Where its data end.
     end: u64,
     has_seals: bool,
+    /// The same entries in memory, as far as they were there before.
+    known: Entries,
 }
 
 /// Closes the log at `path` from its journal. If it is interrupted, it can be repeated.
 pub fn recover(path: &Path, how: How) -> Result<Outcome> {
+    recover_knowing(path, how, &mut KnownTable::default())
+}
+
+/// The same for a process that closes one log after the other, and takes note of what it may need of the last one.
+pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<Outcome> {
     let (dir, name) = refusal::open_directory(path)?;
     let master = SourceFile::open(&dir, &name)?;
     let files = LogFiles::of(&dir, &name, &master);
@@ -92,7 +100,7 @@ pub fn recover(path: &Path, how: How) -> Result<Outcome> {
     let is_closed = refusal::is_closed(&files, &master)?;
     match lock(path, &files) {
         // The lock holds until the log is closed.
-        Ok(lock) => recover_locked(path, &files, &master, how, &lock),
+        Ok(lock) => recover_locked(path, &files, &master, how, &lock, known),
         // There is no journal, or it is another log's.
         Err(_) if is_closed => closed(path, &files, &master, how),
         Err(e) => Err(e),
@@ -134,6 +142,7 @@ fn recover_locked(
     master: &SourceFile,
     how: How,
     lock: &File,
+    known: &mut KnownTable,
 ) -> Result<Outcome> {
     let journal_path = journal::path_of(path);
     let is_locked = |identity| {
@@ -177,7 +186,7 @@ fn recover_locked(
                         unflushed: Unflushing::Discard,
                         ..how
                     };
-                    let outcome = recover_locked(path, files, master, how, journal.file())?;
+                    let outcome = recover_locked(path, files, master, how, journal.file(), known)?;
                     return Ok(outcome.with(handled));
                 }
             }
@@ -187,7 +196,8 @@ fn recover_locked(
         None => None,
     };
     // First all reads, because they can fail, then the writes.
-    let data_files = read_data_files(files, &kept).map_err(|e| with_way_out(files, &kept, e))?;
+    let mut data_files =
+        read_data_files(files, &kept, known).map_err(|e| with_way_out(files, &kept, e))?;
     let objects = Objects::of(path, &kept)?;
     if how.dry_run {
         return Ok(Outcome::Recovered(Recovered {
@@ -208,11 +218,16 @@ fn recover_locked(
     } else {
         None
     };
-    let diagnostics = objects.write_closed(path, &data_files)?;
+    let diagnostics = objects.write_closed(path, &mut data_files)?;
     if !how.without_sync {
         sync_all(path, &data_files)?;
     }
     remove_journal(path, files.dir(), how)?;
+    if let [file] = data_files.as_mut_slice() {
+        let source = SourceFile::open(files.dir(), files.log()).ok();
+        let entries = std::mem::take(&mut file.known);
+        *known = KnownTable::of(&kept, source.as_ref(), entries, file.has_seals);
+    }
     Ok(Outcome::Recovered(Recovered {
         flushes: kept.flushes(),
         datasets: kept.datasets(),
@@ -448,9 +463,9 @@ impl<'a> Objects<'a> {
     }
 
     /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added.
-    fn write_closed(&self, path: &Path, data_files: &[DataFile]) -> Result<Vec<Diagnostic>> {
+    fn write_closed(&self, path: &Path, data_files: &mut [DataFile]) -> Result<Vec<Diagnostic>> {
         let has_seals = data_files.iter().any(|file| file.has_seals);
-        for file in data_files {
+        for file in &mut *data_files {
             let data = Piece {
                 offset: FRONT,
                 len: file.end - FRONT,
@@ -609,14 +624,21 @@ fn with_way_out(files: &LogFiles<'_>, journal: &Recorded, damage: Error) -> Erro
     }
 }
 
-fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataFile>> {
+fn read_data_files(
+    files: &LogFiles<'_>,
+    journal: &Recorded,
+    known: &mut KnownTable,
+) -> Result<Vec<DataFile>> {
     let sources = data_sources(files, journal)?;
     let read = |(number, source): (usize, SourceFile)| {
         let path = source.path().to_owned();
         if source.file_id()? != Some(journal.id) {
             return Err(Error::of(path, "it belongs to another log"));
         }
-        let found = sections(&source, number as u16, journal.ends(number))?;
+        let known = known.take(&source, journal).unwrap_or_default();
+        let behind = known.behind();
+        let ends = journal.ends(number).filter(|(flush, _)| *flush > behind.0);
+        let found = sections_after(&source, number as u16, behind, ends)?;
         if let Some(diagnostic) = found.diagnostics.first() {
             return Err(Error::of(&path, diagnostic.to_string()));
         }
@@ -624,49 +646,23 @@ fn read_data_files(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<DataF
             path,
             sections: found.sections,
             end: journal.end(number),
-            has_seals: found.has_seals,
+            has_seals: found.has_seals || known.has_seals,
+            known: known.entries,
         })
     };
     sources.into_iter().enumerate().map(read).collect()
 }
 
 /// Writes the table of a data file behind its data (`docs/formats/logvol.md`, section 4): one section for each rank.
-fn write_table(data_file: &DataFile, id: &FileId) -> io::Result<Piece> {
-    let (sections, end) = (&data_file.sections, data_file.end);
+fn write_table(data_file: &mut DataFile, id: &FileId) -> io::Result<Piece> {
+    let end = data_file.end;
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open(&data_file.path)?;
     id.check(&file)?;
     file.set_len(end)?;
-    if sections.is_empty() {
-        return Ok(Piece {
-            offset: end,
-            len: 0,
-        });
-    }
-    let len = |section: &Section| section.pieces.iter().map(|piece| piece.len).sum();
-    let head = table_head(sections.iter().map(len));
-    file.write_all_at(&head, end)?;
-    let mut to = end + head.len() as u64;
-    for piece in sections.iter().flat_map(|s| &s.pieces) {
-        copy(&file, *piece, to)?;
-        to += piece.len;
-    }
-    Ok(Piece {
+    let table = Piece {
         offset: end,
-        len: to - end,
-    })
-}
-
-fn copy(file: &File, piece: Piece, mut to: u64) -> io::Result<()> {
-    const STEP: u64 = 1 << 20;
-    let mut buffer = vec![0; STEP.min(piece.len) as usize];
-    let mut at = 0;
-    while at < piece.len {
-        let part = &mut buffer[..STEP.min(piece.len - at) as usize];
-        file.read_exact_at(part, piece.offset + at)?;
-        file.write_all_at(part, to)?;
-        at += part.len() as u64;
-        to += part.len() as u64;
-    }
-    Ok(())
+        len: data_file.known.write(&file, &data_file.sections, end)?,
+    };
+    Ok(table)
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::journal::{self, Recorded, job_of};
 use h5logfs_log::log_files::{LogFiles, foreign};
+use h5logfs_log::logvol::remains::Remains;
 use h5logfs_log::scan::companions::log_of;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
@@ -40,7 +41,7 @@ pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
 pub fn is_closed(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     if file.file_id()?.is_none() {
         let reason = if journal::lacks_front(files, file)? {
-            WITHOUT_FRONT
+            WITHOUT_FRONT.to_owned()
         } else {
             not_ours(file)?
         };
@@ -70,38 +71,30 @@ fn journal_place(files: &LogFiles<'_>) -> SourcePath {
 }
 
 /// What a file is that the writer of h5logfs did not make.
-fn not_ours(file: &SourceFile) -> Result<&'static str> {
+fn not_ours(file: &SourceFile) -> Result<String> {
     if file.is_empty() {
         return Ok(
-            "it is empty: there is nothing to recover. The Log VOL connector leaves such a file when its job ends before its first flush",
+            "it is empty: there is nothing to recover. The Log VOL connector leaves such a file when its job ends before its first flush".into(),
         );
     }
     let signature = find_signature(file)?;
     if let Some(signature) = signature {
         return Ok(if carries_mark(file, signature)? {
-            "it is a log that another writer has closed: there is nothing to recover. `h5logfs check` tells whether all of it can be read"
+            "it is a log that another writer has closed: there is nothing to recover. `h5logfs check` tells whether all of it can be read".into()
         } else {
-            "it is plain HDF5: there is nothing to recover"
+            "it is plain HDF5: there is nothing to recover".into()
         });
     }
     if netcdf::has_magic(file)? || netcdf::has_log_magic(file)? {
         return Ok(
-            "it is netCDF, or a burst-buffer log of it. h5logfs reads these as they are: there is nothing to recover",
+            "it is netCDF, or a burst-buffer log of it. h5logfs reads these as they are: there is nothing to recover".into(),
         );
     }
-    if begins_with_zeros(file)? {
-        return Ok(
-            "it has no metadata. The Log VOL connector leaves such a file when its job ends before the close, and it cannot be recovered",
-        );
-    }
-    Ok("it is neither HDF5 nor a log of h5logfs's writer")
-}
-
-/// The connector writes its data behind the space for a superblock, which it writes at the close.
-fn begins_with_zeros(file: &SourceFile) -> Result<bool> {
-    let mut front = vec![0; file.len().min(512) as usize];
-    file.read_exact_at(&mut front, 0)?;
-    Ok(front.iter().all(|byte| *byte == 0))
+    let remains = Remains::of(file).map_err(|e| Error::of(file.path(), e))?;
+    Ok(match remains {
+        Some(remains) => remains.to_string(),
+        None => "it is neither HDF5 nor a log of h5logfs's writer".into(),
+    })
 }
 
 /// The error of opening the journal of a log that was not closed.

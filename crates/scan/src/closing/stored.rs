@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::rc::Rc;
 
-use super::anchor::{AnchorNumbers, AnchorWriter};
+use super::anchor::{AnchorNumbers, AnchorWriter, stub};
 use crate::dataset::{NewLink, Template};
-use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::hdf5_sys::{self as h5, Id};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::logvol::escape;
+use crate::scales::is_scale;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
 use h5logfs_common::fault::Fault;
@@ -63,7 +64,7 @@ impl<'a> OpenShadow<'a> {
         let mut datasets = StoredDatasets {
             logged: &self.objects.0,
             image: Image::new(self.image),
-            null: Space::Null.create()?,
+            null: stub(false, 0).create()?,
             anchors: AnchorWriter::new()?,
             models: HashMap::new(),
         };
@@ -140,7 +141,14 @@ impl Datasets for StoredDatasets<'_> {
                 model
             }
         };
-        let new = self.anchor(at, &model, id.into(), &dims, &limits(&max_dims))?;
+        let new = self.anchor(
+            at,
+            &model,
+            &self.null.clone(),
+            id.into(),
+            &dims,
+            &limits(&max_dims),
+        )?;
         Ok(Some(MadeAtOnce {
             address: h5::address(&new)?,
             times: found.times,
@@ -163,7 +171,12 @@ impl Datasets for StoredDatasets<'_> {
         }) = anchor
         {
             let model = Model::of(copier, template, chunk, filters)?;
-            let new = self.anchor(template.at, &model, id, &dims, &max_dims)?;
+            let space = if is_scale(&old.id, &old.attributes)? {
+                stub(true, dims.len()).create()?
+            } else {
+                self.null.clone()
+            };
+            let new = self.anchor(template.at, &model, &space, id, &dims, &max_dims)?;
             return Ok((new, Owner::Anchor));
         }
         let new = copier.create_dataset(template, &h5::dataset_space(&old.id)?)?;
@@ -197,12 +210,13 @@ impl StoredDatasets<'_> {
         &mut self,
         at: &NewLink<'_>,
         model: &Model,
+        space: &Id,
         id: i64,
         dims: &[u64],
         max_dims: &[Option<u64>],
     ) -> Result<Id> {
         let NewLink { parent, link, .. } = at;
-        let new = h5::create_dataset(parent, link, &model.datatype, &self.null, &model.creation)?;
+        let new = h5::create_dataset(parent, link, &model.datatype, space, &model.creation)?;
         let numbers = AnchorNumbers {
             id,
             dims,
@@ -220,7 +234,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::hdf5_sys::{Link, Name};
+    use crate::hdf5_sys::{Link, Name, Space};
     use h5logfs_log::image::DatasetHeader;
 
     /// What an object header says of a dataset that is made with a type, a space and properties, and then changed.

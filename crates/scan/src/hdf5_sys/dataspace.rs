@@ -18,6 +18,14 @@ impl Space {
         Space::fixed(&[])
     }
 
+    /// Whether no element has a place in it.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Space::Null => true,
+            Space::Simple { dims, .. } => dims.contains(&0),
+        }
+    }
+
     /// A space that cannot grow.
     pub fn fixed(dims: &[u64]) -> Self {
         Space::Simple {

@@ -28,7 +28,8 @@ use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::scan::protocol::{
-    Channel, Forever, READY, Request, Response, ScanOutcome, ScanTask, errno, receive_some,
+    Channel, CloseTask, Forever, Patiently, READY, Request, Response, ScanOutcome, ScanTask, errno,
+    receive_some,
 };
 use h5logfs_log::source_dir::{FileOpener, SourceDir, SourcePath};
 
@@ -96,14 +97,41 @@ pub fn end_with_parent() -> Result<()> {
     confine::end_with_parent().map_err(|e| Error::io("/proc/self", io::Error::other(e)))
 }
 
-/// Tells the process at the other end of standard input how something has ended that is no scan.
-pub fn tell(outcome: Result<()>) -> io::Result<()> {
-    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
-    let outcome = match outcome {
-        Ok(()) => ScanOutcome::Scanned(Vec::new()),
-        Err(e) => ScanOutcome::from(&e),
-    };
-    Channel::new(socket, Forever).send(&Request::Done(outcome), None)
+/// The process that wants to have logs closed, at the other end of standard input.
+pub struct Closing(Channel<OwnedFd, Patiently>);
+
+impl Closing {
+    /// Its end of the channel.
+    pub fn new() -> io::Result<Self> {
+        let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
+        Ok(Closing(Channel::new(socket, Patiently)))
+    }
+
+    /// The next log. `None` where that process is gone, or has had none for a while. What was left open of the one before
+    /// would be there in the next one.
+    pub fn next(&self) -> io::Result<Option<CloseTask>> {
+        if h5::has_open_objects() {
+            return Ok(None);
+        }
+        match self.0.receive(LARGEST_RESPONSE, &mut unlimited()) {
+            Ok((task, _)) => Ok(Some(task)),
+            Err(e)
+                if [io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut].contains(&e.kind()) =>
+            {
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Tells that process how something has ended.
+    pub fn tell(&self, outcome: Result<()>) -> io::Result<()> {
+        let outcome = match outcome {
+            Ok(()) => ScanOutcome::Scanned(Vec::new()),
+            Err(e) => ScanOutcome::from(&e),
+        };
+        self.0.send(&Request::Done(outcome), None)
+    }
 }
 
 /// The outcome of the confinement.

@@ -52,8 +52,9 @@ pub unsafe extern "C" fn h5logfs_create_f(
 /// Opens a log again, to add to it: one that was closed, or whose job ended before the close. This library
 /// must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is not closed; what it
 /// holds is kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks
-/// than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed` and `subfiles` are
-/// for new files, and refused. All ranks pass the same path and options. Collective over `comm`.
+/// than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed`, `keep_unclosed` and
+/// `subfiles` are for new files, and refused. All ranks pass the same path and options. Collective over
+/// `comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_open(
     comm: MPI_Comm,

@@ -18,7 +18,7 @@ pub const H5LOGFS_FSYNC_CLOSE: c_int = 1;
 pub const H5LOGFS_FSYNC_FLUSH: c_int = 2;
 
 /// Options of a file that is created or opened. `h5logfs_options_init` fills in the defaults. `overwrite`,
-/// `discard_unclosed` and `subfiles` are for new files only. All ranks must pass the same
+/// `discard_unclosed`, `keep_unclosed` and `subfiles` are for new files only. All ranks must pass the same
 /// options.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +74,10 @@ pub struct h5logfs_options {
     pub flush_every: f64,
     /// The same when the first rank has logged so many bytes since the last flush. 0 (default): however many.
     pub flush_bytes: u64,
+    /// 1, together with `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first
+    /// number that is free, and so do its journal and subfiles. It can be read and recovered there.
+    /// `discard_unclosed` wins over it. 0 (default): such a log is an error.
+    pub keep_unclosed: i64,
 }
 
 // SAFETY: numbers and pointers, the size in front.
@@ -117,6 +121,7 @@ fn defaults(size: usize) -> h5logfs_options {
         settle_memory: default.settle_memory,
         flush_every: default.flush_every.map_or(0.0, |time| time.as_secs_f64()),
         flush_bytes: default.flush_bytes.unwrap_or(0),
+        keep_unclosed: default.keep_unclosed.into(),
     }
 }
 
@@ -133,6 +138,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
     Ok(Options {
         overwrite: input::flag(given.overwrite, "overwrite")?,
         discard_unclosed: input::flag(given.discard_unclosed, "discard_unclosed")?,
+        keep_unclosed: wide_flag(given.keep_unclosed, "keep_unclosed")?,
         buffer_limit: given.buffer_limit,
         subfiles: subfiles(given.subfiles)?,
         share_selections: input::flag(given.share_selections, "share_selections")?,
@@ -140,8 +146,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         collective: input::flag(given.collective, "collective")?,
         settle: input::flag(given.settle, "settle")?,
         settle_memory: given.settle_memory,
-        // It has 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
-        checksums: input::flag(c_int::try_from(given.checksums).unwrap_or(-1), "checksums")?,
+        checksums: wide_flag(given.checksums, "checksums")?,
         fsync: match given.fsync {
             H5LOGFS_FSYNC_NONE => Fsync::None,
             H5LOGFS_FSYNC_CLOSE => Fsync::Close,
@@ -163,6 +168,11 @@ fn flush_every(seconds: f64) -> Result<Option<Duration>> {
         ))
     })?;
     Ok(Some(time).filter(|time| !time.is_zero()))
+}
+
+/// A flag of 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
+fn wide_flag(value: i64, name: &'static str) -> Result<bool> {
+    input::flag(c_int::try_from(value).unwrap_or(-1), name)
 }
 
 fn subfiles(number: i64) -> Result<Subfiles> {
@@ -230,6 +240,7 @@ mod tests {
             checksums: 1,
             flush_every: 0.25,
             flush_bytes: 55,
+            keep_unclosed: 1,
             hints: 1,
             hint_keys: keys.as_ptr(),
             hint_values: values.as_ptr(),
@@ -238,6 +249,7 @@ mod tests {
         let wanted = Options {
             overwrite: true,
             discard_unclosed: true,
+            keep_unclosed: true,
             buffer_limit: 77,
             subfiles: Subfiles::Number(3),
             share_selections: false,

@@ -1,0 +1,208 @@
+//! The table of a data file, and what a process that closes one log after the other remembers of it: a program may open a log,
+//! write a step and close it again, and then a close costs by what is new.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
+
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::Recorded;
+use h5logfs_log::logvol::{Section, table_head};
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::window::Piece;
+
+/// The most bytes of entries that are held in memory.
+const MOST_KNOWN: u64 = 32 << 20;
+
+/// The entries of each rank that wrote, in the order of their extents, as far as they are in memory.
+#[derive(Debug, Default)]
+pub(super) struct Entries(BTreeMap<u32, Vec<u8>>);
+
+impl Entries {
+    /// Writes a table of these entries, and of those of `sections` behind them, at `at`. Returns its bytes. Afterwards all of
+    /// them are in memory, or none.
+    pub fn write(&mut self, file: &File, sections: &[Section], at: u64) -> io::Result<u64> {
+        let known = self.0.values().map(|entries| entries.len() as u64);
+        let new = sections.iter().flat_map(|section| &section.pieces);
+        let all = known.sum::<u64>() + new.map(|piece| piece.len).sum::<u64>();
+        if all == 0 {
+            return Ok(0);
+        }
+        for section in sections {
+            self.0.entry(section.rank).or_default();
+        }
+        let len = |(rank, known): (&u32, &Vec<u8>)| {
+            known.len() as u64 + new_of(sections, *rank).map(|piece| piece.len).sum::<u64>()
+        };
+        let head = table_head(self.0.iter().map(len));
+        let mut writer = Writer {
+            file,
+            at,
+            buffer: head,
+        };
+        for (rank, known) in &mut self.0 {
+            writer.write(known)?;
+            for piece in new_of(sections, *rank) {
+                let mut part = Piece { len: 0, ..*piece };
+                while part.len < piece.len {
+                    let begin = part.offset + part.len;
+                    let mut bytes =
+                        vec![0; (piece.len - part.len).min(Writer::MOST as u64) as usize];
+                    file.read_exact_at(&mut bytes, begin)?;
+                    part.len += bytes.len() as u64;
+                    writer.write(&bytes)?;
+                    if all <= MOST_KNOWN {
+                        known.extend_from_slice(&bytes);
+                    }
+                }
+            }
+        }
+        if all > MOST_KNOWN {
+            self.0.clear();
+        }
+        Ok(writer.end()? - at)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The new entries of a rank.
+fn new_of(sections: &[Section], rank: u32) -> impl Iterator<Item = &Piece> {
+    let own = sections.iter().filter(move |section| section.rank == rank);
+    own.flat_map(|section| &section.pieces)
+}
+
+/// Writes bytes behind each other, many at a time.
+struct Writer<'a> {
+    file: &'a File,
+    at: u64,
+    buffer: Vec<u8>,
+}
+
+impl Writer<'_> {
+    const MOST: usize = 1 << 20;
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= Self::MOST {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all_at(&self.buffer, self.at)?;
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Returns where the bytes end.
+    fn end(mut self) -> io::Result<u64> {
+        self.flush()?;
+        Ok(self.at)
+    }
+}
+
+/// The table of a log in one file that was closed, and up to where it goes. What lies in front of that never changes.
+#[derive(Debug, Default)]
+pub struct KnownTable {
+    /// Which file: a number can be that of a removed one, which was made at another time.
+    file: Option<(FileId, u64, u64, Option<SystemTime>)>,
+    /// The last flush, and where it ends.
+    flush: u64,
+    end: u64,
+    pub(super) has_seals: bool,
+    pub(super) entries: Entries,
+}
+
+impl KnownTable {
+    /// That of a file that was closed just now. Takes its entries.
+    pub(super) fn of(
+        journal: &Recorded,
+        source: Option<&SourceFile>,
+        entries: Entries,
+        has_seals: bool,
+    ) -> Self {
+        let file = source.and_then(|source| identity(source, &journal.id));
+        if file.is_none() || entries.is_empty() || journal.header.subfiles > 0 {
+            return KnownTable::default();
+        }
+        KnownTable {
+            file,
+            flush: journal.flushes(),
+            end: journal.end(0),
+            has_seals,
+            entries,
+        }
+    }
+
+    /// What is known of a data file whose journal this is.
+    pub(super) fn take(&mut self, source: &SourceFile, journal: &Recorded) -> Option<Self> {
+        let known = std::mem::take(self);
+        let is_same = known.file.is_some() && known.file == identity(source, &journal.id);
+        let goes_on = journal.header.subfiles == 0
+            && journal.ends(0).any(|end| end == (known.flush, known.end));
+        (is_same && goes_on).then_some(known)
+    }
+
+    /// The last flush that is known, and where it ends.
+    pub(super) fn behind(&self) -> (u64, u64) {
+        (self.flush, self.end.max(FRONT))
+    }
+}
+
+fn identity(source: &SourceFile, id: &FileId) -> Option<(FileId, u64, u64, Option<SystemTime>)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = source.metadata().ok()?;
+    Some((*id, found.dev(), found.ino(), found.created().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(rank: u32, pieces: &[(u64, u64)]) -> Section {
+        let piece = |(offset, len): &(u64, u64)| Piece {
+            offset: *offset,
+            len: *len,
+        };
+        Section {
+            source: 0,
+            rank,
+            pieces: pieces.iter().map(piece).collect(),
+        }
+    }
+
+    #[test]
+    fn a_table_of_known_and_new_entries_is_that_of_all() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..100).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        let earlier = [section(0, &[(0, 10), (30, 5)]), section(2, &[(10, 20)])];
+        let later = [section(1, &[(40, 7)]), section(2, &[(50, 9)])];
+        let all = [
+            section(0, &[(0, 10), (30, 5)]),
+            section(1, &[(40, 7)]),
+            section(2, &[(10, 20), (50, 9)]),
+        ];
+        let written = |entries: &mut Entries, sections: &[Section]| {
+            let len = entries.write(&file, sections, 1000).unwrap();
+            let mut table = vec![0; len as usize];
+            file.read_exact_at(&mut table, 1000).unwrap();
+            table
+        };
+        let mut known = Entries::default();
+        assert!(written(&mut known, &[]).is_empty());
+        written(&mut known, &earlier);
+        // A close that is repeated.
+        let table = written(&mut known, &later);
+        assert_eq!(table, written(&mut Entries::default(), &all));
+        assert_eq!(table, written(&mut known, &[]));
+    }
+}

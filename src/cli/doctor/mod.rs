@@ -1,0 +1,465 @@
+//! `h5logfs doctor`: what on this machine, and in the environment of the caller, keeps programs from reading and writing
+//! logs.
+//!
+//! libhdf5 says little where it does not find a plug-in, and goes on with files of its own kind. So this loads each
+//! libhdf5 of the machine, in a process of its own, and lets it load the plug-ins and read their options, as programs do.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `libraries` | the libhdf5 of the machine |
+//! | `probe` | one libhdf5, and what it does with the plug-ins |
+
+mod libraries;
+mod probe;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use h5logfs_catalog::options::ReadOptions;
+
+use super::output::Output;
+use super::suggest::did_you_mean;
+use probe::Probed;
+
+pub use probe::{ProbeArgs, run as probe};
+
+/// Find out why programs do not read or write logs here
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Looks at HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs as the caller has them, at the \
+plug-ins, at each libhdf5 of the machine and of the Python of the caller, and at FUSE. Prints a line for each; those that \
+begin with `bad` are what is wrong.")]
+pub struct DoctorArgs {
+    /// Further libhdf5 to look at, such as that of a module or a container
+    #[arg(value_name = "LIBHDF5")]
+    pub libraries: Vec<PathBuf>,
+}
+
+/// The name of connector and driver in the environment.
+const NAME: &str = "h5logfs";
+/// The plug-in for serial programs. The other ones begin alike.
+const CONNECTOR: &str = "libh5logfs_connector";
+const DRIVER: &str = "libh5logfs_driver";
+/// Variables of h5logfs that are no options of the connector.
+const OTHER_VARIABLES: [&str; 1] = ["H5LOGFS_PROGRAM"];
+
+pub fn run(args: &DoctorArgs) -> Result<()> {
+    let mut report = Report {
+        out: Output::stdout(),
+        bad: 0,
+    };
+    let wanted = Wanted::of_environment();
+    report.program()?;
+    wanted.report(&mut report)?;
+    report.plugin_path(&wanted)?;
+    report.libraries(args, &wanted)?;
+    report.fuse()?;
+    ensure!(report.bad == 0, "{} of these lines are bad", report.bad);
+    Ok(())
+}
+
+/// What the environment asks of the programs that have it.
+struct Wanted {
+    /// `HDF5_VOL_CONNECTOR`: the name, and the options behind it.
+    connector: Option<(String, String)>,
+    /// `HDF5_DRIVER`.
+    driver: Option<String>,
+    /// Variables that may be options of the connector: name, and value.
+    variables: Vec<(String, String)>,
+}
+
+impl Wanted {
+    fn of_environment() -> Self {
+        let text = |name| Some(env::var_os(name)?.to_string_lossy().trim().to_owned());
+        let given = |name| text(name).filter(|value| !value.is_empty());
+        let connector = given("HDF5_VOL_CONNECTOR").map(|value| {
+            let (name, options) = value
+                .split_once(char::is_whitespace)
+                .unwrap_or((&value, ""));
+            (name.to_owned(), options.trim().to_owned())
+        });
+        let shown = |(name, value): (OsString, OsString)| {
+            (
+                name.to_string_lossy().into_owned(),
+                value.to_string_lossy().into_owned(),
+            )
+        };
+        let ours = env::vars_os().map(shown);
+        let mut variables: Vec<_> = ours
+            .filter(|(name, _)| name.starts_with("H5LOGFS_"))
+            .filter(|(name, _)| !OTHER_VARIABLES.contains(&name.as_str()))
+            .collect();
+        variables.sort();
+        Wanted {
+            connector,
+            driver: given("HDF5_DRIVER"),
+            variables,
+        }
+    }
+
+    fn wants_connector(&self) -> bool {
+        self.connector
+            .as_ref()
+            .is_some_and(|(name, _)| name == NAME)
+    }
+
+    fn wants_driver(&self) -> bool {
+        self.driver.as_ref().is_some_and(|name| name == NAME)
+    }
+
+    /// Texts that the connector has to understand: what it is called by, and the options as it takes them.
+    fn options(&self) -> Vec<(String, String)> {
+        let behind_name = self.connector.iter().filter(|(name, _)| name == NAME);
+        let behind_name = behind_name.map(|(name, options)| {
+            (
+                format!("HDF5_VOL_CONNECTOR=\"{name} {options}\""),
+                options.clone(),
+            )
+        });
+        let variables = self.variables.iter().map(|(name, value)| {
+            let option = name.trim_start_matches("H5LOGFS_").to_lowercase();
+            (format!("{name}={value}"), format!("{option}={value}"))
+        });
+        behind_name.chain(variables).collect()
+    }
+
+    fn report(&self, report: &mut Report) -> io::Result<()> {
+        match &self.connector {
+            None => report.note("HDF5_VOL_CONNECTOR is not set: HDF5 programs make no logs")?,
+            Some((name, _)) if name == NAME => {
+                report.good(format_args!(
+                    "HDF5_VOL_CONNECTOR names {NAME}: HDF5 programs write logs"
+                ))?;
+            }
+            Some((name, _)) => {
+                let meant = did_you_mean(name, [NAME]);
+                let line =
+                    format!("HDF5_VOL_CONNECTOR names the connector {name}, and not {NAME}{meant}");
+                if meant.is_empty() {
+                    report.note(line)?;
+                } else {
+                    report.bad(line)?;
+                }
+            }
+        }
+        match &self.driver {
+            None => {}
+            Some(name) if name == NAME => {
+                report.good(format_args!(
+                    "HDF5_DRIVER names {NAME}: HDF5 programs read logs"
+                ))?;
+                self.report_driver_options(report)?;
+            }
+            Some(name) => {
+                let meant = did_you_mean(name, [NAME]);
+                let line = format!("HDF5_DRIVER names the file driver {name}{meant}");
+                if meant.is_empty() {
+                    report.note(line)?;
+                } else {
+                    report.bad(line)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report_driver_options(&self, report: &mut Report) -> io::Result<()> {
+        const VARIABLE: &str = "HDF5_DRIVER_CONFIG";
+        let Some(config) = env::var_os(VARIABLE) else {
+            return Ok(());
+        };
+        match ReadOptions::parse(&config) {
+            Ok(_) => report.good(format_args!(
+                "{VARIABLE} has options that the file driver knows"
+            )),
+            Err(reason) => report.bad(format_args!("{VARIABLE}: {reason}")),
+        }
+    }
+}
+
+/// The lines of the report, and how many of them are bad.
+struct Report {
+    out: Output<io::StdoutLock<'static>>,
+    bad: usize,
+}
+
+impl Report {
+    fn good(&mut self, line: impl Display) -> io::Result<()> {
+        writeln!(self.out, "good: {line}")
+    }
+
+    fn note(&mut self, line: impl Display) -> io::Result<()> {
+        writeln!(self.out, "note: {line}")
+    }
+
+    fn bad(&mut self, line: impl Display) -> io::Result<()> {
+        self.bad += 1;
+        writeln!(self.out, "bad: {line}")
+    }
+
+    /// The program that plug-ins start to scan and to close logs.
+    fn program(&mut self) -> io::Result<()> {
+        let own = env::current_exe()?;
+        let release = env!("CARGO_PKG_VERSION");
+        self.good(format_args!("h5logfs {release} is {}", own.display()))?;
+        let Some(named) = env::var_os("H5LOGFS_PROGRAM").map(PathBuf::from) else {
+            return Ok(());
+        };
+        let shown = named.display();
+        match Command::new(&named).arg("--version").output() {
+            Err(e) => self.bad(format_args!(
+                "H5LOGFS_PROGRAM={shown} cannot be started: {e}"
+            )),
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                if said == format!("h5logfs {release}") {
+                    self.good(format_args!(
+                        "H5LOGFS_PROGRAM={shown} is of the same release"
+                    ))
+                } else {
+                    self.bad(format_args!(
+                        "H5LOGFS_PROGRAM={shown} says that it is {said:?}, and not h5logfs {release}"
+                    ))
+                }
+            }
+        }
+    }
+
+    /// The directories in which libhdf5 looks for plug-ins, and what of ours is there.
+    fn plugin_path(&mut self, wanted: &Wanted) -> io::Result<()> {
+        const VARIABLE: &str = "HDF5_PLUGIN_PATH";
+        /// With this value of it libhdf5 loads no plug-in.
+        const NONE: &str = "::";
+        let is_wanted = wanted.wants_connector() || wanted.wants_driver();
+        if env::var_os("HDF5_PLUGIN_PRELOAD").is_some_and(|value| value == NONE) {
+            self.bad_if(
+                is_wanted,
+                "HDF5_PLUGIN_PRELOAD=:: forbids libhdf5 to load plug-ins",
+            )?;
+        }
+        let Some(dirs) = env::var_os(VARIABLE) else {
+            let installed = installed_plugins();
+            let hint = installed.map_or_else(String::new, |dir| {
+                format!("; those of h5logfs are in {}", dir.display())
+            });
+            return self.bad_if(
+                is_wanted,
+                format_args!(
+                    "{VARIABLE} is not set: libhdf5 looks for plug-ins where it was built for, mostly in \
+                     /usr/local/hdf5/lib/plugin{hint}"
+                ),
+            );
+        };
+        let (mut connectors, mut drivers) = (0, 0);
+        for dir in env::split_paths(&dirs).filter(|dir| !dir.as_os_str().is_empty()) {
+            let names = match plugins_in(&dir) {
+                Ok(names) => names,
+                Err(e) => {
+                    self.bad_if(
+                        is_wanted,
+                        format_args!("{VARIABLE}: {}: {e}", dir.display()),
+                    )?;
+                    continue;
+                }
+            };
+            connectors += of_kind(&names, CONNECTOR);
+            drivers += of_kind(&names, DRIVER);
+            let found = match names.join(", ") {
+                none if none.is_empty() => "no plug-in of h5logfs".to_owned(),
+                some => some,
+            };
+            self.note(format_args!("{VARIABLE}: {} has {found}", dir.display()))?;
+        }
+        for (is_wanted, found, what) in [
+            (wanted.wants_connector(), connectors, "VOL connector"),
+            (wanted.wants_driver(), drivers, "file driver"),
+        ] {
+            if is_wanted && found == 0 {
+                self.bad(format_args!(
+                    "no directory of {VARIABLE} has the {what}: programs go on without it, with files of HDF5's own kind"
+                ))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What each libhdf5 says.
+    fn libraries(&mut self, args: &DoctorArgs, wanted: &Wanted) -> Result<()> {
+        let mut found = libraries::of_machine();
+        found.extend(args.libraries.iter().cloned());
+        let found = libraries::distinct(found);
+        let (dirs, fallback) = match env::var_os("HDF5_PLUGIN_PATH") {
+            Some(dirs) => (env::split_paths(&dirs).collect(), None),
+            None => (
+                installed_plugins().into_iter().collect(),
+                installed_plugins(),
+            ),
+        };
+        let dirs: Vec<PathBuf> = dirs;
+        let plugins = dirs.iter().flat_map(|dir| {
+            let names = plugins_in(dir).unwrap_or_default();
+            names.into_iter().map(|name| dir.join(name))
+        });
+        let plugins: Vec<PathBuf> = plugins.collect();
+        let options = wanted.options();
+        let texts: Vec<String> = options.iter().map(|(_, text)| text.clone()).collect();
+        let (mut checked, mut broken) = (None, BTreeMap::new());
+        for library in &found {
+            let probed = probe::start(library, fallback.as_deref(), &plugins, &texts)?;
+            self.library(library, &probed, wanted)?;
+            if let Probed::Asked(loaded) = probed {
+                broken.extend(loaded.broken);
+                if loaded.connector.is_ok() {
+                    checked.get_or_insert(loaded.refused);
+                }
+            }
+        }
+        for (plugin, reason) in &broken {
+            // The connector for parallel programs needs its MPI.
+            self.bad_if(
+                is_serial(plugin) && (wanted.wants_connector() || wanted.wants_driver()),
+                format_args!("{} cannot be loaded: {reason}", plugin.display()),
+            )?;
+        }
+        if found.is_empty() {
+            self.note(
+                "there is no libhdf5 that the linker or Python knows: name those of your programs",
+            )?;
+        }
+        Ok(self.options(&options, checked)?)
+    }
+
+    fn library(&mut self, path: &Path, probed: &Probed, wanted: &Wanted) -> io::Result<()> {
+        let shown = path.display();
+        let loaded = match probed {
+            Probed::Asked(loaded) => loaded,
+            Probed::Old(version) => {
+                return self.note(format_args!(
+                    "{shown} is HDF5 {version}, which knows no such plug-ins (1.14 does): its programs read logs through a \
+                     mount, and write none"
+                ));
+            }
+            Probed::Failed(reason) => {
+                return self.note(format_args!("{shown} cannot be loaded here: {reason}"));
+            }
+        };
+        let version = &loaded.version;
+        let kinds = [
+            ("VOL connector", &loaded.connector, wanted.wants_connector()),
+            ("file driver", &loaded.driver, wanted.wants_driver()),
+        ];
+        for (what, outcome, is_wanted) in kinds {
+            match outcome {
+                Ok(()) => self.good(format_args!(
+                    "{shown} is HDF5 {version}, and loads the {what}"
+                ))?,
+                Err(reason) => self.bad_if(
+                    is_wanted,
+                    format_args!(
+                        "{shown} is HDF5 {version}, and does not load the {what}: {reason}"
+                    ),
+                )?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What the connector says of its options: a reason for each that it does not take.
+    fn options(
+        &mut self,
+        options: &[(String, String)],
+        refused: Option<Vec<Option<String>>>,
+    ) -> io::Result<()> {
+        let Some(refused) = refused else {
+            if !options.is_empty() {
+                self.note(
+                    "no libhdf5 has loaded the VOL connector, so its options cannot be checked",
+                )?;
+            }
+            return Ok(());
+        };
+        for ((shown, _), reason) in options.iter().zip(refused) {
+            match reason {
+                None => self.good(format_args!("{shown}: the connector takes it"))?,
+                Some(reason) => self.bad(format_args!("{shown}: {reason}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What a mount needs.
+    fn fuse(&mut self) -> io::Result<()> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+        match device {
+            Ok(_) => self.good("/dev/fuse can be opened: logs can be mounted")?,
+            Err(e) => self.bad(format_args!(
+                "/dev/fuse: {e}: nothing can be mounted here; the file driver, the connector and Python do without"
+            ))?,
+        }
+        if in_path("fusermount3").is_some() {
+            self.good("fusermount3 is there: users can mount")
+        } else {
+            let is_root = rustix::process::geteuid().is_root();
+            self.bad_if(
+                !is_root,
+                "fusermount3 is not in PATH: only root can mount (Debian has it in the package fuse3)",
+            )
+        }
+    }
+
+    fn bad_if(&mut self, is_bad: bool, line: impl Display) -> io::Result<()> {
+        if is_bad {
+            self.bad(line)
+        } else {
+            self.note(line)
+        }
+    }
+}
+
+/// Names of our plug-ins in a directory.
+fn plugins_in(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in dir.read_dir()? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if [CONNECTOR, DRIVER]
+            .iter()
+            .any(|kind| name.starts_with(kind))
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Whether a plug-in is not that for parallel programs.
+fn is_serial(plugin: &Path) -> bool {
+    let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
+    !name.ends_with("_mpi")
+}
+
+fn of_kind(names: &[String], kind: &str) -> usize {
+    names.iter().filter(|name| name.starts_with(kind)).count()
+}
+
+/// The directory of the plug-ins that were installed with this program.
+fn installed_plugins() -> Option<PathBuf> {
+    let program = env::current_exe().ok()?;
+    let dir = program.parent()?.parent()?.join("lib/h5logfs/plugins");
+    dir.is_dir().then_some(dir)
+}
+
+/// Where a program is that a shell would find.
+fn in_path(name: &str) -> Option<PathBuf> {
+    let dirs = env::var_os("PATH")?;
+    let files = env::split_paths(&dirs).map(|dir| dir.join(OsStr::new(name)));
+    files.into_iter().find(|file| file.is_file())
+}

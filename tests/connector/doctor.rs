@@ -1,0 +1,113 @@
+//! `h5logfs doctor` finds what keeps a program from making logs.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::common::PROGRAM;
+use crate::common::connector::Connector;
+use crate::common::readers::Python;
+
+/// The libhdf5 that h5py brings.
+fn library(python: &Python) -> PathBuf {
+    let code = "
+import glob, h5py, os
+libraries = os.path.join(os.path.dirname(os.path.dirname(h5py.__file__)), 'h5py.libs')
+print(glob.glob(libraries + '/libhdf5-*.so*')[0])
+";
+    python.run(code, &[]).trim().into()
+}
+
+/// The lines about a libhdf5 in an environment, and whether none was bad.
+fn lines(library: &PathBuf, variables: Vec<(&'static str, OsString)>) -> (Vec<String>, bool) {
+    let mut doctor = Command::new(PROGRAM);
+    // The variables of the tests are none of those that it knows.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let doctor = doctor.arg("doctor").arg(library).env_clear();
+    let output = doctor.env("PATH", path).envs(variables).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    (
+        text.lines().map(str::to_owned).collect(),
+        output.status.success(),
+    )
+}
+
+#[track_caller]
+fn assert_line(lines: &[String], begin: &str, words: &[&str]) {
+    let has =
+        |line: &&String| line.starts_with(begin) && words.iter().all(|word| line.contains(word));
+    assert!(
+        lines.iter().any(|line| has(&line)),
+        "no {begin} {words:?} in {lines:#?}"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_found() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let (connector, library) = (Connector::new(), library(&python));
+    let name = library.display().to_string();
+    let (good, _) = lines(&library, connector.used_as("h5logfs fsync=flush"));
+    for what in ["VOL connector", "file driver"] {
+        assert_line(&good, "good: ", &[&name, "HDF5 2.", "loads the", what]);
+    }
+    assert_line(
+        &good,
+        "good: HDF5_VOL_CONNECTOR=",
+        &["fsync=flush", "takes it"],
+    );
+    let of_hdf5 = |line: &&String| line.starts_with("bad: ") && !line.contains("fuse");
+    assert_eq!(good.iter().find(of_hdf5), None);
+
+    let mut misspelt = connector.used_as("h5logfs buffer_limt=1M");
+    misspelt.push(("H5LOGFS_FSYNK", "none".into()));
+    misspelt.push(("H5LOGFS_FSYNC", "often".into()));
+    let (bad, is_good) = lines(&library, misspelt);
+    assert!(!is_good);
+    assert_line(
+        &bad,
+        "bad: HDF5_VOL_CONNECTOR=",
+        &["unknown option buffer_limt: expected one of"],
+    );
+    assert_line(&bad, "bad: H5LOGFS_FSYNK=none", &["unknown option fsynk"]);
+    assert_line(
+        &bad,
+        "bad: H5LOGFS_FSYNC=often",
+        &["expected none, close or flush"],
+    );
+
+    let empty = tempfile::tempdir().unwrap();
+    let mut nowhere = connector.used();
+    nowhere.retain(|(name, _)| *name != "HDF5_PLUGIN_PATH");
+    nowhere.push(("HDF5_PLUGIN_PATH", empty.path().into()));
+    let (bad, is_good) = lines(&library, nowhere);
+    assert!(!is_good);
+    assert_line(
+        &bad,
+        "bad: no directory of HDF5_PLUGIN_PATH has the VOL connector",
+        &[],
+    );
+    assert_line(&bad, "bad: ", &[&name, "does not load the VOL connector"]);
+
+    let (bad, _) = lines(&library, connector.used_as("h5logf"));
+    assert_line(
+        &bad,
+        "bad: HDF5_VOL_CONNECTOR names the connector h5logf",
+        &["did you mean h5logfs?"],
+    );
+
+    // A plug-in that cannot be loaded.
+    fs::write(empty.path().join("libh5logfs_connector.so"), "no library").unwrap();
+    let mut broken = connector.used();
+    broken.retain(|(name, _)| *name != "HDF5_PLUGIN_PATH");
+    broken.push(("HDF5_PLUGIN_PATH", empty.path().into()));
+    let (bad, _) = lines(&library, broken);
+    assert_line(
+        &bad,
+        "bad: ",
+        &["libh5logfs_connector.so", "cannot be loaded"],
+    );
+}
