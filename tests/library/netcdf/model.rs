@@ -375,7 +375,10 @@ fn shared_logs_of_many_stripes() {
     let many = STRIPE / 64 + 50;
     let channels = vec![
         Channel::new(0, (0..many).map(|n| entry(0, n * 3 % whole, 1)).collect()),
-        Channel::new(2, vec![entry(1, 5, whole - 10), entry(1, STRIPE / 8 - 8, 16)]),
+        Channel::new(
+            2,
+            vec![entry(1, 5, whole - 10), entry(1, STRIPE / 8 - 8, 16)],
+        ),
         Channel::new(5, vec![entry(2, whole - 7, 7)]),
     ];
     let others = [1, 3, 4].map(|rank| vec![Channel::new(rank, vec![entry(2, rank * 10, 9)])]);

@@ -102,13 +102,19 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
         // The lock holds until the log is closed.
         Ok(lock) => recover_locked(path, &files, &master, how, &lock, known),
         // There is no journal, or it is another log's.
-        Err(_) if is_closed => closed(path, &files, &master, how),
+        Err(_) if is_closed => closed(path, &files, &master, how, known),
         Err(e) => Err(e),
     }
 }
 
 /// What is done with a log that is closed.
-fn closed(path: &Path, files: &LogFiles<'_>, master: &SourceFile, how: How) -> Result<Outcome> {
+fn closed(
+    path: &Path,
+    files: &LogFiles<'_>,
+    master: &SourceFile,
+    how: How,
+    known: &mut KnownTable,
+) -> Result<Outcome> {
     check_nothing_to_drop(path, how)?;
     let mut kept = Kept::all(files)?;
     let id = master.file_id()?;
@@ -117,7 +123,7 @@ fn closed(path: &Path, files: &LogFiles<'_>, master: &SourceFile, how: How) -> R
     match (how.unflushed, kept.last()) {
         (Unflushing::TakeIn, Some(last)) if !how.dry_run => {
             let journal = restore(path, files, master, last)?;
-            recover_locked(path, files, master, how, journal.file())
+            recover_locked(path, files, master, how, journal.file(), known)
         }
         (Unflushing::Discard, Some(_)) if !how.dry_run => {
             let removed = kept.iter().map(|kept| kept.remove(files));
