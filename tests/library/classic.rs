@@ -148,6 +148,12 @@ fn make_all_bad(python: &Python, dir: &Path) -> Vec<Bad> {
         .collect()
 }
 
+/// Makes a log that is bad in one way; returns what the generator says of it.
+fn make_bad(python: &Python, dir: &Path, bad: &str, seed: u64) -> (Case, Value) {
+    let (mut made, said) = make(python, dir, &["--bad", bad], std::iter::once(seed));
+    (made.remove(0), serde_json::from_str(&said).unwrap())
+}
+
 /// Each kind of bad input is told with file and position, and takes no more with it than it has to.
 #[test]
 fn bad_logs_are_told_and_the_rest_of_them_is_readable() {

@@ -137,6 +137,8 @@ impl Files {
             subfiles: self.header.subfiles,
             config: self.header.config,
             flush: self.flushes,
+            // It is asked for at the close: what is closed is what the program meant.
+            asked: self.flushes,
             ends: self.ends.clone(),
             lines: Vec::new(),
         }

@@ -166,7 +166,7 @@ fn recover_locked(
             return Ok(Outcome::Cleared(stale.reason));
         }
         // The job has closed it meanwhile, or it is another log's.
-        Beside::Nothing => return closed(path, files, master, how),
+        Beside::Nothing => return closed(path, files, master, how, known),
     };
     is_locked(all.identity)?;
     if !how.is_own && all.shadow.is_some() {

@@ -15,7 +15,7 @@ use crate::hdf5_sys as h5;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::front::{FRONT, unclosed_front};
-use h5logfs_log::journal::closed::sealed_flush;
+use h5logfs_log::journal::closed::sealed;
 use h5logfs_log::journal::definition::Definition;
 use h5logfs_log::journal::kept::Kept;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
@@ -105,11 +105,13 @@ pub fn take_in(
     }
     let extents = unflushed.ranks.values().flatten();
     let mut headers = extents.map(|extent| &extent.loose.place.header);
-    let sealed = headers.all(|header| header.seal.is_some());
+    let have_seals = headers.all(|header| header.seal.is_some());
     let commit = Commit {
         flush: journal.flushes() + 1,
         ends,
-        tags: if sealed { tags } else { Vec::new() },
+        tags: if have_seals { tags } else { Vec::new() },
+        // No program asked for this flush.
+        asked: Some(journal.asked()),
     };
     let datasets = extents::logged(journal).map_err(|fault| Error::of(path, fault))?;
     let (mut lines, grown) = growth(files, journal, &datasets, &commit)?;
@@ -348,7 +350,8 @@ pub fn restore(
     let place = SourcePath::below(journal::path_of(files.log()));
     let read = files.open(&place).and_then(|file| Recorded::read(&file));
     let journal = read.map_err(undo)?;
-    let flush = sealed_flush(master).map_err(|fault| undo(Error::of(path, fault)))?;
+    let closed = sealed(master).map_err(|fault| undo(Error::of(path, fault)))?;
+    let flush = closed.map_or(0, |closed| closed.flush);
     if journal.id != kept.id || journal.flushes() != flush {
         let reason = format!(
             "what was kept follows flush {}, and the log has flush {flush}: it has gone on since",
