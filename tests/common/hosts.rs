@@ -134,11 +134,17 @@ impl Hdf5 {
         let dir = shared_dir(&format!("{directory}-{name}"));
         let c = project().join("tests/c");
         let source = c.join(directory).join(name).with_extension("c");
-        let headers = ["check.h", "hosts/host.h"].map(|header| c.join(header));
+        let headers = ["check.h", "hosts/host.h", "connector/killed.h"].map(|header| c.join(header));
         let program = dir.join(name);
         once(
             &dir,
-            &[&source, &headers[0], &headers[1], &self.library()],
+            &[
+                &source,
+                &headers[0],
+                &headers[1],
+                &headers[2],
+                &self.library(),
+            ],
             || {
                 let lib = self.prefix.join("lib");
                 let mut compiler = Command::new(Mpi::of_build().command("mpicc"));

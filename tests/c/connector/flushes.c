@@ -5,57 +5,11 @@
  * In the directory NOTES lie pid.RANK, and lines that tell how far all ranks are: "ready", "F" after flush F, "closing F" and
  * "closed F".
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <hdf5.h>
-#include <mpi.h>
-
-#include "../check.h"
-
-#define H5(call)                            \
-    __extension__({                         \
-        const __auto_type result_ = (call); \
-        if (result_ < 0) {                  \
-            FAIL("failed: %s", #call);      \
-        }                                   \
-        result_;                            \
-    })
+#include "killed.h"
 
 enum { WIDTH = 10000 };
-
-static int rank, ranks;
-static const char *notes;
-
-static void note(const char *what, int flush)
-{
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (rank) {
-        return;
-    }
-    char path[512];
-    snprintf(path, sizeof path, "%s/acknowledged", notes);
-    FILE *file = fopen(path, "a");
-    REQUIRE(file);
-    if (flush < 0) {
-        fprintf(file, "%s\n", what);
-    } else {
-        fprintf(file, "%s%d\n", what, flush);
-    }
-    fclose(file);
-}
-
-static void note_process(void)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/pid.%d", notes, rank);
-    FILE *file = fopen(path, "w");
-    REQUIRE(file);
-    fprintf(file, "%d", (int)getpid());
-    fclose(file);
-}
 
 static hid_t access_list(void)
 {
@@ -133,27 +87,22 @@ static void write_flush(hid_t file, int flush)
 int main(int argc, char **argv)
 {
     REQUIRE(argc == 5);
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    notes = argv[2];
+    begin(&argc, &argv);
     const int flushes = atoi(argv[3]), cycle = atoi(argv[4]);
-    note_process();
-    note("ready", -1);
     hid_t file = create(argv[1]);
     for (int flush = 1; flush <= flushes; flush++) {
         write_flush(file, flush);
         H5(H5Fflush(file, H5F_SCOPE_GLOBAL));
-        note("", flush);
+        ACKNOWLEDGE_ALL("%d", flush);
         if (flush % cycle == 0) {
-            note("closing ", flush);
+            ACKNOWLEDGE_ALL("closing %d", flush);
             H5(H5Fclose(file));
-            note("closed ", flush);
+            ACKNOWLEDGE_ALL("closed %d", flush);
             file = open_again(argv[1]);
         }
     }
     H5(H5Fclose(file));
-    note("closed ", flushes);
+    ACKNOWLEDGE_ALL("closed %d", flushes);
     MPI_Finalize();
     return 0;
 }

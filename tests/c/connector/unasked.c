@@ -5,44 +5,11 @@
  * S * 1000 + E. Every fourth step makes a group with an attribute. tests/tools/unasked.py checks it. In the directory NOTES
  * lie pid.RANK and "ready", and the number of each step that the first rank has written.
  */
-#include <stdio.h>
-#include <unistd.h>
-
-#include <hdf5.h>
-#include <mpi.h>
-
-#include "../check.h"
+#include "killed.h"
 
 #define OK(call) REQUIRE((call) >= 0)
 
 enum { WIDTH = 1200 };
-
-static int rank, ranks;
-static const char *notes;
-
-static FILE *open_note(const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", notes, name);
-    FILE *file = fopen(path, "a");
-    REQUIRE(file);
-    return file;
-}
-
-static void note_process(void)
-{
-    char name[32];
-    snprintf(name, sizeof name, "pid.%d", rank);
-    FILE *file = open_note(name);
-    fprintf(file, "%d", (int)getpid());
-    fclose(file);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0) {
-        file = open_note("acknowledged");
-        fprintf(file, "ready\n");
-        fclose(file);
-    }
-}
 
 static hid_t create(const char *path, hid_t *history)
 {
@@ -93,11 +60,7 @@ static void make_group(hid_t file, int step)
 int main(int argc, char **argv)
 {
     REQUIRE(argc == 3);
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    notes = argv[2];
-    note_process();
+    begin(&argc, &argv);
     hid_t history;
     const hid_t file = create(argv[1], &history);
     const int pieces = 1 + rank;
@@ -112,10 +75,6 @@ int main(int argc, char **argv)
         if (step % 4 == 3) {
             make_group(file, step);
         }
-        if (rank == 0) {
-            FILE *acknowledged = open_note("acknowledged");
-            fprintf(acknowledged, "%d\n", step);
-            fclose(acknowledged);
-        }
+        acknowledge("%d", step);
     }
 }

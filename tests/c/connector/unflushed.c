@@ -4,63 +4,15 @@
  *
  * In the directory NOTES lie pid.RANK, and the lines "ready" and "written" tell how far all ranks are.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <hdf5.h>
-#include <mpi.h>
-
-#include "../check.h"
-
-#define H5(call)                            \
-    __extension__({                         \
-        const __auto_type result_ = (call); \
-        if (result_ < 0) {                  \
-            FAIL("failed: %s", #call);      \
-        }                                   \
-        result_;                            \
-    })
+#include "killed.h"
 
 enum { WIDTH = 10000 };
-
-static int rank, ranks;
-static const char *notes;
-
-static void note(const char *what)
-{
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (rank) {
-        return;
-    }
-    char path[512];
-    snprintf(path, sizeof path, "%s/acknowledged", notes);
-    FILE *file = fopen(path, "a");
-    REQUIRE(file);
-    fprintf(file, "%s\n", what);
-    fclose(file);
-}
-
-static void note_process(void)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/pid.%d", notes, rank);
-    FILE *file = fopen(path, "w");
-    REQUIRE(file);
-    fprintf(file, "%d", (int)getpid());
-    fclose(file);
-}
 
 int main(int argc, char **argv)
 {
     REQUIRE(argc == 4);
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    notes = argv[2];
+    begin(&argc, &argv);
     const hsize_t rows = (hsize_t)atoi(argv[3]);
-    note_process();
-    note("ready");
 
     const hid_t access = H5(H5Pcreate(H5P_FILE_ACCESS));
     H5(H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL));
@@ -89,7 +41,7 @@ int main(int argc, char **argv)
         H5(H5Sclose(memory));
         H5(H5Sclose(whole));
     }
-    note("written");
+    ACKNOWLEDGE_ALL("written");
     for (;;) {
         pause();
     }
