@@ -5,13 +5,13 @@
 //! that never comes is killed after [`PATIENCE`].
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::answering::{Answering, most_memory};
 use crate::common::connector::Connector;
 use crate::common::damaged::Log;
 use crate::common::driver::Driver;
@@ -40,45 +40,9 @@ const MOST_WRITTEN: u64 = 300 << 20;
 /// What the programs of HDF5 say of a log, by their ways.
 pub type Answers = Vec<(&'static str, String)>;
 
-/// A program that is told files.
-struct Reader {
-    child: Child,
-    questions: ChildStdin,
-    answers: Receiver<String>,
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Reader {
-    fn new(mut command: Command) -> Self {
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-        let questions = child.stdin.take().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let (tell, answers) = channel();
-        std::thread::spawn(move || {
-            for line in lines.lines().map_while(Result::ok) {
-                let _ = tell.send(line);
-            }
-        });
-        Reader {
-            child,
-            questions,
-            answers,
-        }
-    }
-
-    /// What it says of a file.
-    fn read(&mut self, file: &Path) -> Result<String, String> {
-        writeln!(self.questions, "{}", file.display()).map_err(|e| e.to_string())?;
-        let answer = self.answers.recv_timeout(PATIENCE);
-        answer.map_err(|e| format!("no answer: {e}"))
-    }
+/// What a program says of a file.
+fn ask(reader: &mut Answering, file: &Path) -> Result<String, String> {
+    reader.ask(&file.display().to_string(), PATIENCE)
 }
 
 /// What a process and its ended children have used of processors.
@@ -91,13 +55,6 @@ fn cpu(process: u32) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// The most memory that a process ever had, in KiB; `None` where it is gone.
-fn memory(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse().ok()
-}
-
 /// How a program of HDF5 comes to logs.
 struct Way {
     name: &'static str,
@@ -106,7 +63,7 @@ struct Way {
     python: Python,
     /// The package opens the files: with these options.
     package: Option<String>,
-    reader: Option<Reader>,
+    reader: Option<Answering>,
 }
 
 /// What came of one log.
@@ -129,17 +86,17 @@ impl Way {
         let reader = self.reader.get_or_insert_with(|| {
             let mut command = self.python.tool("whole.py");
             command.args(&self.package);
-            Reader::new(command)
+            Answering::new(command)
         });
-        let reads = reader.child.id();
+        let reads = reader.process();
         let used = || cpu(reads) + daemon.map(cpu).unwrap_or_default();
         let before = used();
-        let answer = reader.read(&path);
+        let answer = ask(reader, &path);
         let has_views = daemon.unwrap_or(reads);
         Outcome {
             took: used().saturating_sub(before),
-            memory: memory(has_views).unwrap_or(0),
-            is_served: daemon.is_none_or(|daemon| memory(daemon).is_some()),
+            memory: most_memory(has_views).unwrap_or(0),
+            is_served: daemon.is_none_or(|daemon| most_memory(daemon).is_some()),
             answer,
         }
     }
@@ -326,9 +283,9 @@ impl Everybody {
 
     /// Whether libhdf5 itself, without us, dies of the file as it lies there, or does not end.
     fn is_native(&self, name: &str) -> bool {
-        let mut reader = Reader::new(self.native.tool("whole.py"));
-        let answer = reader.read(&self.source.path().join(name));
-        answer.is_err() || cpu(reader.child.id()) > MOST_TIME
+        let mut reader = Answering::new(self.native.tool("whole.py"));
+        let answer = ask(&mut reader, &self.source.path().join(name));
+        answer.is_err() || cpu(reader.process()) > MOST_TIME
     }
 
     fn command_all(&mut self, log: &Log, file: &Path) -> Answers {

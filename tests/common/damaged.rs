@@ -26,12 +26,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use h5logfs_log::Tables;
@@ -50,6 +47,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::amount::{first_seed, part, told};
+use super::answering::{Answering, most_memory};
 use super::driver::Driver;
 use super::numbers::Numbers;
 use super::pnetcdf::{Case, copy_logs};
@@ -467,51 +465,17 @@ impl Way {
 /// A reader, and the daemon that serves it.
 struct Session {
     mounted: Option<Mounted>,
-    reader: Reader,
+    reader: Answering,
 }
 
-struct Reader {
-    child: Child,
-    questions: ChildStdin,
-    answers: Receiver<String>,
+fn reader(python: &Python) -> Answering {
+    Answering::new(python.tool("damaged.py"))
 }
 
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Reader {
-    fn new(python: &Python) -> Reader {
-        let mut command = python.tool("damaged.py");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-        let questions = child.stdin.take().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        let (tell, answers) = channel();
-        std::thread::spawn(move || {
-            for line in said.lines().map_while(Result::ok) {
-                let _ = tell.send(line);
-            }
-        });
-        Reader {
-            child,
-            questions,
-            answers,
-        }
-    }
-
-    /// What differs; fails where the reader died, or had to be given up.
-    fn ask(&mut self, question: &Value) -> Result<Vec<Value>, String> {
-        let sent = writeln!(self.questions, "{question}");
-        sent.map_err(|e| format!("the reader is gone: {e}"))?;
-        match self.answers.recv_timeout(PATIENCE) {
-            Ok(line) => Ok(serde_json::from_str(&line).unwrap()),
-            Err(e) => Err(format!("the reader says nothing: {e}")),
-        }
-    }
+/// What differs; fails where the reader died, or had to be given up.
+fn ask(reader: &mut Answering, question: &Value) -> Result<Vec<Value>, String> {
+    let answer = reader.ask(&question.to_string(), PATIENCE)?;
+    Ok(serde_json::from_str(&answer).unwrap())
 }
 
 impl Session {
@@ -519,11 +483,11 @@ impl Session {
         let options =
             format!("cache_size={LIMIT}M,index_memory={LIMIT}M,netcdf=hdf5,index_dir=none");
         let (mounted, reader) = match way {
-            Way::Mount => (Some(Mounted::new(source, &options)), Reader::new(python)),
+            Way::Mount => (Some(Mounted::new(source, &options)), reader(python)),
             Way::Driver(driver) => {
                 let mut variables = driver.used();
                 variables.push(("HDF5_DRIVER_CONFIG", options.into()));
-                (None, Reader::new(&python.with_variables(variables)))
+                (None, reader(&python.with_variables(variables)))
             }
         };
         Session { mounted, reader }
@@ -544,13 +508,10 @@ impl Session {
 
     /// The most memory that the process with the views ever had, in KiB; `None` where it is gone.
     fn memory(&self) -> Option<u64> {
-        let process = match &self.mounted {
-            Some(mounted) => mounted.daemon.as_raw_pid().to_string(),
-            None => self.reader.child.id().to_string(),
-        };
-        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix(" kB")?.trim().parse().ok()
+        most_memory(match &self.mounted {
+            Some(mounted) => mounted.daemon.as_raw_pid() as u32,
+            None => self.reader.process(),
+        })
     }
 }
 
@@ -637,7 +598,7 @@ impl Run<'_> {
         let session = self.session.get_or_insert_with(make);
         let first = |dir: &Path| session.path(source, &dir.join(&copy.log.files[0].0));
         let (good, bad) = (first(&copy.good_dir()), first(&copy.dir));
-        let answer = session.reader.ask(&json!({"good": good, "bad": bad}));
+        let answer = ask(&mut session.reader, &json!({"good": good, "bad": bad}));
         let is_there = session.is_there();
         let memory = session.memory().unwrap_or(0);
         if memory > self.way.most_memory() {
@@ -674,7 +635,7 @@ impl Run<'_> {
 
     fn serves(&mut self, good: &Path) -> bool {
         let question = json!({"good": good, "bad": good});
-        Reader::new(self.python).ask(&question).is_ok()
+        ask(&mut reader(self.python), &question).is_ok()
     }
 
     fn count(&mut self, differences: &[Value]) {
@@ -754,7 +715,7 @@ impl Run<'_> {
         }
         let question = json!({"good": good.join(path), "bad": bad.join(path), "native": true});
         // libhdf5 may die of the file, or never come back: then it cannot be read.
-        let answer = Reader::new(self.native).ask(&question);
+        let answer = ask(&mut reader(self.native), &question);
         answer.is_err() || answer.is_ok_and(|differences| !differences.is_empty())
     }
 }

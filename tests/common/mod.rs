@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod amount;
+pub mod answering;
 pub mod bound;
 pub mod burst;
 pub mod clock;
