@@ -9,7 +9,7 @@ use crate::existing::{is_numbered, list};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::journal;
-use h5logfs_log::logvol::names::subfile_dir;
+use h5logfs_log::logvol::names::{spill_dir, subfile_dir};
 
 /// Stands in the name of what is aside, between the name of the log and a number.
 const MARK: &str = ".h5logfs-old-";
@@ -58,7 +58,12 @@ impl Aside {
             log.with_file_name(name)
         };
         let is_free = |name: &PathBuf| {
-            let parts = [name.clone(), journal::path_of(name), subfile_dir(name)];
+            let parts = [
+                name.clone(),
+                journal::path_of(name),
+                subfile_dir(name),
+                spill_dir(name),
+            ];
             parts.iter().all(|part| part.symlink_metadata().is_err())
         };
         let name = (1..MOST_KILLED).map(numbered).find(is_free);
