@@ -232,9 +232,7 @@ impl NewFile {
 
     /// A name in the directory, for this process.
     fn here(&self, name: impl AsRef<Path>) -> PathBuf {
-        Path::new("/proc/self/fd")
-            .join(self.held.as_raw_fd().to_string())
-            .join(name)
+        below(&self.held, name)
     }
 
     /// The path of the temporary file, for other processes. A rename works within one file system only, so it lies in the
@@ -367,6 +365,13 @@ impl Unordered<'_> {
     }
 }
 
+/// The path of a name below an open directory, for this process.
+fn below(dir: &OwnedFd, name: impl AsRef<Path>) -> PathBuf {
+    Path::new("/proc/self/fd")
+        .join(dir.as_raw_fd().to_string())
+        .join(name)
+}
+
 /// The error of the system alone: the path is that of a descriptor, which tells a user nothing.
 fn without_path(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|error| error.source());
@@ -395,12 +400,11 @@ pub fn open_made(path: &Path, how: &OpenOptions) -> Result<File> {
         e => anyhow::Error::new(e),
     })?;
     let dir = dir.open_below(Path::new(""), OFlags::RDONLY | OFlags::DIRECTORY)?;
-    let here = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string());
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut how = how.clone();
     let file = how
         .custom_flags(flags.bits().cast_signed())
-        .open(here.join(name))?;
+        .open(below(&dir, name))?;
     let found = file.metadata()?;
     ensure!(
         found.is_file() && found.nlink() == 1,
