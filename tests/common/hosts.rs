@@ -134,7 +134,8 @@ impl Hdf5 {
         let dir = shared_dir(&format!("{directory}-{name}"));
         let c = project().join("tests/c");
         let source = c.join(directory).join(name).with_extension("c");
-        let headers = ["check.h", "hosts/host.h", "connector/killed.h"].map(|header| c.join(header));
+        let headers =
+            ["check.h", "hosts/host.h", "connector/killed.h"].map(|header| c.join(header));
         let program = dir.join(name);
         once(
             &dir,
