@@ -167,6 +167,11 @@ impl SourceFile {
         }
     }
 
+    /// The file itself, by a descriptor of its own: for code that takes files.
+    pub fn to_file(&self) -> io::Result<File> {
+        Ok(self.as_fd().try_clone_to_owned()?.into())
+    }
+
     /// Counts what is read of it in `stats`, too.
     pub fn counted_in(self, stats: Arc<Stats>) -> Self {
         SourceFile {

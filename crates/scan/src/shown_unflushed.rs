@@ -126,13 +126,9 @@ impl Shown {
         let mut sources = Vec::new();
         for (number, holder) in unflushed.files.iter().enumerate() {
             let source = number as u16;
-            let file = SourceFile::new(
-                std::os::fd::AsFd::as_fd(&holder.file)
-                    .try_clone_to_owned()
-                    .map_err(|e| Error::io(holder.file.path(), e))?
-                    .into(),
-                holder.file.path().to_owned(),
-            );
+            let path = holder.file.path().to_owned();
+            let file = holder.file.to_file();
+            let file = file.and_then(|file| SourceFile::new(file, path));
             let file = file.map_err(|e| Error::io(holder.file.path(), e))?;
             let (offset, shown) = if holder.is_data_file {
                 let found = sections(&file, source, journal.ends(number))?;
@@ -143,15 +139,7 @@ impl Shown {
             };
             for rank in shown.into_iter().flatten() {
                 let pieces = rank.pieces.iter().map(|piece| piece.entries);
-                let known = |s: &&mut Section| (s.source, s.rank) == (source, rank.rank);
-                match tables.sections.iter_mut().find(known) {
-                    Some(section) => section.pieces.extend(pieces),
-                    None => tables.sections.push(Section {
-                        source,
-                        rank: rank.rank,
-                        pieces: pieces.collect(),
-                    }),
-                }
+                Section::add(&mut tables.sections, source, rank.rank, pieces);
             }
             tables.data.push(LogDataset {
                 source,

@@ -374,16 +374,8 @@ impl<'a> DataFiles<'a> {
         for section in behind.into_iter().flatten() {
             let pieces = section.pieces.iter();
             end = pieces.clone().fold(end, |end, piece| end.max(piece.end));
-            let known = found.sections.iter_mut().find(|s| s.rank == section.rank);
             let entries = pieces.map(|piece| piece.entries);
-            match known {
-                Some(known) => known.pieces.extend(entries),
-                None => found.sections.push(Section {
-                    source,
-                    rank: section.rank,
-                    pieces: entries.collect(),
-                }),
-            }
+            Section::add(&mut found.sections, source, section.rank, entries);
         }
         self.tables.sections.extend(found.sections);
         self.tables.diagnostics.extend(found.diagnostics);

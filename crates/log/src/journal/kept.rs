@@ -179,10 +179,7 @@ pub fn keep(files: &LogFiles<'_>, journal: &Recorded, unflushed: &Unflushed) -> 
         by_file[unflushed.files[extent.file].data_file as usize].push(extent);
     }
     let lens = by_file.iter().map(|extents| {
-        let len = |extent: &&Extent| {
-            let bytes = extent.loose.place.bytes();
-            bytes.end - bytes.start
-        };
+        let len = |extent: &&Extent| extent.loose.place.size();
         extents.iter().map(len).sum::<u64>()
     });
     let lens: Vec<u64> = lens.collect();
@@ -203,9 +200,8 @@ pub fn keep(files: &LogFiles<'_>, journal: &Recorded, unflushed: &Unflushed) -> 
         for extent in by_file.iter().flatten() {
             let place = &extent.loose.place;
             let holder = &unflushed.files[extent.file];
-            let from = File::from(std::os::fd::AsFd::as_fd(&holder.file).try_clone_to_owned()?);
-            move_extent(&from, place.at, file, at)?;
-            at += place.bytes().end - place.bytes().start;
+            move_extent(&holder.file.to_file()?, place.at, file, at)?;
+            at += place.size();
         }
         file.sync_all()
     };

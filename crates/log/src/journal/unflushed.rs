@@ -372,11 +372,18 @@ pub fn data_files(files: &LogFiles<'_>, header: &Header) -> Result<Vec<SourcePat
     })
 }
 
+/// Opens one of them.
 fn open(files: &LogFiles<'_>, place: &SourcePath) -> Result<SourceFile> {
     if place.path == files.log() {
         return SourceFile::open(files.dir(), files.log());
     }
     files.open(place)
+}
+
+/// Opens the data files of a log.
+pub fn open_data_files(files: &LogFiles<'_>, header: &Header) -> Result<Vec<SourceFile>> {
+    let places = data_files(files, header)?;
+    places.iter().map(|place| open(files, place)).collect()
 }
 
 /// The files into which ranks have spilled, and the data file of each.

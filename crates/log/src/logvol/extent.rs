@@ -367,6 +367,11 @@ impl Located {
         self.at..self.end
     }
 
+    /// Bytes of all of it.
+    pub fn size(&self) -> u64 {
+        self.end - self.at
+    }
+
     /// Its data.
     pub fn data(&self) -> Range<u64> {
         self.end - self.header.data..self.end

@@ -88,6 +88,26 @@ pub struct Section {
     pub pieces: Vec<Piece>,
 }
 
+impl Section {
+    /// Adds entries of a rank behind those that it has in a source file.
+    pub fn add(
+        sections: &mut Vec<Self>,
+        source: u16,
+        rank: u32,
+        pieces: impl Iterator<Item = Piece>,
+    ) {
+        let is_own = |section: &&mut Section| (section.source, section.rank) == (source, rank);
+        match sections.iter_mut().find(is_own) {
+            Some(own) => own.pieces.extend(pieces),
+            None => sections.push(Section {
+                source,
+                rank,
+                pieces: pieces.collect(),
+            }),
+        }
+    }
+}
+
 /// Where the record tables and the data lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {

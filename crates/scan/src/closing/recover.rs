@@ -21,7 +21,7 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::kept::{Kept, keep, path_of_kept};
-use h5logfs_log::journal::unflushed::{Summary, remove_spills};
+use h5logfs_log::journal::unflushed::{Summary, open_data_files, remove_spills};
 use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
 use h5logfs_log::journal::{self, Beside, HeldFile, Recorded, Torn, Unflushed};
 use h5logfs_log::journal::{parent, sync};
@@ -589,12 +589,7 @@ fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<
 }
 
 pub(super) fn data_sources(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<SourceFile>> {
-    let subfiles = journal.header.subfiles_of(files)?;
-    if subfiles.is_empty() {
-        Ok(vec![SourceFile::open(files.dir(), files.log())?])
-    } else {
-        subfiles.iter().map(|place| files.open(place)).collect()
-    }
+    open_data_files(files, &journal.header)
 }
 
 /// The error of a log whose data files do not have all of its flushes, with what can be done about it.

@@ -5,7 +5,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -166,8 +165,7 @@ fn place(journal: &Recorded, unflushed: &Unflushed, number: u32) -> io::Result<P
             len => len.max(placed.end + ExtentHeader::SIZE),
         };
         placed.close_gap(&target, at, flush)?;
-        let from = &unflushed.files[extent.file].file;
-        let from = File::from(from.as_fd().try_clone_to_owned()?);
+        let from = unflushed.files[extent.file].file.to_file()?;
         move_extent(&from, extent.loose.place.at, &target, at)?;
         placed.add(extent, at);
     }
@@ -222,8 +220,7 @@ impl<'a> Arranged<'a> {
 
 impl Placed {
     fn add(&mut self, extent: &Extent, at: u64) {
-        let bytes = extent.loose.place.bytes();
-        self.end = at + (bytes.end - bytes.start);
+        self.end = at + extent.loose.place.size();
         let seal = extent.loose.place.header.seal;
         self.tags = self.tags.wrapping_add(seal.map_or(0, |seal| seal.tag));
     }
