@@ -1,6 +1,7 @@
 //! Reads what other nodes have written some time ago, which this node may not see yet.
 
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,19 @@ pub(crate) fn patiently<T>(
     outcome
 }
 
+/// Looks for a name that another node has just made, and again as long as it is not found.
+pub(crate) fn when_there<T>(mut look: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        match look() {
+            Err(e) if e.kind() == ErrorKind::NotFound && start.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +58,20 @@ mod tests {
             }
         });
         assert_eq!((read, reads), (Ok(()), 3));
+    }
+
+    #[test]
+    fn a_name_is_looked_for_until_it_is_there() {
+        let mut looks = 0;
+        let found = when_there(|| {
+            looks += 1;
+            match looks {
+                3 => Ok("here"),
+                _ => Err(ErrorKind::NotFound.into()),
+            }
+        });
+        assert_eq!((found.unwrap(), looks), ("here", 3));
+        let refused = when_there(|| Err::<(), _>(ErrorKind::PermissionDenied.into()));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
     }
 }

@@ -21,6 +21,7 @@ use h5logfs_log::journal::parent;
 use h5logfs_log::logvol::extent::move_extent;
 
 use crate::extent::{take_place, write_all};
+use crate::late::when_there;
 use crate::ranks::Ranks;
 
 /// Where a rank spills.
@@ -48,14 +49,15 @@ impl Aside {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
             _ => {}
         }
-        let found = dir.symlink_metadata()?;
+        // Another rank may have made it, on a node whose names come late.
+        let found = when_there(|| dir.symlink_metadata())?;
         if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
             let reason = format!("{} is no directory of this user", dir.display());
             return Err(io::Error::other(Fault::Refused(reason)));
         }
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
-        let created = options.open(&self.path);
+        let created = when_there(|| options.open(&self.path));
         self.file = Some(
             created
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.path.display())))?,
