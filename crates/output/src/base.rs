@@ -106,12 +106,10 @@ impl Base {
                 _ => return Err(of_other_writer()),
             };
             // A flush of definitions alone has no extents, but counts: the next one has another number.
-            let flush = match sealed(file)? {
-                // So long as the log ends there, no extent is of a later one.
-                Some(closed) if closed.end == end => closed.flush,
-                sealed => last_flush(file, end)?.max(sealed.map_or(0, |closed| closed.flush)),
-            };
-            base.flush = base.flush.max(flush);
+            // The walk also finds extents that cannot be followed, before anything changes.
+            let flush = last_flush(file, end)?;
+            let sealed = sealed(file)?.map_or(0, |closed| closed.flush);
+            base.flush = base.flush.max(flush).max(sealed);
             base.ends.push(end);
         }
         base.asked = base.flush;
