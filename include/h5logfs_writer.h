@@ -257,6 +257,7 @@ typedef struct h5logfs_options {
      * The same when the first rank has logged so many bytes since the last flush. 0 (default): however many.
      */
     uint64_t flush_bytes;
+    /**
      * 1, together with `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first
      * number that is free, and so do its journal and subfiles. It can be read and recovered there.
      * `discard_unclosed` wins over it. 0 (default): such a log is an error.
