@@ -117,7 +117,8 @@ fn it_works_above_and_below_another_connector() {
     let without = left(&program, Vec::new());
     let connector = Connector::new();
     for information in [
-        "h5logfs under_vol=1;under_info={under_vol=0;under_info={}}",
+        // libhdf5 finds its pass-through connector by its number when that is in use already.
+        "pass_through under_vol=18485;under_info={under_vol=1;under_info={under_vol=0;under_info={}};fsync=none}",
         "pass_through under_vol=18485;under_info={under_vol=0;under_info={};fsync=none}",
     ] {
         let mut variables = connector.used_as(information);
