@@ -382,6 +382,7 @@ impl Reservation {
     }
 
     /// Adds an element to a list that counts here.
+    #[inline]
     pub fn push<T>(&mut self, list: &mut Vec<T>, element: T) -> Result<(), Shortage> {
         if list.len() == list.capacity() {
             self.make_room(list, 1)?;

@@ -23,6 +23,7 @@ impl StopFlag {
     }
 
     /// Why the work has to stop, if it has to.
+    #[inline]
     pub fn stopped(&self) -> Option<Stop> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
@@ -108,6 +109,7 @@ impl Allowance {
     }
 
     /// Whether this thread has spent it, as far as the last look at its clock tells.
+    #[inline]
     fn is_spent(self) -> bool {
         let mut spending = SPENDING.get();
         if spending.work != self.number {
@@ -205,6 +207,7 @@ impl Task {
     }
 
     /// Fails where the work has to stop. Costs next to nothing: long loops ask in each round.
+    #[inline]
     pub fn check(&self) -> Result<(), Stop> {
         if self.patience.as_ref().is_some_and(|time| time.is_over()) {
             self.stop.stop(Stop::CallerGone);

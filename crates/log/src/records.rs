@@ -256,12 +256,14 @@ impl RecordList {
     }
 
     /// The row of a record: its box, and its [`VALUES`].
+    #[inline]
     pub fn row(&self, number: usize) -> &[u64] {
         let place = self.sorted.as_ref().map_or(number, |s| s[number] as usize);
         &self.rows[place * self.stride()..(place + 1) * self.stride()]
     }
 
     /// A record, by its position in the list.
+    #[inline]
     pub fn get(&self, number: usize) -> Record<'_> {
         self.shared.record(Row::new(self.rank, self.row(number)))
     }

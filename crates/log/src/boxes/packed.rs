@@ -68,21 +68,25 @@ pub struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// `cells`: the starts, the counts, the values.
+    #[inline]
     pub fn new(rank: usize, cells: &'a [u64]) -> Self {
         Row { rank, cells }
     }
 
     /// The first coordinates of its box.
+    #[inline]
     pub fn start(&self) -> &'a [u64] {
         &self.cells[..self.rank]
     }
 
     /// The lengths of its box.
+    #[inline]
     pub fn count(&self) -> &'a [u64] {
         &self.cells[self.rank..2 * self.rank]
     }
 
     /// One of its values.
+    #[inline]
     pub fn value(&self, value: usize) -> u64 {
         self.cells[2 * self.rank + value]
     }
