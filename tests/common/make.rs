@@ -48,6 +48,11 @@ pub fn built_parallel_connector() -> PathBuf {
     beside_the_tests("libh5logfs_connector_mpi.so")
 }
 
+/// The native module of the Python package.
+pub fn built_python_module() -> PathBuf {
+    beside_the_tests("libh5logfs_python.so")
+}
+
 fn beside_the_tests(name: &str) -> PathBuf {
     std::env::current_exe().unwrap().with_file_name(name)
 }

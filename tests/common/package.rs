@@ -1,15 +1,14 @@
-//! The Python package, from its sources and a native module that is built for the test.
+//! The Python package, from its sources and the native module that cargo builds with the tests.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::Command;
 
 use tempfile::TempDir;
 
 use super::PROGRAM;
-use super::readers::{Python, project, said};
+use super::make::built_python_module;
+use super::readers::{Python, project};
 
 /// A directory with the package `h5logfs` and nothing else.
 pub struct Package {
@@ -26,7 +25,7 @@ impl Package {
             let source = source.unwrap();
             symlink(source.path(), package.join(source.file_name())).unwrap();
         }
-        symlink(native_module(), package.join("_native.abi3.so")).unwrap();
+        symlink(built_python_module(), package.join("_native.abi3.so")).unwrap();
         Package { dir }
     }
 
@@ -39,20 +38,4 @@ impl Package {
         ];
         python.with_variables(variables)
     }
-}
-
-/// Builds the module, which no test links: so cargo does not build it with them.
-fn native_module() -> std::path::PathBuf {
-    let built = Path::new(PROGRAM).parent().unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--locked", "-p", "h5logfs-python"]);
-    if built.ends_with("release") {
-        cargo.arg("--release");
-    }
-    cargo.env("CARGO_TARGET_DIR", built.parent().unwrap());
-    // It finds Python's functions in the program that loads it, as in the wheel.
-    cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1");
-    let output = cargo.current_dir(project()).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    built.join("libh5logfs_python.so")
 }

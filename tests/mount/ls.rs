@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
+use crate::common::amount::either;
 use crate::common::people::{copy, corpus};
 use crate::common::readers::said;
 use crate::common::unclosed::Log;
@@ -281,11 +282,11 @@ fn cut(at: &Path) {
 /// Logs of all states in directories below each other. A job writes one of them all the time, and others hold the locks
 /// of theirs.
 #[test]
-fn a_thousand_logs_are_told_one_by_one() {
+fn many_logs_are_told_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut expected = BTreeMap::new();
     let mut locks = Vec::new();
-    for number in 0..1000 {
+    for number in 0..either(300, 1000) {
         let kind = &KINDS[number % KINDS.len()];
         let below = format!("run{:02}/step{}", number / 100, number % 3);
         fs::create_dir_all(dir.path().join(&below)).unwrap();

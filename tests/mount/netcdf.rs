@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::common::amount::part;
 use crate::common::pnetcdf::*;
 use crate::common::readers::said;
 use crate::common::{Mounted, User, can_mount, names_in, wait_until};
@@ -123,6 +124,7 @@ fn a_classic_file_without_logs_is_hdf5_where_that_is_asked_for() {
         return;
     }
     let (dir, cases) = classic_files();
+    let cases = part(cases, 3);
     let mounted = Mounted::new(dir.path(), "netcdf=hdf5");
     let jobs = cases.iter().map(|case| {
         let shown = mounted.join(&case.name);

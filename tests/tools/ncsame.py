@@ -70,11 +70,15 @@ def differ(where, got, expected):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--structure", action="store_true")
-    parser.add_argument("got")
-    parser.add_argument("expected")
+    parser.add_argument("files", nargs="+", metavar="GOT EXPECTED", help="pairs of files")
     args = parser.parse_args()
-    got, expected = args.got, args.expected
-    data = not args.structure
+    pairs = list(zip(args.files[::2], args.files[1::2], strict=True))
+    return 1 if sum(compare(*pair, not args.structure) for pair in pairs) else 0
+
+
+def compare(got, expected, data):
+    """Prints in what the files differ, below the name of the first; returns how often they do."""
+    print(f"{got}:", flush=True)
     found = differ("", as_netcdf(got, data), as_netcdf(expected, data))
     for engine in ("netcdf4", "h5netcdf"):
         if not data:
@@ -84,7 +88,7 @@ def main():
             if not a.identical(b):
                 print(f"xarray with {engine} sees a difference:\n{a}\n{b}")
                 found += 1
-    return 1 if found else 0
+    return found
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::common::PROGRAM;
+use crate::common::amount::part;
 use crate::common::mpirun::{Job, program};
 
 /// Most KiB by which a rank may grow with a buffer of 1 MiB. The entries of a million small blocks take more.
@@ -10,7 +11,7 @@ const MOST: u64 = 12 << 10;
 
 #[test]
 fn entries_leave_the_memory_when_they_are_flushed() {
-    for kind in ["series", "records", "scattered"] {
+    for kind in part(vec!["series", "records", "scattered"], 3) {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("small.h5");
         let arguments = [log.to_str().unwrap(), "1000000", "1", kind];
