@@ -128,7 +128,17 @@ sys.exit(bad != 0)
         self.run(COMPARE, &arguments);
     }
 
-    /// The same, with these options of `h5same.py`.
+    /// Compares many pairs of files as netCDF readers see them, with these options of `ncsame.py`. One interpreter does it, for
+    /// the same reason.
+    pub fn assert_same_as_netcdf(&self, options: &[&str], pairs: &[(PathBuf, PathBuf)]) {
+        let mut command = self.tool("ncsame.py");
+        command.args(options);
+        command.args(pairs.iter().flat_map(|(got, expected)| [got, expected]));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{pairs:?}: {}", said(&output));
+    }
+
+    /// The same as [`Python::same`], with these options of `h5same.py`.
     pub fn same_with(&self, options: &[&str], got: &Path, expected: &Path) -> Result<(), String> {
         let mut command = self.tool("h5same.py");
         command.args(options).arg(got).arg(expected);
@@ -236,13 +246,11 @@ pub fn read_as_expected(python: &Python, corpus: &Path) {
 /// Dimensions, coordinate variables, attributes and data of netCDF files, as netCDF readers see them. `dir` is where the
 /// corpus lies, or is mounted.
 pub fn netcdf_reads(python: &Python, dir: &Path) {
-    for name in ["netcdf4_wrf", "netcdf4_sub"] {
-        let mut command = python.tool("ncsame.py");
-        command.arg(dir.join(format!("{name}.log.h5")));
-        command.arg(corpus().join(format!("{name}.expected.h5")));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{name}: {}", said(&output));
-    }
+    let pairs = ["netcdf4_wrf", "netcdf4_sub"].map(|name| {
+        let got = dir.join(format!("{name}.log.h5"));
+        (got, corpus().join(format!("{name}.expected.h5")))
+    });
+    python.assert_same_as_netcdf(&[], &pairs);
 }
 
 /// Files of the corpus that are damaged, and one that is not.

@@ -58,40 +58,39 @@ fn export(log: &Path, name: &str) -> PathBuf {
 
 #[test]
 fn what_a_program_defines_is_shown_and_closed() {
-    let all = Python::all().into_iter();
-    let all =
-        all.flat_map(|python| ["earliest", "v110", "large"].map(|format| (python.clone(), format)));
-    for (python, format) in part(all.collect(), 3) {
-        let dir = tempfile::tempdir().unwrap();
-        let made = Made::by(&python, dir.path(), format);
-        let log = dir.path().join("log.h5");
-        drop(made.log(&log));
-        let unclosed = export(&log, "unclosed.h5");
-        let same = |got: &Path| {
-            python.same_with(&[], got, &made.native)?;
-            // Made in another second.
-            let shadow = dir.path().join("shadow.h5");
-            python.same_with(&["--whole", "--no-data"], got, &shadow)
-        };
-        same(&unclosed).unwrap();
-        // A close that was interrupted before its last step is done again.
-        let journal = fs::read(path_of(&log)).unwrap();
-        succeeds(&["recover"], &log);
-        fs::write(path_of(&log), journal).unwrap();
-        let file = fs::File::options().write(true).open(&log).unwrap();
-        file.set_len(file.metadata().unwrap().len() - 1).unwrap();
-        same(&export(&log, "interrupted.h5")).unwrap();
-        let said = succeeds(&["recover"], &log);
-        assert!(
-            said.contains("recovered 2 flushes of 14 datasets"),
-            "{said}"
-        );
-        let closed = export(&log, "closed.h5");
-        same(&closed).unwrap();
-        // Those of other formats differ in versions of messages, and in where a large dataset lies.
-        let bytes = |path: &Path| fs::read(path).unwrap();
-        let is_same = format != "earliest" || bytes(&unclosed) == bytes(&closed);
-        assert!(is_same, "{}, {format}", python.name);
+    for python in Python::all() {
+        for format in part(vec!["earliest", "v110", "large"], 3) {
+            let dir = tempfile::tempdir().unwrap();
+            let made = Made::by(&python, dir.path(), format);
+            let log = dir.path().join("log.h5");
+            drop(made.log(&log));
+            let unclosed = export(&log, "unclosed.h5");
+            let same = |got: &Path| {
+                python.same_with(&[], got, &made.native)?;
+                // Made in another second.
+                let shadow = dir.path().join("shadow.h5");
+                python.same_with(&["--whole", "--no-data"], got, &shadow)
+            };
+            same(&unclosed).unwrap();
+            // A close that was interrupted before its last step is done again.
+            let journal = fs::read(path_of(&log)).unwrap();
+            succeeds(&["recover"], &log);
+            fs::write(path_of(&log), journal).unwrap();
+            let file = fs::File::options().write(true).open(&log).unwrap();
+            file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+            same(&export(&log, "interrupted.h5")).unwrap();
+            let said = succeeds(&["recover"], &log);
+            assert!(
+                said.contains("recovered 2 flushes of 14 datasets"),
+                "{said}"
+            );
+            let closed = export(&log, "closed.h5");
+            same(&closed).unwrap();
+            // Those of other formats differ in versions of messages, and in where a large dataset lies.
+            let bytes = |path: &Path| fs::read(path).unwrap();
+            let is_same = format != "earliest" || bytes(&unclosed) == bytes(&closed);
+            assert!(is_same, "{}, {format}", python.name);
+        }
     }
 }
 

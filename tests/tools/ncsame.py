@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ncsame GOT EXPECTED: are two files the same to netCDF readers?
+"""ncsame GOT EXPECTED [GOT EXPECTED]...: are the two files of each pair the same to netCDF readers?
 
 Compares what the netCDF4 package sees (dimensions in order, groups, variables in order, types,
 attributes, raw data), then what xarray sees (coordinates, decoded values). Prints what differs;

@@ -76,21 +76,16 @@ fn check_structures(files: Vec<PathBuf>) {
         .enumerate()
         .map(|(number, file)| (dir.path().join(format!("image-{number}.nc")), file))
         .collect();
-    check_all(pairs.clone(), |(image, file)| {
-        Ok(check_names(&image, &file)?)
+    check_all(pairs.iter().collect(), |(image, file)| {
+        Ok(check_with_ncdump(image, file)?)
     });
-    // One interpreter for all: Python is slow to start.
     if let Some(python) = Python::new() {
-        let mut same = python.tool("ncsame.py");
-        same.arg("--structure");
-        same.args(pairs.iter().flat_map(|(image, file)| [image, file]));
-        let same = same.output().unwrap();
-        assert!(same.status.success(), "{pairs:?}: {}", said(&same));
+        python.assert_same_as_netcdf(&["--structure"], &pairs);
     }
 }
 
-/// Makes the image of a netCDF file, as it is in a canonical file, in which `ncdump` has to see what it sees in the file.
-fn check_names(image: &Path, file: &Path) -> Result<()> {
+/// Makes the image of a netCDF file, in which `ncdump` has to see what it sees in the file.
+fn check_with_ncdump(image: &Path, file: &Path) -> Result<()> {
     let made = write_image(file, image);
     let mut addressed = Image::new(made.image);
     for dataset in &made.datasets {
