@@ -103,7 +103,7 @@ fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Fau
     // SAFETY: the list is of this library. It fails for other drivers.
     let status = info
         .library
-        .nested(|f| unsafe { (f.H5Pget_fapl_core)(request.fapl, &mut increment, &mut is_kept) });
+        .asked(|f| unsafe { (f.H5Pget_fapl_core)(request.fapl, &mut increment, &mut is_kept) });
     if status < 0 || is_kept {
         return Ok(());
     }
