@@ -6,11 +6,13 @@ use std::path::Path;
 use clap::Args;
 use h5logfs_catalog::workers::{Limits, WorkerPool};
 use h5logfs_common::error::Error;
-use h5logfs_scan::closing::{How, KnownTable, recover_knowing};
+use h5logfs_log::scan::protocol::CloseWork;
+use h5logfs_scan::closing::{How, KnownTable, recover_knowing, take_in_unflushed};
 use h5logfs_scan::worker::{self, Closing, Confinement};
 use h5logfs_view::cache::MemoryLimits;
 
 use super::THIS_PROGRAM;
+use super::rights::with_owners_rights;
 
 /// Serves scans for the process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
@@ -35,7 +37,7 @@ pub struct OneScanArgs {
     caller: CallerArgs,
 }
 
-/// Closes logs for the process at the other end of standard input.
+/// Closes logs, or takes in what no flush of them covers, for the process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
 pub struct CloseArgs {
     #[command(flatten)]
@@ -97,22 +99,36 @@ pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
     let mut tables = KnownTable::default();
     while let Some(task) = caller.next()? {
         let log = &task.log.0;
-        let how = How {
-            without_sync: !task.sync,
-            is_own: true,
-            ..How::default()
+        let done = match (&refusal, task.work) {
+            (Some(reason), _) => Err(Error::of(log, reason.clone())),
+            (None, CloseWork::TakeIn) => take_in(log),
+            (None, CloseWork::Close { sync, .. }) => {
+                let how = How {
+                    without_sync: !sync,
+                    is_own: true,
+                    ..How::default()
+                };
+                recover_knowing(log, how, &mut tables).map(drop)
+            }
         };
-        let closed = match &refusal {
-            Some(reason) => Err(Error::of(log, reason.clone())),
-            None => recover_knowing(log, how, &mut tables),
-        };
-        let is_closed = closed.is_ok();
-        caller.tell(closed.map(drop))?;
-        if is_closed && let Some(memory) = task.settle {
+        let is_done = done.is_ok();
+        caller.tell(done)?;
+        if let CloseWork::Close {
+            settle: Some(memory),
+            ..
+        } = task.work
+            && is_done
+        {
             caller.tell(settle(log, MemoryLimits::each(memory)))?;
         }
     }
     Ok(())
+}
+
+/// The caller has not written the log, so what `h5logfs recover` says of rights counts here, too.
+fn take_in(log: &Path) -> Result<(), Error> {
+    let taken = with_owners_rights(log, || Ok(take_in_unflushed(log)));
+    taken.unwrap_or_else(|e| Err(Error::of(log, format!("{e:#}"))))
 }
 
 fn settle(log: &Path, memory: MemoryLimits) -> Result<(), Error> {

@@ -147,6 +147,69 @@ fn what_a_program_wrote_after_its_flush_is_shown_and_taken_in() {
     assert!((86..=100).contains(&read), "{read} rows");
 }
 
+/// Opens a file again, adds a row, and closes it. Prints how many rows there were, all of which are right.
+const GO_ON: &str = "
+import sys
+import h5py, numpy as np
+with h5py.File(sys.argv[1], 'r+') as f:
+    rows = f['rows']
+    before = len(rows)
+    for row in range(before):
+        assert (rows[row] == row * 1e6 + np.arange(10000)).all(), row
+    rows.resize((before + 1, 10000))
+    rows[before] = before * 1e6 + np.arange(10000)
+print(before)
+";
+
+/// The successor of a killed program decides from where it goes on.
+#[test]
+fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
+    let Some(dir) = left("flush") else {
+        return;
+    };
+    let (connector, driver) = (Connector::new(), Driver::new());
+    let (Some(plain), Some(reader)) = (Python::new(), driver.python()) else {
+        return;
+    };
+    let by_variable = [connector.used(), vec![("H5LOGFS_UNFLUSHED", "yes".into())]].concat();
+    let by_string = connector.used_as("h5logfs unflushed=yes");
+    let goes_on = |dir: &Path, variables| {
+        let log = dir.join("log.h5");
+        let python = plain.with_variables(variables);
+        let before: usize = python.run(GO_ON, &[&log]).trim().parse().unwrap();
+        let after: usize = reader.run(READ, &[&log]).trim().parse().unwrap();
+        assert_eq!(after, before + 1);
+        before
+    };
+    let copy = || {
+        let copy = tempfile::tempdir().unwrap();
+        for name in names_in(dir.path()) {
+            fs::copy(dir.path().join(&name), copy.path().join(&name)).unwrap();
+        }
+        copy
+    };
+    // A buffer has up to 12 rows, and the last one dies with the program.
+    let all = 86..=100;
+    for variables in [by_variable, by_string.clone()] {
+        let killed = copy();
+        let before = goes_on(killed.path(), variables);
+        assert!(all.contains(&before), "{before} rows");
+        assert_eq!(names_in(killed.path()), ["log.h5"]);
+    }
+    // What was kept when the log was closed.
+    let closed = copy();
+    says(closed.path(), &["recover", "log.h5"], &["kept in"]);
+    let before = goes_on(closed.path(), by_string.clone());
+    assert!(all.contains(&before), "{before} rows");
+    assert_eq!(names_in(closed.path()), ["log.h5"]);
+    // Without the option it is kept, and of no use for a log that has gone on.
+    let without = copy();
+    assert_eq!(goes_on(without.path(), connector.used()), 0);
+    assert_eq!(goes_on(without.path(), by_string), 1);
+    let kept = "log.h5.h5logfs-unflushed";
+    assert_eq!(names_in(without.path()), ["log.h5", kept]);
+}
+
 /// Element by element: rows of which a rank has lost its part read as fill value there.
 const READ_PARTS: &str = "
 import sys
@@ -163,17 +226,12 @@ for rank in range(rows.shape[1] // width):
     print(count)
 ";
 
-#[test]
-fn ranks_that_were_killed_have_each_what_it_had() {
-    let driver = Driver::new();
-    let (Some(hdf5), Some(python)) = (Hdf5::find(), driver.python()) else {
-        return;
-    };
+/// Ranks leave a log with 40 rows after the flush.
+fn left_by_ranks(hdf5: &Hdf5, connector: &Connector) -> Victim {
     let places = Places::new(&Place::Here);
     let program = hdf5.compiled("connector", "unflushed");
     let mut mpirun = Mpi::of_build().run_at(&Place::Here, RANKS, &program);
     mpirun.args([&places.log(), places.notes.path()]).arg("40");
-    let connector = Connector::new();
     mpirun.envs(connector.used());
     mpirun.env("H5LOGFS_BUFFER_LIMIT", "128K");
     let job = Job::launch(mpirun);
@@ -181,6 +239,22 @@ fn ranks_that_were_killed_have_each_what_it_had() {
     let mut ranks = victim.ranks();
     assert!(victim.wait_for("written"), "{}", victim.job.said());
     victim.kill(&mut ranks, 0);
+    victim
+}
+
+/// How many rows each rank has in the log.
+fn rows_of_ranks(python: &Python, log: &Path) -> Vec<usize> {
+    let counts = python.run(READ_PARTS, &[log]);
+    counts.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+#[test]
+fn ranks_that_were_killed_have_each_what_it_had() {
+    let driver = Driver::new();
+    let (Some(hdf5), Some(python)) = (Hdf5::find(), driver.python()) else {
+        return;
+    };
+    let victim = left_by_ranks(hdf5, &Connector::new());
     let dir = victim.places.logs.path();
     for command in ["inspect", "ls", "check"] {
         says(
@@ -200,10 +274,51 @@ fn ranks_that_were_killed_have_each_what_it_had() {
         &["taken in", "recovered 2 flushes"],
     );
     assert_eq!(names_in(dir), ["log.h5"]);
-    let log = victim.places.log();
-    let counts = python.run(READ_PARTS, &[&log]);
-    let counts: Vec<usize> = counts.lines().map(|line| line.parse().unwrap()).collect();
+    let counts = rows_of_ranks(&python, &victim.places.log());
     assert_eq!(counts.len(), RANKS as usize);
     // A buffer has up to three rows.
     assert!(counts.iter().all(|count| *count >= 36), "{counts:?}");
+}
+
+/// The first rank takes it in for all, or the open fails on all of them for one reason.
+#[test]
+fn ranks_go_on_from_what_no_flush_covers() {
+    let driver = Driver::new();
+    let (Some(hdf5), Some(python)) = (Hdf5::find(), driver.python()) else {
+        return;
+    };
+    let connector = Connector::new();
+    let victim = left_by_ranks(hdf5, &connector);
+    let log = victim.places.log();
+    let program = hdf5.compiled("connector", "goes_on");
+    let goes_on = |variables: &[(&str, &str)]| {
+        let mut mpirun = Mpi::of_build().run(RANKS, &program);
+        mpirun.arg(&log);
+        mpirun.envs(connector.used_as("h5logfs unflushed=yes"));
+        mpirun.envs(variables.iter().copied());
+        let output = mpirun.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let told = String::from_utf8(output.stdout).unwrap();
+        let mut told: Vec<String> = told.lines().map(str::to_owned).collect();
+        told.sort();
+        told
+    };
+    let before = names_in(victim.places.logs.path());
+    let refused = goes_on(&[("H5LOGFS_PROGRAM", "/nowhere/h5logfs")]);
+    let reason = "what no flush covers is taken in by the program h5logfs, and /nowhere/h5logfs cannot be started";
+    assert!(refused[0].contains(reason), "{refused:?}");
+    assert_eq!(refused, vec![refused[0].clone(); RANKS as usize]);
+    assert_eq!(names_in(victim.places.logs.path()), before);
+    let told = goes_on(&[]);
+    assert_eq!(told, vec![told[0].clone(); RANKS as usize]);
+    let rows = told[0].strip_suffix(" rows").unwrap();
+    assert_eq!(names_in(victim.places.logs.path()), ["log.h5"]);
+    let counts = rows_of_ranks(&python, &log);
+    // A buffer has up to three rows.
+    assert!(counts.iter().all(|count| *count >= 36), "{counts:?}");
+    let more = "import sys, h5py; print(*h5py.File(sys.argv[1], 'r')['more'][:])";
+    assert_eq!(
+        python.run(more, &[&log]).trim(),
+        [rows; RANKS as usize].join(" ")
+    );
 }

@@ -1,5 +1,9 @@
 //! Logs that HDF5 programs write through the VOL connector, with a shadow.
 
+use std::fs;
+
+use h5logfs_log::journal::path_of;
+
 use super::common::connector::Connector;
 use super::common::element::{WIDTH, attribute};
 use super::common::readers::said;
@@ -38,6 +42,13 @@ for step in sys.argv[7:]:
         f.attrs[attribute.replace('1', str(flush))] = flush
         f.flush()
         say('synced' if fsync == 'flush' else 'kept')
+    elif step == 'spill':
+        row = (flush + 1) * 1_000_000 + np.arange(width)
+        f['rows'].resize((flush + 1, width))
+        f['rows'][flush] = row
+        # More than the buffer takes.
+        for _ in range(12):
+            f['now'][:] = row
     elif step == 'close':
         f.close()
         if fsync != 'none':
@@ -94,6 +105,35 @@ fn a_log_that_an_hdf5_program_leaves() {
             if write(stage, &connector, 0, options, "create flush flush leave") {
                 write(stage, &connector, 2, options, "open flush leave");
                 stage.recover(3);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_log_that_goes_on_from_what_no_flush_covers() {
+    let connector = Connector::new();
+    let ways = &WAYS[1..];
+    run(
+        "connector, unflushed=yes",
+        1,
+        Work::Connector,
+        ways,
+        |stage, options| {
+            let options = format!("{options},buffer_limit=64K");
+            if write(
+                stage,
+                &connector,
+                0,
+                &options,
+                "create flush flush spill leave",
+            ) {
+                stage.recorder.say("take");
+                let options = format!("{options},unflushed=yes");
+                write(stage, &connector, 2, &options, "open leave");
+                let journal = fs::read_to_string(path_of(&stage.recorder.join(NAME))).unwrap();
+                assert!(journal.contains("{\"flush\":3,"), "nothing was taken in");
+                stage.recover(2);
             }
         },
     );

@@ -144,6 +144,14 @@ pub fn close_log(path: &Path, how: Close, options: &ReadOptions) -> Result<Close
     one_close::close(&program(options), &log, how)
 }
 
+/// Makes one more flush of what no flush of the log at `path` covers, as `h5logfs recover --unflushed` does, and leaves the log
+/// unclosed. Of a log that is closed, that is what was kept when it was closed, unless the log has gone on since. Where there
+/// is nothing, nothing happens. No process may have the lock of the journal. If this fails, it can be repeated.
+pub fn take_in(path: &Path, options: &ReadOptions) -> Result<()> {
+    let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
+    one_close::take_in(&program(options), &log)
+}
+
 /// Deletes the log at `path`, with all files that belong to it: its subfiles and its journal. `false` where there is no log,
 /// or one of a single file: that is deleted as any other file. Fails where a job writes the log.
 pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {

@@ -19,6 +19,8 @@ pub struct Options {
     pub matching: Patterns,
     /// How these are written.
     pub output: h5logfs_output::Options,
+    /// A log that is opened again goes on from what no flush covers, too.
+    pub takes_in: bool,
 }
 
 impl Default for Options {
@@ -29,6 +31,7 @@ impl Default for Options {
                 flush_every: Some(FLUSH_EVERY),
                 ..h5logfs_output::Options::default()
             },
+            takes_in: false,
         }
     }
 }
@@ -45,7 +48,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 13] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -124,6 +127,14 @@ const ROWS: [Row; 12] = [
         variable: "H5LOGFS_DISCARD_UNCLOSED",
         set: |options, value| {
             options.output.discard_unclosed = yes_or_no(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "unflushed",
+        variable: "H5LOGFS_UNFLUSHED",
+        set: |options, value| {
+            options.takes_in = yes_or_no(value)?;
             Ok(())
         },
     },

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
-use h5logfs_log::scan::protocol::{Channel, CloseTask, Forever, Request};
+use h5logfs_log::scan::protocol::{Channel, CloseTask, CloseWork, Forever, Request};
 use parking_lot::Mutex;
 
 use super::hidden_child::HiddenChild;
@@ -60,9 +60,20 @@ pub enum Closed {
 
 /// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
 pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
+    let Close { sync, settle } = how;
+    work(program, log, CloseWork::Close { sync, settle })
+}
+
+/// Makes one more flush of what no flush of the log at an absolute path covers. No process may have its journal locked. Fails
+/// with what the program says.
+pub fn take_in(program: &Path, log: &Path) -> Result<()> {
+    work(program, log, CloseWork::TakeIn).map(drop)
+}
+
+fn work(program: &Path, log: &Path, work: CloseWork) -> Result<Closed> {
     if let Some(closer) = Kept::take(program) {
-        match closer.close(log, how) {
-            // Then it may be closed or not, and can be closed again.
+        match closer.work(log, work) {
+            // Then it may be done or not, and can be done again.
             Answer::Ended => drop(closer.end()),
             Answer::Closed(closed) => {
                 Kept::put(closer);
@@ -73,13 +84,16 @@ pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
     }
     let closer = Closer::start(program).map_err(|e| {
         let program = program.display();
+        let what = match work {
+            CloseWork::Close { .. } => "a log is closed",
+            CloseWork::TakeIn => "what no flush covers is taken in",
+        };
         let reason = format!(
-            "a log is closed by the program h5logfs, and {program} cannot be started: {e}; {PROGRAM_VARIABLE} can name \
-             another one"
+            "{what} by the program h5logfs, and {program} cannot be started: {e}; {PROGRAM_VARIABLE} can name another one"
         );
         Error::of(log, reason)
     })?;
-    match closer.close(log, how) {
+    match closer.work(log, work) {
         Answer::Closed(closed) => {
             Kept::put(closer);
             closed
@@ -154,11 +168,10 @@ impl Closer {
         })
     }
 
-    fn close(&self, log: &Path, how: Close) -> Answer {
+    fn work(&self, log: &Path, work: CloseWork) -> Answer {
         let task = CloseTask {
             log: log.into(),
-            sync: how.sync,
-            settle: how.settle,
+            work,
         };
         let sent = self.channel.send(&task, None).ok();
         match sent.and_then(|()| self.outcome()) {
@@ -166,7 +179,14 @@ impl Closer {
             Some(Err(reason)) => return Answer::Closed(Err(reason)),
             Some(Ok(())) => {}
         }
-        if how.settle.is_none() {
+        let settles = matches!(
+            work,
+            CloseWork::Close {
+                settle: Some(_),
+                ..
+            }
+        );
+        if !settles {
             return Answer::Closed(Ok(Closed::Done));
         }
         match self.outcome() {

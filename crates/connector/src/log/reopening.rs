@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use h5logfs_catalog::direct;
 use h5logfs_log::Tables;
+use h5logfs_log::journal::kept::path_of_kept;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
-use h5logfs_log::journal::{Line, Recorded};
+use h5logfs_log::journal::{self, Line, Recorded};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::files::Files;
-use h5logfs_output::{Base, LogWriter, Options, Ranks};
+use h5logfs_output::{Base, LogWriter, Ranks};
 
 use super::shadow::Shadow;
 use super::{Log, State, remembered};
 use crate::below::info::Info;
 use crate::below::request::Request;
+use crate::options::Options;
 use crate::ranks;
 use h5logfs_common::fault::Fault;
 
@@ -65,6 +67,10 @@ impl Log {
         options: Options,
     ) -> Result<Option<Self>, Fault> {
         let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
+        if options.takes_in {
+            take_in_unflushed(path, &ranks)?;
+        }
+        let options = options.output;
         let mut objects = Objects::default();
         let base = |recorded: Option<&Recorded>| {
             let (found, base) = base_of(path, recorded)?;
@@ -112,6 +118,23 @@ impl Log {
         drop(state);
         Ok(Some(log))
     }
+}
+
+/// Makes one more flush of what no flush covers. The first rank lets the program `h5logfs` do that, since libhdf5 makes datasets
+/// larger for it, and all go on then, or none. Collective.
+fn take_in_unflushed(path: &Path, ranks: &Ranks) -> Result<(), Fault> {
+    let taken = if ranks.is_root() && may_have_unflushed(path) {
+        direct::take_in(path, &direct::Options::default())
+    } else {
+        Ok(())
+    };
+    Ok(ranks.led(taken)?)
+}
+
+/// A log that a program opens for each step, and closes, has neither of these, and costs no process.
+fn may_have_unflushed(path: &Path) -> bool {
+    let is_there = |file: &Path| file.symlink_metadata().is_ok();
+    is_there(&journal::path_of(path)) || is_there(&path_of_kept(path, 1))
 }
 
 /// What a log holds, from its journal if it is not closed.

@@ -78,7 +78,7 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     if !request.has(access::WRITE) || has_image(info, request.fapl) || !is_ours(&path) {
         return Ok(None);
     }
-    let options = info.options()?.output;
+    let options = info.options()?;
     check_writable(&path)?;
     check_kept(info, request, &path)?;
     match Log::append(info, request, &path, options)? {

@@ -53,16 +53,28 @@ pub struct ScanTask {
     pub most: u64,
 }
 
-/// A log that a program has to close.
+/// A log with which something has to be done for a program that writes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CloseTask {
     /// The log file, by an absolute path.
     pub log: PathBytes,
-    /// Wait until it is on the disk.
-    pub sync: bool,
-    /// Then make it an ordinary HDF5 file, with so many bytes of memory for each of its purposes. That has an outcome of its
-    /// own.
-    pub settle: Option<u64>,
+    /// What has to be done.
+    pub work: CloseWork,
+}
+
+/// What has to be done with a log.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub enum CloseWork {
+    /// Close it.
+    Close {
+        /// Wait until it is on the disk.
+        sync: bool,
+        /// Then make it an ordinary HDF5 file, with so many bytes of memory for each of its purposes. That has an outcome
+        /// of its own.
+        settle: Option<u64>,
+    },
+    /// Make one more flush of what no flush covers, and leave it unclosed: the program goes on with it.
+    TakeIn,
 }
 
 /// A request of a worker to the daemon.

@@ -18,7 +18,7 @@ mod unflushed;
 
 pub use front::Role;
 pub(crate) use objects::make_objects;
-pub use recover::{How, Outcome, Recovered, recover, recover_knowing};
+pub use recover::{How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
 pub use tables::KnownTable;
 pub use unflushed::{Did, Handled, Unflushing};
 

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::front::{Front, Role};
 use super::stored::OpenShadow;
 use super::tables::{Entries, KnownTable};
-use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
+use super::unflushed::{Did, Handled, Restored, Unflushing, restore, split, take_in};
 use super::{plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::diagnostic::Diagnostic;
@@ -73,6 +73,8 @@ pub struct How {
     pub unflushed: Unflushing,
     /// Only tell what would be done.
     pub dry_run: bool,
+    /// Do not close it: what no flush covers is taken in, and nothing else.
+    pub stays_open: bool,
 }
 
 /// A data file of the log, with its records up to the last flush that is kept.
@@ -89,6 +91,17 @@ struct DataFile {
 /// Closes the log at `path` from its journal. If it is interrupted, it can be repeated.
 pub fn recover(path: &Path, how: How) -> Result<Outcome> {
     recover_knowing(path, how, &mut KnownTable::default())
+}
+
+/// Makes one more flush of what no flush of the log at `path` covers, and leaves the log unclosed. Of a closed log that is
+/// what was kept of it, unless the log has gone on since. If this is interrupted, it can be repeated.
+pub fn take_in_unflushed(path: &Path) -> Result<()> {
+    let how = How {
+        unflushed: Unflushing::TakeIn,
+        stays_open: true,
+        ..How::default()
+    };
+    recover(path, how).map(drop)
 }
 
 /// The same for a process that closes one log after the other, and takes note of what it may need of the last one.
@@ -122,8 +135,14 @@ fn closed(
     let paths = kept.iter().map(|kept| files.full_path(&kept.place));
     match (how.unflushed, kept.last()) {
         (Unflushing::TakeIn, Some(last)) if !how.dry_run => {
-            let journal = restore(path, files, master, last)?;
-            recover_locked(path, files, master, how, journal.file(), known)
+            match restore(path, files, master, last)? {
+                Restored::Unclosed(journal) => {
+                    recover_locked(path, files, master, how, journal.file(), known)
+                }
+                // A program opens it again, and what was kept is of no use to it.
+                Restored::GoneOn(_) if how.stays_open => Ok(Outcome::Closed(paths.collect())),
+                Restored::GoneOn(reason) => Err(Error::of(path, reason)),
+            }
         }
         (Unflushing::Discard, Some(_)) if !how.dry_run => {
             let removed = kept.iter().map(|kept| kept.remove(files));
@@ -157,6 +176,8 @@ fn recover_locked(
     };
     let all = match Beside::of(files, master)? {
         Beside::Journal(_, all) => *all,
+        // An append takes its place.
+        Beside::Stale(_) if how.stays_open => return Ok(Outcome::Closed(Vec::new())),
         Beside::Stale(stale) => {
             check_nothing_to_drop(path, how)?;
             is_locked(stale.identity)?;
@@ -187,6 +208,15 @@ fn recover_locked(
         Some(found) if kept.flushes() == flushes => {
             match found.handle(path, files, &kept, how, lock)? {
                 Next::Done(handled) => handled,
+                Next::Again(_, handled) if how.stays_open => {
+                    return Ok(Outcome::Recovered(Recovered {
+                        flushes: flushes + 1,
+                        datasets: kept.datasets(),
+                        torn: kept.torn,
+                        diagnostics: Vec::new(),
+                        unflushed: Some(handled),
+                    }));
+                }
                 Next::Again(journal, handled) => {
                     let how = How {
                         unflushed: Unflushing::Discard,
@@ -201,6 +231,15 @@ fn recover_locked(
         Some(found) => found.discarded(),
         None => None,
     };
+    if how.stays_open {
+        return Ok(Outcome::Recovered(Recovered {
+            flushes: kept.flushes(),
+            datasets: kept.datasets(),
+            torn: kept.torn,
+            diagnostics: Vec::new(),
+            unflushed: handled,
+        }));
+    }
     // First all reads, because they can fail, then the writes.
     let mut data_files =
         read_data_files(files, &kept, known).map_err(|e| with_way_out(files, &kept, e))?;

@@ -323,14 +323,21 @@ fn larger<'a>(
     larger.map_err(|fault| Error::of(files.dir().full_path(files.log()), fault))
 }
 
-/// Makes a closed log again what it was when `kept` was made: not closed, with its journal, which is returned locked. Fails where
-/// the log has gone on since.
+/// What has become of a closed log beside which something was kept.
+pub enum Restored {
+    /// It is not closed now, and its journal is locked.
+    Unclosed(HeldFile),
+    /// It is as it was: it has gone on since, as this says.
+    GoneOn(String),
+}
+
+/// Makes a closed log again what it was when `kept` was made: not closed, with its journal.
 pub fn restore(
     path: &Path,
     files: &LogFiles<'_>,
     master: &SourceFile,
     kept: &Kept,
-) -> Result<HeldFile> {
+) -> Result<Restored> {
     let source = files.open(&kept.place)?;
     let journal_path = journal::path_of(path);
     let created = HeldFile::create(&journal_path, &kept.id.number(), false, |file| {
@@ -354,7 +361,8 @@ pub fn restore(
             "what was kept follows flush {}, and the log has flush {flush}: it has gone on since",
             journal.flushes()
         );
-        return Err(undo(Error::of(path, reason)));
+        std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
+        return Ok(Restored::GoneOn(reason));
     }
     for (number, file) in data_sources(files, &journal)?.iter().enumerate() {
         make_unclosed(file, &journal, journal.end(number))?;
@@ -362,7 +370,7 @@ pub fn restore(
     if journal.header.subfiles > 0 {
         make_unclosed(master, &journal, FRONT)?;
     }
-    Ok(held)
+    Ok(Restored::Unclosed(held))
 }
 
 /// Gives a file the front of one that is not closed, and cuts off what the close has put behind its data.
