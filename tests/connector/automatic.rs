@@ -154,6 +154,51 @@ os._exit(0)
     assert_eq!(found, [(false, 3), (true, 0), (true, 1)]);
 }
 
+/// What goes to the disk before the first flush is not safe. A program that looks at the error stack finds that, once.
+#[test]
+fn a_program_that_has_never_flushed_is_warned_when_it_spills() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let connector = Connector::new();
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import ctypes, sys
+import h5py, numpy as np
+sys.path.insert(0, sys.argv[1])
+import libhdf5
+from libhdf5 import lib
+path, flushes = sys.argv[2:4]
+lib.H5Dwrite.argtypes = 5 * [ctypes.c_int64] + [ctypes.c_void_p]
+file = h5py.File(path, 'w')
+rows = file.create_dataset('rows', (4, 1 << 14), 'f8')
+if flushes == 'yes':
+    file.flush()
+row = np.ones(1 << 14)
+memory = h5py.h5s.create_simple(row.shape)
+selected = rows.id.get_space()
+for number in range(4):
+    selected.select_hyperslab((number, 0), (1, 1 << 14))
+    # Each row is more than the buffer takes.
+    assert lib.H5Dwrite(rows.id.id, h5py.h5t.NATIVE_DOUBLE.id, memory.id, selected.id, 0, row.ctypes.data) >= 0
+    print(*libhdf5.errors())
+";
+    let python = python.with_variables(connector.used_as("h5logfs buffer_limit=64K;flush_every=0"));
+    let told = |name: &str, flushes: &str| {
+        let (tools, log) = (project().join("tests/tools"), dir.path().join(name));
+        let told = python.run(code, &[&tools, &log, flushes.as_ref()]);
+        told.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let warned = told("never.h5", "no");
+    let warnings: Vec<&String> = warned.iter().filter(|line| !line.is_empty()).collect();
+    let words = "never.h5: elements went to the disk before the first flush of this program";
+    assert!(
+        warnings.len() == 1 && warnings[0].contains(words),
+        "{warned:?}"
+    );
+    assert_eq!(told("flushed.h5", "yes"), [""; 4]);
+}
+
 /// The program has not asked for it, so nothing of the program fails. What could not be flushed is flushed later.
 #[test]
 fn a_flush_that_fails_is_no_failure_of_the_call() {

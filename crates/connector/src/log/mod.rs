@@ -103,6 +103,7 @@ pub struct Log {
 
 /// What changes of it.
 struct State {
+    library: Library,
     path: PathBuf,
     /// The buffer and the files. `None` once the log is closed.
     writer: Option<LogWriter>,
@@ -125,6 +126,8 @@ struct State {
     blocks: Blocks,
     /// Room for those of a later one, to save allocations. `None` while a call has it.
     room: Option<Box<Room>>,
+    /// The program was told that it has spilled and not flushed.
+    is_warned: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -142,6 +145,7 @@ impl Log {
         let is_automatic = options.flush_every.is_some() || options.flush_bytes.is_some();
         let is_parallel = writer.ranks().size() > 1;
         let state = State {
+            library,
             path: path.to_owned(),
             writer: Some(writer),
             datasets: Vec::new(),
@@ -154,6 +158,7 @@ impl Log {
             reader: Reader::default(),
             blocks: Blocks::default(),
             room: None,
+            is_warned: false,
         };
         let predefined = PREDEFINED.iter();
         Log {

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
+use h5logfs_host::Kind;
 use h5logfs_host::types::Id;
 use h5logfs_log::boxes::Bounds;
 use h5logfs_output::Blocks;
@@ -299,7 +300,23 @@ impl State {
         let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;
         writer.push(dataset.info(dims), dataset.form(), &self.blocks, elements)?;
         dataset.set_written();
+        let files = writer.files();
+        if !self.is_warned && !files.has_flushed() && !files.spilled().is_empty() {
+            self.is_warned = true;
+            self.warn_of_spill();
+        }
         Ok(())
+    }
+
+    /// Says what the program risks that has never flushed, and whose elements go to the disk.
+    fn warn_of_spill(&self) {
+        let path = self.path.display();
+        let sentence = format!(
+            "{path}: elements went to the disk before the first flush of this program. If it is killed before that, they are \
+             kept, and no reader sees them; those of new datasets cannot be had at all. H5Fflush makes them safe, and so do \
+             the options flush_every and flush_bytes"
+        );
+        self.library.push(Kind::Write, &sentence);
     }
 
     fn read_blocks(

@@ -189,6 +189,11 @@ impl Files {
         self.spill.is_in_place()
     }
 
+    /// Whether a flush of this job is complete.
+    pub fn has_flushed(&self) -> bool {
+        !self.is_first
+    }
+
     /// Complete flushes, those of earlier jobs included.
     pub fn flushes(&self) -> u64 {
         self.flushes
