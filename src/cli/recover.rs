@@ -9,6 +9,7 @@ use clap::Args;
 use super::output::Output;
 use super::rights::with_owners_rights;
 use super::with_log_file;
+use h5logfs_log::journal::words::asked_for;
 use h5logfs_scan::closing::{Did, Handled, How, Outcome, Recovered, Unflushing, recover};
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
@@ -98,6 +99,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
         }
         Outcome::Recovered(Recovered {
             flushes,
+            asked,
             datasets,
             torn,
             diagnostics,
@@ -111,6 +113,13 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
             }
             if let Some(handled) = unflushed {
                 tell_unflushed(out, file, handled, dry)?;
+            }
+            let automatic = asked_for(*flushes, *asked);
+            if !automatic.is_empty() {
+                writeln!(
+                    out,
+                    "{shown}: note: the newest is flush {flushes}{automatic}"
+                )?;
             }
             let recovered = would("recovered", "would recover");
             writeln!(

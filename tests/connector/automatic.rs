@@ -12,7 +12,7 @@ use crate::common::hosts::Hdf5;
 use crate::common::killed::{Places, RANKS, Shown, Victim};
 use crate::common::mpirun::{Job, Mpi};
 use crate::common::nodes::Place;
-use crate::common::readers::{Python, project};
+use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, wait_until};
 
 /// Flushes soon, for programs with this connector.
@@ -150,6 +150,19 @@ os._exit(0)
         // It is told where it is another one.
         let asked = unclosed["asked"].as_u64().unwrap_or(flush);
         found.push((asked > 0, flush - asked));
+        let recover = Command::new(PROGRAM).arg("recover").arg(&log).output();
+        let told = said(&recover.unwrap());
+        let words = match when {
+            "never" => {
+                "the newest is flush 3, an automatic one: its program has asked for none".into()
+            }
+            "now" => "recovered 4 flushes".into(),
+            _ => format!(
+                "the newest is flush {flush}, an automatic one; the last that its program asked for is {asked}"
+            ),
+        };
+        assert!(told.contains(&words), "{words}: {told}");
+        assert_eq!(told.contains("automatic"), flush > asked, "{told}");
     }
     assert_eq!(found, [(false, 3), (true, 0), (true, 1)]);
 }

@@ -20,6 +20,7 @@ use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
 use h5logfs_log::journal::visible::{Unseen, Visible, is_sealed, known_flush, visible};
+use h5logfs_log::journal::words::asked_for;
 use h5logfs_log::journal::{Cause, Recorded, Torn};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::sections;
@@ -155,14 +156,9 @@ impl Objects {
 
 /// Which state of the log is shown.
 fn state(journal: &Recorded) -> Diagnostic {
-    let mut text = format!("not closed: shown as flush {} left it", journal.flushes());
-    match journal.asked() {
-        asked if asked == journal.flushes() => {}
-        0 => text += ", an automatic one: its program has asked for none",
-        asked => {
-            text += &format!(", an automatic one; the last that its program asked for is {asked}")
-        }
-    }
+    let flush = journal.flushes();
+    let automatic = asked_for(flush, journal.asked());
+    let mut text = format!("not closed: shown as flush {flush} left it{automatic}");
     if let Some(append) = journal.header.append {
         text += &format!(", in an append that began after flush {}", append.flush);
     }

@@ -1,4 +1,4 @@
-//! Datatypes, values and extents in words, for the messages that name them.
+//! Datatypes, values, extents and flushes in words, for the messages that name them.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -193,6 +193,16 @@ impl Shortened {
             one: cut(one, skip),
             other: cut(other, skip),
         }
+    }
+}
+
+/// What follows the number of the newest flush: that it is automatic, and which one the program asked for. Empty where that is
+/// the newest.
+pub fn asked_for(newest: u64, asked: u64) -> String {
+    match asked {
+        asked if asked == newest => String::new(),
+        0 => ", an automatic one: its program has asked for none".into(),
+        asked => format!(", an automatic one; the last that its program asked for is {asked}"),
     }
 }
 

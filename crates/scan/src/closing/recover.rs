@@ -38,6 +38,8 @@ use h5logfs_log::window::Piece;
 pub struct Recovered {
     /// Flushes that the file has now.
     pub flushes: u64,
+    /// The last of them that the program asked for; 0 without one.
+    pub asked: u64,
     pub datasets: usize,
     /// What was dropped from the end of the journal.
     pub torn: Option<Torn>,
@@ -211,10 +213,7 @@ fn recover_locked(
                 Next::Again(_, handled) if how.stays_open => {
                     return Ok(Outcome::Recovered(Recovered {
                         flushes: flushes + 1,
-                        datasets: kept.datasets(),
-                        torn: kept.torn,
-                        diagnostics: Vec::new(),
-                        unflushed: Some(handled),
+                        ..Recovered::of(&kept, Some(handled))
                     }));
                 }
                 Next::Again(journal, handled) => {
@@ -232,26 +231,14 @@ fn recover_locked(
         None => None,
     };
     if how.stays_open {
-        return Ok(Outcome::Recovered(Recovered {
-            flushes: kept.flushes(),
-            datasets: kept.datasets(),
-            torn: kept.torn,
-            diagnostics: Vec::new(),
-            unflushed: handled,
-        }));
+        return Ok(Outcome::Recovered(Recovered::of(&kept, handled)));
     }
     // First all reads, because they can fail, then the writes.
     let mut data_files =
         read_data_files(files, &kept, known).map_err(|e| with_way_out(files, &kept, e))?;
     let objects = Objects::of(path, &kept)?;
     if how.dry_run {
-        return Ok(Outcome::Recovered(Recovered {
-            flushes: kept.flushes(),
-            datasets: kept.datasets(),
-            torn: kept.torn,
-            diagnostics: Vec::new(),
-            unflushed: handled,
-        }));
+        return Ok(Outcome::Recovered(Recovered::of(&kept, handled)));
     }
     if !how.without_sync {
         // What the front says before all is there, the journal has to say.
@@ -274,12 +261,23 @@ fn recover_locked(
         *known = KnownTable::of(&kept, source.as_ref(), entries, file.has_seals);
     }
     Ok(Outcome::Recovered(Recovered {
-        flushes: kept.flushes(),
-        datasets: kept.datasets(),
-        torn: kept.torn,
         diagnostics,
-        unflushed: handled,
+        ..Recovered::of(&kept, handled)
     }))
+}
+
+impl Recovered {
+    /// A log of which the journal keeps these flushes.
+    fn of(kept: &Recorded, unflushed: Option<Handled>) -> Self {
+        Recovered {
+            flushes: kept.flushes(),
+            asked: kept.asked(),
+            datasets: kept.datasets(),
+            torn: kept.torn,
+            diagnostics: Vec::new(),
+            unflushed,
+        }
+    }
 }
 
 impl Outcome {
