@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,6 +26,7 @@ fn lines(library: &PathBuf, variables: Vec<(&'static str, OsString)>) -> (Vec<St
     // The variables of the tests are none of those that it knows.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let doctor = doctor.arg("doctor").arg(library).env_clear();
+    // A variable that is given replaces that.
     let output = doctor.env("PATH", path).envs(variables).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     (
@@ -110,4 +112,39 @@ fn what_is_wrong_is_found() {
         "bad: ",
         &["libh5logfs_connector.so", "cannot be loaded"],
     );
+}
+
+/// Plug-ins that lie elsewhere than they were installed start the program that is in PATH.
+#[test]
+fn a_program_that_plugins_do_not_find_is_told() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let library = library(&python);
+    let (plugins, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(plugins.path().join("libh5logfs_connector.so"), "elsewhere").unwrap();
+    let found = || {
+        let variables = vec![
+            ("HDF5_VOL_CONNECTOR", "h5logfs".into()),
+            ("HDF5_PLUGIN_PATH", plugins.path().into()),
+            ("PATH", bin.path().into()),
+        ];
+        lines(&library, variables).0
+    };
+    let advice = format!("set H5LOGFS_PROGRAM={PROGRAM}");
+    assert_line(
+        &found(),
+        "bad: h5logfs is not in PATH",
+        &["libh5logfs_connector.so", &advice],
+    );
+    let program = bin.path().join("h5logfs");
+    symlink(PROGRAM, &program).unwrap();
+    let name = program.display().to_string();
+    let lines = found();
+    assert_line(&lines, "good: PATH leads to", &[&name]);
+    let of_plugin = ["libh5logfs_connector.so, is of the same release"];
+    assert_line(&lines, &format!("good: {name}, for "), &of_plugin);
+    fs::remove_file(&program).unwrap();
+    symlink("/bin/echo", &program).unwrap();
+    assert_line(&found(), "bad: ", &[&name, "and not h5logfs"]);
 }

@@ -32,6 +32,7 @@ use crate::workers::{Limits, OneScan, one_close};
 use shared::{InUse, Remembered, Shared};
 
 pub use fork_gate::{Broken, Inside, enter};
+pub use program::beside_library as program_beside;
 
 pub use crate::options::ReadOptions as Options;
 pub use crate::workers::one_close::{Close, Closed};

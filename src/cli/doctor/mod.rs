@@ -23,6 +23,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use h5logfs_catalog::direct::program_beside;
 use h5logfs_catalog::options::ReadOptions;
 
 use super::output::Output;
@@ -35,8 +36,8 @@ pub use probe::{ProbeArgs, run as probe};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Looks at HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs as the caller has them, at the \
-plug-ins, at each libhdf5 of the machine and of the Python of the caller, and at FUSE. Prints a line for each; those that \
-begin with `bad` are what is wrong.")]
+plug-ins, at the program that these start, at each libhdf5 of the machine and of the Python of the caller, and at FUSE. \
+Prints a line for each; those that begin with `bad` are what is wrong.")]
 pub struct DoctorArgs {
     /// Further libhdf5 to look at, such as that of a module or a container
     #[arg(value_name = "LIBHDF5")]
@@ -48,6 +49,10 @@ const NAME: &str = "h5logfs";
 /// The plug-in for serial programs. The other ones begin alike.
 const CONNECTOR: &str = "libh5logfs_connector";
 const DRIVER: &str = "libh5logfs_driver";
+/// The directories in which libhdf5 looks for plug-ins.
+const PLUGIN_PATH: &str = "HDF5_PLUGIN_PATH";
+/// Plug-ins and the program that they start are of one release.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Variables of h5logfs that are no options of the connector.
 const OTHER_VARIABLES: [&str; 1] = ["H5LOGFS_PROGRAM"];
 
@@ -57,7 +62,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
         bad: 0,
     };
     let wanted = Wanted::of_environment();
-    report.program()?;
+    report.program(&wanted)?;
     wanted.report(&mut report)?;
     report.plugin_path(&wanted)?;
     report.libraries(args, &wanted)?;
@@ -206,36 +211,71 @@ impl Report {
     }
 
     /// The program that plug-ins start to scan and to close logs.
-    fn program(&mut self) -> io::Result<()> {
+    fn program(&mut self, wanted: &Wanted) -> io::Result<()> {
         let own = env::current_exe()?;
-        let release = env!("CARGO_PKG_VERSION");
-        self.good(format_args!("h5logfs {release} is {}", own.display()))?;
-        let Some(named) = env::var_os("H5LOGFS_PROGRAM").map(PathBuf::from) else {
-            return Ok(());
-        };
-        let shown = named.display();
-        match Command::new(&named).arg("--version").output() {
-            Err(e) => self.bad(format_args!(
-                "H5LOGFS_PROGRAM={shown} cannot be started: {e}"
-            )),
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-                if said == format!("h5logfs {release}") {
-                    self.good(format_args!(
-                        "H5LOGFS_PROGRAM={shown} is of the same release"
-                    ))
-                } else {
-                    self.bad(format_args!(
-                        "H5LOGFS_PROGRAM={shown} says that it is {said:?}, and not h5logfs {release}"
-                    ))
-                }
+        self.good(format_args!("h5logfs {RELEASE} is {}", own.display()))?;
+        match env::var_os("H5LOGFS_PROGRAM").map(PathBuf::from) {
+            Some(named) => {
+                let called = format!("H5LOGFS_PROGRAM={}", named.display());
+                self.release(&called, &named)
             }
+            None => self.found_programs(&own, wanted),
+        }
+    }
+
+    /// What plug-ins start where no variable names a program: the one that was installed with them, else that in PATH.
+    fn found_programs(&mut self, own: &Path, wanted: &Wanted) -> io::Result<()> {
+        let in_path = in_path(NAME);
+        let mut started: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+        let mut lost = Vec::new();
+        for plugin in plugins() {
+            let name = plugin.file_name().unwrap_or_default();
+            let name = name.to_string_lossy().into_owned();
+            match program_beside(&plugin).or_else(|| in_path.clone()) {
+                Some(program) => started.entry(program).or_default().push(name),
+                None => lost.push(name),
+            }
+        }
+        for (program, plugins) in started {
+            let called = format!("{}, for {},", program.display(), plugins.join(", "));
+            self.release(&called, &program)?;
+        }
+        match in_path {
+            Some(found) => self.good(format_args!("PATH leads to {}", found.display())),
+            None if lost.is_empty() => self.note(
+                "h5logfs is not in PATH: plug-ins and the Python package find it only where it was installed with them",
+            ),
+            None => {
+                let (own, dir) = (own.display(), own.parent().unwrap_or(own).display());
+                let line = format!(
+                    "h5logfs is not in PATH, nor where it would be installed with {}: they can neither look into logs nor \
+                     close them. Put {dir} into PATH, or set H5LOGFS_PROGRAM={own}",
+                    lost.join(", ")
+                );
+                self.bad_if(wanted.wants_connector() || wanted.wants_driver(), line)
+            }
+        }
+    }
+
+    /// Whether a program is of this release.
+    fn release(&mut self, called: &str, program: &Path) -> io::Result<()> {
+        let output = match Command::new(program).arg("--version").output() {
+            Err(e) => return self.bad(format_args!("{called} cannot be started: {e}")),
+            Ok(output) => output,
+        };
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if said == format!("h5logfs {RELEASE}") {
+            self.good(format_args!("{called} is of the same release"))
+        } else {
+            self.bad(format_args!(
+                "{called} says that it is {said:?}, and not h5logfs {RELEASE}"
+            ))
         }
     }
 
     /// The directories in which libhdf5 looks for plug-ins, and what of ours is there.
     fn plugin_path(&mut self, wanted: &Wanted) -> io::Result<()> {
-        const VARIABLE: &str = "HDF5_PLUGIN_PATH";
+        const VARIABLE: &str = PLUGIN_PATH;
         /// With this value of it libhdf5 loads no plug-in.
         const NONE: &str = "::";
         let is_wanted = wanted.wants_connector() || wanted.wants_driver();
@@ -296,19 +336,11 @@ impl Report {
         let mut found = libraries::of_machine();
         found.extend(args.libraries.iter().cloned());
         let found = libraries::distinct(found);
-        let (dirs, fallback) = match env::var_os("HDF5_PLUGIN_PATH") {
-            Some(dirs) => (env::split_paths(&dirs).collect(), None),
-            None => (
-                installed_plugins().into_iter().collect(),
-                installed_plugins(),
-            ),
+        let fallback = match env::var_os(PLUGIN_PATH) {
+            Some(_) => None,
+            None => installed_plugins(),
         };
-        let dirs: Vec<PathBuf> = dirs;
-        let plugins = dirs.iter().flat_map(|dir| {
-            let names = plugins_in(dir).unwrap_or_default();
-            names.into_iter().map(|name| dir.join(name))
-        });
-        let plugins: Vec<PathBuf> = plugins.collect();
+        let plugins = plugins();
         let options = wanted.options();
         let texts: Vec<String> = options.iter().map(|(_, text)| text.clone()).collect();
         let (mut checked, mut broken) = (None, BTreeMap::new());
@@ -422,6 +454,19 @@ impl Report {
             self.note(line)
         }
     }
+}
+
+/// Our plug-ins that libhdf5 finds, or would with the directory in which they were installed.
+fn plugins() -> Vec<PathBuf> {
+    let dirs: Vec<PathBuf> = match env::var_os(PLUGIN_PATH) {
+        Some(dirs) => env::split_paths(&dirs).collect(),
+        None => installed_plugins().into_iter().collect(),
+    };
+    let plugins = dirs.iter().flat_map(|dir| {
+        let names = plugins_in(dir).unwrap_or_default();
+        names.into_iter().map(|name| dir.join(name))
+    });
+    plugins.collect()
 }
 
 /// Names of our plug-ins in a directory.

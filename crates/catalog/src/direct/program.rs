@@ -23,7 +23,11 @@ pub fn beside_this_code() -> Option<PathBuf> {
     if std::env::var_os(PROGRAM_VARIABLE).is_some() {
         return None;
     }
-    let library = this_library()?;
+    beside_library(&this_library()?)
+}
+
+/// The program that was installed with a library, as the code of the library finds it.
+pub fn beside_library(library: &Path) -> Option<PathBuf> {
     // A link to a library leads to the directory in which it was installed.
     let library = library.canonicalize().ok()?;
     beside(library.parent()?)
