@@ -4,13 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use h5logfs_log::logvol::names::spill_dir;
+use h5logfs_output::Options;
+
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
+use crate::common::element::WIDTH;
 use crate::common::hosts::Hdf5;
 use crate::common::killed::{Places, RANKS, Victim};
 use crate::common::mpirun::{Job, Mpi};
 use crate::common::nodes::Place;
 use crate::common::readers::{Python, said};
+use crate::common::rows::{self, Course};
 use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
 
 /// Writes rows into a file that is never flushed, or once before them, and is killed.
@@ -208,6 +213,46 @@ fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
     assert_eq!(goes_on(without.path(), by_string), 1);
     let kept = "log.h5.h5logfs-unflushed";
     assert_eq!(names_in(without.path()), ["log.h5", kept]);
+}
+
+/// A job that is submitted again truncates what ranks of two nodes have left. What these have spilled waits for a flush in
+/// files of their own, and stays with the log that they belong to.
+#[test]
+fn files_of_spilled_data_go_along_with_a_log_that_is_kept() {
+    let (connector, driver) = (Connector::new(), Driver::new());
+    let (Some(python), Some(reader)) = (connector.python(), driver.python()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.h5");
+    let mut job = rows::Job::create(&[log.clone(), log.clone()], &Options::default());
+    (0..2).for_each(|_| job.flush(Course::default()));
+    job.write(Course::default());
+    job.spill();
+    job.leave();
+    let spilled = names_in(&spill_dir(&log));
+    assert_eq!(spilled, ["0.0", "0.1"]);
+    let truncate = "import sys, h5py; h5py.File(sys.argv[1], 'w')['new'] = 1";
+    python.run(truncate, &[&log]);
+    let kept = "log.h5.killed-1";
+    let parts = ["", ".h5logfs-journal", ".h5logfs-spill"].map(|part| format!("{kept}{part}"));
+    assert_eq!(
+        names_in(dir.path()),
+        [&["log.h5".to_owned()], &parts[..]].concat()
+    );
+    assert_eq!(names_in(&spill_dir(&dir.path().join(kept))), spilled);
+    let taken = ["taken in", "recovered 3 flushes"];
+    says(dir.path(), &["recover", "--unflushed", kept], &taken);
+    assert_eq!(names_in(dir.path()), ["log.h5", kept]);
+    let code = "
+import sys, h5py, numpy as np
+rows = h5py.File(sys.argv[1], 'r')['rows'][:]
+wanted = np.arange(1, 4)[:, None] * 1000000 + np.arange(rows.shape[1])
+assert (rows == wanted).all(), rows
+print(*rows.shape, *h5py.File(sys.argv[2], 'r'))
+";
+    let shown = reader.run(code, &[&dir.path().join(kept), &log]);
+    assert_eq!(shown.trim(), format!("3 {} new", 2 * WIDTH));
 }
 
 /// Element by element: rows of which a rank has lost its part read as fill value there.
