@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::path_of;
 use serde_json::Value;
 
 use crate::common::connector::Connector;
@@ -165,6 +167,63 @@ os._exit(0)
         assert_eq!(told.contains("automatic"), flush > asked, "{told}");
     }
     assert_eq!(found, [(false, 3), (true, 0), (true, 1)]);
+}
+
+/// What a journal says, but for what tells one job from another: identifier, time and process, and the checksums, which are
+/// about these, too.
+fn said_by_journal(log: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path_of(log)).unwrap();
+    let line = |line: &str| serde_json::from_str(line.split_once(' ').unwrap().1).unwrap();
+    let mut lines: Vec<Value> = text.lines().map(line).collect();
+    let header = lines[0].as_object_mut().unwrap();
+    assert!(header.remove("file").is_some() && header.remove("job").is_some());
+    lines
+}
+
+/// A clock that never strikes leaves no trace: what is on the disk is what it is without one.
+#[test]
+fn without_an_automatic_flush_the_log_is_what_it_was() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let connector = Connector::new();
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import os, sys, h5py, numpy as np
+file = h5py.File(sys.argv[1], 'w')
+file.attrs['title'] = 'steps'
+rows = file.create_dataset('group/rows', (0, 5000), 'f8', maxshape=(None, 5000), chunks=(1, 5000))
+for step in range(7):
+    rows.resize((step + 1, 5000))
+    rows[step] = step * 10000 + np.arange(5000)
+    if step % 3 == 1:
+        file.flush()
+os._exit(0)
+";
+    let written = |how: &str| {
+        let log = dir.path().join(format!("{how}.h5"));
+        // Some rows go to the file before the flush, some after the last one.
+        let vol = format!("h5logfs buffer_limit=64K;flush_every={how}");
+        let python = python.with_variables(connector.used_as(&vol));
+        python.run(code, &[&log]);
+        let data = std::fs::read(&log).unwrap().split_off(FRONT as usize);
+        (said_by_journal(&log), data)
+    };
+    let (without, with) = (written("0"), written("1h"));
+    assert!(without == with, "{:?} and {:?}", without.0, with.0);
+    let (journal, data) = without;
+    let commits: Vec<&Value> = journal
+        .iter()
+        .filter_map(|line| line.get("commit"))
+        .collect();
+    assert_eq!(commits.len(), 2);
+    // Earlier versions did not know this word.
+    assert!(commits.iter().all(|commit| commit.get("asked").is_none()));
+    let end = commits[1]["ends"][0].as_u64().unwrap();
+    assert!(
+        data.len() as u64 + FRONT > end,
+        "nothing lies behind the flush"
+    );
 }
 
 /// What goes to the disk before the first flush is not safe. A program that looks at the error stack finds that, once.
