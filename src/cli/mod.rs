@@ -36,6 +36,7 @@ use h5logfs_catalog::options::{parse_chunking, parse_size};
 use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_common::error::Error;
 use h5logfs_log::descriptors;
+use h5logfs_log::journal::Moment;
 use h5logfs_log::scan::{
     self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Settings,
 };
@@ -88,6 +89,15 @@ pub struct ViewArgs {
 
     #[arg(short = 'o', value_name = "OPTION=VALUE", help = options_help())]
     pub options: Vec<OsString>,
+
+    /// Read a log that is not closed as this flush left it
+    #[arg(long, value_name = "NUMBER", value_parser = Moment::of_flush)]
+    pub at_flush: Option<Moment>,
+
+    /// Read a log that is not closed as the last flush left it that was complete at this time: 2026-03-01T12:00:00, or with Z
+    /// behind it
+    #[arg(long, value_name = "TIME", value_parser = Moment::of_time, conflicts_with = "at_flush")]
+    pub at_time: Option<Moment>,
 
     /// Address space for the process that scans the file
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2G")]
@@ -229,6 +239,9 @@ impl ViewArgs {
                     anyhow::bail!("-o {name}: expected one of {known}, and its value")
                 }
             }
+        }
+        if let Some(moment) = self.at_flush.or(self.at_time) {
+            settings.moment = moment;
         }
         Ok(settings)
     }

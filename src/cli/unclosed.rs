@@ -50,6 +50,7 @@ impl Unclosed {
             job: journal.as_ref().and_then(journal::job_of),
             // A scan has told what is wrong with the files.
             unflushed: (journal.as_ref())
+                .filter(|_| snapshot.flushes == snapshot.newest)
                 .and_then(|journal| unflushed(file, snapshot, journal).unwrap_or_default()),
             file: file.to_owned(),
         })
@@ -70,6 +71,12 @@ impl Unclosed {
         let here = Job::of_this_process().host;
         self.job.as_ref().is_some_and(|job| job.host != here)
     }
+}
+
+/// Whether the job runs that writes the log `file`, whose journal lies there.
+pub fn job_state(file: &Path, journal: &SourcePath) -> JobState {
+    let journal = open(file, journal);
+    journal.map_or(JobState::Unknown, JobState::of)
 }
 
 /// What no flush of a log covers. The journal itself is not read here: hostile ones take much memory, and the scan has read it.

@@ -7,6 +7,7 @@ mod corpus;
 mod damaged;
 mod errors;
 mod hosts;
+mod moments;
 mod options;
 mod parallel;
 mod plain;

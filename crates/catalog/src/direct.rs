@@ -14,13 +14,14 @@ mod fork_gate;
 mod program;
 mod shared;
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::scan::Listings;
 use h5logfs_log::scan::companions;
-use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk;
@@ -53,6 +54,43 @@ pub struct OpenLog {
     held: Option<Held>,
     /// Its state, for the next one who opens it.
     remembered: Option<Remembered>,
+    state: State,
+}
+
+/// What tells the states of logs apart: logs that were opened with equal ones show the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct State {
+    /// Of each file of the log. The first is the log file.
+    files: Vec<FileState>,
+    /// Complete flushes of a log that is not closed.
+    flushes: u64,
+    /// The options that decide the bytes of its view.
+    settings: String,
+}
+
+/// Device and inode, size, and the time of the last change unless the file may grow.
+type FileState = ((u64, u64), u64, Option<(i64, i64)>);
+
+impl State {
+    fn of(view: &View, options: &ReadOptions) -> Self {
+        let snapshot = view.snapshot();
+        let file = |source: &Source| {
+            let found = source.identity;
+            let modified = (!source.grows).then_some(found.modified);
+            ((found.device, found.inode), found.size, modified)
+        };
+        State {
+            files: snapshot.sources.iter().map(file).collect(),
+            flushes: snapshot.flushes,
+            settings: options.settings.to_string(),
+        }
+    }
+
+    /// Orders log files, whatever their states.
+    pub fn compare_files(&self, other: &Self) -> Ordering {
+        let file = |state: &State| state.files.first().map(|(file, ..)| *file);
+        file(self).cmp(&file(other))
+    }
 }
 
 /// What an open log holds.
@@ -69,6 +107,11 @@ impl OpenLog {
             Some(held) => &held.view,
             None => unreachable!("a log that is being dropped is not used"),
         }
+    }
+
+    /// Which state of the log it shows.
+    pub fn state(&self) -> &State {
+        &self.state
     }
 
     /// Bytes of the canonical file.
@@ -118,6 +161,7 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         let view = opener(options, shared)?.open(candidate)?.view;
         Ok(OpenLog {
             remembered: Remembered::of(candidate.dir.path(), options, &view),
+            state: State::of(&view, options),
             held: Some(Held {
                 view,
                 shared: shared.clone(),

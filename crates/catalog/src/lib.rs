@@ -35,6 +35,7 @@
 
 #![deny(missing_docs)]
 
+pub mod changes;
 pub mod direct;
 pub mod directories;
 mod entry;

@@ -179,6 +179,8 @@ mod tests {
             journal: None,
             flushes: 0,
             asked: 0,
+            newest: 0,
+            flushed_at: None,
             is_late: false,
             sealed: None,
             datasets: Vec::new(),

@@ -191,7 +191,7 @@ pub unsafe extern "C" fn compare(one: *const File, other: *const File) -> c_int 
                 one.library
                     .nested(|f| unsafe { (f.H5FDcmp)(a.as_ptr(), b.as_ptr()) })
             }
-            (Content::Log(a), Content::Log(b)) => a.identity.cmp(&b.identity) as c_int,
+            (Content::Log(a), Content::Log(b)) => a.compare(b) as c_int,
             (Content::Memory(a), Content::Memory(b)) => a.identity().cmp(&b.identity()) as c_int,
             (a, b) => a.kind().cmp(&b.kind()) as c_int,
         })

@@ -1,9 +1,10 @@
 //! An open file.
 
+use std::cmp::Ordering;
 use std::ffi::c_ulong;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use h5logfs_catalog::direct::OpenLog;
 
@@ -51,8 +52,6 @@ impl Content {
 pub struct Log {
     pub path: PathBuf,
     pub open: OpenLog,
-    /// Device and inode number of the log file: the same log is the same file, whatever its path.
-    pub identity: (u64, u64),
     /// A program wants to write to it, so nothing of it is read.
     pub is_refused: bool,
     /// A file that is open for writing leads to it, so it was opened for that, too, whether anything is to be written or
@@ -74,11 +73,10 @@ impl File {
 }
 
 impl Log {
-    pub fn new(path: PathBuf, open: OpenLog, identity: (u64, u64), is_refused: bool) -> Self {
+    pub fn new(path: PathBuf, open: OpenLog, is_refused: bool) -> Self {
         Log {
             path,
             open,
-            identity,
             is_refused,
             is_inherited: false,
             is_told: AtomicBool::new(false),
@@ -89,8 +87,18 @@ impl Log {
     /// What the program is told, once, of a write that is lost. libhdf5 holds back what is written, and uses what it has
     /// freed if that fails where it gives the file up: so the write succeeds.
     pub fn lost(&self) -> Option<String> {
-        let is_told = self.is_told.swap(true, Ordering::Relaxed);
+        let is_told = self.is_told.swap(true, Relaxed);
         (!is_told).then(|| format!("what was written by a link is lost: {}", self.read_only()))
+    }
+
+    /// Orders logs. libhdf5 shows a file that it has open already in place of an equal one, and a log that has grown is another
+    /// file. What is opened for writing is only looked for.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let (state, others) = (self.open.state(), other.open.state());
+        if self.is_refused || other.is_refused {
+            return state.compare_files(others);
+        }
+        state.cmp(others)
     }
 
     /// What the driver can do with it.
@@ -101,11 +109,11 @@ impl Log {
     }
 
     pub fn allocated(&self) -> Address {
-        self.allocated.load(Ordering::Relaxed)
+        self.allocated.load(Relaxed)
     }
 
     pub fn set_allocated(&self, address: Address) {
-        self.allocated.store(address, Ordering::Relaxed);
+        self.allocated.store(address, Relaxed);
     }
 
     /// Fills `buf`, past the end of the file with zeros, as the default driver does.

@@ -3,7 +3,6 @@
 use std::ffi::{CStr, OsStr, OsString, c_int, c_uint, c_void};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
@@ -122,11 +121,10 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
     match direct::open(path, &options) {
         Ok(Opened::Plain) => Ok(None),
         Ok(Opened::Log(open)) => {
-            let identity = (found.dev(), found.ino());
             // Before libhdf5 truncates a file it opens it for writing without that, to see whether it has it open
             // already. So opening it for writing cannot fail; all that is done with such a file does.
             let is_refused = request.has(access::WRITE);
-            let log = Log::new(path.into(), open, identity, is_refused);
+            let log = Log::new(path.into(), open, is_refused);
             if request.has(access::EXCLUSIVE) {
                 // In the words of the default driver, in which h5py looks for the number.
                 let exists = "errno = 17, error message = 'File exists'";

@@ -41,6 +41,10 @@ pub struct Snapshot {
     pub flushes: u64,
     /// The last of them that the program asked for, 0 without one. Those after it are automatic.
     pub asked: u64,
+    /// The newest complete flush, which may be a later one than is shown.
+    pub newest: u64,
+    /// When the shown flush was written, in milliseconds since 1970; `None` where its journal does not say.
+    pub flushed_at: Option<i64>,
     /// The journal has more than can be seen of the log: a file system may show late what another node has written.
     pub is_late: bool,
     /// What was compared of a log whose extents have checksums of their data.
@@ -472,6 +476,8 @@ mod tests {
             journal: None,
             flushes: 0,
             asked: 0,
+            newest: 0,
+            flushed_at: None,
             is_late: false,
             sealed: None,
             user_block: 3,

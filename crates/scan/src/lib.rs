@@ -141,7 +141,12 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
         Err(fault) => return Err(Error::of(path, fault)),
     };
     let log = find_log(request, &file, source, mark, seal);
-    let scan = |log: Log| scan_log(&file, log, request.settings);
+    let scan = |log: Log| {
+        let seal = log.seals.first().and_then(Option::as_ref);
+        let last = seal.and_then(CloseSeal::closed).map(|closed| closed.flush);
+        request.settings.moment.check_closed(last)?;
+        scan_log(&file, log, request.settings)
+    };
     match log.and_then(|log| log.map(scan).transpose()) {
         Ok(Some(snapshot)) => Ok(snapshot),
         Ok(None) => Err(not_a_log(&path, "plain HDF5")),
@@ -226,6 +231,8 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
         journal: None,
         flushes: 0,
         asked: 0,
+        newest: 0,
+        flushed_at: None,
         is_late: false,
         sealed: (!log.sealed.is_empty()).then_some(Sealed {
             last: None,

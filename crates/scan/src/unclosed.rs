@@ -42,13 +42,15 @@ pub fn scan(
     let bad = |fault: Fault| Error::of(&path, fault);
     let mut diagnostics = Vec::new();
     let is_recent = is_recent(&journal.identity);
+    let newest = journal.flushes();
+    let journal = at_moment(request, &master, &journal_place, journal)?;
     let Seen {
         mut journal,
         unseen,
         goes_on,
         seen_from,
     } = Seen::of(request, &master, &journal_place, journal)?;
-    diagnostics.push(state(&journal));
+    diagnostics.push(state(&journal, newest));
     let late = unseen.map(|unseen| not_seen(&unseen, is_recent));
     let hole = journal.torn.filter(|torn| torn.cause == Cause::Missing);
     let is_late = late.is_some() || hole.is_some();
@@ -61,6 +63,7 @@ pub fn scan(
     }
     let unflushed = unflushed.unwrap_or_default();
     let ids = journal.dataset_ids() as u32;
+    let flushed_at = journal.commits.last().and_then(|commit| commit.time);
     let objects = Objects::of(&mut journal, &unflushed.growth).map_err(bad)?;
     let incomplete = request.settings.incomplete_attribute;
     if let Some(text) = incomplete.then(|| incomplete::text(&diagnostics)).flatten() {
@@ -99,6 +102,8 @@ pub fn scan(
         }),
         flushes: journal.flushes(),
         asked: journal.asked(),
+        newest,
+        flushed_at,
         is_late,
         sealed,
         user_block: 0,
@@ -154,11 +159,39 @@ impl Objects {
     }
 }
 
+/// The journal up to the flush that left the state that is asked for.
+fn at_moment(
+    request: ScanRequest<'_>,
+    master: &SourceFile,
+    place: &SourcePath,
+    journal: Recorded,
+) -> Result<Recorded> {
+    let of_log = |fault| Error::of(master.path(), fault);
+    let Some(flush) = request.settings.moment.flush_in(&journal).map_err(of_log)? else {
+        return Ok(journal);
+    };
+    if request.settings.unflushed {
+        let reason = "what no flush covers can be shown only behind the newest one";
+        return Err(of_log(Fault::Refused(reason.to_owned())));
+    }
+    if flush == journal.flushes() {
+        return Ok(journal);
+    }
+    let files = LogFiles::of(request.dir, request.relative, master);
+    Ok(Recorded {
+        // What was read first decides whether the journal has changed.
+        identity: journal.identity,
+        torn: None,
+        ..Recorded::read_until(&files.open(place)?, flush)?
+    })
+}
+
 /// Which state of the log is shown.
-fn state(journal: &Recorded) -> Diagnostic {
+fn state(journal: &Recorded, newest: u64) -> Diagnostic {
     let flush = journal.flushes();
+    let of = if newest > flush { format!(" of {newest}") } else { String::new() };
     let automatic = asked_for(flush, journal.asked());
-    let mut text = format!("not closed: shown as flush {flush} left it{automatic}");
+    let mut text = format!("not closed: shown as flush {flush}{of} left it{automatic}");
     if let Some(append) = journal.header.append {
         text += &format!(", in an append that began after flush {}", append.flush);
     }

@@ -1,6 +1,7 @@
 //! The lines of a journal, as plain data and as text.
 
 use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Crc;
 use serde::{Deserialize, Serialize};
@@ -124,6 +125,10 @@ pub struct Commit {
     /// Of an automatic flush: the last one before it that the program asked for, 0 if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<u64>,
+    /// When it was written, in milliseconds since 1970, by the clock of the first rank. Journals of older writers do not
+    /// say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<i64>,
 }
 
 impl Commit {
@@ -134,7 +139,15 @@ impl Commit {
             ends,
             tags: Vec::new(),
             asked: None,
+            time: None,
         }
+    }
+
+    /// The same, written now.
+    pub fn now(mut self) -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        self.time = since_1970.and_then(|time| i64::try_from(time.as_millis()).ok());
+        self
     }
 
     /// The same, where the last flush that the program asked for is `asked`: this one, or one before it.

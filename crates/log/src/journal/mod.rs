@@ -5,6 +5,7 @@
 //! * [`words`] says them in messages; `limits` has the most that there can be of them.
 //! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
 //! * [`state`] describes all of it at once, for an append.
+//! * [`moment`]: which of its states is shown.
 //! * [`extent`](crate::logvol::extent) describes the contents of data files before they are HDF5.
 //! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
 //!   the rest when it is first read.
@@ -32,6 +33,7 @@ pub mod kept;
 mod limits;
 mod line;
 mod lines;
+pub mod moment;
 mod recorded;
 pub mod scales;
 pub mod sealed;
@@ -58,6 +60,7 @@ pub use held::{HeldFile, parent, remove_left_behind, sync};
 pub use job::{Job, JobState, lock};
 pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
 pub use lines::{Cause, MOST_FLUSHES, Torn};
+pub use moment::Moment;
 pub use recorded::{MOST_ENDS, Recorded};
 pub use unflushed::Unflushed;
 pub use writing::{Journal, extended};

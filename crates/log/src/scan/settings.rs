@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choice::Choice;
 use super::shape::Chunking;
+use crate::journal::Moment;
 use crate::journal::visible::MOST_DATA;
 use crate::source_dir::bytes_of_paths;
 
@@ -27,6 +28,8 @@ pub struct Settings {
     pub incomplete_attribute: bool,
     /// Data of a log that is not closed are shown, too, that no flush covers.
     pub unflushed: bool,
+    /// Which state of a log that is not closed is shown.
+    pub moment: Moment,
     /// What a copy of the log has.
     pub choice: Choice,
     /// The image lies here but for its superblock: see [`Snapshot::image_at`](crate::snapshot::Snapshot::image_at). Only
@@ -44,6 +47,7 @@ impl Default for Settings {
             without_logs: false,
             incomplete_attribute: true,
             unflushed: false,
+            moment: Moment::Newest,
             choice: Choice::default(),
             image_at: None,
             compared: MOST_DATA,
@@ -67,7 +71,7 @@ pub struct LayoutOption {
 }
 
 /// All options of layouts.
-pub const LAYOUT_OPTIONS: [LayoutOption; 4] = [
+pub const LAYOUT_OPTIONS: [LayoutOption; 6] = [
     LayoutOption {
         name: BURST_DIR,
         form: "DIR[:DIR…]",
@@ -99,12 +103,29 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 4] = [
         default: "off",
         adds_up: false,
     },
+    LayoutOption {
+        name: AT_FLUSH,
+        form: "NUMBER",
+        help: "a log that is not closed is shown as this flush left it",
+        default: "the newest",
+        adds_up: false,
+    },
+    LayoutOption {
+        name: AT_TIME,
+        form: "TIME",
+        help: "a log that is not closed is shown as the last flush left it that was complete at this time, as \
+               2026-03-01T12:00:00 (of this place) or 2026-03-01T12:00:00Z",
+        default: "the newest flush",
+        adds_up: false,
+    },
 ];
 
 const BURST_DIR: &str = "burst_dir";
 const NETCDF: &str = "netcdf";
 const INCOMPLETE_ATTRIBUTE: &str = "incomplete_attribute";
 const SHOW_UNFLUSHED: &str = "show_unflushed";
+const AT_FLUSH: &str = "at_flush";
+const AT_TIME: &str = "at_time";
 
 impl Settings {
     /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
@@ -139,6 +160,14 @@ impl Settings {
                 let value = String::from_utf8_lossy(value);
                 return Err(format!("{SHOW_UNFLUSHED}={value}: neither `on` nor `off`"));
             }
+            (AT_FLUSH | AT_TIME, _) => {
+                let text = String::from_utf8_lossy(value);
+                let parse = match option {
+                    AT_FLUSH => Moment::of_flush,
+                    _ => Moment::of_time,
+                };
+                self.moment = parse(&text).map_err(|reason| format!("{option}={reason}"))?;
+            }
             _ => return Err(format!("unknown option {option}")),
         }
         Ok(())
@@ -163,6 +192,9 @@ impl fmt::Display for Settings {
         write!(f, ", log_folders={:?}", self.log_dirs)?;
         if self.unflushed {
             write!(f, ", {SHOW_UNFLUSHED}=on")?;
+        }
+        if self.moment != Moment::Newest {
+            write!(f, ", moment={}", self.moment)?;
         }
         if self.choice != Choice::default() {
             write!(f, ", {}", self.choice)?;
@@ -200,11 +232,18 @@ mod tests {
         assert!(settings.unflushed);
         settings.set("show_unflushed", b"off").unwrap();
         assert!(!settings.unflushed);
+        settings.set("at_flush", b"37").unwrap();
+        assert_eq!(settings.moment, Moment::Flush(37));
+        settings.set("at_time", b"1970-01-01T00:00:01.5Z").unwrap();
+        assert_eq!(settings.moment, Moment::Time(1500));
+        settings.set("at_time", b"2026-03-01T12:00").unwrap();
         for (option, value) in [
             ("burst_dir", ":"),
             ("netcdf", "4"),
             ("incomplete_attribute", "1"),
             ("show_unflushed", "yes"),
+            ("at_flush", "0"),
+            ("at_time", "noon"),
             ("other", "1"),
         ] {
             let complaint = settings.set(option, value.as_bytes()).unwrap_err();
@@ -232,6 +271,8 @@ mod tests {
             ("netcdf", "hdf5"),
             ("incomplete_attribute", "off"),
             ("show_unflushed", "on"),
+            ("at_flush", "1"),
+            ("at_time", "1970-01-01T00:00:00.001Z"),
         ] {
             let mut settings = Settings::default();
             settings.set(option, value.as_bytes()).unwrap();
@@ -261,6 +302,6 @@ mod tests {
         written.push(settings.to_string());
         written.sort();
         written.dedup();
-        assert_eq!(written.len(), 12);
+        assert_eq!(written.len(), 14);
     }
 }

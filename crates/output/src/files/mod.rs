@@ -360,12 +360,12 @@ impl Files {
             return Ok(());
         };
         let (ends, tags) = ends.split_at(self.ends.len());
-        lines.push(Line::Commit(Commit {
-            flush: self.flushes + 1,
-            ends: ends.to_vec(),
+        let commit = Commit {
             tags: tags.to_vec(),
             asked: (cause == Cause::Automatic).then_some(self.asked),
-        }));
+            ..Commit::new(self.flushes + 1, ends.to_vec()).now()
+        };
+        lines.push(Line::Commit(commit));
         let sync_now = fsync == Fsync::Flush;
         // The journal is useless if its name, or that of a data file, gets lost.
         if sync_now && self.is_first {

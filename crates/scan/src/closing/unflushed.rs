@@ -106,11 +106,10 @@ pub fn take_in(
     let mut headers = extents.map(|extent| &extent.loose.place.header);
     let have_seals = headers.all(|header| header.seal.is_some());
     let commit = Commit {
-        flush: journal.flushes() + 1,
-        ends,
         tags: if have_seals { tags } else { Vec::new() },
         // No program asked for this flush.
         asked: Some(journal.asked()),
+        ..Commit::new(journal.flushes() + 1, ends).now()
     };
     let datasets = extents::logged(journal).map_err(|fault| Error::of(path, fault))?;
     let (mut lines, grown) = growth(files, journal, &datasets, &commit)?;

@@ -52,6 +52,8 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
             not_a_log(&path, e.to_string())
         }
     })?;
+    let moment = request.settings.moment.check_closed(None);
+    moment.map_err(|fault| Error::of(&path, fault))?;
     present(request, file, &header, found)
 }
 
@@ -96,6 +98,8 @@ fn present(
         journal: None,
         flushes: 0,
         asked: 0,
+        newest: 0,
+        flushed_at: None,
         is_late: false,
         sealed: None,
         user_block: 0,
