@@ -10,8 +10,8 @@ use h5logfs::cli::mount::helper;
 use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
-    check, compact, doctor, examples, export, inspect, ls, pages, recover, report, scan_server,
-    settle,
+    check, compact, doctor, examples, export, follow, inspect, ls, pages, recover, report,
+    scan_server, settle,
 };
 
 /// Shows log-layout files as canonical HDF5, without conversion.
@@ -32,6 +32,7 @@ enum Command {
     Ls(ls::LsArgs),
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
+    Follow(follow::FollowArgs),
     Compact(compact::CompactArgs),
     Check(check::CheckArgs),
     Doctor(doctor::DoctorArgs),
@@ -66,7 +67,10 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             print_error("h5logfs", &error);
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(follow::JobEnded(_)) => ExitCode::from(3),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -96,6 +100,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Config(args) => h5logfs::cli::config::run(args),
         Command::Ls(args) => with_log(|| ls::run(args)),
         Command::Inspect(args) => with_log(|| inspect::run(args)),
+        Command::Follow(args) => with_log(|| follow::run(args)),
         Command::Export(args) => with_log(|| export::run(args)),
         Command::Compact(args) => with_log(|| compact::run(args)),
         Command::Check(args) => with_log(|| check::run(args)),

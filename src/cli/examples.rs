@@ -16,7 +16,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 13] = [
+const EXAMPLES: [(&str, &[Example]); 14] = [
     (
         "mount",
         &[
@@ -77,6 +77,19 @@ const EXAMPLES: [(&str, &[Example]); 13] = [
             example(
                 "Compressed, to be sent elsewhere:",
                 "h5logfs export steps.h5 - | gzip >plain.h5.gz",
+            ),
+        ],
+    ),
+    (
+        "follow",
+        &[
+            example(
+                "The flushes of a log until it is closed:",
+                "h5logfs follow --until closed steps.h5",
+            ),
+            example(
+                "The same for other programs:",
+                "h5logfs follow --until closed --json steps.h5",
             ),
         ],
     ),

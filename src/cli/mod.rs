@@ -6,6 +6,7 @@ pub mod config;
 pub mod doctor;
 pub mod examples;
 pub mod export;
+pub mod follow;
 pub mod inspect;
 pub mod ls;
 pub mod mount;
@@ -146,6 +147,19 @@ impl LogScanner<'_> {
     /// log through no link that another user may have put there.
     fn scan(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
         with_log_file(file, || self.scan_log(walk::directory_of(file)?, choice))
+    }
+
+    /// What a scan finds in one log file, in this state.
+    fn snapshot(&self, file: &Path, moment: Moment) -> anyhow::Result<Snapshot> {
+        with_log_file(file, || {
+            let (dir, name) = SourceDir::of_file(file)?;
+            let settings = Settings {
+                moment,
+                ..self.args.settings()?
+            };
+            let dir = dir.with_further(&settings.log_dirs)?;
+            Ok(self.scan_in(&dir, &name, &settings)?.0)
+        })
     }
 
     fn scan_log(&self, place: (SourceDir, PathBuf), choice: Choice) -> anyhow::Result<Scanned> {

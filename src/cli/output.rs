@@ -67,6 +67,11 @@ impl<W: Write> Output<W> {
         )
     }
 
+    /// A value in one line.
+    pub fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        writeln!(self.0, "{}", plain_json(&serde_json::to_string(value)?))
+    }
+
     /// An array, one item a line.
     pub fn json_array<E: From<io::Error>>(
         &mut self,

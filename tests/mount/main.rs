@@ -15,6 +15,7 @@ mod admin {
 mod check;
 mod daemon;
 mod export;
+mod follow;
 mod killed;
 mod ls;
 mod mirror;

@@ -24,6 +24,8 @@ use h5logfs_log::snapshot::{Content, Dataset, Storage};
 use h5logfs_view::View;
 use h5logfs_view::coverage::{CoverageMap, Pictures, Wanted};
 
+pub use words::{bytes, shape};
+
 /// Cells of the largest picture.
 const MOST_ROWS: usize = 100;
 const MOST_COLUMNS: usize = 200;

@@ -1,0 +1,388 @@
+//! `h5logfs follow`: tells of each flush of a running job.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use jiff::{Timestamp, tz::TimeZone};
+use serde::Serialize;
+
+use super::output::Output;
+use super::report;
+use super::unclosed::job_state;
+use super::{LogScanner, ViewArgs};
+use h5logfs_catalog::changes::Changes;
+use h5logfs_log::journal::{JobState, Moment};
+use h5logfs_log::snapshot::{Dataset, Snapshot};
+
+/// How often the lock of the job is looked at.
+const LOOK_AT_JOB: Duration = Duration::from_secs(1);
+/// A follower that is further behind goes on with the newest flush.
+const MOST_BEHIND: u64 = 32;
+/// How often a log is scanned that changes meanwhile.
+const ATTEMPTS: u32 = 10;
+/// Datasets that a line names.
+const MOST_NAMES: usize = 4;
+
+/// Tell of each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+The exit status is 3 where --until closed waits for a job that has ended without a close. Without --until the command goes on \
+until it is interrupted, also when the log is closed and another job appends to it.")]
+pub struct FollowArgs {
+    /// The log file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// When to end
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub until: Option<Until>,
+
+    /// Seconds after which a job has ended whose journal no process holds
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    pub timeout: u32,
+
+    /// Print JSON: an object in a line for each event
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub view: ViewArgs,
+}
+
+/// When `follow` ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    /// When the log is closed, or its job has ended without a close
+    Closed,
+}
+
+/// The job has ended without a close.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: its job has ended, and has not closed it: `h5logfs recover {}` does", _0.display(), _0.display())]
+pub struct JobEnded(pub PathBuf);
+
+/// What there is to tell. Times are those of the journal.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event {
+    /// A flush is complete.
+    Flush(Flush),
+    /// The log is closed.
+    Closed {
+        /// Bytes of the files of the log.
+        bytes: u64,
+        /// Those that have another extent than at the last event.
+        datasets: Vec<Extent>,
+    },
+    /// No process holds the journal any more.
+    Ended,
+    /// Another log has taken the place of the one that was followed.
+    Replaced,
+}
+
+#[derive(Debug, Serialize)]
+struct Flush {
+    flush: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Timestamp>,
+    /// The program has not asked for it.
+    automatic: bool,
+    /// Bytes of the files of the log, up to the end of the flush.
+    bytes: u64,
+    /// How many more there are than at the last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_bytes: Option<u64>,
+    /// Seconds since the flush of the last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    /// Those that have another extent than at the last event.
+    datasets: Vec<Extent>,
+}
+
+/// A dataset, and how large it is now.
+#[derive(Debug, Serialize)]
+struct Extent {
+    name: String,
+    dims: Vec<u64>,
+}
+
+/// What was told last.
+struct Told {
+    flush: u64,
+    is_closed: bool,
+    bytes: u64,
+    time: Option<i64>,
+    dims: BTreeMap<String, Vec<u64>>,
+    /// Device and inode of the log file.
+    file: Option<(u64, u64)>,
+}
+
+impl Told {
+    fn of(snapshot: &Snapshot) -> Self {
+        let extent = |dataset: &Dataset| (dataset.name.clone(), dataset.dims.clone());
+        let first = snapshot.sources.first().map(|source| source.identity);
+        Told {
+            flush: snapshot.flushes,
+            is_closed: snapshot.journal.is_none(),
+            bytes: bytes(snapshot),
+            time: snapshot.flushed_at,
+            dims: snapshot.datasets.iter().map(extent).collect(),
+            file: first.map(|file| (file.device, file.inode)),
+        }
+    }
+
+    /// The datasets of a later state whose extents are others.
+    fn changed(&self, later: &Told) -> Vec<Extent> {
+        let changed = later
+            .dims
+            .iter()
+            .filter(|(name, dims)| self.dims.get(*name) != Some(dims));
+        changed.map(Extent::from).collect()
+    }
+}
+
+impl From<(&String, &Vec<u64>)> for Extent {
+    fn from((name, dims): (&String, &Vec<u64>)) -> Self {
+        Extent {
+            name: name.clone(),
+            dims: dims.clone(),
+        }
+    }
+}
+
+/// Bytes of the files of a log.
+fn bytes(snapshot: &Snapshot) -> u64 {
+    let sizes = snapshot.sources.iter().map(|source| source.identity.size);
+    sizes.fold(0, u64::saturating_add)
+}
+
+/// Follows one log.
+struct Follower<'a, W> {
+    args: &'a FollowArgs,
+    scanner: LogScanner<'a>,
+    changes: Changes,
+    out: Output<W>,
+    told: Option<Told>,
+    /// Since when no process holds the journal, and whether that was told.
+    ended: Option<(Instant, bool)>,
+}
+
+pub fn run(args: FollowArgs) -> Result<()> {
+    let settings = args.view.settings()?;
+    ensure!(
+        settings.moment == Moment::Newest,
+        "follow tells of every flush: it takes neither at_flush nor at_time"
+    );
+    let changes = Changes::of(&args.file);
+    let changes = changes.map_err(|e| anyhow::anyhow!("{}: {e}", args.file.display()))?;
+    let follower = Follower {
+        scanner: args.view.scanner()?,
+        args: &args,
+        changes,
+        out: Output::stdout(),
+        told: None,
+        ended: None,
+    };
+    follower.run()
+}
+
+impl<W: Write> Follower<'_, W> {
+    fn run(mut self) -> Result<()> {
+        loop {
+            let newest = self.catch_up()?;
+            if newest.journal.is_none() && self.args.until == Some(Until::Closed) {
+                return Ok(());
+            }
+            while !self.changes.wait(Some(Instant::now() + LOOK_AT_JOB)) {
+                self.look_at_job(&newest)?;
+            }
+            self.ended = None;
+        }
+    }
+
+    /// Tells of what is new. Returns the newest state.
+    fn catch_up(&mut self) -> Result<Snapshot> {
+        let newest = self.scan(Moment::Newest)?;
+        let now = Told::of(&newest);
+        let is_other =
+            |told: &Told| told.file != now.file || (!now.is_closed && told.flush > now.flush);
+        if self.told.as_ref().is_some_and(is_other) {
+            self.tell(&Event::Replaced)?;
+            self.told = None;
+        }
+        if now.is_closed {
+            self.tell_closed(now)?;
+            return Ok(newest);
+        }
+        let last = self.told.as_ref().map(|told| told.flush);
+        for flush in missed(last, now.flush) {
+            let missed = self.scan(Moment::Flush(flush))?;
+            self.tell_flush(&missed)?;
+        }
+        if last.is_none_or(|last| last < now.flush) {
+            self.tell_flush(&newest)?;
+        }
+        Ok(newest)
+    }
+
+    /// The log in one state, which may change while it is scanned.
+    fn scan(&mut self, moment: Moment) -> Result<Snapshot> {
+        for _ in 1..ATTEMPTS {
+            match self.scanner.snapshot(&self.args.file, moment) {
+                Ok(snapshot) => return Ok(snapshot),
+                Err(error) if !self.changes.look() => return Err(error),
+                Err(_) if !self.changes.is_there() => {
+                    bail!("{}: it is not there any more", self.args.file.display())
+                }
+                Err(_) => {}
+            }
+        }
+        self.scanner.snapshot(&self.args.file, moment)
+    }
+
+    fn tell_flush(&mut self, snapshot: &Snapshot) -> Result<()> {
+        let now = Told::of(snapshot);
+        let before = self.told.as_ref();
+        let since = |before: &Told| Some((now.time? - before.time?) as f64 / 1e3);
+        let event = Event::Flush(Flush {
+            flush: now.flush,
+            time: now
+                .time
+                .and_then(|time| Timestamp::from_millisecond(time).ok()),
+            automatic: snapshot.asked < snapshot.flushes,
+            bytes: now.bytes,
+            new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
+            // The state in which an append began tells no time, and clocks are set back.
+            seconds: before.and_then(since).filter(|seconds| *seconds > 0.0),
+            datasets: match before {
+                Some(before) => before.changed(&now),
+                None => now.dims.iter().map(Extent::from).collect(),
+            },
+        });
+        self.told = Some(now);
+        Ok(self.tell(&event)?)
+    }
+
+    fn tell_closed(&mut self, now: Told) -> Result<()> {
+        let datasets = match &self.told {
+            Some(told) => told.changed(&now),
+            None => now.dims.iter().map(Extent::from).collect(),
+        };
+        let bytes = now.bytes;
+        self.told = Some(Told {
+            // The next flush may have any number.
+            flush: 0,
+            ..now
+        });
+        Ok(self.tell(&Event::Closed { bytes, datasets })?)
+    }
+
+    /// Tells once that the job has ended, when that is so for as long as a close may take.
+    fn look_at_job(&mut self, newest: &Snapshot) -> Result<()> {
+        let Some(journal) = &newest.journal else {
+            return Ok(());
+        };
+        if job_state(&self.args.file, &journal.place) != JobState::Ended {
+            self.ended = None;
+            return Ok(());
+        }
+        let (since, is_told) = *self.ended.get_or_insert((Instant::now(), false));
+        if is_told || since.elapsed() < Duration::from_secs(self.args.timeout.into()) {
+            return Ok(());
+        }
+        if self.args.until == Some(Until::Closed) {
+            return Err(JobEnded(self.args.file.clone()).into());
+        }
+        self.ended = Some((since, true));
+        Ok(self.tell(&Event::Ended)?)
+    }
+
+    fn tell(&mut self, event: &Event) -> io::Result<()> {
+        if self.args.json {
+            return self.out.json_line(event);
+        }
+        match event {
+            Event::Flush(flush) => writeln!(self.out, "{}", flush.line()),
+            Event::Closed { bytes, datasets } => {
+                let bytes = report::bytes((*bytes).into());
+                writeln!(self.out, "closed: {bytes}{}", extents(datasets))
+            }
+            Event::Ended => {
+                let file = self.args.file.display();
+                writeln!(
+                    self.out,
+                    "its job has ended: `h5logfs recover {file}` closes it"
+                )
+            }
+            Event::Replaced => writeln!(self.out, "another log has taken its place"),
+        }
+    }
+}
+
+/// The flushes between the last one that was told of and the newest one, if they are not too many.
+fn missed(last: Option<u64>, newest: u64) -> std::ops::Range<u64> {
+    match last {
+        Some(last) if last > 0 && newest > last && newest - last <= MOST_BEHIND => last + 1..newest,
+        _ => newest..newest,
+    }
+}
+
+impl Flush {
+    fn line(&self) -> String {
+        let time = self.time.map(|time| time.to_zoned(TimeZone::system()));
+        let time = time.map_or(String::new(), |time| time.strftime("%H:%M:%S ").to_string());
+        let automatic = if self.automatic { " (automatic)" } else { "" };
+        let size = |bytes: u64| report::bytes(bytes.into());
+        let bytes = match self.new_bytes {
+            Some(new) => format!("+{}", size(new)),
+            None => size(self.bytes),
+        };
+        let rate = self
+            .new_bytes
+            .zip(self.seconds)
+            .map_or(String::new(), |(new, seconds)| {
+                format!(
+                    " in {seconds:.1} s, {}/s",
+                    size((new as f64 / seconds) as u64)
+                )
+            });
+        let extents = extents(&self.datasets);
+        format!(
+            "{time}flush {}{automatic}: {bytes}{rate}{extents}",
+            self.flush
+        )
+    }
+}
+
+/// The extents of some datasets, for the end of a line.
+fn extents(datasets: &[Extent]) -> String {
+    let mut text = String::new();
+    for (number, dataset) in datasets.iter().take(MOST_NAMES).enumerate() {
+        let before = if number == 0 { "; " } else { ", " };
+        text += &format!("{before}{} {}", dataset.name, report::shape(&dataset.dims));
+    }
+    match datasets.len().saturating_sub(MOST_NAMES) {
+        0 => text,
+        more => text + &format!(" and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_missed_is_told_in_order_unless_it_is_too_much() {
+        assert!(missed(None, 9).is_empty());
+        assert!(missed(Some(9), 9).is_empty() && missed(Some(8), 9).is_empty());
+        assert_eq!(missed(Some(6), 9), 7..9);
+        assert_eq!(missed(Some(1), 33), 2..33);
+        assert!(missed(Some(1), 34).is_empty());
+        // What a closed log had is not known.
+        assert!(missed(Some(0), 3).is_empty());
+    }
+}

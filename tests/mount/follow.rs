@@ -1,0 +1,131 @@
+//! `h5logfs follow`: what it tells of a job, while that runs and when it ends.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+
+use crate::common::PROGRAM;
+use crate::common::unclosed::Log;
+
+/// A `follow` that runs. It ends with this.
+struct Follow {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Follow {
+    fn start(log: &Path, options: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.arg("follow").arg(log).args(options);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Follow { child, lines }
+    }
+
+    /// The next line. The runner of the tests ends one that waits for ever.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn event(&mut self) -> Value {
+        let line = self.line();
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
+    }
+
+    fn status(&mut self) -> Option<i32> {
+        assert_eq!(self.line(), "");
+        self.child.wait().unwrap().code()
+    }
+}
+
+/// A flush of so many bytes more.
+fn grow(log: &mut Log, from: u64, bytes: &[u8]) {
+    log.extend(from + bytes.len() as u64);
+    log.extent(0, &[(from, bytes)]);
+    log.flush();
+}
+
+#[test]
+fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let mut log = Log::begin(&path);
+    grow(&mut log, 0, b"aaa");
+    let job = File::open(log.journal_path()).unwrap();
+    flock(&job, FlockOperation::LockExclusive).unwrap();
+    let mut follow = Follow::start(&path, &["--json", "--until", "closed"]);
+    let mut text = Follow::start(&path, &["--timeout", "1"]);
+    let first = follow.event();
+    assert_eq!(first["event"], "flush");
+    assert_eq!(
+        (&first["flush"], &first["automatic"]),
+        (&1.into(), &false.into())
+    );
+    assert_eq!(
+        first["datasets"],
+        serde_json::json!([{"name": "/d", "dims": [3]}])
+    );
+    assert!(text.line().contains("flush 1: "));
+    for flush in 2..=9 {
+        let before = log.data.len();
+        grow(&mut log, 2 * flush, b"bb");
+        let event = follow.event();
+        assert_eq!(event["flush"], flush);
+        assert_eq!(event["new_bytes"], log.data.len() - before);
+        assert_eq!(
+            event["datasets"][0]["dims"],
+            serde_json::json!([2 * flush + 2])
+        );
+        let line = text.line();
+        let dims = format!("; /d {}", 2 * flush + 2);
+        assert!(
+            line.contains(&format!("flush {flush}: +")) && line.ends_with(&format!("{dims}\n")),
+            "{line}"
+        );
+    }
+    // The job dies, and another command closes the log.
+    drop(job);
+    assert!(
+        text.line()
+            .starts_with("its job has ended: `h5logfs recover")
+    );
+    let mut dead = Follow::start(&path, &["--timeout", "1", "--until", "closed"]);
+    assert!(dead.line().contains("flush 9: "));
+    assert_eq!(dead.status(), Some(3));
+    let recovered = Command::new(PROGRAM)
+        .arg("recover")
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(recovered.status.success());
+    let end = follow.event();
+    assert_eq!(
+        (&end["event"], &end["datasets"]),
+        (&"closed".into(), &serde_json::json!([]))
+    );
+    assert_eq!(follow.status(), Some(0));
+    assert!(text.line().starts_with("closed: "));
+    // A new log takes its place.
+    std::fs::remove_file(&path).unwrap();
+    let mut other = Log::begin(&path);
+    grow(&mut other, 0, b"x");
+    assert_eq!(text.line(), "another log has taken its place\n");
+    assert!(text.line().contains("flush 1: "));
+}
