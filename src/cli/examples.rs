@@ -141,6 +141,10 @@ const EXAMPLES: [(&str, &[Example]); 14] = [
                 "All logs of a job, with dimensions 0 and 1 of each dataset:",
                 "h5logfs report --axes 0,1 -o run42.html /data/run42/*.h5",
             ),
+            example(
+                "A page that shows how a running job gets on, until the log is closed:",
+                "h5logfs report --watch steps.h5 -o steps.html",
+            ),
         ],
     ),
     (

@@ -112,6 +112,7 @@ struct Extent {
 
 /// What was told last.
 struct Told {
+    /// The last flush that was told of.
     flush: u64,
     is_closed: bool,
     bytes: u64,
@@ -218,7 +219,8 @@ impl<W: Write> Follower<'_, W> {
             self.tell_closed(now)?;
             return Ok(newest);
         }
-        let last = self.told.as_ref().map(|told| told.flush);
+        let last = self.told.as_ref().filter(|told| !told.is_closed);
+        let last = last.map(|told| told.flush);
         for flush in missed(last, now.flush) {
             let missed = self.scan(Moment::Flush(flush))?;
             self.tell_flush(&missed)?;
@@ -273,11 +275,8 @@ impl<W: Write> Follower<'_, W> {
             None => now.dims.iter().map(Extent::from).collect(),
         };
         let bytes = now.bytes;
-        self.told = Some(Told {
-            // The next flush may have any number.
-            flush: 0,
-            ..now
-        });
+        let flush = self.told.as_ref().map_or(0, |told| told.flush);
+        self.told = Some(Told { flush, ..now });
         Ok(self.tell(&Event::Closed { bytes, datasets })?)
     }
 
@@ -326,7 +325,7 @@ impl<W: Write> Follower<'_, W> {
 /// The flushes between the last one that was told of and the newest one, if they are not too many.
 fn missed(last: Option<u64>, newest: u64) -> std::ops::Range<u64> {
     match last {
-        Some(last) if last > 0 && newest > last && newest - last <= MOST_BEHIND => last + 1..newest,
+        Some(last) if newest > last && newest - last <= MOST_BEHIND => last + 1..newest,
         _ => newest..newest,
     }
 }
@@ -382,7 +381,5 @@ mod tests {
         assert_eq!(missed(Some(6), 9), 7..9);
         assert_eq!(missed(Some(1), 33), 2..33);
         assert!(missed(Some(1), 34).is_empty());
-        // What a closed log had is not known.
-        assert!(missed(Some(0), 3).is_empty());
     }
 }

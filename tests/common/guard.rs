@@ -31,6 +31,17 @@ for round in 1 2 3 4 5; do
 done
 "#;
 
+/// A program that runs until the test has done with it.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Clears up after a test that is killed. Dropped, it does nothing.
 #[derive(Debug)]
 pub struct Guard(Child);

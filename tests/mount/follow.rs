@@ -3,25 +3,19 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
 use crate::common::PROGRAM;
+use crate::common::guard::Running;
 use crate::common::unclosed::Log;
 
-/// A `follow` that runs. It ends with this.
+/// A `follow` that runs.
 struct Follow {
-    child: Child,
+    child: Running,
     lines: BufReader<ChildStdout>,
-}
-
-impl Drop for Follow {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Follow {
@@ -34,7 +28,10 @@ impl Follow {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        Follow { child, lines }
+        Follow {
+            child: Running(child),
+            lines,
+        }
     }
 
     /// The next line. The runner of the tests ends one that waits for ever.
@@ -51,7 +48,7 @@ impl Follow {
 
     fn status(&mut self) -> Option<i32> {
         assert_eq!(self.line(), "");
-        self.child.wait().unwrap().code()
+        self.child.0.wait().unwrap().code()
     }
 }
 
@@ -123,9 +120,11 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     assert_eq!(follow.status(), Some(0));
     assert!(text.line().starts_with("closed: "));
     // A new log takes its place.
-    std::fs::remove_file(&path).unwrap();
-    let mut other = Log::begin(&path);
+    let elsewhere = dir.path().join("other.h5");
+    let mut other = Log::begin(&elsewhere);
     grow(&mut other, 0, b"x");
+    std::fs::rename(other.journal_path(), log.journal_path()).unwrap();
+    std::fs::rename(&elsewhere, &path).unwrap();
     assert_eq!(text.line(), "another log has taken its place\n");
     assert!(text.line().contains("flush 1: "));
 }

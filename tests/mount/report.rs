@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::PROGRAM;
+use crate::common::guard::Running;
 use crate::common::people::{copy, corpus};
 use crate::common::readers::said;
 use crate::common::unclosed::{Block, Log};
+use crate::common::{PROGRAM, wait_long_until};
 
 fn report(dir: &Path, arguments: &[&str]) -> Output {
     let mut program = Command::new(PROGRAM);
@@ -397,4 +398,37 @@ fn no_page_takes_the_place_of_a_log() {
         );
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_watched_page_is_renewed_until_the_log_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let mut log = Log::begin(&path);
+    let mut grow = |flush: u64| {
+        log.extend(flush);
+        log.extent(0, &[(flush - 1, b"x")]);
+        log.flush();
+    };
+    grow(1);
+    let out = dir.path().join("page.html");
+    let mut command = Command::new(PROGRAM);
+    let command = command
+        .args(["report", "--watch", "-o"])
+        .args([&out, &path]);
+    let mut watching = Running(command.spawn().unwrap());
+    let shows = |words: &str| fs::read_to_string(&out).is_ok_and(|page| page.contains(words));
+    wait_long_until("the page", || shows("http-equiv=\"refresh\""));
+    grow(2);
+    wait_long_until("the second page", || shows("flush 2"));
+    assert!(
+        report(dir.path(), &["log.h5", "--watch", "-o", "page.html"])
+            .status
+            .code()
+            == Some(1)
+    );
+    let recovered = Command::new(PROGRAM).arg("recover").arg(&path).output();
+    assert!(recovered.unwrap().status.success());
+    assert!(watching.0.wait().unwrap().success());
+    assert!(!shows("http-equiv=\"refresh\""));
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
@@ -28,7 +29,7 @@ pub struct OpenFile {
 
 enum Content {
     Plain(File),
-    Log(OpenLog),
+    Log(Arc<OpenLog>),
 }
 
 /// Opens what is at `path`. `options` are spelled as `mount -o` takes them; ValueError for those that are not known.
@@ -80,7 +81,7 @@ fn parsed(options: &OsStr) -> PyResult<Options> {
 impl Content {
     fn open(path: &Path, options: &Options) -> PyResult<Self> {
         match direct::open(path, options).map_err(|e| exception(&e))? {
-            Opened::Log(log) => Ok(Content::Log(log)),
+            Opened::Log(log) => Ok(Content::Log(Arc::new(log))),
             Opened::Plain => match open_plain(path) {
                 Ok(file) => Ok(Content::Plain(file)),
                 Err(e) => Err(of_plain_file(path, e)),
@@ -104,6 +105,39 @@ impl OpenFile {
     #[getter]
     fn is_log(&self) -> bool {
         matches!(self.content, Content::Log(_))
+    }
+
+    /// The flush that left the state of a log that is not closed: its number, when it was complete in milliseconds since
+    /// 1970, if the journal says so, and whether the program has not asked for it. None for a closed log and for any other
+    /// file.
+    #[getter]
+    fn flush(&self) -> Option<(u64, Option<i64>, bool)> {
+        let snapshot = self.log()?.view().snapshot();
+        let journal = snapshot.journal.as_ref();
+        let automatic = snapshot.asked < snapshot.flushes;
+        journal.map(|_| (snapshot.flushes, snapshot.flushed_at, automatic))
+    }
+
+    /// Another one of the same content, with a position of its own.
+    fn again(&self) -> PyResult<Self> {
+        let content = match &self.content {
+            Content::Log(log) => Content::Log(Arc::clone(log)),
+            Content::Plain(file) => match file.try_clone() {
+                Ok(file) => Content::Plain(file),
+                Err(e) => return Err(of_plain_file(&self.path, e)),
+            },
+        };
+        Ok(OpenFile {
+            path: self.path.clone(),
+            content,
+            position: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether both show the same state of one log. Plain files have no states.
+    fn is_same(&self, other: &OpenFile) -> bool {
+        let states = self.log().zip(other.log());
+        states.is_some_and(|(own, other)| own.state() == other.state())
     }
 
     /// Length in bytes. That of a plain file may change.

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `file` | an open log or plain file, read at offsets without the interpreter's lock |
 //! | `buffer` | memory of Python objects, into which files are read |
+//! | `changes` | notices that a log has changed |
 //! | `references` | where the chunks of an open log lie in its files |
 //! | `error` | errors as Python exceptions |
 //!
 //! All else of the package is in Python: `python/h5logfs`.
 
 mod buffer;
+mod changes;
 mod error;
 mod file;
 mod references;
@@ -20,6 +22,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::OpenFile>()?;
+    module.add_class::<changes::Changes>()?;
     module.add_function(wrap_pyfunction!(file::open, module)?)?;
     module.add_function(wrap_pyfunction!(file::is_log, module)?)?;
     module.add_function(wrap_pyfunction!(file::check_options, module)?)?;

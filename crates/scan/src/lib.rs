@@ -58,7 +58,8 @@ use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::image::Hdf5;
 use h5logfs_log::journal;
-use h5logfs_log::journal::closed::CloseSeal;
+use h5logfs_log::journal::Moment;
+use h5logfs_log::journal::closed::{CloseSeal, sealed};
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::remains::Remains;
@@ -142,9 +143,12 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
     };
     let log = find_log(request, &file, source, mark, seal);
     let scan = |log: Log| {
-        let seal = log.seals.first().and_then(Option::as_ref);
-        let last = seal.and_then(CloseSeal::closed).map(|closed| closed.flush);
-        request.settings.moment.check_closed(last)?;
+        let moment = request.settings.moment;
+        if moment != Moment::Newest {
+            let first = log.sources.files.first();
+            let closed = first.map(sealed).transpose()?.flatten();
+            moment.check_closed(closed.map(|closed| closed.flush))?;
+        }
         scan_log(&file, log, request.settings)
     };
     match log.and_then(|log| log.map(scan).transpose()) {

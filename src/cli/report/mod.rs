@@ -7,6 +7,8 @@ mod svg;
 mod words;
 
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -16,6 +18,7 @@ use super::ls::{State, last_write};
 use super::target::{Target, Wish, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs};
+use h5logfs_catalog::changes::Changes;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::origins::Timeline;
 use h5logfs_log::scan::Settings;
@@ -26,6 +29,11 @@ use h5logfs_view::coverage::{CoverageMap, Pictures, Wanted};
 
 pub use words::{bytes, shape};
 
+/// The shortest time between two pages of `--watch`, and how much longer it is than a page takes to make.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
+const PAUSE_PER_PAGE: u32 = 10;
+/// Between two looks at the logs.
+const LOOK: Duration = Duration::from_millis(200);
 /// Cells of the largest picture.
 const MOST_ROWS: usize = 100;
 const MOST_COLUMNS: usize = 200;
@@ -53,6 +61,10 @@ pub struct ReportArgs {
     #[arg(long)]
     pub force: bool,
 
+    /// While a log is not closed, write the page again when it has changed; a browser shows each new one by itself
+    #[arg(long)]
+    pub watch: bool,
+
     /// The dimensions, from 0, that pictures show from top to bottom and from left to right. Without it, the two largest
     #[arg(long, value_name = "A,B", value_parser = axes)]
     pub axes: Option<(usize, usize)>,
@@ -73,10 +85,25 @@ fn axes(text: &str) -> Result<(usize, usize), String> {
 }
 
 pub fn run(args: ReportArgs) -> Result<()> {
+    if args.watch {
+        return watch(&args);
+    }
+    let files = write(&args, args.force, None)?;
+    let failed = files.iter().filter(|file| file.content.is_err()).count();
+    ensure!(
+        failed == 0,
+        "{failed} of {} files cannot be read: the page tells why",
+        files.len()
+    );
+    Ok(())
+}
+
+/// Writes the page. `renewed`: after so long there is another one.
+fn write(args: &ReportArgs, force: bool, renewed: Option<Duration>) -> Result<Vec<FileReport>> {
     let settings = args.view.settings()?;
     let wish = Wish {
         out: &args.output,
-        force: args.force,
+        force,
         settings: &settings,
         form: "a page",
     };
@@ -85,21 +112,44 @@ pub fn run(args: ReportArgs) -> Result<()> {
     let files: Vec<FileReport> = args
         .files
         .iter()
-        .map(|file| FileReport::of(file, &args, &scanner))
+        .map(|file| FileReport::of(file, args, &scanner))
         .collect();
-    let page = page::page(&files);
+    let renewed = renewed.filter(|_| files.iter().any(FileReport::is_unclosed));
+    let page = page::page(&files, renewed);
     let written = target.create().and_then(|mut output| {
         output.write(page.as_bytes())?;
         output.finish()
     });
     written.with_context(|| format!("cannot write {}", target.name()))?;
-    let failed = files.iter().filter(|file| file.content.is_err()).count();
+    Ok(files)
+}
+
+/// Writes the page anew when a log has changed, until all are closed.
+fn watch(args: &ReportArgs) -> Result<()> {
     ensure!(
-        failed == 0,
-        "{failed} of {} files cannot be read: the page tells why",
-        files.len()
+        args.output != Path::new("-"),
+        "--watch writes a file again and again: it cannot be standard output"
     );
-    Ok(())
+    let changes = |file: &PathBuf| {
+        let changes = Changes::of(file);
+        changes.with_context(|| file.display().to_string())
+    };
+    let mut changes: Vec<Changes> = args.files.iter().map(changes).collect::<Result<_>>()?;
+    let (mut force, mut pause) = (args.force, SHORTEST_PAUSE);
+    loop {
+        let begin = Instant::now();
+        let files = write(args, force, Some(pause))?;
+        if !files.iter().any(FileReport::is_unclosed) {
+            return Ok(());
+        }
+        // From now on it is a page of this command that is replaced.
+        force = true;
+        pause = (begin.elapsed() * PAUSE_PER_PAGE).max(SHORTEST_PAUSE);
+        thread::sleep(pause);
+        while !changes.iter_mut().fold(false, |any, log| log.look() | any) {
+            thread::sleep(LOOK);
+        }
+    }
 }
 
 /// What must not be written over. What is not there cannot be.
@@ -156,6 +206,11 @@ enum DatasetContent {
 }
 
 impl FileReport {
+    /// Whether the log has a flush that another one may follow.
+    fn is_unclosed(&self) -> bool {
+        self.content.as_ref().is_ok_and(|log| log.flush.is_some())
+    }
+
     fn of(file: &Path, args: &ReportArgs, scanner: &LogScanner<'_>) -> Self {
         let view = scanner.open(file);
         FileReport {

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use std::time::Duration;
+
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::svg::{self, Class, Colouring, Scale};
@@ -22,10 +24,10 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// Details of so many datasets are open from the beginning.
 const FEW_DATASETS: usize = 6;
 
-/// The whole page.
-pub fn page(files: &[FileReport]) -> String {
+/// The whole page. `renewed`: after so long a browser looks for another one.
+pub fn page(files: &[FileReport], renewed: Option<Duration>) -> String {
     let mut page = Page(String::new());
-    page.all(files);
+    page.all(files, renewed);
     page.0
 }
 
@@ -40,18 +42,24 @@ macro_rules! put {
 }
 
 impl Page {
-    fn all(&mut self, files: &[FileReport]) {
+    fn all(&mut self, files: &[FileReport], renewed: Option<Duration>) {
         let title = match files {
             [file] => format!("{} – report", Text(&file.name)),
             _ => format!("report on {} logs", files.len()),
         };
+        let renewed = renewed.map_or(String::new(), |renewed| {
+            format!(
+                "<meta http-equiv=\"refresh\" content=\"{}\">\n",
+                renewed.as_secs()
+            )
+        });
         let now = Timestamp::now().to_zoned(TimeZone::system());
         put!(
             self,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-             <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+             {renewed}<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
              <h1>{}</h1>\n<p class=\"soft\">Made by h5logfs {} on {}.</p>\n</header>\n",
             if files.len() == 1 {
                 "Report on a log".to_owned()

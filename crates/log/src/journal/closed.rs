@@ -106,7 +106,7 @@ impl CloseSeal {
     }
 
     /// What the close has told. `None` where an earlier version closed the file, which did not tell it.
-    pub fn closed(&self) -> Option<Closed> {
+    pub(super) fn closed(&self) -> Option<Closed> {
         (self.closed.end >= FRONT).then_some(self.closed)
     }
 

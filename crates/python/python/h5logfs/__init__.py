@@ -13,6 +13,9 @@ file. Here it reads as the canonical, chunked HDF5 file that the program meant. 
 
     h5logfs.inspect("run42/output.h5")                      # what the log holds; a table in a notebook
 
+    for log in h5logfs.follow("run42/output.h5"):           # each flush of a job that runs
+        print(log.flush.number, log.file()["T"].shape)
+
     xarray.open_dataset("run42/output.h5", engine="h5logfs", chunks={})
     h5logfs.references("run42/output.h5")                   # for readers of Zarr, which need no h5logfs
 
@@ -22,16 +25,21 @@ file. Here it reads as the canonical, chunked HDF5 file that the program meant. 
 from ._file import LogFile, is_log, open
 from ._h5py import File, register_driver
 from ._inspect import Inspection, inspect
+from ._log import Flush, Follower, Log, follow
 from ._native import LogError, __version__
 from ._program import plugin_path
 from ._references import References, references
 
 __all__ = [
     "File",
+    "Flush",
+    "Follower",
     "Inspection",
+    "Log",
     "LogError",
     "LogFile",
     "References",
+    "follow",
     "inspect",
     "is_log",
     "open",

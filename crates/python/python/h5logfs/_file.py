@@ -140,6 +140,14 @@ class LogFile(io.RawIOBase):
         self._file = None
         super().close()
 
+    def _again(self) -> LogFile:
+        """Another one of the same state, with a position of its own."""
+        again = LogFile.__new__(LogFile)
+        io.RawIOBase.__init__(again)
+        again._name, again._absolute, again._options = self._name, self._absolute, self._options
+        again._file = self._open_file().again()
+        return again
+
     def __reduce__(self) -> Any:
         file = self._open_file()
         return _reopened, (self._absolute, self._name, self._options, file.position)

@@ -1,0 +1,188 @@
+"""Logs as states: each flush of a running job leaves one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time as clock
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+
+from . import _native
+from ._file import LogFile, Path, _fspath
+
+if TYPE_CHECKING:
+    import h5py
+
+# A signal, as of Ctrl-C, waits for no longer.
+_STEP = 0.2
+
+
+class Flush(NamedTuple):
+    """A flush of a log that is not closed."""
+
+    number: int
+    """From 1."""
+    time: Optional[datetime]
+    """When it was complete, by the clock of the job, in UTC; None where the journal does not say."""
+    automatic: bool
+    """Whether the program has not asked for it, so that it need not be a state that the program means."""
+
+
+def _flush(found: Optional[tuple[int, Optional[int], bool]]) -> Optional[Flush]:
+    if found is None:
+        return None
+    number, milliseconds, automatic = found
+    time = None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    return Flush(number, time, automatic)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Log:
+    """One state of a log: the newest flush, until `refresh` goes on to a newer one. Takes the options of `h5logfs.open`.
+
+    What was opened of a state stays readable while the job goes on, and when it has closed the log.
+
+    Raises what `h5logfs.open` raises, and ValueError for a file that is no log.
+    """
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self._path = _fspath(path)
+        self._options = dict(options)
+        self._changes = _native.Changes(self._path)
+        self._file = self._opened()
+
+    @property
+    def path(self) -> str:
+        """The path, as it was given."""
+        return self._path
+
+    @property
+    def flush(self) -> Optional[Flush]:
+        """The flush that left this state; None for a closed log."""
+        return _flush(self._native().flush)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log is closed: no flush follows, unless a job opens it again."""
+        return self._native().flush is None
+
+    def refresh(self) -> bool:
+        """Goes on to the newest state. Returns whether it is another one. Costs two system calls where nothing has changed."""
+        if not self._changes.look():
+            return False
+        file = self._opened()
+        if file._open_file().is_same(self._native()):
+            return False
+        self._file = file
+        return True
+
+    def at(self, flush: Optional[int] = None, time: Union[datetime, str, None] = None) -> Log:
+        """The log as this flush left it, or as the last flush left it that was complete at this time. A time without a zone is
+        one of this place. Raises LogError where the log has no such flush; a closed log has only its last one."""
+        if (flush is None) == (time is None):
+            raise TypeError("either a flush or a time")
+        options = {name: value for name, value in self._options.items() if name not in ("at_flush", "at_time")}
+        if flush is not None:
+            return Log(self._path, **options, at_flush=flush)
+        return Log(self._path, **options, at_time=time.isoformat() if isinstance(time, datetime) else time)
+
+    def open(self) -> LogFile:
+        """This state as a binary file: the bytes of its canonical HDF5 file."""
+        return self._file._again()
+
+    def file(self, **options: Any) -> h5py.File:
+        """This state as an `h5py.File`. Takes the arguments of that."""
+        import h5py
+
+        return h5py.File(self.open(), "r", **options)
+
+    def __repr__(self) -> str:
+        flush = self.flush
+        state = "closed" if flush is None else f"flush {flush.number}"
+        return f"<h5logfs.Log {self._path!r}, {state}>"
+
+    def _opened(self) -> LogFile:
+        file = LogFile(self._path, **self._options)
+        if not file.is_log:
+            file.close()
+            raise ValueError(f"{self._path}: not a log")
+        return file
+
+    def _native(self) -> _native.OpenFile:
+        return self._file._open_file()
+
+
+class Follower:
+    """The states of a log, each as a `Log`, for `for` and `async for`: the present one, then one for each flush, or the newest
+    of several that have come meanwhile. It ends behind the closed log. `h5logfs.follow` makes it."""
+
+    def __init__(self, path: Path, timeout: Optional[float], options: dict[str, Any]) -> None:
+        # Another working directory may come while it waits.
+        self._path = os.path.abspath(_fspath(path))
+        self._timeout = timeout
+        self._options = options
+        self._changes = _native.Changes(self._path)
+        self._last: Optional[Log] = None
+
+    def __iter__(self) -> Follower:
+        return self
+
+    def __next__(self) -> Log:
+        last, begin = self._last, clock.monotonic()
+        if last is None:
+            return self._told(Log(self._path, **self._options))
+        if last.closed:
+            raise StopIteration
+        while True:
+            newer = self._newer(last)
+            if newer is not None:
+                return self._told(newer)
+            self._check(begin)
+
+    def __aiter__(self) -> Follower:
+        return self
+
+    async def __anext__(self) -> Log:
+        last, begin = self._last, clock.monotonic()
+        if last is None:
+            return self._told(await asyncio.to_thread(Log, self._path, **self._options))
+        if last.closed:
+            raise StopAsyncIteration
+        while True:
+            newer = await asyncio.to_thread(self._newer, last)
+            if newer is not None:
+                return self._told(newer)
+            self._check(begin)
+
+    def _told(self, log: Log) -> Log:
+        self._last = log
+        return log
+
+    def _newer(self, last: Log) -> Optional[Log]:
+        """Waits for a moment."""
+        if not self._changes.wait(_STEP):
+            return None
+        try:
+            newer = Log(self._path, **self._options)
+        except (OSError, ValueError):
+            # A log that is being closed or replaced may be neither the one nor the other.
+            if self._changes.wait(_STEP):
+                newer = Log(self._path, **self._options)
+            else:
+                raise
+        return None if newer._native().is_same(last._native()) else newer
+
+    def _check(self, begin: float) -> None:
+        if self._timeout is not None and clock.monotonic() - begin >= self._timeout:
+            raise TimeoutError(f"{self._path}: no flush for {self._timeout} seconds")
+
+
+def follow(path: Path, *, timeout: Optional[float] = None, **options: Any) -> Follower:
+    """Follows a log that a job writes: `for log in h5logfs.follow(path)`, or `async for`. See `Follower`.
+
+    `timeout`: TimeoutError where no flush comes for so many seconds, as when the job has died. Takes the options of `open`.
+    """
+    return Follower(path, timeout, options)

@@ -1,0 +1,130 @@
+"""Logs that grow: states, and those who follow them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from conftest import program
+
+import h5logfs
+
+FRONT = 8192
+IDENTIFIER = b"0123456789abcdef"
+
+
+class Growing:
+    """A log of bytes, `/d`, which a job writes: byte by byte as `docs/formats/journal.md` says."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.journal, self._said, self._flush, self._values = path, "", 0, 0, 0
+        data = bytearray(FRONT)
+        line = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n"
+        data[: len(line)] = line
+        data[8160:8192] = b"h5logfs-file-id\n" + IDENTIFIER
+        self.data = data
+        header = {"journal": 1, "file": IDENTIFIER.hex(), "writer": "a test", "ranks": 1, "subfiles": 0, "config": 10}
+        self._line(header)
+        byte = {"integer": {"size": 1, "signed": False}}
+        self._line({"define": {"dataset": {"path": "/d", "layout": {"datatype": byte, "dims": [0], "max_dims": [None]}}}})
+
+    def _line(self, value: dict) -> None:
+        text = json.dumps(value, separators=(",", ":"))
+        self._said = zlib.crc32(text.encode(), self._said)
+        self.journal += f"{self._said:08x} {text}\n"
+
+    def flush(self, length: int, time: int) -> None:
+        """A flush of definitions alone: the dataset is so long now."""
+        self._flush += 1
+        self._line({"define": {"extent": {"dataset": 0, "dims": [length]}}})
+        self._line({"commit": {"flush": self._flush, "ends": [len(self.data)], "time": time}})
+        self.path.write_bytes(self.data)
+        Path(f"{self.path}.h5logfs-journal").write_text(self.journal)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Growing:
+    """A log with one flush."""
+    log = Growing(tmp_path / "run.h5")
+    log.flush(3, 1500)
+    return log
+
+
+def length(log: h5logfs.Log) -> int:
+    with log.file() as file:
+        return len(file["d"])
+
+
+def test_a_state_stays_until_it_is_refreshed(growing: Growing) -> None:
+    log = h5logfs.Log(growing.path)
+    first = log.file()
+    assert log.flush == h5logfs.Flush(1, datetime(1970, 1, 1, 0, 0, 1, 500000, timezone.utc), False)
+    assert not log.refresh() and not log.closed
+    growing.flush(5, 2500)
+    assert length(log) == 3
+    assert log.refresh() and not log.refresh()
+    assert (log.flush.number, length(log), len(first["d"])) == (2, 5, 3)
+    assert length(log.at(flush=1)) == 3 and length(log.at(time="1970-01-01T00:00:02Z")) == 3
+    assert length(log.at(time=datetime.fromtimestamp(2.6, timezone.utc))) == 5
+    with pytest.raises(h5logfs.LogError, match="it has no flush 3: it has flushes 1 to 2"):
+        log.at(flush=3)
+    with pytest.raises(h5logfs.LogError, match="at that time it had no flush"):
+        log.at(time="1970-01-01T00:00:01Z")
+    assert program("recover", growing.path).returncode == 0
+    assert log.refresh() and log.closed and log.flush is None
+    assert (length(log), len(first["d"])) == (5, 3)
+    with pytest.raises(h5logfs.LogError, match="only the last one can be shown, 2"):
+        log.at(flush=1)
+
+
+def test_a_file_that_is_no_log_has_no_states(plain: Path) -> None:
+    with pytest.raises(ValueError, match="not a log"):
+        h5logfs.Log(plain)
+
+
+def test_a_follower_sees_each_flush_in_order_and_the_close(growing: Growing) -> None:
+    follower = h5logfs.follow(growing.path, timeout=60)
+    seen = [next(follower)]
+    for number in range(2, 8):
+        growing.flush(2 * number, 1000 * number)
+        seen.append(next(follower))
+    late = h5logfs.follow(growing.path, timeout=0.3)
+    next(late)
+    with pytest.raises(TimeoutError, match="no flush for 0.3 seconds"):
+        next(late)
+    assert program("recover", growing.path).returncode == 0
+    seen.extend(follower)
+    assert [log.flush and log.flush.number for log in seen] == [1, 2, 3, 4, 5, 6, 7, None]
+    assert [length(log) for log in seen] == [3, 4, 6, 8, 10, 12, 14, 14]
+
+
+def test_a_follower_waits_in_an_event_loop(growing: Growing) -> None:
+    async def lengths() -> list[int]:
+        found = []
+        async for log in h5logfs.follow(growing.path, timeout=60):
+            found.append(length(log))
+            if len(found) == 1:
+                growing.flush(5, 2000)
+            elif len(found) == 2:
+                assert program("recover", growing.path).returncode == 0
+        return found
+
+    assert asyncio.run(lengths()) == [3, 5, 5]
+
+
+def test_xarray_sees_only_new_steps(growing: Growing) -> None:
+    pytest.importorskip("xarray")
+    from h5logfs.xarray import follow
+
+    sizes = []
+    for dataset in follow(growing.path, timeout=60, new_steps=True, phony_dims="access"):
+        sizes.append(dataset["d"].size)
+        if len(sizes) < 4:
+            growing.flush(3 + 2 * len(sizes), 1000)
+        else:
+            assert program("recover", growing.path).returncode == 0
+    assert sizes == [3, 2, 2, 2]
