@@ -24,6 +24,7 @@ use hdf5_metno_sys::h5s::*;
 use hdf5_metno_sys::h5t::*;
 
 use h5logfs_common::fault::Fault;
+use h5logfs_log::image::Image;
 
 pub use hdf5_metno_sys::h5s::H5S_UNLIMITED as UNLIMITED;
 
@@ -239,7 +240,9 @@ pub fn file_image(file: &Id) -> Result<Vec<u8>> {
         image.as_mut_ptr().cast(),
         image.len()
     ))?;
-    Ok(image)
+    let mut image = Image::new(image);
+    image.refresh_superblock()?;
+    Ok(image.into_bytes())
 }
 
 pub fn file_creation(file: &Id) -> Result<Id> {
