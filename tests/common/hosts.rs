@@ -79,18 +79,22 @@ impl Hdf5 {
         self.built(directory, &mpicc, &C_FLAGS, &sources, libraries)
     }
 
-    /// Path of a program of `tests/fortran`, compiled. Says that the test is skipped if there is no Fortran.
-    pub fn fortran(&self, name: &str) -> Option<PathBuf> {
+    /// Path of a program of `tests/fortran`, compiled, with these files of `tests/c`. Says that the test is skipped if there is no
+    /// Fortran.
+    pub fn fortran(&self, name: &str, others: &[&str]) -> Option<PathBuf> {
         let modules = self.prefix.join("mod/shared");
         if !modules.join("hdf5.mod").is_file() {
             eprintln!("skipped: the HDF5 of the tests has no Fortran modules");
             return None;
         }
-        let source = project().join("tests/fortran").join(format!("{name}.f90"));
+        let tests = project().join("tests");
+        let mut sources = vec![tests.join("fortran").join(format!("{name}.f90"))];
+        sources.extend(others.iter().map(|other| tests.join("c").join(other)));
         let flags = ["-Wall", "-O1", "-I", modules.to_str().unwrap()];
         let libraries = ["-lhdf5_fortran", "-lhdf5"];
         let mpif90 = Mpi::of_build().command("mpif90");
-        Some(self.built(name, &mpif90, &flags, &[source], &libraries))
+        let name = format!("fortran-{name}");
+        Some(self.built(&name, &mpif90, &flags, &sources, &libraries))
     }
 
     /// Compiles a program once. Its sources may have headers among them.

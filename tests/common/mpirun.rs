@@ -261,6 +261,11 @@ impl Job {
         }
     }
 
+    /// The process that was started.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.mpirun)
+    }
+
     /// Waits for the end. Fails the test where it does not come.
     pub fn wait(&mut self) -> ExitStatus {
         self.wait_at_most(DEADLINE)

@@ -1,119 +1,62 @@
 //! Programs that never flush, and are killed: the connector has flushed for them.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::path_of;
 use serde_json::Value;
 
+use crate::common::PROGRAM;
+use crate::common::amount::part;
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
-use crate::common::hosts::Hdf5;
-use crate::common::killed::{Places, RANKS, Shown, Victim};
-use crate::common::mpirun::{Job, Mpi};
-use crate::common::nodes::Place;
+use crate::common::jobs::steps::{Library, Stage, Way, kill_at_random};
 use crate::common::readers::{Python, project, said};
-use crate::common::{PROGRAM, wait_until};
 
-/// Flushes soon, for programs with this connector.
-fn options(connector: &Connector) -> Vec<(&'static str, OsString)> {
-    connector.used_as("h5logfs flush_every=0.1s")
+/// Kills each of these programs at random instants, several programs at the same time.
+fn kill_all(ways: &[Way], at_once: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(stage) = Stage::at(dir.path()) else {
+        return;
+    };
+    if !at_once {
+        return ways.iter().for_each(|way| kill_at_random(&stage, *way));
+    }
+    thread::scope(|scope| {
+        for way in ways {
+            scope.spawn(|| kill_at_random(&stage, *way));
+        }
+    });
 }
 
-/// How many steps the file shows, each of them whole.
-fn steps(python: &Python, places: &Places) -> u64 {
-    let mut tool = python.tool("unasked.py");
-    match Shown::by(&tool.arg(places.log()).output().unwrap()) {
-        Shown::Flush(steps) => steps,
-        Shown::Nothing => 0,
-    }
+#[test]
+fn ranks_that_never_flush_lose_seconds() {
+    let libraries = [
+        Library::Hdf5,
+        Library::Apart,
+        Library::NetCdf,
+        Library::Fortran,
+    ];
+    kill_all(&part(libraries.map(Way::parallel).into(), 2), false);
 }
 
-/// What a running program has written comes into its file, again and again. Returns how much that is.
-fn wait_for_flushes(python: &Python, places: &Places) -> u64 {
-    let mut shown = 0;
-    for _ in 0..3 {
-        wait_until("more steps are written", || places.acknowledged() > shown);
-        let written = places.acknowledged();
-        wait_until("they are in the file", || {
-            shown = steps(python, places);
-            shown > written
-        });
-    }
-    shown
+#[test]
+fn processes_that_never_flush_lose_seconds() {
+    let libraries = [
+        Library::Hdf5,
+        Library::NetCdf,
+        Library::Fortran,
+        Library::H5py,
+    ];
+    kill_all(&libraries.map(Way::alone), true);
 }
 
 fn inspected(log: &Path) -> Value {
     let mut inspect = Command::new(PROGRAM);
     let output = inspect.args(["inspect", "--json"]).arg(log);
     serde_json::from_slice(&output.output().unwrap().stdout).unwrap()
-}
-
-/// The program was killed when its file had shown so many steps.
-fn check_what_is_left(python: &Python, places: &Places, before: u64) {
-    let found = inspected(&places.log());
-    let unclosed = &found["unclosed"];
-    assert!(unclosed["flush"].as_u64() >= Some(3), "{found}");
-    assert_eq!(unclosed["asked"], 0, "{found}");
-    let notes = found["warnings"].to_string();
-    let words = "an automatic one: its program has asked for none";
-    assert!(notes.contains(words), "{notes}");
-    let left = steps(python, places);
-    assert!(left >= before, "{left} of {before} steps");
-    for command in ["check", "recover"] {
-        let (good, said) = places.h5logfs(command);
-        assert!(good, "{command}: {said}");
-    }
-    assert_eq!(steps(python, places), left);
-}
-
-/// The Python that reads logs by the file driver.
-fn reader() -> Option<(Driver, Python)> {
-    let driver = Driver::new();
-    let python = Python::new()?.with_variables(driver.used());
-    Some((driver, python))
-}
-
-#[test]
-fn ranks_that_never_flush_lose_little() {
-    let (Some(hdf5), Some((_driver, python))) = (Hdf5::find(), reader()) else {
-        return;
-    };
-    let connector = Connector::new();
-    let places = Places::new(&Place::Here);
-    let program = hdf5.compiled("connector", "unasked");
-    let mut mpirun = Mpi::of_build().run(RANKS, &program);
-    mpirun.args([&places.log(), places.notes.path()]);
-    mpirun.envs(options(&connector));
-    let mut victim = Victim {
-        job: Job::launch(mpirun),
-        places,
-    };
-    let mut ranks = victim.ranks();
-    let shown = wait_for_flushes(&python, &victim.places);
-    victim.kill(&mut ranks, 0);
-    check_what_is_left(&python, &victim.places, shown);
-}
-
-#[test]
-fn a_process_that_never_flushes_loses_little() {
-    let Some((_driver, python)) = reader() else {
-        return;
-    };
-    let connector = Connector::new();
-    let places = Places::new(&Place::Here);
-    let writer = Python::new().unwrap().with_variables(options(&connector));
-    let mut command = writer.tool("unasked.py");
-    command
-        .arg("write")
-        .args([&places.log(), places.notes.path()]);
-    let mut running = command.spawn().unwrap();
-    let shown = wait_for_flushes(&python, &places);
-    running.kill().unwrap();
-    running.wait().unwrap();
-    check_what_is_left(&python, &places, shown);
 }
 
 /// What the program means is told apart from what the clock has done, also where nothing is new.
@@ -169,7 +112,7 @@ os._exit(0)
     assert_eq!(found, [(false, 3), (true, 0), (true, 1)]);
 }
 
-/// What a journal says, but for what tells one job from another: identifier, time and process, and the checksums, which are
+/// What a journal says, but for what tells one job from another: identifier, times and process, and the checksums, which are
 /// about these, too.
 fn said_by_journal(log: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path_of(log)).unwrap();
@@ -177,6 +120,10 @@ fn said_by_journal(log: &Path) -> Vec<Value> {
     let mut lines: Vec<Value> = text.lines().map(line).collect();
     let header = lines[0].as_object_mut().unwrap();
     assert!(header.remove("file").is_some() && header.remove("job").is_some());
+    let commits = lines.iter_mut().filter_map(|line| line.get_mut("commit"));
+    for commit in commits {
+        assert!(commit.as_object_mut().unwrap().remove("time").is_some());
+    }
     lines
 }
 
@@ -302,7 +249,8 @@ os._exit(0)
 ";
     let python = python.with_variables(connector.used_as("h5logfs flush_every=0.000001"));
     python.run(code, &[&project().join("tests/tools"), &log]);
-    let (_driver, reader) = reader().unwrap();
+    let driver = Driver::new();
+    let reader = driver.python().unwrap();
     let list = "import sys, h5py; print(*h5py.File(sys.argv[1], 'r'))";
     assert_eq!(reader.run(list, &[&log]).trim(), "first second");
 }

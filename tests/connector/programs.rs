@@ -70,7 +70,7 @@ fn parallel_netcdf() {
 
 #[test]
 fn parallel_fortran() {
-    if let Some(program) = Hdf5::find().and_then(|hdf5| hdf5.fortran("heat")) {
+    if let Some(program) = Hdf5::find().and_then(|hdf5| hdf5.fortran("heat", &[])) {
         of_mpi(&program);
     }
 }

@@ -5,3 +5,4 @@ pub mod faults;
 pub mod hdf5;
 pub mod kill;
 pub mod random;
+pub mod steps;
