@@ -21,6 +21,7 @@
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
 //! | `automatic` | programs that never flush |
+//! | `ends` | programs that end without a close, in all ways |
 //! | `unflushed` | programs that are killed before they flush |
 //! | `settling` | closes that make ordinary files of logs |
 
@@ -34,6 +35,7 @@ mod conversions;
 mod doctor;
 mod elements;
 mod elsewhere;
+mod ends;
 mod errors;
 mod files;
 mod hosts;
