@@ -21,6 +21,14 @@ flush, width = int(flush), int(width)
 said = os.open(said, os.O_WRONLY | os.O_APPEND)
 def say(what):
     os.write(said, f'{what} {flush}\\n'.encode())
+def write(flush, times):
+    row = flush * 1_000_000 + np.arange(width)
+    f.attrs[attribute.replace('1', str(flush))] = flush
+    f['rows'].resize((flush, width))
+    for _ in range(times):
+        f['rows'][flush - 1] = row
+    for _ in range(times):
+        f['now'][:] = row
 f = None
 for step in sys.argv[7:]:
     if step == 'create':
@@ -32,15 +40,18 @@ for step in sys.argv[7:]:
         if fsync == 'none':
             say('risk')
         f = h5py.File(path, 'r+')
-    elif step == 'flush':
+    elif step == 'spill':
+        write(flush + 1, 6)
+    elif step in ('flush', 'automatic'):
         flush += 1
         say('may')
-        row = flush * 1_000_000 + np.arange(width)
-        f['rows'].resize((flush, width))
-        f['rows'][flush - 1] = row
-        f['now'][:] = row
-        f.attrs[attribute.replace('1', str(flush))] = flush
-        f.flush()
+        write(flush, 1 if step == 'flush' else 6)
+        if step == 'flush':
+            f.flush()
+        else:
+            nothing = f['now'].id.get_space()
+            nothing.select_none()
+            f['now'].id.write(nothing, nothing, np.zeros(width))
         say('synced' if fsync == 'flush' else 'kept')
     elif step == 'spill':
         row = (flush + 1) * 1_000_000 + np.arange(width)
@@ -105,6 +116,31 @@ fn a_log_that_an_hdf5_program_leaves() {
             if write(stage, &connector, 0, options, "create flush flush leave") {
                 write(stage, &connector, 2, options, "open flush leave");
                 stage.recover(3);
+            }
+        },
+    );
+}
+
+/// The program never flushes. It writes so much for each row that its buffer is full before the last write, and the log flushes
+/// itself in the call after that. The last row was not followed by one.
+#[test]
+fn a_log_of_an_hdf5_program_that_never_flushes() {
+    let connector = Connector::new();
+    let bytes = 6 * 2 * 8 * WIDTH;
+    let write = |stage: &Stage<'_>, flush, options: &str, steps| {
+        let options = format!("{options},flush_bytes={bytes},buffer_limit=64K");
+        write(stage, &connector, flush, &options, steps)
+    };
+    run(
+        "connector, automatic",
+        1,
+        Work::Connector,
+        &WAYS[2..],
+        |stage, options| {
+            if write(stage, 0, options, "create automatic automatic leave") {
+                write(stage, 2, options, "open automatic spill leave");
+                stage.recorder.say("take");
+                stage.command(&["recover", "--unflushed", NAME]);
             }
         },
     );

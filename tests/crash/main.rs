@@ -112,6 +112,17 @@ fn a_log_that_was_left_with_data_that_no_flush_covers() {
 }
 
 #[test]
+fn a_log_whose_job_never_flushes() {
+    let (what, ways) = ("automatic, spill", &WAYS[2..4]);
+    run(what, 1, Work::Writer, ways, |stage, options| {
+        let options = format!("{options},small,automatic");
+        stage.write(0, &options, "create automatic automatic spill leave");
+        stage.write(2, &options, "open automatic spill leave");
+        stage.recover(3);
+    });
+}
+
+#[test]
 fn a_job_that_goes_on_where_another_one_has_left_data_that_no_flush_covers() {
     in_ways("spill, append", |stage, options| {
         let options = format!("{options},small");
@@ -246,6 +257,19 @@ fn logs_of_several_ranks() {
         |stage, options| {
             let options = format!("{options},small");
             stage.write(0, &options, "create flush flush spill leave");
+            stage.recorder.say("take");
+            stage.command(&["recover", "--unflushed", NAME]);
+        },
+    );
+    // Each rank spills into a file of its own, and the flush moves that.
+    run(
+        "2 ranks, automatic",
+        2,
+        Work::Writer,
+        sealed,
+        |stage, options| {
+            let options = format!("{options},small,automatic");
+            stage.write(0, &options, "create automatic automatic spill leave");
             stage.recorder.say("take");
             stage.command(&["recover", "--unflushed", NAME]);
         },

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! FLUSH is the number of the flush before the first one that is written, and OPTIONS are names of options, or NAME=VALUE,
-//! with commas between them. STEPs are `create`, `open`, `flush`, `spill` (what is written is not flushed; with the option
-//! `small` a part of it goes to the file), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
+//! with commas between them. STEPs are `create`, `open`, `flush`, `automatic` (with the option of that name: the log flushes
+//! itself), `spill` (what is written is not flushed; with the option `small` a part of it goes to the file), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
 //! they mean.
 
 #[path = "../common/element.rs"]
@@ -56,6 +56,8 @@ fn parse(text: &str) -> Options {
             "settle" => options.settle = true,
             // One of the two writes of a flush, so that the other one is spilled.
             "small" => options.buffer_limit = WIDTH * 8 + 500,
+            // In the next definition after a write.
+            "automatic" => options.flush_bytes = Some(1),
             "overwrite" => options.overwrite = true,
             "discard" => (options.overwrite, options.discard_unclosed) = (true, true),
             other => panic!("the option {other}"),
@@ -115,10 +117,14 @@ impl Program<'_> {
                 self.log = Some(Log { writer, rows, now });
             }
             "spill" => self.write(),
-            "flush" => {
+            "flush" | "automatic" => {
                 self.say("may", self.flush + 1);
                 self.write();
-                self.log.as_mut().unwrap().writer.flush().unwrap();
+                if step == "flush" {
+                    self.log.as_mut().unwrap().writer.flush().unwrap();
+                } else {
+                    self.let_flush();
+                }
                 self.flush += 1;
                 let synced = self.options.fsync == Fsync::Flush;
                 self.say(if synced { "synced" } else { "kept" }, self.flush);
@@ -136,6 +142,14 @@ impl Program<'_> {
             "leave" => drop(self.log.take()),
             other => panic!("the step {other}"),
         }
+    }
+
+    /// Makes calls that change nothing: in the first one the first rank calls for a flush, which comes in the second one.
+    fn let_flush(&mut self) {
+        let Log { writer, rows, .. } = self.log.as_mut().unwrap();
+        let rows = rows.unwrap();
+        let dims = writer.dims(rows).unwrap().to_vec();
+        (0..2).for_each(|_| writer.extend(rows, &dims).unwrap());
     }
 
     /// Writes what the next flush will have.
