@@ -23,6 +23,7 @@
 //! | `automatic` | programs that never flush |
 //! | `ends` | programs that end without a close, in all ways |
 //! | `unflushed` | programs that are killed before they flush |
+//! | `moments` | each flush of a log, as the file was at that moment |
 //! | `settling` | closes that make ordinary files of logs |
 
 #[path = "../common/mod.rs"]
@@ -41,6 +42,7 @@ mod files;
 mod hosts;
 mod keeping;
 mod kill;
+mod moments;
 mod neighbours;
 mod options;
 mod passing;

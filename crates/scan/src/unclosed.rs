@@ -189,7 +189,11 @@ fn at_moment(
 /// Which state of the log is shown.
 fn state(journal: &Recorded, newest: u64) -> Diagnostic {
     let flush = journal.flushes();
-    let of = if newest > flush { format!(" of {newest}") } else { String::new() };
+    let of = if newest > flush {
+        format!(" of {newest}")
+    } else {
+        String::new()
+    };
     let automatic = asked_for(flush, journal.asked());
     let mut text = format!("not closed: shown as flush {flush}{of} left it{automatic}");
     if let Some(append) = journal.header.append {
