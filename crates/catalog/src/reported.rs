@@ -4,12 +4,12 @@
 use std::collections::hash_map::RandomState;
 use std::fs::Metadata;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::os::unix::fs::MetadataExt;
 
 use log::Level;
 
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::lru::Lru;
+use h5logfs_log::source_file::individual;
 
 use crate::opening::Opened;
 
@@ -76,8 +76,7 @@ impl Reported {
     /// Numbers in the text do not count: they differ from flush to flush.
     fn hash(&self, file: &Metadata, diagnostic: Option<&Diagnostic>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        // The number of a deleted inode may be used again.
-        (file.dev(), file.ino(), file.created().ok()).hash(&mut hasher);
+        individual(file).hash(&mut hasher);
         if let Some(Diagnostic {
             severity,
             place,

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,14 @@ impl Identity {
         let is_unchanged = same_file && (self.size, self.modified) == (now.size, now.modified);
         is_unchanged || (grows && same_file && self.size <= now.size)
     }
+}
+
+/// Device, inode number, and the time of birth where the file system has it.
+pub type Individual = (u64, u64, Option<SystemTime>);
+
+/// Tells a file from all others, whatever its state, also from a removed one that had its number.
+pub fn individual(file: &Metadata) -> Individual {
+    (file.dev(), file.ino(), file.created().ok())
 }
 
 impl From<&Metadata> for Identity {

@@ -12,7 +12,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use crate::error::FaultResult;
 use crate::options::Options;
@@ -26,7 +25,7 @@ use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded, Unflushed
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::{spill_dir, spilled_by, subfile_dir};
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::source_file::{Individual, SourceFile, individual};
 use h5logfs_log::walk::{OthersMay, walk};
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
@@ -352,9 +351,9 @@ impl Existing {
     }
 }
 
-/// What the names of a log lead to. A number can be that of a removed file; the time of birth then differs.
+/// What the names of a log lead to.
 #[derive(PartialEq, Eq)]
-struct Names([Option<(u64, u64, Option<SystemTime>)>; 4]);
+struct Names([Option<Individual>; 4]);
 
 impl Names {
     fn of(log: &Path) -> Self {
@@ -366,7 +365,7 @@ impl Names {
         ];
         Names(names.map(|name| {
             let found = name.symlink_metadata().ok()?;
-            Some((found.dev(), found.ino(), found.created().ok()))
+            Some(individual(&found))
         }))
     }
 }
