@@ -72,6 +72,9 @@ pub fn processor_time(bytes_on_disk: u64) -> Duration {
     ANY_FILE + Duration::from_secs(bytes_on_disk / BYTES_A_SECOND)
 }
 
+/// Work of fewer checks, such as a read of a chunk that is there, asks for no time at all, which is a system call.
+const FEW: u64 = 16;
+
 /// The processor time that each thread may spend on one piece of work.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
@@ -84,9 +87,10 @@ struct Allowance {
 #[derive(Debug, Clone, Copy, Default)]
 struct Spending {
     work: u64,
-    /// The time of the thread when it began with that.
+    /// The time of the thread when it had made [`FEW`] checks of that.
     begin: Duration,
-    checks: u32,
+    /// No thread makes so many that they begin anew.
+    checks: u64,
 }
 
 thread_local! {
@@ -115,13 +119,15 @@ impl Allowance {
         if spending.work != self.number {
             spending = Spending {
                 work: self.number,
-                begin: time_of_thread(),
-                checks: 0,
+                ..Spending::default()
             };
         }
-        spending.checks = spending.checks.wrapping_add(1);
+        spending.checks += 1;
+        if spending.checks == FEW {
+            spending.begin = time_of_thread();
+        }
         SPENDING.set(spending);
-        let looks = spending.checks.is_multiple_of(CHECKS);
+        let looks = spending.checks.is_multiple_of(CHECKS.into());
         looks && time_of_thread().saturating_sub(spending.begin) >= self.most
     }
 }
@@ -330,6 +336,10 @@ mod tests {
             .within(processor_time(0));
         assert!(!until_stopped(&task, 3 * CHECKS));
         assert_eq!(task.stopped(), Some(Stop::Deadline));
+        // Short work does not ask for the time.
+        let task = Task::unlimited().within(Duration::ZERO);
+        assert!(until_stopped(&task, FEW as u32 - 1) && SPENDING.get().begin.is_zero());
+        assert!(until_stopped(&task, 1) && !SPENDING.get().begin.is_zero());
         // Each thread has it for itself.
         let task = Task::unlimited().within(Duration::ZERO);
         let clone = task.clone();
