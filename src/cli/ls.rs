@@ -4,12 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use indicatif::BinaryBytes;
 use jiff::{Timestamp, tz::TimeZone};
+use rustix::fs::OFlags;
 use serde::{Serialize, Serializer};
 
 use super::ViewArgs;
@@ -27,6 +29,7 @@ use h5logfs_log::journal::JobState;
 use h5logfs_log::journal::unflushed::Summary;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::walk;
 use h5logfs_view::View;
 
 /// List logs: layout, state, datasets, size as HDF5, and how much of them is written
@@ -73,20 +76,24 @@ pub enum Order {
 pub fn run(args: LsArgs) -> Result<()> {
     descriptors::raise_limit();
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    let mut files: BTreeMap<PathBuf, Vec<File>> = BTreeMap::new();
+    let mut files: BTreeMap<PathBuf, (SourceDir, Vec<File>)> = BTreeMap::new();
     for path in &args.paths {
         match Place::of(path) {
-            Ok(Place::Directory) => match list(path, &args) {
+            Ok(Place::Directory(dir)) => match list(dir, path, &args) {
                 Ok(listed) => rows.extend(listed),
                 Err(error) => failed.push(error),
             },
-            Ok(Place::File(parent, file)) => files.entry(parent).or_default().push(file),
+            Ok(Place::File(dir, file)) => {
+                let parent = dir.path().to_owned();
+                let (_, files) = files.entry(parent).or_insert_with(|| (dir, Vec::new()));
+                files.push(file);
+            }
             Err(error) => failed.push(error),
         }
     }
     // Files of one directory share what a listing needs.
-    for (parent, files) in files {
-        match Listed::open(&parent, &args) {
+    for (dir, files) in files.into_values() {
+        match Listed::new(dir, &args) {
             Ok(listed) => rows.extend(listed.rows(&files, |file| Some(listed.row_of_any(file)))),
             Err(error) => failed.push(error),
         }
@@ -122,11 +129,11 @@ struct File {
     path: PathBuf,
 }
 
-/// What a path that the user gave leads to.
+/// What a path that the user gave leads to. For root it leads through no link that another user may have put there.
 enum Place {
-    Directory,
-    /// A file in this directory. Symbolic links are followed.
-    File(PathBuf, File),
+    Directory(SourceDir),
+    /// A file in this directory.
+    File(SourceDir, File),
 }
 
 impl Place {
@@ -134,21 +141,22 @@ impl Place {
         if let Some(shown) = ShownFile::at(path) {
             anyhow::bail!("{}: this shows views of logs; {shown}", path.display());
         }
-        let real = path.canonicalize().map_err(|e| Error::io(path, e))?;
-        match (real.parent(), real.file_name()) {
-            (Some(parent), Some(name)) if !real.is_dir() => {
-                let (name, path) = (name.into(), path.to_owned());
-                Ok(Place::File(parent.to_owned(), File { name, path }))
+        match walk::directory(path) {
+            Ok(dir) => Ok(Place::Directory(dir)),
+            Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotADirectory => {
+                let (dir, name) = walk::directory_of(path)?;
+                let path = path.to_owned();
+                Ok(Place::File(dir, File { name, path }))
             }
-            _ => Ok(Place::Directory),
+            Err(e) => Err(e.into()),
         }
     }
 }
 
-/// The logs in a directory.
-fn list(path: &Path, args: &LsArgs) -> Result<Vec<Row>> {
+/// The logs in a directory, which the user calls `path`.
+fn list(dir: SourceDir, path: &Path, args: &LsArgs) -> Result<Vec<Row>> {
     let mut files = Vec::new();
-    let listed = Listed::open(path, args)?;
+    let listed = Listed::new(dir, args)?;
     listed.files_below(path, Path::new(""), args.recursive, &mut files)?;
     let row = |file: &File| (!listed.is_part(&file.name)).then(|| listed.row(file));
     Ok(listed.rows(&files, |file| row(file).flatten()))
@@ -160,9 +168,9 @@ struct Listed {
 }
 
 impl Listed {
-    fn open(root: &Path, args: &LsArgs) -> Result<Self> {
+    fn new(dir: SourceDir, args: &LsArgs) -> Result<Self> {
         let settings = args.view.settings()?;
-        let dir = SourceDir::open(root)?.with_further(&settings.log_dirs)?;
+        let dir = dir.with_further(&settings.log_dirs)?;
         let limits = workers::Limits {
             workers: workers::Limits::default().workers,
             ..args.view.scan_limits()
@@ -193,10 +201,15 @@ impl Listed {
         files: &mut Vec<File>,
     ) -> Result<()> {
         let failed = |e: io::Error| Error::io(path, e);
-        for entry in fs::read_dir(path).map_err(failed)? {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let held = self.catalog.dir().open_below(below, flags);
+        let held = held.map_err(failed)?;
+        let entries = fs::read_dir(format!("/proc/self/fd/{}", held.as_raw_fd()));
+        for entry in entries.map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
-            let (name, path) = (below.join(entry.file_name()), entry.path());
+            let name = entry.file_name();
+            let (name, path) = (below.join(&name), path.join(&name));
             if kind.is_file() {
                 // What the working directory has is called by its name alone.
                 let path = path.strip_prefix(".").unwrap_or(&path).to_owned();

@@ -26,7 +26,7 @@ mod unclosed;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,39 +137,36 @@ impl LogScanner<'_> {
 
     /// Opens the view of one log file.
     fn open(&self, file: &Path) -> anyhow::Result<Arc<View>> {
-        with_log_file(file, || {
-            let place = SourceDir::of_file(file)?;
-            self.scan_log(place, Choice::default())?.open()
-        })
+        with_log_file(file, || self.scan_log(file, Choice::default())?.open())
     }
 
-    /// Scans one log file, or a part of its objects, for a command that writes what it reads to another file: it reaches the
-    /// log through no link that another user may have put there.
+    /// Scans one log file, or a part of its objects.
     fn scan(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
-        with_log_file(file, || self.scan_log(walk::directory_of(file)?, choice))
+        with_log_file(file, || self.scan_log(file, choice))
     }
 
     /// What a scan finds in one log file, in this state.
     fn snapshot(&self, file: &Path, moment: Moment) -> anyhow::Result<Snapshot> {
-        with_log_file(file, || {
-            let (dir, name) = SourceDir::of_file(file)?;
-            let settings = Settings {
-                moment,
-                ..self.args.settings()?
-            };
-            let dir = dir.with_further(&settings.log_dirs)?;
-            Ok(self.scan_in(&dir, &name, &settings)?.0)
-        })
+        let settings = Settings {
+            moment,
+            ..self.args.settings()?
+        };
+        with_log_file(file, || Ok(self.scan_as(file, &settings)?.snapshot))
     }
 
-    fn scan_log(&self, place: (SourceDir, PathBuf), choice: Choice) -> anyhow::Result<Scanned> {
-        let (dir, name) = place;
+    fn scan_log(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {
         let settings = Settings {
             choice,
             ..self.args.settings()?
         };
+        self.scan_as(file, &settings)
+    }
+
+    /// Reaches the log through no link that another user may have put there, where root does it.
+    fn scan_as(&self, file: &Path, settings: &Settings) -> anyhow::Result<Scanned> {
+        let (dir, name) = walk::directory_of(file)?;
         let dir = dir.with_further(&settings.log_dirs)?;
-        let (snapshot, budget) = self.scan_in(&dir, &name, &settings)?;
+        let (snapshot, budget) = self.scan_in(&dir, &name, settings)?;
         Ok(Scanned {
             dir,
             snapshot,
