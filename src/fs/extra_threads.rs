@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use fuser::{Errno, Request};
 
+use h5logfs_common::sync::atomic::{AtomicUsize, Ordering};
 use h5logfs_common::sync::{Condvar, Mutex, thread};
 use h5logfs_common::task::StopFlag;
 
@@ -57,6 +58,8 @@ pub struct ExtraThreads {
     service: Arc<Service>,
     watch: Arc<Watch>,
     limits: Limits,
+    /// Threads elsewhere that count as well among those of all users.
+    beside: Arc<AtomicUsize>,
     pool: Mutex<Pool>,
     /// There is a job for an idle thread.
     handed: Condvar,
@@ -83,11 +86,18 @@ struct User {
 }
 
 impl ExtraThreads {
-    pub fn new(service: Arc<Service>, watch: &Arc<Watch>, limits: Limits) -> Arc<Self> {
+    /// `beside`: how many threads elsewhere count as well among those of all users.
+    pub fn new(
+        service: Arc<Service>,
+        watch: &Arc<Watch>,
+        limits: Limits,
+        beside: Arc<AtomicUsize>,
+    ) -> Arc<Self> {
         let threads = Arc::new(ExtraThreads {
             service,
             watch: Arc::clone(watch),
             limits,
+            beside,
             pool: Mutex::default(),
             handed: Condvar::new(),
         });
@@ -100,7 +110,7 @@ impl ExtraThreads {
         // Before the lock: the first call reads a file.
         let most = max_waiting();
         let mut pool = self.pool.lock();
-        if !pool.may_start(from.user, self.limits) {
+        if !pool.may_start(from.user, self.limits()) {
             pool.enqueue(from, job);
             let refused = (pool.waiting > most).then(|| pool.last_of_longest());
             drop(pool);
@@ -118,6 +128,20 @@ impl ExtraThreads {
             return;
         }
         drop(pool);
+        self.start(from, job);
+    }
+
+    /// The limits as they are while others occupy threads elsewhere.
+    fn limits(&self) -> Limits {
+        let elsewhere = self.beside.load(Ordering::Relaxed);
+        Limits {
+            of_all_users: self.limits.of_all_users.saturating_sub(elsewhere),
+            ..self.limits
+        }
+    }
+
+    /// Starts a thread, which the pool counts already.
+    fn start(self: &Arc<Self>, from: Sender, job: Job) {
         let threads = Arc::clone(self);
         let jobs = move || {
             let mut next = Some((from, job));
@@ -144,12 +168,21 @@ impl ExtraThreads {
         }
     }
 
-    /// The next job for a thread that has worked for `user`. Without one the thread waits for a while.
-    fn next(&self, user: u32) -> Option<(Sender, Job)> {
+    /// The next job for a thread that has worked for `user`. Without one the thread waits for a while. Where more threads may
+    /// work by now, it starts one.
+    fn next(self: &Arc<Self>, user: u32) -> Option<(Sender, Job)> {
         let mut pool = self.pool.lock();
-        let next = pool.next(user, self.limits);
-        if next.is_some() || pool.idle >= MOST_IDLE {
+        let next = pool.next(user, self.limits());
+        if next.is_some() {
+            let further = pool.take_turn(self.limits());
+            drop(pool);
+            if let Some((from, job)) = further {
+                self.start(from, job);
+            }
             return next;
+        }
+        if pool.idle >= MOST_IDLE {
+            return None;
         }
         pool.idle += 1;
         let until = Instant::now() + IDLE;
@@ -253,6 +286,11 @@ impl Pool {
     /// so that a later job gets a new thread.
     fn next(&mut self, user: u32, limits: Limits) -> Option<(Sender, Job)> {
         self.end(user);
+        self.take_turn(limits)
+    }
+
+    /// The job whose turn it is to get a thread, if there may be one.
+    fn take_turn(&mut self, limits: Limits) -> Option<(Sender, Job)> {
         let turn = |may: &dyn Fn(&u32) -> bool| self.turns.iter().position(may);
         // A user whose last thread this was keeps it.
         let has_none = |user: &u32| self.users.get(user).is_some_and(|user| user.threads == 0);
@@ -352,6 +390,30 @@ mod tests {
             assert_eq!(next(&mut pool, user), None);
         }
         assert!(pool.users.is_empty() && pool.turns.is_empty() && pool.threads == 0);
+    }
+
+    #[test]
+    fn threads_elsewhere_leave_fewer() {
+        let mut pool = Pool::default();
+        assert!(request(&mut pool, from(1, 10)));
+        (11..14).for_each(|thread| pool.enqueue(from(1, thread), Box::new(|_, _| ())));
+        let mut take = |elsewhere: usize| {
+            let of_all_users = LIMITS.of_all_users - elsewhere;
+            let limits = Limits {
+                of_all_users,
+                ..LIMITS
+            };
+            pool.take_turn(limits).map(|(from, _)| from.thread)
+        };
+        assert_eq!([take(2), take(1), take(0)], [None, Some(11), None]);
+        // Who has no thread gets one in any case.
+        assert!(pool.may_start(
+            2,
+            Limits {
+                of_all_users: 0,
+                ..LIMITS
+            }
+        ));
     }
 
     #[test]

@@ -24,6 +24,7 @@
 //! | `access` | the kernel's rules for permissions, as a function |
 //! | `xattr` | extended attributes, of the source and of logs |
 //! | `inodes` | the table of inodes |
+//! | `priority` | the priority of threads whose request takes long |
 //! | `pruner` | asks the kernel to forget inodes |
 //! | `handles` | open files and directories |
 //! | `directory` | reads open directories piece by piece |
@@ -50,6 +51,7 @@ mod mounting;
 mod mounts;
 mod passthrough;
 mod permission_check;
+mod priority;
 mod pruner;
 mod reply;
 mod scheduler;

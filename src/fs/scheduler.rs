@@ -5,7 +5,8 @@
 //!
 //! Reads may take long too: one chunk of a hostile file can cost minutes. So on a mount that users share each user may
 //! occupy half of the threads that serve the kernel, and all users together leave one of them free. It takes up the next
-//! request at once, whoever sends it. Requests that find no place run in [`ExtraThreads`].
+//! request at once, whoever sends it. Requests that find no place run in [`ExtraThreads`]: one for each user, and more only as
+//! long as reads occupy no more threads together, of both kinds, than serve the kernel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use fuser::Errno;
 use h5logfs_catalog::{Lookup, Wait};
 use h5logfs_common::error::Result;
 use h5logfs_common::sync::Mutex;
+use h5logfs_common::sync::atomic::{AtomicUsize, Ordering};
 use h5logfs_common::task::StopFlag;
 
 use super::errno::{guarded, guarded_until, guarded_waiting, known};
 use super::extra_threads::{ExtraThreads, Job, Limits, Sender};
+use super::priority::Priorities;
 use super::service::Service;
 use super::watch::Watch;
 
@@ -68,6 +71,8 @@ struct Places {
     of_one_user: usize,
     of_all_users: usize,
     taken: Mutex<Taken>,
+    /// How many are taken.
+    number: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -87,6 +92,7 @@ impl Drop for Place<'_> {
         let Some(places) = self.places else { return };
         let mut taken = places.taken.lock();
         taken.all -= 1;
+        places.number.store(taken.all, Ordering::Relaxed);
         if let Some(own) = taken.users.get_mut(&self.user) {
             *own -= 1;
             if *own == 0 {
@@ -97,11 +103,12 @@ impl Drop for Place<'_> {
 }
 
 impl Places {
-    fn new(threads: usize) -> Self {
+    fn new(threads: usize, number: &Arc<AtomicUsize>) -> Self {
         Places {
             of_one_user: (threads / 2).max(1),
             of_all_users: threads - 1,
             taken: Mutex::default(),
+            number: Arc::clone(number),
         }
     }
 
@@ -112,6 +119,7 @@ impl Places {
         if is_free {
             taken.users.insert(user, own + 1);
             taken.all += 1;
+            self.number.store(taken.all, Ordering::Relaxed);
         }
         is_free
     }
@@ -119,18 +127,27 @@ impl Places {
 
 impl Scheduler {
     pub fn new(service: Arc<Service>, rules: Rules) -> Self {
-        let watch = Watch::start(rules.cpu);
-        let threads = |limits| ExtraThreads::new(Arc::clone(&service), &watch, limits);
+        let priorities = rules.is_shared.then(Priorities::of_process).flatten();
+        let watch = Watch::start(rules.cpu, priorities);
+        let threads =
+            |limits, beside| ExtraThreads::new(Arc::clone(&service), &watch, limits, beside);
+        let taken = Arc::new(AtomicUsize::new(0));
         Scheduler {
-            places: rules.is_shared.then(|| Places::new(rules.threads)),
-            reads: threads(Limits {
-                of_one_user: (rules.threads / 2).max(1),
-                of_all_users: rules.threads,
-            }),
-            scans: threads(Limits {
-                of_one_user: MAX_WAITING_THREADS,
-                of_all_users: usize::MAX,
-            }),
+            places: rules.is_shared.then(|| Places::new(rules.threads, &taken)),
+            reads: threads(
+                Limits {
+                    of_one_user: (rules.threads / 2).max(1),
+                    of_all_users: rules.threads,
+                },
+                taken,
+            ),
+            scans: threads(
+                Limits {
+                    of_one_user: MAX_WAITING_THREADS,
+                    of_all_users: usize::MAX,
+                },
+                Arc::new(AtomicUsize::new(0)),
+            ),
             service,
             watch,
         }
@@ -272,7 +289,7 @@ mod tests {
             of_one_user: 1,
             of_all_users: 1,
         };
-        ExtraThreads::new(service(), watch, limits)
+        ExtraThreads::new(service(), watch, limits, Arc::new(AtomicUsize::new(0)))
     }
 
     fn of(user: u32) -> Sender {
@@ -371,7 +388,7 @@ mod tests {
 
     #[test]
     fn jobs_behind_a_panic_run() {
-        let threads = one_thread(&Watch::start(Duration::from_secs(1000)));
+        let threads = one_thread(&Watch::start(Duration::from_secs(1000), None));
         let (begun, heard) = mpsc::channel();
         threads.run(of(1), Box::new(|_, _| panic!("a bug")));
         let (job, _end) = long(1, &begun);
@@ -381,7 +398,7 @@ mod tests {
 
     #[test]
     fn waiting_requests_end_with_their_callers_and_with_the_mount() {
-        let watch = Watch::start(Duration::from_secs(1000));
+        let watch = Watch::start(Duration::from_secs(1000), None);
         let threads = one_thread(&watch);
         let (begun, heard) = mpsc::channel();
         let (job, end) = long(1, &begun);

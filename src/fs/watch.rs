@@ -3,7 +3,8 @@
 //! A thread that works on a request says so in a slot of its own ([`Watch::run`]). That takes no lock that other threads
 //! need and no look at a clock. While there is work, the thread of the watcher looks at all slots every 50 ms. What it
 //! finds there for the second time has taken a while. The watcher then asks the kernel about the thread that sent the
-//! request, and for the processor time of the thread that works on it, and sets the flag at which the work stops.
+//! request, and for the processor time of the thread that works on it, and sets the flag at which the work stops. Where
+//! users share the mount, the thread has a lower priority from then on, until the request ends.
 //!
 //! The kernel also tells of a killed caller by a message (`FUSE_INTERRUPT`). fuser does not pass it on, and it does not
 //! come for read-ahead, whose caller the kernel lets go at once.
@@ -23,6 +24,7 @@ use h5logfs_common::task::StopFlag;
 
 use super::errno::errno_of;
 use super::extra_threads::ExtraThreads;
+use super::priority::Priorities;
 use super::thread_state::{ThreadState, is_gone};
 
 /// The time between two looks.
@@ -39,6 +41,8 @@ const CALLERS: usize = 64;
 pub struct Watch {
     /// The processor time that one request may take.
     limit: Duration,
+    /// Where threads that work on old requests have a lower priority.
+    priorities: Option<Priorities>,
     workers: Mutex<Vec<Weak<Worker>>>,
     queues: Mutex<Vec<Weak<ExtraThreads>>>,
     /// The watcher's thread looks around, or will soon. Otherwise it sleeps.
@@ -52,8 +56,23 @@ pub struct Watch {
 #[derive(Debug)]
 struct Worker {
     watch: Weak<Watch>,
+    priorities: Option<Priorities>,
     thread: u32,
     slot: Mutex<Slot>,
+}
+
+impl Worker {
+    /// The request of this number is old. It may have ended meanwhile.
+    fn lower(&self, number: u64) {
+        let Some(priorities) = self.priorities else {
+            return;
+        };
+        let mut slot = self.slot.lock();
+        if slot.number == number && slot.request.is_some() && !slot.is_lowered {
+            priorities.lower(self.thread);
+            slot.is_lowered = true;
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +80,8 @@ struct Slot {
     /// Counts the requests of this thread.
     number: u64,
     request: Option<Running>,
+    /// The thread has a lower priority for it.
+    is_lowered: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -79,15 +100,22 @@ struct Finish<'a>(&'a Worker);
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        self.0.slot.lock().request = None;
+        let mut slot = self.0.slot.lock();
+        slot.request = None;
+        if mem::take(&mut slot.is_lowered)
+            && let Some(priorities) = self.0.priorities
+        {
+            priorities.restore(self.0.thread);
+        }
     }
 }
 
 impl Watch {
-    /// `limit`: the processor time that one request may take.
-    pub fn start(limit: Duration) -> Arc<Self> {
+    /// `limit`: the processor time that one request may take. `priorities`: where old requests are to have a lower one.
+    pub fn start(limit: Duration, priorities: Option<Priorities>) -> Arc<Self> {
         let watch = Arc::new(Watch {
             limit,
+            priorities,
             workers: Mutex::default(),
             queues: Mutex::default(),
             is_awake: AtomicBool::new(true),
@@ -140,9 +168,15 @@ impl Watch {
             if let Some(worker) = known.filter(|w| w.watch.as_ptr() == Arc::as_ptr(self)) {
                 return Arc::clone(worker);
             }
+            let thread = rustix::thread::gettid().as_raw_pid().cast_unsigned();
+            if let Some(priorities) = self.priorities {
+                // It may have been started by one that has a lower priority now.
+                priorities.restore(thread);
+            }
             let worker = Arc::new(Worker {
                 watch: Arc::downgrade(self),
-                thread: rustix::thread::gettid().as_raw_pid().cast_unsigned(),
+                priorities: self.priorities,
+                thread,
                 slot: Mutex::default(),
             });
             self.workers.lock().push(Arc::downgrade(&worker));
@@ -166,7 +200,7 @@ impl Watch {
     }
 
     /// The threads that work on requests now, each with the number of its request.
-    fn running(&self) -> Vec<(u32, u64, Running)> {
+    fn running(&self) -> Vec<(Arc<Worker>, u64, Running)> {
         let mut running = Vec::new();
         // Threads that have ended have dropped their workers.
         self.workers.lock().retain(|worker| {
@@ -174,8 +208,9 @@ impl Watch {
                 return false;
             };
             let slot = worker.slot.lock();
-            let request = slot.request.clone();
-            running.extend(request.map(|request| (worker.thread, slot.number, request)));
+            let (number, request) = (slot.number, slot.request.clone());
+            drop(slot);
+            running.extend(request.map(|request| (worker, number, request)));
             true
         });
         running
@@ -240,12 +275,16 @@ impl Looks {
         let is_ending = watch.is_ending.load(Ordering::SeqCst);
         let mut before = mem::take(&mut self.running);
         for (worker, number, request) in watch.running() {
-            let known = before.remove(&worker).filter(|seen| seen.number == number);
+            let thread = worker.thread;
+            let known = before.remove(&thread).filter(|seen| seen.number == number);
             let mut seen = known.unwrap_or_else(|| Seen::first(number));
-            if let Some(why) = seen.again(worker, &request, watch.limit, is_ending) {
+            if let Some(why) = seen.again(thread, &request, watch.limit, is_ending) {
                 request.stop.stop(why);
             }
-            self.running.insert(worker, seen);
+            if seen.times == OLD {
+                worker.lower(number);
+            }
+            self.running.insert(thread, seen);
         }
         for queue in watch.queues() {
             self.look_at_queue(&queue, is_ending);
@@ -343,7 +382,7 @@ mod tests {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let watch = Watch::start(LONG);
+        let watch = Watch::start(LONG, None);
         let (begun, heard) = mpsc::channel();
         thread::scope(|scope| {
             let (watch, number) = (&watch, caller.id());
@@ -365,7 +404,7 @@ mod tests {
 
     #[test]
     fn processor_time_is_limited_and_other_time_is_not() {
-        let watch = Watch::start(Duration::from_millis(200));
+        let watch = Watch::start(Duration::from_millis(200), None);
         let waited = watch.run(own_thread(), |stop| {
             thread::sleep(Duration::from_millis(600));
             stop.stopped()
@@ -381,15 +420,37 @@ mod tests {
 
     #[test]
     fn old_work_stops_when_the_mount_ends() {
-        let watch = Watch::start(LONG);
+        let watch = Watch::start(LONG, None);
         watch.end();
         let stopped = watch.run(own_thread(), |stop| until_stopped(stop, false));
         assert_eq!(stopped, Stop::Ending);
     }
 
     #[test]
+    fn work_that_takes_long_gives_way() {
+        let Some(priorities) = Priorities::of_process() else {
+            eprintln!("skipped: this process cannot raise its priority again");
+            return;
+        };
+        let watch = Watch::start(LONG, Some(priorities));
+        let now = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
+        let usual = now();
+        watch.run(own_thread(), |_| {
+            assert_eq!(now(), usual);
+            let start = Instant::now();
+            while now() == usual {
+                assert!(start.elapsed() < Duration::from_secs(60), "{usual}");
+                thread::sleep(Duration::from_millis(5));
+            }
+            assert!(now() > usual);
+        });
+        assert_eq!(now(), usual);
+        watch.run(own_thread(), |_| assert_eq!(now(), usual));
+    }
+
+    #[test]
     fn the_watcher_ends_with_its_watch() {
-        let watch = Watch::start(LONG);
+        let watch = Watch::start(LONG, None);
         watch.run(own_thread(), |_| ());
         let weak = Arc::downgrade(&watch);
         drop(watch);
@@ -410,7 +471,7 @@ mod model {
     #[test]
     fn the_watcher_sleeps_through_no_work() {
         model::check(|| {
-            let watch = Watch::start(Duration::from_secs(1000));
+            let watch = Watch::start(Duration::from_secs(1000), None);
             let working = {
                 let watch = Arc::clone(&watch);
                 thread::spawn(move || {

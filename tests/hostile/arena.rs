@@ -22,7 +22,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `H5LOGFS_ATTACK_SECONDS` | how long an attack lasts that could go on for ever |
-//! | `H5LOGFS_ATTACK_LATENCY_MS` | how long the victim's reads may take (2000: other programs may use this machine) |
+//! | `H5LOGFS_ATTACK_LATENCY_MS` | how long the victim's reads and opens may take (2000: other programs may use this machine) |
 //! | `H5LOGFS_TEST_PROGRAM` | another build of h5logfs, which is attacked instead |
 //!
 //! An attack that takes longer than some seconds is `#[ignore]`d; `make attack` runs these, too. The figures of an older
@@ -142,7 +142,7 @@ impl Arena {
     }
 
     /// Lets ALICE attack while BOB reads. Fails where BOB is refused something, or the daemon takes too much memory; in a whole
-    /// run, in which each attack has the machine for itself, also where a read of BOB's takes too long.
+    /// run, in which each attack has the machine for itself, also where a read or an open of BOB's takes too long.
     pub fn attack<T: Send>(&self, name: &str, work: impl FnOnce(&Attack) -> T + Send) -> T {
         let (outcome, report) = self.watched(name, work);
         report.check(is_whole());
@@ -346,11 +346,13 @@ impl Report {
         }
         assert!(self.peak <= MEMORY, "{name}: {} MiB", self.peak / MIB);
         let limit = told("H5LOGFS_ATTACK_LATENCY_MS").unwrap_or(2000);
-        let worst = self.reads.worst();
-        assert!(
-            !in_time || worst <= Duration::from_millis(limit),
-            "{name}: a read took {worst:?}"
-        );
+        for (what, seen) in [("a read", &self.reads), ("an open", &self.opens)] {
+            let worst = seen.worst();
+            assert!(
+                !in_time || worst <= Duration::from_millis(limit),
+                "{name}: {what} took {worst:?}"
+            );
+        }
     }
 }
 

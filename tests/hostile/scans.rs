@@ -1,8 +1,13 @@
 //! Files that need much of a scan.
 
+use std::fs;
+use std::os::unix::fs::chown;
 use std::process::{Command, Output};
 
+use crate::arena::Arena;
 use crate::common::encoder::{Dataset, Entry, Log, LogFile, Type};
+use crate::common::people::{ALICE, CAROL};
+use crate::common::readers::project;
 use crate::common::{messages, tested_program};
 
 /// A log of as many subfiles, each with one row.
@@ -44,4 +49,28 @@ fn subfiles_by_the_hundred() {
 #[ignore = "making the files takes ten seconds"]
 fn subfiles_by_the_thousand() {
     all_are_found(4500, &inspected(4500, "2G"));
+}
+
+/// Two owners together want more scans at a time than there are, for five seconds each.
+#[test]
+#[ignore = "keeps the processors busy for ten seconds"]
+fn scans_without_end_of_two_owners() {
+    let Some(arena) = Arena::with("scan_workers=3") else {
+        return;
+    };
+    let name = |number: usize| format!("loop-{number}.h5");
+    for number in 0..4 {
+        let without_end = project().join("tests/hostile/heap-loop.log.h5");
+        fs::copy(without_end, arena.source(ALICE).join(name(number))).unwrap();
+    }
+    arena.give(ALICE);
+    for number in 2..4 {
+        let file = arena.source(ALICE).join(name(number));
+        chown(file, Some(CAROL.uid), Some(CAROL.gid)).unwrap();
+    }
+    arena.attack_on_time("scans without end of two owners", |attack| {
+        attack.together(4, |number| {
+            let _ = fs::read(arena.shown(ALICE).join(name(number)));
+        });
+    });
 }

@@ -1,11 +1,12 @@
 //! Limits the number of scans at the same time, in all and for each owner of files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Slots for scans. The files of one owner get all slots but one, so that files which are slow to scan do not block
-/// the files of other owners.
+/// Slots for scans. The files of one owner get all slots but one, and the owners whose files wait take turns. An owner without a
+/// slot gets one at once, also where the others have all of them, until there are twice as many: files which are slow to
+/// scan do not block the files of other owners, however many owners they have.
 #[derive(Debug)]
 pub struct Slots {
     all: usize,
@@ -18,6 +19,8 @@ struct Taken {
     all: usize,
     /// By the user number of the owner. Owners without a slot have no entry.
     by_owner: HashMap<u32, usize>,
+    /// The owners whose files wait, each as often, in the order in which they get slots.
+    waiting: VecDeque<u32>,
 }
 
 /// A slot in use. Becomes free on drop.
@@ -45,17 +48,47 @@ impl Slots {
     /// Waits for a slot for a file of `owner`.
     pub fn take(&self, owner: u32) -> Slot<'_> {
         let mut taken = self.taken.lock();
-        while !self.has_slot(&taken, owner) {
+        taken.waiting.push_back(owner);
+        while self.next(&taken) != Some(owner) {
             self.changed.wait(&mut taken);
         }
-        taken.all += 1;
-        *taken.by_owner.entry(owner).or_default() += 1;
+        taken.begin(owner);
+        drop(taken);
+        // There may be a slot for another one, too.
+        self.changed.notify_all();
         Slot { slots: self, owner }
     }
 
+    /// The owner who gets the next slot, if there is one. Those without any come first.
+    fn next(&self, taken: &Taken) -> Option<u32> {
+        let waiting = || taken.waiting.iter().copied();
+        let first = waiting().find(|owner| taken.of(*owner) == 0 && self.has_slot(taken, *owner));
+        first.or_else(|| waiting().find(|owner| self.has_slot(taken, *owner)))
+    }
+
     fn has_slot(&self, taken: &Taken, owner: u32) -> bool {
-        let own = taken.by_owner.get(&owner).copied().unwrap_or(0);
-        taken.all < self.all && own < self.share()
+        match taken.of(owner) {
+            0 => taken.all < 2 * self.all,
+            own => own < self.share() && taken.all < self.all,
+        }
+    }
+}
+
+impl Taken {
+    fn of(&self, owner: u32) -> usize {
+        self.by_owner.get(&owner).copied().unwrap_or(0)
+    }
+
+    /// A file of this owner has waited, and gets a slot. Others of the same owner wait behind those of other owners.
+    fn begin(&mut self, owner: u32) {
+        let is_others = |waiting: &u32| *waiting != owner;
+        let (others, mut own): (VecDeque<u32>, VecDeque<u32>) =
+            self.waiting.drain(..).partition(is_others);
+        own.pop_front();
+        self.waiting = others;
+        self.waiting.append(&mut own);
+        self.all += 1;
+        *self.by_owner.entry(owner).or_default() += 1;
     }
 }
 
@@ -82,17 +115,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_owner_takes_all_places() {
+    fn owners_have_slots_together_and_each_one_at_once() {
         let slots = Slots::new(3);
+        let may = |owner| slots.has_slot(&slots.taken.lock(), owner);
         let mine = [slots.take(1), slots.take(1)];
-        assert!(!slots.has_slot(&slots.taken.lock(), 1));
+        assert!(!may(1));
         let other = slots.take(2);
-        assert!(!slots.has_slot(&slots.taken.lock(), 3));
+        // All are taken. Who has none gets one, and nobody gets a second one.
+        let further = [slots.take(3), slots.take(4), slots.take(5)];
+        assert!(!may(2) && !may(3) && !may(6));
         drop(other);
-        assert!(!slots.has_slot(&slots.taken.lock(), 1));
+        assert!(!may(1) && may(6));
+        drop(further);
         drop(mine);
-        assert!(slots.has_slot(&slots.taken.lock(), 1));
+        assert!(may(1));
         assert!(slots.taken.lock().by_owner.is_empty());
+    }
+
+    #[test]
+    fn owners_who_wait_take_turns() {
+        let slots = Slots::new(3);
+        let mut taken = slots.taken.lock();
+        taken.waiting.extend([1, 1, 1, 1, 2, 2]);
+        let mut begin = || {
+            let next = slots.next(&taken);
+            taken.begin(next?);
+            next
+        };
+        // The last slot is one of either, and then there is none.
+        assert_eq!(
+            [begin(), begin(), begin(), begin()],
+            [Some(1), Some(2), Some(1), None]
+        );
+        assert_eq!(taken.waiting, [2, 1, 1]);
     }
 
     #[test]
@@ -101,9 +156,9 @@ mod tests {
         let (told, heard) = mpsc::channel();
         thread::scope(|scope| {
             let first = slots.take(1);
-            assert!(!slots.has_slot(&slots.taken.lock(), 2));
+            assert!(!slots.has_slot(&slots.taken.lock(), 1));
             scope.spawn(|| {
-                let _second = slots.take(2);
+                let _second = slots.take(1);
                 told.send(()).unwrap();
             });
             assert!(heard.try_recv().is_err());

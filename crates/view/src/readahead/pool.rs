@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::process::{getpriority_process, setpriority_process};
+use rustix::thread::gettid;
 
 use super::Job;
 use h5logfs_common::parallel;
@@ -15,11 +17,23 @@ const MAX_WAITING: usize = 256;
 /// Threads at most.
 const MAX_THREADS: usize = 8;
 
-/// A few threads, started when there is something to do. They end when the pool is dropped.
-#[derive(Debug, Default)]
+/// A few threads, started when there is something to do. They end when the pool is dropped. They have the priority of the thread
+/// that has made the pool, not that of a reader that needs one.
+#[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    priority: Option<i32>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Pool {
+            shared: Arc::default(),
+            threads: Mutex::default(),
+            priority: getpriority_process(None).ok(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -61,10 +75,16 @@ impl Pool {
         if threads.len() >= parallel::cores().min(MAX_THREADS) {
             return;
         }
-        let shared = Arc::clone(&self.shared);
+        let (shared, priority) = (Arc::clone(&self.shared), self.priority);
         let started = thread::Builder::new()
             .name("read-ahead".into())
-            .spawn(move || shared.work());
+            .spawn(move || {
+                if let Some(priority) = priority {
+                    // For Linux a thread is a process. Where this one cannot have that priority, it goes on with its own.
+                    let _ = setpriority_process(Some(gettid()), priority);
+                }
+                shared.work();
+            });
         match started {
             Ok(thread) => threads.push(thread),
             Err(e) => log::debug!("no thread for read-ahead: {e}"),
