@@ -25,6 +25,7 @@ use super::access::Caller;
 use super::errno::{guarded, guarded_until};
 use super::handles::Handle;
 use super::passthrough::Passthrough;
+use super::pruner;
 use super::reply::{Page, TTL, file_attr, fill, fill_with_attributes, lifetime, reply_bytes};
 use super::scheduler::{Rules, Scheduler};
 use super::service::{Found, PageCache, Service};
@@ -115,6 +116,8 @@ impl Filesystem for LogFilesystem {
         if let Err(most) = config.set_max_readahead(u32::MAX) {
             let _ = config.set_max_readahead(most);
         }
+        let version = config.kernel_abi();
+        pruner::prepare(self.service.inodes(), (version.0, version.1));
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -62,7 +63,7 @@ struct Nodes {
     memory: usize,
     /// All numbers, the oldest first, and some that are gone.
     oldest: VecDeque<u64>,
-    /// How many requests look for names in a directory now.
+    /// How many requests look for names in a directory now, where the kernel forgets by name.
     searched: HashMap<u64, usize>,
 }
 
@@ -71,6 +72,8 @@ pub struct InodeTable {
     table: Mutex<Nodes>,
     /// Notified when the nodes begin to take more than [`MEMORY`].
     is_large: Condvar,
+    /// The kernel can be asked to forget single names only.
+    by_name: AtomicBool,
 }
 
 /// The memory for inodes that the kernel is not asked to forget, in bytes.
@@ -105,7 +108,18 @@ impl InodeTable {
                 searched: HashMap::new(),
             }),
             is_large: Condvar::new(),
+            by_name: AtomicBool::new(false),
         }
+    }
+
+    /// The kernel can be asked to forget single names only: from now on searches are counted.
+    pub fn forget_by_name(&self) {
+        self.by_name.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel can be asked to forget single names only.
+    pub fn forgets_by_name(&self) -> bool {
+        self.by_name.load(Ordering::Relaxed)
     }
 
     pub fn get(&self, number: u64) -> Option<Inode> {
@@ -151,13 +165,16 @@ impl InodeTable {
         Some(table.oldest(BATCH))
     }
 
-    /// A request looks for names in a directory, until the returned value is dropped.
-    pub fn search(self: &Arc<Self>, directory: u64) -> Search {
+    /// A request looks for names in a directory, until the returned value is dropped. `None` where nobody needs to know.
+    pub fn search(self: &Arc<Self>, directory: u64) -> Option<Search> {
+        if !self.forgets_by_name() {
+            return None;
+        }
         *self.table.lock().searched.entry(directory).or_default() += 1;
-        Search {
+        Some(Search {
             inodes: Arc::clone(self),
             directory,
-        }
+        })
     }
 
     /// The names of these inodes, each with its directory. Directories are left out, since a program may work in one, and names
@@ -435,6 +452,8 @@ mod tests {
     #[test]
     fn names_in_directories_that_are_searched_stay() {
         let inodes = Arc::new(InodeTable::new(directory(1)));
+        assert!(inodes.search(ROOT).is_none());
+        inodes.forget_by_name();
         let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
         let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
         let g = inodes.look_up(ROOT, OsStr::new("g"), view(2)).unwrap();

@@ -18,6 +18,8 @@ use rustix::io::Errno;
 
 use super::inodes::InodeTable;
 
+/// The first version of the protocol whose kernels know `FUSE_NOTIFY_PRUNE`.
+const KNOWS_PRUNE: (u32, u32) = (7, 45);
 /// From `linux/fuse.h`.
 const FUSE_NOTIFY_INVAL_ENTRY: i32 = 3;
 const FUSE_NOTIFY_PRUNE: i32 = 9;
@@ -27,9 +29,16 @@ const HEADERS: usize = 32;
 /// How long the pruner rests when all inodes are in use.
 const REST: Duration = Duration::from_secs(1);
 
+/// Prepares the table for a kernel of this version of the protocol.
+pub fn prepare(inodes: &InodeTable, kernel: (u32, u32)) {
+    if kernel < KNOWS_PRUNE {
+        inodes.forget_by_name();
+    }
+}
+
 /// Runs until the mount ends. `device`: a descriptor of the mount, as long as that is served.
 pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
-    let (mut tried, mut knows_prune) = (0, true);
+    let mut tried = 0;
     loop {
         let Some(numbers) = inodes.wait_for_excess(&mut tried) else {
             thread::sleep(REST);
@@ -38,11 +47,15 @@ pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
         let Some(device) = device.upgrade() else {
             return;
         };
-        if knows_prune && let Err(e) = send(&device, &prune(&numbers)) {
+        if !inodes.forgets_by_name()
+            && let Err(e) = send(&device, &prune(&numbers))
+        {
             log::debug!("the kernel cannot be asked to forget inodes ({e}), but single names");
-            knows_prune = false;
+            inodes.forget_by_name();
         }
-        if !knows_prune && let Err(e) = forget_names(&device, inodes, &numbers) {
+        if inodes.forgets_by_name()
+            && let Err(e) = forget_names(&device, inodes, &numbers)
+        {
             log::debug!("the kernel cannot be asked to forget names: {e}");
             return;
         }
