@@ -44,6 +44,26 @@ impl Attributes {
         Attributes { size, ..self }
     }
 
+    /// The attributes of a state that came about at this time: seconds and nanoseconds.
+    pub fn changed_at(self, (seconds, nanoseconds): (i64, i64)) -> Self {
+        let time = time(seconds, u64::try_from(nanoseconds).unwrap_or(0));
+        Attributes {
+            modified: time,
+            changed: time,
+            ..self
+        }
+    }
+
+    /// The same, unless the file has changed later.
+    pub fn changed_since(self, when: (i64, i64)) -> Self {
+        let other = self.changed_at(when);
+        Attributes {
+            modified: self.modified.max(other.modified),
+            changed: self.changed.max(other.changed),
+            ..self
+        }
+    }
+
     pub fn blocks(&self) -> u64 {
         self.size.div_ceil(STAT_BLOCK)
     }

@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,10 @@ use parking_lot::Mutex;
 use rustix::fs::{FileType, RawDir, SeekFrom, seek};
 use rustix::io::Errno;
 
+use h5logfs_catalog::At;
 use h5logfs_common::lru::Lru;
+
+use super::source_tree::Place;
 
 /// What one call of the system returns of a directory, in bytes.
 const PIECE: usize = 32 << 10;
@@ -43,6 +46,8 @@ impl Listed {
 pub struct Directory {
     pub fd: OwnedFd,
     pub path: PathBuf,
+    /// The flush of which logs are shown in it; `None`: their present states.
+    pub flush: Option<u64>,
     /// The number of its inode.
     pub inode: u64,
     /// Held while the descriptor is moved and read, since it has one position for all threads.
@@ -56,13 +61,22 @@ const FIRST_AHEAD: usize = 128;
 const MOST_AHEAD: usize = 1024;
 
 impl Directory {
-    pub fn new(fd: OwnedFd, path: PathBuf, inode: u64) -> Self {
+    pub fn new(fd: OwnedFd, place: Place, inode: u64) -> Self {
         Directory {
             fd,
-            path,
+            path: place.path,
+            flush: place.flush,
             inode,
             reading: Mutex::default(),
             ahead: AtomicUsize::new(FIRST_AHEAD),
+        }
+    }
+
+    /// A path in it, in the state that it shows.
+    pub fn at<'a>(&self, path: &'a Path) -> At<'a> {
+        At {
+            path,
+            flush: self.flush,
         }
     }
 

@@ -38,6 +38,8 @@ pub enum Handle {
         _permit: Permit,
     },
     VirtualDirectory {
+        /// The number of its inode.
+        number: u64,
         _permit: Permit,
     },
 }
@@ -286,6 +288,7 @@ mod tests {
     use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
+    use crate::fs::source_tree::Place;
     use crate::fs::virtual_files::OpenFiles;
 
     #[test]
@@ -342,7 +345,7 @@ mod tests {
 
     fn directory() -> Handle {
         let fd = std::fs::File::open("/").unwrap().into();
-        Handle::Directory(Directory::new(fd, PathBuf::new(), 1))
+        Handle::Directory(Directory::new(fd, Place::root(), 1))
     }
 
     #[test]

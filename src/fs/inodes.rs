@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::attributes::Attributes;
 use super::source_tree::{Entry, Place, Version};
+use super::virtual_files::flush_of;
 
 /// The number of the mounted directory. FUSE prescribes it.
 pub const ROOT: u64 = 1;
@@ -124,12 +125,15 @@ impl InodeTable {
 
     pub fn get(&self, number: u64) -> Option<Inode> {
         let table = self.table.lock();
-        let node = table.nodes.get(&number)?;
-        let directory = (number != ROOT).then(|| table.nodes.get(&node.key.parent));
+        let node = table.nodes.get(&itself(number))?;
+        let directory = !is_root(number);
+        let directory = directory.then(|| table.nodes.get(&itself(node.key.parent)));
+        let (path, flush) = table.path(number)?;
         Some(Inode {
             place: Place {
-                path: table.path(number)?,
+                path,
                 directory: directory.flatten().map(|parent| parent.key.version),
+                flush,
             },
             version: node.key.version,
             attributes: node.attributes,
@@ -178,13 +182,16 @@ impl InodeTable {
     }
 
     /// The names of these inodes, each with its directory. Directories are left out, since a program may work in one, and names
-    /// in a directory that is searched now.
+    /// in a directory that is searched now. Directories below flushes are not left out: there may be any number of these.
     pub fn names(&self, numbers: &[u64]) -> Vec<(u64, OsString)> {
         let table = self.table.lock();
         let nodes = numbers.iter().filter_map(|number| table.nodes.get(number));
         let keys = nodes.map(|node| &node.key);
+        let is_of_flush =
+            |key: &Key| matches!(table.path(key.parent), Some((_, flush)) if flush.is_some());
         let may = |key: &&Arc<Key>| {
-            !key.version.is_directory() && !table.searched.contains_key(&key.parent)
+            (!key.version.is_directory() || is_of_flush(key))
+                && !table.searched.contains_key(&key.parent)
         };
         keys.filter(may)
             .map(|key| (key.parent, key.name.clone()))
@@ -253,15 +260,16 @@ impl Drop for Search {
 }
 
 impl Nodes {
-    fn path(&self, number: u64) -> Option<PathBuf> {
+    /// The path of an inode, and the flush below which it lies.
+    fn path(&self, number: u64) -> Option<(PathBuf, Option<u64>)> {
         let mut names = Vec::new();
         let mut at = number;
-        while at != ROOT {
+        while !is_root(at) {
             let key = &self.nodes.get(&at)?.key;
             names.push(&key.name);
             at = key.parent;
         }
-        Some(names.into_iter().rev().collect())
+        Some((names.into_iter().rev().collect(), flush_of(at)))
     }
 
     fn look_up(&mut self, parent: u64, name: &OsStr, entry: Entry) -> Option<u64> {
@@ -276,7 +284,10 @@ impl Nodes {
             node.attributes = entry.attributes;
             return Some(number);
         }
-        self.nodes.get_mut(&parent)?.children += 1;
+        // Nothing is kept of the directory of a flush.
+        if flush_of(parent).is_none() {
+            self.nodes.get_mut(&parent)?.children += 1;
+        }
         let number = self.next;
         self.next += 1;
         self.memory += memory(&key);
@@ -339,6 +350,16 @@ impl Nodes {
         };
         there.into_iter().filter(is_idle).collect()
     }
+}
+
+/// Whether paths begin there: at the mounted directory, in its present state or as of a flush.
+fn is_root(number: u64) -> bool {
+    number == ROOT || flush_of(number).is_some()
+}
+
+/// The inode whose version and attributes this one has.
+fn itself(number: u64) -> u64 {
+    if is_root(number) { ROOT } else { number }
 }
 
 fn memory(key: &Key) -> usize {

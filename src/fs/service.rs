@@ -23,7 +23,7 @@ use super::attributes::Attributes;
 use super::directory::{Directory, Listed, Piece, Pieces};
 use super::errno::is_called_off;
 use super::handles::{Handle, Handles};
-use super::inodes::{Inode, InodeTable, ROOT};
+use super::inodes::{Inode, InodeTable};
 use super::monitor::Monitor;
 use super::source_tree::{Entry, Opened, Place, SourceTree};
 use super::virtual_files::{self, OpenFiles, Permit};
@@ -151,15 +151,14 @@ impl Service {
     /// The inode of `name` in `parent`.
     pub fn look_up(&self, parent: u64, name: &OsStr, wait: Wait) -> Result<Lookup<Found>> {
         if virtual_files::contains(parent, name) {
-            let found = virtual_file(parent, name);
-            return found
-                .map(Lookup::Known)
-                .ok_or_else(|| self.failure(Os::NOENT));
+            let number = virtual_files::look_up(parent, name);
+            return self.virtual_file(number.ok_or_else(|| self.failure(Os::NOENT))?, wait);
         }
         let directory = self.inode(parent)?;
         let place = Place {
             path: directory.place.path.join(name),
             directory: Some(directory.version),
+            flush: directory.place.flush,
         };
         let found = self.source.entry(&place, wait);
         self.count_look_up(&found);
@@ -174,6 +173,19 @@ impl Service {
             number,
             attributes: entry.attributes,
             names: NameCache::of(&entry),
+        }))
+    }
+
+    /// A virtual file, or the directory of a flush: that is the source directory once more.
+    fn virtual_file(&self, number: u64, wait: Wait) -> Result<Lookup<Found>> {
+        if let Some(found) = virtual_file(number) {
+            return Ok(Lookup::Known(found));
+        }
+        let attributes = self.attributes(number, wait)?;
+        Ok(attributes.map(|attributes| Found {
+            number,
+            attributes,
+            names: NameCache::Keep,
         }))
     }
 
@@ -193,7 +205,9 @@ impl Service {
         wait: Wait,
     ) -> Result<Lookup<Option<Found>>> {
         let path = directory.path.join(&listed.name);
-        let found = self.source.entry_in(&directory.fd, &path, wait);
+        let found = self
+            .source
+            .entry_in(&directory.fd, directory.at(&path), wait);
         self.count_look_up(&found);
         let (entry, names) = match found {
             Ok(Lookup::Known(entry)) => (entry, NameCache::of(&entry)),
@@ -220,10 +234,13 @@ impl Service {
         let _listing = self.source.catalog().listing();
         parallel::share(shares, |number| {
             let own = listed.iter().skip(number).step_by(shares);
-            for listed in own.filter(|listed| !listed.is_dots()) {
+            let may =
+                |listed: &&Listed| !listed.is_dots() && self.source.may_list(directory, listed);
+            for listed in own.filter(may) {
                 let path = directory.path.join(&listed.name);
                 // The look-up that follows reports an error.
-                let _ = self.source.entry_in(&directory.fd, &path, Wait::Yes);
+                let at = directory.at(&path);
+                let _ = self.source.entry_in(&directory.fd, at, Wait::Yes);
             }
         });
     }
@@ -252,12 +269,13 @@ impl Service {
         }
         let inode = self.inode(number)?;
         // A log that grows has another generation by now, or soon.
-        if self.source.has_only_grown(&inode.place.path, inode.version) {
+        if self.source.has_only_grown(&inode.place, inode.version) {
             return Ok(Lookup::Known(inode.attributes));
         }
+        let is_root = inode.place.directory.is_none();
         match self.source.entry(&inode.place, wait) {
             Ok(Lookup::NeedsScan) => Ok(Lookup::NeedsScan),
-            Ok(Lookup::Known(entry)) if entry.version == inode.version || number == ROOT => {
+            Ok(Lookup::Known(entry)) if entry.version == inode.version || is_root => {
                 self.inodes.remember(number, entry.attributes);
                 Ok(Lookup::Known(entry.attributes))
             }
@@ -368,12 +386,12 @@ impl Service {
     pub fn open_directory(&self, number: u64, caller: Option<&Caller>) -> Result<u64> {
         if virtual_files::is_virtual(number) {
             let _permit = self.permit_virtual(caller)?;
-            return self.insert_virtual(Handle::VirtualDirectory { _permit });
+            return self.insert_virtual(Handle::VirtualDirectory { number, _permit });
         }
         asked_by(caller.map(Caller::uid));
         let Inode { place, version, .. } = self.inode(number)?;
         let fd = self.source.open_for_listing(&place, version, caller)?;
-        let directory = Directory::new(fd, place.path, number);
+        let directory = Directory::new(fd, place, number);
         self.insert(number, Handle::Directory(directory), caller)
     }
 
@@ -432,8 +450,8 @@ impl Service {
         mut add: impl FnMut(&Listed) -> Added,
     ) -> Result<Lookup<()>> {
         match &*self.handle_to_list(handle)? {
-            Handle::VirtualDirectory { .. } => {
-                list_virtual(position, add);
+            Handle::VirtualDirectory { number, .. } => {
+                list_virtual(*number, position, add);
                 Ok(Lookup::Known(()))
             }
             Handle::Directory(directory) => {
@@ -454,11 +472,9 @@ impl Service {
         mut add: impl FnMut(&Listed, &Found) -> Added,
     ) -> Result<Lookup<()>> {
         match &*self.handle_to_list(handle)? {
-            Handle::VirtualDirectory { .. } => {
-                list_virtual(position, |listed| {
-                    let found = virtual_file(virtual_files::DIRECTORY, &listed.name);
-                    let found =
-                        found.or_else(|| virtual_file(ROOT, OsStr::new(virtual_files::NAME)));
+            Handle::VirtualDirectory { number, .. } => {
+                list_virtual(*number, position, |listed| {
+                    let found = virtual_file(listed.inode);
                     found.map_or(Added::No, |found| add(listed, &found))
                 });
                 Ok(Lookup::Known(()))
@@ -540,7 +556,7 @@ impl Service {
         if listed.is_dots() {
             return Lookup::Known(true);
         }
-        if directory.inode == ROOT && listed.name == virtual_files::NAME {
+        if virtual_files::is_hidden(directory.inode, &listed.name) {
             return Lookup::Known(false);
         }
         self.source.shows(directory, listed, wait)
@@ -592,8 +608,8 @@ impl Service {
     }
 }
 
-fn list_virtual(position: u64, mut add: impl FnMut(&Listed) -> Added) {
-    let piece = virtual_files::listing();
+fn list_virtual(number: u64, position: u64, mut add: impl FnMut(&Listed) -> Added) {
+    let piece = virtual_files::listing(number);
     for listed in piece.after(position).unwrap_or_default() {
         if add(listed) == Added::Full {
             return;
@@ -601,11 +617,10 @@ fn list_virtual(position: u64, mut add: impl FnMut(&Listed) -> Added) {
     }
 }
 
-fn virtual_file(parent: u64, name: &OsStr) -> Option<Found> {
-    let (number, attributes) = virtual_files::look_up(parent, name)?;
+fn virtual_file(number: u64) -> Option<Found> {
     Some(Found {
         number,
-        attributes,
+        attributes: virtual_files::attributes(number)?,
         names: NameCache::Keep,
     })
 }
@@ -625,11 +640,11 @@ fn is_gone(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
 
     use rustix::fs::FileType;
     use tempfile::TempDir;
 
+    use crate::fs::inodes::ROOT;
     use crate::fs::source_tree::PathFilter;
     use h5logfs_catalog::Catalog;
     use h5logfs_log::source_dir::SourceDir;
@@ -751,7 +766,7 @@ mod tests {
 
     fn root(source: &TempDir) -> Directory {
         let fd = fs::File::open(source.path()).unwrap();
-        Directory::new(fd.into(), PathBuf::new(), ROOT)
+        Directory::new(fd.into(), Place::root(), ROOT)
     }
 
     #[test]
@@ -822,7 +837,7 @@ mod tests {
         let (source, service) = service(PathFilter::default());
         // The descriptor is that of a file, so look-ups in it fail.
         let file = fs::File::open(source.path().join("file")).unwrap();
-        let root = Directory::new(file.into(), PathBuf::new(), ROOT);
+        let root = Directory::new(file.into(), Place::root(), ROOT);
         let found = known(service.look_up_listed(&root, &listed("file"), Wait::Yes)).unwrap();
         assert_eq!(found.names, NameCache::Unknown);
         assert_eq!(found.attributes.kind, FileType::RegularFile);

@@ -22,9 +22,9 @@ impl ShownFile {
     /// another user's.
     pub fn at(path: &Path) -> Option<Self> {
         let (mount, real) = mount_of(path)?;
-        let shown = Mounts::now().ok()?.shown_at(mount, &real)?;
-        let is_source = !shown.relative.starts_with(virtual_files::NAME);
-        is_source.then(|| ShownFile {
+        let mut shown = Mounts::now().ok()?.shown_at(mount, &real)?;
+        shown.relative = virtual_files::path_in_source(&shown.relative)?.to_owned();
+        Some(ShownFile {
             path: path.to_owned(),
             source: source_of(&shown),
             mount_point: shown.mount_point,

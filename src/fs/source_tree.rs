@@ -14,9 +14,10 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Mode, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
-use h5logfs_catalog::{Catalog, Lookup, Presented, Wait};
+use h5logfs_catalog::{At, Catalog, Lookup, Presented, Wait};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
+use h5logfs_log::journal;
 use h5logfs_log::source_dir::stat_in;
 use h5logfs_log::source_file::Identity;
 use h5logfs_view::View;
@@ -93,6 +94,8 @@ pub struct Place {
     /// The version of its directory; `None` for the source directory itself. Another directory may have taken the path
     /// of that one, and may be closed to a user who could search the old one.
     pub directory: Option<Version>,
+    /// The flush of which logs are shown below it; `None`: their present states.
+    pub flush: Option<u64>,
 }
 
 impl Place {
@@ -101,6 +104,15 @@ impl Place {
         Place {
             path: PathBuf::new(),
             directory: None,
+            flush: None,
+        }
+    }
+
+    /// What is there.
+    pub fn at(&self) -> At<'_> {
+        At {
+            path: &self.path,
+            flush: self.flush,
         }
     }
 }
@@ -109,14 +121,31 @@ impl Place {
 struct Held<'a> {
     directory: BorrowedFd<'a>,
     path: &'a Path,
+    /// See [`Place::flush`].
+    flush: Option<u64>,
 }
 
 impl<'a> Held<'a> {
-    fn new(directory: &'a OwnedFd, path: &'a Path) -> Self {
+    fn new(directory: &'a OwnedFd, At { path, flush }: At<'a>) -> Self {
         Held {
             directory: directory.as_fd(),
             path,
+            flush,
         }
+    }
+
+    fn at(&self) -> At<'a> {
+        At {
+            path: self.path,
+            flush: self.flush,
+        }
+    }
+
+    /// Whether the file that stands beside a log that is not closed stands beside this one.
+    fn has_journal(&self) -> bool {
+        let journal = journal::path_of(self.path);
+        let name = journal.file_name();
+        name.is_some_and(|name| stat_in(self.directory, name).is_ok())
     }
 
     /// The name in the directory.
@@ -205,6 +234,11 @@ fn leads_nowhere(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
+/// Whether a path may go on behind a file of this kind.
+fn leads_further(kind: FileType) -> bool {
+    matches!(kind, FileType::Directory | FileType::Symlink)
+}
+
 #[derive(Debug)]
 pub struct SourceTree {
     catalog: Arc<Catalog>,
@@ -227,8 +261,8 @@ impl SourceTree {
     /// files of its directory.
     pub fn entry(&self, place: &Place, wait: Wait) -> Result<Lookup<Entry>> {
         let held = self.hold(place);
-        let held = held.inspect_err(|_| self.catalog.forget(&place.path))?;
-        self.entry_in(&held, &place.path, wait)
+        let held = held.inspect_err(|_| self.catalog.forget(place.at()))?;
+        self.entry_in(&held, place.at(), wait)
     }
 
     /// Opens the directory of `place`, if it still is the one that the kernel knows.
@@ -264,7 +298,7 @@ impl SourceTree {
     /// Opens the file at `place`, of any kind, if it still is the one of this version.
     fn open(&self, place: &Place, version: Version, flags: OFlags) -> Result<OwnedFd> {
         let directory = self.hold(place)?;
-        let opened = Held::new(&directory, &place.path).open(flags);
+        let opened = Held::new(&directory, place.at()).open(flags);
         let opened = opened.map_err(|e| self.failure(&place.path, e))?;
         self.check_version(version, &place.path, &opened)?;
         Ok(opened)
@@ -275,12 +309,12 @@ impl SourceTree {
         self.open(place, version, OFlags::PATH)
     }
 
-    /// The present state of the file at `path`, whose directory is open as `directory`.
-    pub fn entry_in(&self, directory: &OwnedFd, path: &Path, wait: Wait) -> Result<Lookup<Entry>> {
-        let held = Held::new(directory, path);
+    /// The same of the file at `at`, whose directory is open as `directory`.
+    pub fn entry_in(&self, directory: &OwnedFd, at: At<'_>, wait: Wait) -> Result<Lookup<Entry>> {
+        let (held, path) = (Held::new(directory, at), at.path);
         let shown = self.check_shown(path);
         let stat = shown.and_then(|()| self.stat(&held));
-        let stat = stat.inspect_err(|_| self.catalog.forget(path))?;
+        let stat = stat.inspect_err(|_| self.catalog.forget(at))?;
         let kind = Attributes::from(&stat).kind;
         if matches!(kind, FileType::Directory | FileType::RegularFile) {
             match self.is_hidden(&held, wait) {
@@ -292,6 +326,9 @@ impl SourceTree {
         if kind == FileType::RegularFile {
             return self.entry_of_file(&held, wait);
         }
+        if at.flush.is_some() && !leads_further(kind) {
+            return Err(self.failure(path, Errno::NOENT));
+        }
         Ok(Lookup::Known(Entry::of_source(&stat)))
     }
 
@@ -302,11 +339,15 @@ impl SourceTree {
         let mut entry = Entry::of_source(&stat);
         let Identity { device, inode, .. } = Identity::from(&stat);
         match presented {
+            Ok(Presented::Absent) => return Err(self.failure(held.path, Errno::NOENT)),
+            // Of a file that cannot be looked at nobody knows which states it has.
+            Err(error) if held.flush.is_some() => return Err(self.elsewhere(held.path, error)),
             Ok(Presented::Plain) => {}
             Ok(Presented::View {
                 generation,
                 len,
                 grows,
+                modified,
             }) => {
                 entry.version = Version::View {
                     device,
@@ -314,6 +355,12 @@ impl SourceTree {
                     generation,
                 };
                 entry.attributes = entry.attributes.with_size(len);
+                if let Some(time) = modified {
+                    entry.attributes = match held.flush {
+                        Some(_) => entry.attributes.changed_at(time),
+                        None => entry.attributes.changed_since(time),
+                    };
+                }
                 entry.grows = grows;
             }
             Ok(Presented::Broken(_)) | Err(_) => entry.version = Version::Broken { device, inode },
@@ -327,7 +374,7 @@ impl SourceTree {
         for _ in 0..ATTEMPTS {
             let stat = self.stat(held)?;
             let identity = Identity::from(&stat);
-            match self.catalog.look_up(held.path, Some(identity), wait) {
+            match self.catalog.look_up(held.at(), Some(identity), wait) {
                 Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
                 Ok(Lookup::Known(presented)) => return Ok(Lookup::Known((stat, Ok(presented)))),
                 Err(Error::Changed { .. }) => {}
@@ -338,16 +385,16 @@ impl SourceTree {
     }
 
     /// The view of this version, for a log that is not closed and has only grown since its look-up.
-    fn looked_up(&self, path: &Path, version: Version) -> Option<Arc<View>> {
+    fn looked_up(&self, place: &Place, version: Version) -> Option<Arc<View>> {
         match version {
-            Version::View { generation, .. } => self.catalog.looked_up(path, generation),
+            Version::View { generation, .. } => self.catalog.looked_up(place.at(), generation),
             _ => None,
         }
     }
 
-    /// Whether `path` still leads to the log of this version, and the log has only grown since its look-up.
-    pub fn has_only_grown(&self, path: &Path, version: Version) -> bool {
-        self.looked_up(path, version).is_some()
+    /// Whether `place` still leads to the log of this version, and the log has only grown since its look-up.
+    pub fn has_only_grown(&self, place: &Place, version: Version) -> bool {
+        self.looked_up(place, version).is_some()
     }
 
     /// Opens the regular file at `place` if it still has this version, and `caller` may read all files that its bytes
@@ -363,9 +410,9 @@ impl SourceTree {
         wait: Wait,
     ) -> Result<Lookup<Opened>> {
         let (directory, path) = (self.hold(place)?, &place.path);
-        let held = Held::new(&directory, path);
+        let held = Held::new(&directory, place.at());
         let check = self.permission_check(caller);
-        if let Some(view) = self.looked_up(path, version) {
+        if let Some(view) = self.looked_up(place, version) {
             check.view(&view)?;
             return Ok(Lookup::Known(Opened::View(view)));
         }
@@ -377,7 +424,7 @@ impl SourceTree {
         }
         match (presented.map_err(|e| self.elsewhere(path, e))?, version) {
             (Presented::View { .. }, Version::View { generation, .. }) => {
-                let Lookup::Known(view) = self.catalog.open_with(path, wait)? else {
+                let Lookup::Known(view) = self.catalog.open_with(place.at(), wait)? else {
                     return Ok(Lookup::NeedsScan);
                 };
                 check.view(&view)?;
@@ -493,15 +540,36 @@ impl SourceTree {
     /// Whether a name of an open directory is shown.
     pub fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<bool> {
         let path = directory.path.join(&listed.name);
-        if !self.filter.shows(&path) {
+        if !self.filter.shows(&path) || !self.may_list(directory, listed) {
             return Lookup::Known(false);
         }
-        let held = Held::new(&directory.fd, &path);
+        let held = Held::new(&directory.fd, directory.at(&path));
         match self.kind(&held, listed) {
+            FileType::RegularFile if directory.flush.is_some() => {
+                let found = self.entry_in(&directory.fd, held.at(), wait);
+                match found {
+                    Ok(found) => found.map(|_| true),
+                    Err(_) => Lookup::Known(false),
+                }
+            }
             FileType::Directory | FileType::RegularFile => {
                 self.is_hidden(&held, wait).map(|hidden| !hidden)
             }
             _ => Lookup::Known(true),
+        }
+    }
+
+    /// Whether a name may be listed, as far as it can be told without a scan. Below a flush those logs are listed that are not
+    /// closed: any other file would have to be scanned to know whether it has that flush.
+    pub fn may_list(&self, directory: &Directory, listed: &Listed) -> bool {
+        if directory.flush.is_none() {
+            return true;
+        }
+        let path = directory.path.join(&listed.name);
+        let held = Held::new(&directory.fd, directory.at(&path));
+        match self.kind(&held, listed) {
+            FileType::RegularFile => held.has_journal(),
+            kind => leads_further(kind),
         }
     }
 

@@ -4,10 +4,14 @@
 //! mount should not contain it. It hides a file of the same name in the source. Otherwise an owner of the source could
 //! forge the statistics.
 //!
+//! `at` in it has a directory for each number of a flush: the source directory, with the logs as that flush left them. None is
+//! listed, and nothing is kept of one: the number of its inode tells the flush.
+//!
 //! A file has the size 0, as in `/proc`. Its content is made when it is opened, so that all reads see one state.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -28,32 +32,70 @@ pub const NAME: &str = ".h5logfs";
 pub const DIRECTORY: u64 = 1 << 62;
 const JSON: u64 = DIRECTORY + 1;
 const PROMETHEUS: u64 = DIRECTORY + 2;
+const AT: u64 = DIRECTORY + 3;
+/// With the number of a flush: its directory.
+const FLUSHES: u64 = DIRECTORY + (1 << 61);
+/// The largest number of a flush that has one.
+const MOST_FLUSHES: u64 = (1 << 61) - 1;
 
-const FILES: [(&str, u64); 2] = [("stats", JSON), ("stats.prom", PROMETHEUS)];
+const NAMES: [(&str, u64, FileType); 3] = [
+    ("stats", JSON, FileType::RegularFile),
+    ("stats.prom", PROMETHEUS, FileType::RegularFile),
+    ("at", AT, FileType::Directory),
+];
 
 pub fn is_virtual(number: u64) -> bool {
-    number >= DIRECTORY
+    (DIRECTORY..FLUSHES).contains(&number)
+}
+
+/// The flush whose directory this is.
+pub fn flush_of(number: u64) -> Option<u64> {
+    number.checked_sub(FLUSHES).filter(|flush| *flush > 0)
+}
+
+/// The inode number of the directory of a flush. One flush has one name.
+fn of_flush(name: &OsStr) -> Option<u64> {
+    let name = name.to_str()?;
+    let flush = name.parse().ok()?;
+    let is_one = (1..=MOST_FLUSHES).contains(&flush) && flush.to_string() == name;
+    is_one.then_some(FLUSHES + flush)
 }
 
 /// Whether [`look_up`] decides about `name` in `parent`.
 pub fn contains(parent: u64, name: &OsStr) -> bool {
-    is_virtual(parent) || parent == ROOT && name == NAME
+    is_virtual(parent) || is_hidden(parent, name)
 }
 
-/// The inode number and the attributes of a virtual file.
-pub fn look_up(parent: u64, name: &OsStr) -> Option<(u64, Attributes)> {
-    let number = if parent == ROOT && name == NAME {
-        DIRECTORY
-    } else {
-        FILES.iter().find(|(file, _)| name == *file)?.1
+/// Whether a name of the source is not shown in `parent`.
+pub fn is_hidden(parent: u64, name: &OsStr) -> bool {
+    (parent == ROOT || flush_of(parent).is_some()) && name == NAME
+}
+
+/// The path in the source of what is shown at a path of the mount; `None` for what is not of the source.
+pub fn path_in_source(shown: &Path) -> Option<&Path> {
+    let Ok(below) = shown.strip_prefix(NAME) else {
+        return Some(shown);
     };
-    Some((number, attributes(number)?))
+    let mut names = below.strip_prefix("at").ok()?.components();
+    of_flush(names.next()?.as_os_str())?;
+    Some(names.as_path())
+}
+
+/// The inode number of a virtual file, or of the directory of a flush.
+pub fn look_up(parent: u64, name: &OsStr) -> Option<u64> {
+    match parent {
+        ROOT => Some(DIRECTORY),
+        DIRECTORY => Some(NAMES.iter().find(|(file, ..)| name == *file)?.1),
+        AT => of_flush(name),
+        _ => None,
+    }
 }
 
 /// The attributes of a virtual inode. The user who runs the daemon owns it.
 pub fn attributes(number: u64) -> Option<Attributes> {
     let (kind, permissions, links) = match number {
-        DIRECTORY => (FileType::Directory, 0o555, 2),
+        DIRECTORY => (FileType::Directory, 0o555, 3),
+        AT => (FileType::Directory, 0o555, 2),
         JSON | PROMETHEUS => (FileType::RegularFile, 0o444, 1),
         _ => return None,
     };
@@ -79,11 +121,12 @@ pub fn content(number: u64, monitor: &Monitor) -> Option<String> {
     }
 }
 
-/// The names in the virtual directory. Positions count them.
-pub fn listing() -> Piece {
-    let dots = [".", ".."].map(|name| (name, DIRECTORY, FileType::Directory));
-    let files = FILES.map(|(name, number)| (name, number, FileType::RegularFile));
-    let all = dots.into_iter().chain(files).zip(1..);
+/// The names in a virtual directory. Positions count them.
+pub fn listing(number: u64) -> Piece {
+    let dots = [(".", number), ("..", DIRECTORY)];
+    let dots = dots.map(|(name, number)| (name, number, FileType::Directory));
+    let names = NAMES.into_iter().filter(|_| number == DIRECTORY);
+    let all = dots.into_iter().chain(names).zip(1..);
     let listed = all.map(|((name, inode, kind), next)| Listed {
         name: name.into(),
         kind,

@@ -19,6 +19,7 @@ mod follow;
 mod killed;
 mod ls;
 mod mirror;
+mod moments;
 mod netcdf;
 mod passthrough;
 mod permissions;

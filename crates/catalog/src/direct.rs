@@ -253,6 +253,7 @@ fn of_log_once<T>(
     let shared = shared::of(options.memory);
     let candidate = Candidate {
         dir,
+        settings,
         relative,
         source: &source,
         look: &look,
@@ -273,7 +274,6 @@ fn opener(options: &ReadOptions, shared: &Shared) -> Result<Opener> {
         ..options.scan_limits()
     };
     Ok(Opener {
-        settings: options.settings.clone(),
         budget: Arc::clone(&shared.budget),
         scanner: Box::new(OneScan::new(limits)),
         store: options.index_dir.open(options.index_dir_size)?,

@@ -59,6 +59,10 @@ pub struct CatalogEntry {
     /// Of a view: the names in the directory of the main file that lead to other files of the log, and are not listed.
     pub hidden: HashSet<OsString>,
     pub presented: Presented,
+    /// The newest flush of the log; 0 where it is not known.
+    pub newest: u64,
+    /// A flush was asked for by its number. Those that follow change nothing.
+    pub is_of_flush: bool,
     /// How long the entry counts for files that have not changed; `None`: always.
     lifetime: Option<Duration>,
     /// The system refused an operation, which says nothing about the file. The next request tries again.
@@ -93,6 +97,8 @@ impl CatalogEntry {
             lifetime: None,
             is_transient: matches!(&presented, Presented::Broken(e) if is_transient(e)),
             presented,
+            newest: 0,
+            is_of_flush: false,
             since,
             compared: AtomicU64::new(0),
             owners_compared: AtomicU64::new(0),
@@ -131,8 +137,15 @@ impl CatalogEntry {
         size_of::<Self>() + files.sum::<usize>() + hidden.sum::<usize>() + companions + error
     }
 
-    pub fn of_view(since: Instant, view: &Arc<View>, companions: CompanionStates) -> Self {
+    /// `is_of_flush`: see [`CatalogEntry::is_of_flush`].
+    pub fn of_view(
+        since: Instant,
+        view: &Arc<View>,
+        companions: CompanionStates,
+        is_of_flush: bool,
+    ) -> Self {
         let snapshot = view.snapshot();
+        let is_of_flush = is_of_flush && snapshot.journal.is_some();
         let files = snapshot.sources.iter().chain(&snapshot.journal);
         let mut files: Vec<Source> = files.map(Source::file).collect();
         // One file may be several sources.
@@ -140,7 +153,13 @@ impl CatalogEntry {
         let presented = Presented::View {
             generation: view.generation(),
             len: view.len(),
-            grows: snapshot.journal.is_some(),
+            grows: snapshot.journal.is_some() && !is_of_flush,
+            modified: if is_of_flush {
+                snapshot.flushed_at.map(seconds)
+            } else {
+                let journal = snapshot.journal.as_ref();
+                journal.map(|journal| journal.identity.modified)
+            },
         };
         let is_lost = || {
             snapshot
@@ -149,6 +168,8 @@ impl CatalogEntry {
                 .any(|d| d.severity > Severity::Note)
         };
         CatalogEntry {
+            newest: snapshot.newest,
+            is_of_flush,
             lifetime: snapshot.is_late.then(|| {
                 if is_lost() {
                     FAILURE_LIFETIME
@@ -169,6 +190,7 @@ impl CatalogEntry {
                 generation,
                 len,
                 grows: false,
+                ..
             } if snapshot.journal.is_none() => sources
                 .all(|source| self.files.contains(&source))
                 .then_some((generation, len)),
@@ -207,7 +229,8 @@ impl CatalogEntry {
     /// Whether the files are still in the same state. A log that a job writes may have very many data files, and readers
     /// that ask for new flushes all the time. So these files are compared once in a while, however many readers ask.
     pub fn are_unchanged(&self, is_unchanged: impl Fn(&Source) -> bool) -> bool {
-        let grows = matches!(self.presented, Presented::View { grows: true, .. });
+        let grows =
+            self.is_of_flush || matches!(self.presented, Presented::View { grows: true, .. });
         let of_all = !grows || self.begins_comparison();
         let mut numbered = self.files.iter().enumerate();
         let unchanged = numbered.all(|(number, file)| {
@@ -290,6 +313,12 @@ impl CatalogEntry {
         let last = Duration::from_millis(time.load(Ordering::Relaxed));
         self.since.elapsed() < last + lifetime
     }
+}
+
+/// Seconds and nanoseconds.
+fn seconds(milliseconds: i64) -> (i64, i64) {
+    let rest = milliseconds.rem_euclid(1000);
+    (milliseconds.div_euclid(1000), rest * 1_000_000)
 }
 
 /// Whether the same operation may succeed at once.

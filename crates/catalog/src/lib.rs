@@ -35,6 +35,7 @@
 
 #![deny(missing_docs)]
 
+mod at;
 pub mod changes;
 pub mod direct;
 pub mod directories;
@@ -56,6 +57,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::lru::Lru;
@@ -72,6 +74,8 @@ use h5logfs_view::cache::{Budget, Generation, MemoryLimits};
 use h5logfs_view::index::store::Store;
 use h5logfs_view::{Compared, View};
 
+pub use at::At;
+use at::{Entries, Key};
 use entry::{CatalogEntry, CompanionStates};
 use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states, source_without_log};
 use reported::Reported;
@@ -133,9 +137,13 @@ pub enum Presented {
         generation: Generation,
         /// Length of the canonical file in bytes.
         len: u64,
-        /// The log is not closed, and a job may append to it at any time.
+        /// The next flush may make another state of it.
         grows: bool,
+        /// When this state came about, where the log file alone does not tell it, as seconds and nanoseconds since 1970.
+        modified: Option<(i64, i64)>,
     },
+    /// There is no such state. A file that is no log has none but the present one.
+    Absent,
     /// The file is a log that cannot be presented. To open it gives this error.
     Broken(Arc<Error>),
 }
@@ -172,15 +180,16 @@ struct Seen {
 #[derive(Debug)]
 pub struct Catalog {
     dir: SourceDir,
+    settings: Settings,
     opener: Opener,
     /// The names in directories, for companion files.
     listings: Listings,
-    entries: Lru<PathBuf, Arc<CatalogEntry>>,
+    entries: Entries,
     superseded: Superseded,
     /// What was compared of logs with checksums.
     compared: Lru<PathBuf, Arc<Compared>>,
     /// Of several threads that want the same file scanned, one scans it.
-    scanning: SingleFlight<PathBuf>,
+    scanning: SingleFlight<Key>,
     /// What was logged of which file.
     reported: Reported,
     since: Instant,
@@ -193,16 +202,16 @@ impl Catalog {
     pub fn new(dir: SourceDir, memory: MemoryLimits, scanner: impl Scanner + 'static) -> Self {
         let budget = Arc::new(Budget::new(memory));
         let opener = Opener {
-            settings: Settings::default(),
             budget: Arc::clone(&budget),
             scanner: Box::new(scanner),
             store: None,
         };
         Catalog {
             dir,
+            settings: Settings::default(),
             opener,
             listings: Listings::default(),
-            entries: Lru::new(MEMORY),
+            entries: Entries::new(MEMORY),
             compared: Lru::new(COMPARED_MEMORY),
             superseded: Superseded::new(budget),
             scanning: SingleFlight::default(),
@@ -215,7 +224,7 @@ impl Catalog {
     /// Sets how files are scanned; the default is [`Settings::default`]. The directories in
     /// [`Settings::log_dirs`] must have been added to the source directory before.
     pub fn with_settings(mut self, settings: Settings) -> Self {
-        self.opener.settings = settings;
+        self.settings = settings;
         self
     }
 
@@ -262,21 +271,50 @@ impl Catalog {
     /// A log that cannot be presented is [`Presented::Broken`]. An error says that the file itself cannot be
     /// opened or read.
     pub fn get(&self, relative: &Path) -> Result<Presented> {
-        let entry = self.entry(relative, None)?;
+        let entry = self.entry(relative.into(), None)?;
         Ok(entry.presented.clone())
     }
 
     /// The same as [`Catalog::get`], for callers that choose whether to wait. A caller that has the identity of
     /// the file from a `stat` of this moment passes it as `identity` and saves a system call. Then the answer is about
     /// this file: fails with [`Error::Changed`] where another one has taken its path.
-    pub fn look_up(
+    pub fn look_up<'a>(
         &self,
-        relative: &Path,
+        at: impl Into<At<'a>>,
         identity: Option<Identity>,
         wait: Wait,
     ) -> Result<Lookup<Presented>> {
-        let entry = self.entry_with(relative, identity, wait)?;
+        let at = match self.resolve(at.into(), identity, wait)? {
+            Lookup::Known(Some(at)) => at,
+            Lookup::Known(None) => return Ok(Lookup::Known(Presented::Absent)),
+            Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
+        };
+        let entry = self.entry_with(at, identity, wait)?;
         Ok(entry.map(|entry| entry.presented.clone()))
+    }
+
+    /// The state that has to be known to answer for `at`. `None` where the newest state tells that there is none: so a
+    /// number that no flush has costs no scan of its own. The last state of a closed log is the present one.
+    fn resolve<'a>(
+        &self,
+        at: At<'a>,
+        identity: Option<Identity>,
+        wait: Wait,
+    ) -> Result<Lookup<Option<At<'a>>>> {
+        let Some(flush) = at.flush else {
+            return Ok(Lookup::Known(Some(at)));
+        };
+        if self.current(at, identity).is_some() {
+            return Ok(Lookup::Known(Some(at)));
+        }
+        let present = At::from(at.path);
+        let newest = self.entry_with(present, identity, wait)?;
+        Ok(newest.map(|newest| match newest.presented {
+            Presented::View { grows: true, .. } => (flush <= newest.newest).then_some(at),
+            Presented::View { .. } => (flush == newest.newest).then_some(present),
+            Presented::Broken(_) => Some(present),
+            Presented::Plain | Presented::Absent => None,
+        }))
     }
 
     /// Opens the view of the log at `relative` in its present state. Scans the file if it is new or has changed.
@@ -284,22 +322,32 @@ impl Catalog {
     /// Fails with [`Error::NotALog`] for a plain file, and with [`Error::Remembered`] for a log that cannot be
     /// presented.
     pub fn open(&self, relative: &Path) -> Result<Arc<View>> {
-        let entry = self.entry(relative, None)?;
-        match self.view_in_memory(relative, &entry)? {
+        self.open_at(relative.into())
+    }
+
+    fn open_at(&self, at: At<'_>) -> Result<Arc<View>> {
+        let entry = self.entry(at, None)?;
+        match self.view_in_memory(at.path, &entry)? {
             Some(view) => Ok(view),
-            None => self.scan_for_view(relative),
+            None => self.scan_for_view(at),
         }
     }
 
     /// The same as [`Catalog::open`], for callers that choose whether to wait.
-    pub fn open_with(&self, relative: &Path, wait: Wait) -> Result<Lookup<Arc<View>>> {
+    pub fn open_with<'a>(&self, at: impl Into<At<'a>>, wait: Wait) -> Result<Lookup<Arc<View>>> {
+        let at = at.into();
+        let at = match self.resolve(at, None, wait)? {
+            Lookup::Known(Some(at)) => at,
+            Lookup::Known(None) => return Err(self.absent(at.path)),
+            Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
+        };
         if wait == Wait::Yes {
-            return self.open(relative).map(Lookup::Known);
+            return self.open_at(at).map(Lookup::Known);
         }
-        let Lookup::Known(entry) = self.entry_now(relative, None)? else {
+        let Lookup::Known(entry) = self.entry_now(at, None)? else {
             return Ok(Lookup::NeedsScan);
         };
-        let view = self.view_in_memory(relative, &entry)?;
+        let view = self.view_in_memory(at.path, &entry)?;
         Ok(view.map_or(Lookup::NeedsScan, Lookup::Known))
     }
 
@@ -313,6 +361,7 @@ impl Catalog {
                 Ok(kept.or_else(|| entry.view.upgrade()))
             }
             Presented::Broken(error) => Err(Error::Remembered(Arc::clone(error))),
+            Presented::Absent => Err(self.absent(relative)),
             Presented::Plain => Err(Error::NotALog {
                 path: self.dir.full_path(relative),
                 reason: "plain file".into(),
@@ -320,75 +369,79 @@ impl Catalog {
         }
     }
 
+    fn absent(&self, relative: &Path) -> Error {
+        Error::io(self.dir.full_path(relative), Errno::NOENT.into())
+    }
+
     fn entry_with(
         &self,
-        relative: &Path,
+        at: At<'_>,
         identity: Option<Identity>,
         wait: Wait,
     ) -> Result<Lookup<Arc<CatalogEntry>>> {
         let entry = match wait {
-            Wait::Yes => self.entry(relative, identity).map(Lookup::Known),
-            Wait::No => self.entry_now(relative, identity),
+            Wait::Yes => self.entry(at, identity).map(Lookup::Known),
+            Wait::No => self.entry_now(at, identity),
         }?;
         match (&entry, identity) {
             (Lookup::Known(entry), Some(identity)) if !entry.is_of(identity) => {
                 Err(Error::Changed {
-                    path: self.dir.full_path(relative),
+                    path: self.dir.full_path(at.path),
                 })
             }
             _ => Ok(entry),
         }
     }
 
-    fn entry(&self, relative: &Path, identity: Option<Identity>) -> Result<Arc<CatalogEntry>> {
+    fn entry(&self, at: At<'_>, identity: Option<Identity>) -> Result<Arc<CatalogEntry>> {
         let asked = Instant::now();
-        if let Some(entry) = self.current(relative, identity) {
+        if let Some(entry) = self.current(at, identity) {
             return Ok(entry);
         }
-        let _flight = self.scanning.take(relative.to_owned());
+        let _flight = self.scanning.take(at.key());
         // Another thread may have scanned the file meanwhile. `identity` is out of date by now.
-        let known = self.scanned_since(relative, asked);
-        if let Some(entry) = known.or_else(|| self.current(relative, None)) {
+        let known = self.scanned_since(at, asked);
+        if let Some(entry) = known.or_else(|| self.current(at, None)) {
             return Ok(entry);
         }
-        let seen = self.look_at(relative)?;
+        let seen = self.look_at(at.path)?;
         if seen.look.may_be_log {
-            Ok(self.scan_alone(relative, None, seen)?.0)
+            Ok(self.scan_alone(at, None, seen)?.0)
         } else {
-            self.plain_entry(relative, seen)
+            self.plain_entry(at, seen)
         }
     }
 
     /// The outcome of a scan that began at `time` or later. It is no older than a request of that time, although the log
     /// may have grown once more: otherwise each reader of a busy log would scan it.
-    fn scanned_since(&self, relative: &Path, time: Instant) -> Option<Arc<CatalogEntry>> {
-        let entry = self.entries.get(relative)?;
+    fn scanned_since(&self, at: At<'_>, time: Instant) -> Option<Arc<CatalogEntry>> {
+        let entry = self.entries.get(at)?;
         (entry.is_valid() && entry.since() >= time).then_some(entry)
     }
 
     /// The entry of the file as far as it can be told without a scan.
     fn entry_now(
         &self,
-        relative: &Path,
+        at: At<'_>,
         identity: Option<Identity>,
     ) -> Result<Lookup<Arc<CatalogEntry>>> {
-        if let Some(entry) = self.current(relative, identity) {
+        if let Some(entry) = self.current(at, identity) {
             return Ok(Lookup::Known(entry));
         }
         // What is being scanned need not be looked at.
-        if self.scanning.is_taken(relative) {
+        if self.scanning.is_taken(&at.key()) {
             return Ok(Lookup::NeedsScan);
         }
         // Most files of a tree are not logs, and some bytes of them tell so.
-        let seen = self.look_at(relative)?;
+        let seen = self.look_at(at.path)?;
         if seen.look.may_be_log {
             return Ok(Lookup::NeedsScan);
         }
-        self.plain_entry(relative, seen).map(Lookup::Known)
+        self.plain_entry(at, seen).map(Lookup::Known)
     }
 
     /// The entry of a file that is no log, as a look has told.
-    fn plain_entry(&self, relative: &Path, seen: Seen) -> Result<Arc<CatalogEntry>> {
+    fn plain_entry(&self, at: At<'_>, seen: Seen) -> Result<Arc<CatalogEntry>> {
         let Seen {
             since,
             source,
@@ -404,13 +457,13 @@ impl Catalog {
             states: Vec::new(),
         };
         let plain = Presented::Plain;
-        Ok(self.entry_without_view(since, relative, &source, plain, companions))
+        Ok(self.entry_without_view(since, at, &source, plain, companions))
     }
 
     fn look_at(&self, relative: &Path) -> Result<Seen> {
         let since = Instant::now();
         let source = SourceFile::open(&self.dir, relative)?;
-        let settings = &self.opener.settings;
+        let settings = &self.settings;
         let look = companions::look(&self.dir, relative, &source, settings, &self.listings)?;
         Ok(Seen {
             since,
@@ -421,25 +474,27 @@ impl Catalog {
 
     /// The entry of the file, if all files that it was made from are still in the same state. `identity`: that
     /// of the file itself, if the caller has it.
-    fn current(&self, relative: &Path, identity: Option<Identity>) -> Option<Arc<CatalogEntry>> {
+    fn current(&self, at: At<'_>, identity: Option<Identity>) -> Option<Arc<CatalogEntry>> {
         self.forget_deleted();
-        let entry = self.entries.get(relative)?;
+        let entry = self.entries.get(at)?;
         if !entry.is_valid() {
-            self.supersede(relative, &entry);
+            self.supersede(at, &entry);
             return None;
         }
+        // An open view holds its files, so that no other file has their numbers.
+        let may_grow = entry.is_of_flush && entry.view.strong_count() > 0;
         let is_unchanged = |file: &Source| {
-            let is_main = file.place.dir == 0 && file.place.path == relative;
+            let is_main = file.place.dir == 0 && file.place.path == at.path;
             let now = identity.filter(|_| is_main);
             let now = now.or_else(|| opening::identity(&self.dir, &file.place));
-            now.is_some_and(|now| file.is_still(now))
+            now.is_some_and(|now| file.identity.is_still(now, file.grows || may_grow))
         };
         let is_current = entry.are_unchanged(is_unchanged)
-            && entry.has_same_companions(&self.dir, relative, &self.listings);
+            && entry.has_same_companions(&self.dir, at.path, &self.listings);
         if is_current {
             Some(entry)
         } else {
-            self.supersede(relative, &entry);
+            self.supersede(at, &entry);
             None
         }
     }
@@ -461,10 +516,8 @@ impl Catalog {
     }
 
     /// Forgets `entry`, because its file has changed.
-    fn supersede(&self, relative: &Path, entry: &Arc<CatalogEntry>) {
-        // Another thread may have put a newer one in its place.
-        self.entries
-            .remove_if(relative, |now| Arc::ptr_eq(now, entry));
+    fn supersede(&self, at: At<'_>, entry: &Arc<CatalogEntry>) {
+        self.entries.remove_same(at, entry);
         let Presented::View {
             generation, grows, ..
         } = entry.presented
@@ -472,7 +525,7 @@ impl Catalog {
             return;
         };
         match entry.view.upgrade() {
-            Some(view) if grows => self.superseded.keep(relative, &view),
+            Some(view) if grows => self.superseded.keep(at.path, &view),
             _ => self.budget().drop_view(generation),
         }
     }
@@ -481,15 +534,20 @@ impl Catalog {
     /// only grown since.
     ///
     /// A job may have flushed since a look-up. The open that follows gets the state of the look-up here.
-    pub fn looked_up(&self, relative: &Path, generation: Generation) -> Option<Arc<View>> {
+    pub fn looked_up<'a>(
+        &self,
+        at: impl Into<At<'a>>,
+        generation: Generation,
+    ) -> Option<Arc<View>> {
+        let at = at.into();
         let kept = self.budget().view(generation);
         let current = || {
-            let entry = self.entries.get(relative)?;
+            let entry = self.entries.get(at)?;
             let view = entry.view.upgrade()?;
             (view.generation() == generation).then_some(view)
         };
         let view = kept.or_else(current)?;
-        self.has_only_grown(relative, &view).then_some(view)
+        self.has_only_grown(at.path, &view).then_some(view)
     }
 
     fn has_only_grown(&self, relative: &Path, view: &View) -> bool {
@@ -504,20 +562,20 @@ impl Catalog {
         is_at(view, relative) && snapshot.sources.iter().chain([journal]).all(has_grown)
     }
 
-    fn scan_for_view(&self, relative: &Path) -> Result<Arc<View>> {
-        let _flight = self.scanning.take(relative.to_owned());
+    fn scan_for_view(&self, at: At<'_>) -> Result<Arc<View>> {
+        let _flight = self.scanning.take(at.key());
         // Another thread may have opened it meanwhile.
-        let current = self.current(relative, None);
+        let current = self.current(at, None);
         let entry = current.as_deref();
         if let Some(view) = entry.and_then(|entry| entry.view.upgrade()) {
             return Ok(view);
         }
-        let seen = self.look_at(relative)?;
-        let (entry, view) = self.scan_alone(relative, entry, seen)?;
+        let seen = self.look_at(at.path)?;
+        let (entry, view) = self.scan_alone(at, entry, seen)?;
         view.ok_or_else(|| match &entry.presented {
             Presented::Broken(error) => Error::Remembered(Arc::clone(error)),
             _ => Error::Changed {
-                path: self.dir.full_path(relative),
+                path: self.dir.full_path(at.path),
             },
         })
     }
@@ -526,23 +584,23 @@ impl Catalog {
     /// file changes meanwhile. `before`: what is known of the file, if it has not changed since.
     fn scan_alone(
         &self,
-        relative: &Path,
+        at: At<'_>,
         before: Option<&CatalogEntry>,
         mut seen: Seen,
     ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
         for _ in 1..SCAN_ATTEMPTS {
-            let scanned = self.scan_once(relative, before, seen)?;
+            let scanned = self.scan_once(at, before, seen)?;
             if !scanned.0.presented.has_changed() {
                 return Ok(scanned);
             }
-            seen = self.look_at(relative)?;
+            seen = self.look_at(at.path)?;
         }
-        self.scan_once(relative, before, seen)
+        self.scan_once(at, before, seen)
     }
 
     fn scan_once(
         &self,
-        relative: &Path,
+        at: At<'_>,
         before: Option<&CatalogEntry>,
         seen: Seen,
     ) -> Result<(Arc<CatalogEntry>, Option<Arc<View>>)> {
@@ -556,10 +614,14 @@ impl Catalog {
         messages::about(file.uid());
         let path = source.path().display();
         let states = companion_states(&self.dir, &look);
+        let relative = at.path;
         let journal = self.journal_of(relative);
-        let known = self.compared.get(relative);
+        // What was compared is remembered of the newest flush.
+        let is_present = at.flush.is_none();
+        let known = self.compared.get(relative).filter(|_| is_present);
         let opened = self.opener.open(Candidate {
             dir: &self.dir,
+            settings: &at.settings(&self.settings),
             relative,
             source: &source,
             look: &look,
@@ -576,14 +638,21 @@ impl Catalog {
                 self.reported.opened(&file, &opened);
                 let view = opened.view;
                 self.budget().keep_view(&view);
-                self.keep_compared(relative, &view);
-                let mut entry = CatalogEntry::of_view(since, &view, companions);
+                if is_present {
+                    self.keep_compared(relative, &view);
+                }
+                let mut entry = CatalogEntry::of_view(since, &view, companions, !is_present);
                 self.keep_own_names(relative, &mut entry);
-                return Ok((self.remember(relative, entry), Some(view)));
+                return Ok((self.remember(at, entry), Some(view)));
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{path}: passed through: {reason}");
                 Presented::Plain
+            }
+            Err(Error::NoMoment { reason, .. }) if !is_present => {
+                log::debug!("{path}: {reason}");
+                companions.states.extend(journal);
+                Presented::Absent
             }
             // Nothing is known of the file, and the next request may find memory for it.
             Err(error @ Error::NoMemory { .. }) => return Err(error),
@@ -602,7 +671,7 @@ impl Catalog {
                 Presented::Broken(Arc::new(error.shortened()))
             }
         };
-        let entry = self.entry_without_view(since, relative, &source, presented, companions);
+        let entry = self.entry_without_view(since, at, &source, presented, companions);
         Ok((entry, None))
     }
 
@@ -629,30 +698,32 @@ impl Catalog {
     fn entry_without_view(
         &self,
         since: Instant,
-        relative: &Path,
+        at: At<'_>,
         source: &SourceFile,
         presented: Presented,
         companions: CompanionStates,
     ) -> Arc<CatalogEntry> {
-        let main = source_without_log(SourcePath::below(relative), source.identity());
+        let main = source_without_log(SourcePath::below(at.path), source.identity());
         let entry = CatalogEntry::new(since, vec![main], companions, presented, Weak::new());
-        self.remember(relative, entry)
+        self.remember(at, entry)
     }
 
-    fn remember(&self, relative: &Path, entry: CatalogEntry) -> Arc<CatalogEntry> {
-        let weight = weight(relative, entry.memory());
+    fn remember(&self, at: At<'_>, entry: CatalogEntry) -> Arc<CatalogEntry> {
+        let weight = weight(at.path, entry.memory());
         let entry = Arc::new(entry);
-        self.entries
-            .insert(relative.to_owned(), Arc::clone(&entry), weight);
+        self.entries.insert(at, Arc::clone(&entry), weight);
         entry
     }
 
     /// Forgets a path that is gone or stands for another file. The space of a deleted file is free only when no
     /// view of it is left.
-    pub fn forget(&self, relative: &Path) {
-        self.superseded.forget(relative);
-        self.compared.remove(relative);
-        if let Some(entry) = self.entries.remove(relative)
+    pub fn forget<'a>(&self, at: impl Into<At<'a>>) {
+        let at = at.into();
+        if at.flush.is_none() {
+            self.superseded.forget(at.path);
+            self.compared.remove(at.path);
+        }
+        if let Some(entry) = self.entries.remove(at)
             && let Presented::View { generation, .. } = entry.presented
         {
             self.budget().drop_view(generation);
@@ -685,13 +756,13 @@ impl Catalog {
         };
         let may_hide = || may_hide(directory, main, name).unwrap_or(false);
         let (relative, identity) = (parent.join(main), Identity::from(&stat));
-        let recent = self.entries.get(&relative);
+        let recent = self.entries.get(At::from(&*relative));
         let recent = recent.filter(|entry| entry.was_just_compared() && entry.is_of(identity));
         let entry = match recent {
             Some(entry) => Ok(Lookup::Known(entry)),
             // A file of another user need not wait for the scan.
             None if !may_hide() => return Lookup::Known(false),
-            None => self.entry_with(&relative, Some(identity), wait),
+            None => self.entry_with(At::from(&*relative), Some(identity), wait),
         };
         let Ok(entry) = entry else {
             return Lookup::Known(false);
@@ -703,7 +774,7 @@ impl Catalog {
             }
             // The companion may be the reason why the log is broken.
             Presented::Broken(_) => may_hide(),
-            Presented::Plain => false,
+            Presented::Plain | Presented::Absent => false,
         })
     }
 

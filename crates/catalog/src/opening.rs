@@ -28,7 +28,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// What the opening of logs needs besides the log.
 #[derive(Debug)]
 pub(crate) struct Opener {
-    pub settings: Settings,
     pub budget: Arc<Budget>,
     pub scanner: Box<dyn Scanner>,
     /// The outcomes of scans on disk.
@@ -39,6 +38,7 @@ pub(crate) struct Opener {
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate<'a> {
     pub dir: &'a SourceDir,
+    pub settings: &'a Settings,
     pub relative: &'a Path,
     pub source: &'a SourceFile,
     pub look: &'a Look,
@@ -98,7 +98,7 @@ impl Opener {
             return self.scan(candidate, None);
         };
         let inputs = ScanInputs {
-            settings: &self.settings,
+            settings: candidate.settings,
             companions: candidate.companions,
         };
         let Candidate {
@@ -159,7 +159,7 @@ impl Opener {
             dir: candidate.dir,
             relative: candidate.relative,
             companions: candidate.look.companions.as_ref().map(|found| &*found.own),
-            settings: &self.settings,
+            settings: candidate.settings,
             known: candidate.known.map(|known| known.last),
         };
         let stats = self.budget.stats();

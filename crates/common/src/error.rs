@@ -46,6 +46,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// A log that has no such state as was asked for.
+    #[error("{}: {reason}", path.display())]
+    NoMoment {
+        /// The file.
+        path: PathBuf,
+        /// Which states it has.
+        reason: String,
+    },
+
     /// Elements of one dataset that cannot be read.
     #[error("{}: dataset {dataset}: {place}: {fault}", path.display())]
     BadData {
@@ -139,6 +148,7 @@ impl Error {
         match &mut self {
             Error::NotALog { path, reason }
             | Error::BadFile { path, reason }
+            | Error::NoMoment { path, reason }
             | Error::ScanDied { path, reason } => {
                 shorten_path(path);
                 shorten(reason);

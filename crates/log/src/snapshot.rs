@@ -41,7 +41,8 @@ pub struct Snapshot {
     pub flushes: u64,
     /// The last of them that the program asked for, 0 without one. Those after it are automatic.
     pub asked: u64,
-    /// The newest complete flush, which may be a later one than is shown.
+    /// The newest complete flush, which may be a later one than is shown; of a closed log the last one, 0 where the close
+    /// has not told it.
     pub newest: u64,
     /// When the shown flush was written, in milliseconds since 1970; `None` where its journal does not say.
     pub flushed_at: Option<i64>,

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::arrangement::Arrangement;
 use super::counters::ReadCounter;
 use super::file_id::FileId;
+use super::journal::closed::is_settled;
 use super::source_dir::{SourceDir, SourcePath};
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::fault::Fault;
@@ -330,13 +331,19 @@ impl SourceFile {
         }
     }
 
-    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes.
+    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes, and with the reason
+    /// where it grew because it was settled.
     pub fn check_unchanged(&self) -> Result<()> {
         let now = Identity::from(&self.metadata()?);
-        if self.identity.has_bytes_in(now, self.grows) {
-            return Ok(());
+        if !self.identity.has_bytes_in(now, self.grows) {
+            return Err(self.changed());
         }
-        Err(self.changed())
+        if self.grows && now.modified != self.identity.modified && self.with_file(is_settled)? {
+            let reason =
+                "it was settled since it was opened, and is no log any more: open it again";
+            return Err(Error::of(&self.path, reason));
+        }
+        Ok(())
     }
 
     /// Bytes from `offset` on that are contiguous in the file; there may be more behind them.

@@ -58,7 +58,6 @@ use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::image::Hdf5;
 use h5logfs_log::journal;
-use h5logfs_log::journal::Moment;
 use h5logfs_log::journal::closed::{CloseSeal, sealed};
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
 use h5logfs_log::log_files::LogFiles;
@@ -112,6 +111,13 @@ fn not_a_log(path: &Path, reason: impl Into<String>) -> Error {
     }
 }
 
+fn no_moment(path: &Path, reason: String) -> Error {
+    Error::NoMoment {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
 fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
     let path = source.path().to_owned();
     let Some(signature) = find_signature(&source)? else {
@@ -142,20 +148,14 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
         Err(fault) => return Err(Error::of(path, fault)),
     };
     let log = find_log(request, &file, source, mark, seal);
-    let scan = |log: Log| {
-        let moment = request.settings.moment;
-        if moment != Moment::Newest {
-            let first = log.sources.files.first();
-            let closed = first.map(sealed).transpose()?.flatten();
-            moment.check_closed(closed.map(|closed| closed.flush))?;
-        }
-        scan_log(&file, log, request.settings)
+    let of_log = |fault| Error::of(&path, fault);
+    let Some(log) = log.map_err(of_log)? else {
+        return Err(not_a_log(&path, "plain HDF5"));
     };
-    match log.and_then(|log| log.map(scan).transpose()) {
-        Ok(Some(snapshot)) => Ok(snapshot),
-        Ok(None) => Err(not_a_log(&path, "plain HDF5")),
-        Err(fault) => Err(Error::of(path, fault)),
-    }
+    let last = log.last_flush().map_err(of_log)?;
+    let moment = request.settings.moment.check_closed(last);
+    moment.map_err(|reason| no_moment(&path, reason))?;
+    scan_log(&file, log, last, request.settings).map_err(of_log)
 }
 
 /// Opens the file of the held descriptor, because its path may lead to another file by now.
@@ -179,6 +179,14 @@ struct Log {
 }
 
 impl Log {
+    /// The last flush, where the close has told it.
+    fn last_flush(&self) -> std::result::Result<Option<u64>, Fault> {
+        match (&self.tables, self.sources.files.first()) {
+            (Tables::LogVol(_), Some(file)) => Ok(sealed(file)?.map(|closed| closed.flush)),
+            _ => Ok(None),
+        }
+    }
+
     /// Fails where a seal is not as it was when its file was opened: what libhdf5 has read may be of another state.
     fn check_seals(&self, settings: &Settings) -> std::result::Result<(), Fault> {
         for (file, before) in self.sources.files.iter().zip(&self.seals) {
@@ -206,7 +214,12 @@ fn find_log(
     classic::find_log(request, file, source)
 }
 
-fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Snapshot, Fault> {
+fn scan_log(
+    file: &Id,
+    log: Log,
+    last: Option<u64>,
+    settings: &Settings,
+) -> std::result::Result<Snapshot, Fault> {
     let files = &log.sources.files;
     let source = files.first().ok_or("a log without files")?;
     let user_block = h5::user_block(&h5::file_creation(file)?)?;
@@ -235,7 +248,7 @@ fn scan_log(file: &Id, log: Log, settings: &Settings) -> std::result::Result<Sna
         journal: None,
         flushes: 0,
         asked: 0,
-        newest: 0,
+        newest: last.unwrap_or(0),
         flushed_at: None,
         is_late: false,
         sealed: (!log.sealed.is_empty()).then_some(Sealed {

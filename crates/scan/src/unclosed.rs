@@ -9,7 +9,7 @@ use super::logvol::LogVolObjects;
 use super::shadow::ShadowObjects;
 use super::shown_unflushed::{RankShown, Shown};
 use super::sources::Sources;
-use super::{Original, extents, shown};
+use super::{Original, extents, no_moment, shown};
 use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
@@ -166,13 +166,13 @@ fn at_moment(
     place: &SourcePath,
     journal: Recorded,
 ) -> Result<Recorded> {
-    let of_log = |fault| Error::of(master.path(), fault);
-    let Some(flush) = request.settings.moment.flush_in(&journal).map_err(of_log)? else {
+    let flush = request.settings.moment.flush_in(&journal);
+    let Some(flush) = flush.map_err(|reason| no_moment(master.path(), reason))? else {
         return Ok(journal);
     };
     if request.settings.unflushed {
         let reason = "what no flush covers can be shown only behind the newest one";
-        return Err(of_log(Fault::Refused(reason.to_owned())));
+        return Err(Error::of(master.path(), reason));
     }
     if flush == journal.flushes() {
         return Ok(journal);

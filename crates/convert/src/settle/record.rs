@@ -2,6 +2,7 @@
 //! which an interrupted attempt is known, and a record at the end, with which the log can be brought back.
 
 use h5logfs_log::image::SUPERBLOCK;
+use h5logfs_log::journal::closed::SETTLING;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// The bytes that change last.
@@ -36,7 +37,7 @@ pub struct Record {
 }
 
 impl Mark {
-    const MAGIC: &[u8; 16] = b"h5logfs-settling";
+    const MAGIC: &[u8; 16] = SETTLING;
     /// Its length in bytes.
     pub const SIZE: usize = 16 + 8 + 8 + SUPERBLOCK + 16;
 

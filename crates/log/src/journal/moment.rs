@@ -8,7 +8,6 @@ use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
 use super::Recorded;
-use h5logfs_common::fault::Fault;
 
 /// A state of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,13 +44,12 @@ impl Moment {
     }
 
     /// The flush that left this state; `None` where that is the newest one. Fails where the journal has no such flush.
-    pub fn flush_in(self, journal: &Recorded) -> Result<Option<u64>, Fault> {
+    pub fn flush_in(self, journal: &Recorded) -> Result<Option<u64>, String> {
         match self {
             Moment::Newest => Ok(None),
             Moment::Flush(flush) => {
                 let has = journal.commits.iter().any(|commit| commit.flush == flush);
-                let missing =
-                    || Fault::Refused(format!("it has no flush {flush}: {}", flushes(journal)));
+                let missing = || format!("it has no flush {flush}: {}", flushes(journal));
                 has.then_some(Some(flush)).ok_or_else(missing)
             }
             Moment::Time(time) => flush_at(journal, time).map(Some),
@@ -59,8 +57,8 @@ impl Moment {
     }
 
     /// Fails where a closed log does not show this state. `last`: its last flush, if it tells it.
-    pub fn check_closed(self, last: Option<u64>) -> Result<(), Fault> {
-        let reason = match (self, last) {
+    pub fn check_closed(self, last: Option<u64>) -> Result<(), String> {
+        Err(match (self, last) {
             (Moment::Newest, _) => return Ok(()),
             (Moment::Flush(flush), Some(last)) if flush == last => return Ok(()),
             (_, Some(last)) => {
@@ -70,29 +68,28 @@ impl Moment {
                 "it is a log that does not tell its flushes, so it has no state but the newest"
                     .to_owned()
             }
-        };
-        Err(Fault::Refused(reason))
+        })
     }
 }
 
 /// The last flush that was complete at a time.
-fn flush_at(journal: &Recorded, time: i64) -> Result<u64, Fault> {
+fn flush_at(journal: &Recorded, time: i64) -> Result<u64, String> {
     let times: Vec<_> = journal
         .commits
         .iter()
         .filter_map(|c| Some((c.flush, c.time?)))
         .collect();
     let Some((first, begin)) = times.first() else {
-        let reason = format!("its flushes do not tell their times: {}", flushes(journal));
-        return Err(Fault::Refused(reason));
+        return Err(format!(
+            "its flushes do not tell their times: {}",
+            flushes(journal)
+        ));
     };
     // A clock may have been set back.
     let found = times.iter().rev().find(|(_, complete)| *complete <= time);
     found.map(|(flush, _)| *flush).ok_or_else(|| {
         let begin = shown(*begin);
-        Fault::Refused(format!(
-            "at that time it had no flush: flush {first} was complete at {begin}"
-        ))
+        format!("at that time it had no flush: flush {first} was complete at {begin}")
     })
 }
 

@@ -114,6 +114,13 @@ pub enum ScanOutcome {
         /// For a person to read.
         reason: String,
     },
+    /// [`Error::NoMoment`].
+    NoMoment {
+        /// The file.
+        path: PathBytes,
+        /// For a person to read.
+        reason: String,
+    },
     /// [`Error::Changed`].
     Changed {
         /// The file.
@@ -165,6 +172,10 @@ impl From<&Error> for ScanOutcome {
                 path: path.as_path().into(),
                 reason: reason.clone(),
             },
+            Error::NoMoment { path, reason } => ScanOutcome::NoMoment {
+                path: path.as_path().into(),
+                reason: reason.clone(),
+            },
             // The limits of a scan are the same for the next one of the file.
             Error::NoMemory { path, shortage } => ScanOutcome::BadFile {
                 path: path.as_path().into(),
@@ -203,6 +214,10 @@ impl ScanOutcome {
                 reason,
             },
             ScanOutcome::BadFile { path, reason } => Error::of(path.0, reason),
+            ScanOutcome::NoMoment { path, reason } => Error::NoMoment {
+                path: path.0,
+                reason,
+            },
             ScanOutcome::Changed { path } => Error::Changed { path: path.0 },
         })
     }

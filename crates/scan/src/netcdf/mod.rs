@@ -9,8 +9,8 @@ mod logs;
 
 use std::borrow::Cow;
 
-use super::not_a_log;
 use super::sources::Sources;
+use super::{no_moment, not_a_log};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::Tables;
@@ -53,7 +53,7 @@ pub fn scan(request: ScanRequest<'_>, file: SourceFile) -> Result<Snapshot> {
         }
     })?;
     let moment = request.settings.moment.check_closed(None);
-    moment.map_err(|fault| Error::of(&path, fault))?;
+    moment.map_err(|reason| no_moment(&path, reason))?;
     present(request, file, &header, found)
 }
 
