@@ -418,7 +418,10 @@ fn the_directory_is_found_by_name_and_not_listed() {
             names_in(mounted.path()),
             ["broken.h5", "inner", "plain", "view.h5"]
         );
-        assert_eq!(names_in(&mounted.join(".h5logfs")), ["stats", "stats.prom"]);
+        assert_eq!(
+            names_in(&mounted.join(".h5logfs")),
+            ["at", "stats", "stats.prom"]
+        );
     }
     assert_eq!(names_in(&mounted.join("inner")), [".h5logfs"]);
     assert_eq!(names_in(&mounted.join("inner/.h5logfs")), [""; 0]);
