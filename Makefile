@@ -230,7 +230,7 @@ bench: setup-bench
 	$(TARGET_DIR)/release/examples/bench_reading $(BENCH)
 
 bench-writer: setup-bench-mpi
-	$(CARGO) build --release --locked --features mpi --example bench_writer
+	$(CARGO) build --release --locked --features mpi --bin h5logfs --example bench_writer
 	mpirun -n $(RANKS) $(TARGET_DIR)/release/examples/bench_writer $(BENCH)
 	$(MAKE) --no-print-directory bench-connector BENCH=
 

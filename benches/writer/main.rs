@@ -14,6 +14,7 @@
 
 mod datasets;
 mod flush;
+mod followers;
 mod metadata;
 mod report;
 mod small;
@@ -64,6 +65,8 @@ enum Part {
     Datasets,
     /// Bytes and time that the entries of scattered selections take.
     Metadata,
+    /// Flushes while others follow the log.
+    Followers,
 }
 
 fn parse_size(text: &str) -> std::result::Result<usize, String> {
@@ -226,6 +229,9 @@ fn run(arguments: &Arguments, world: &SimpleCommunicator) -> Result<()> {
     }
     if has(Part::Metadata) {
         report.metadata = Some(metadata::measure(&bench)?);
+    }
+    if has(Part::Followers) {
+        report.followers = followers::measure(&bench)?;
     }
     world.barrier();
     if bench.is_root() {

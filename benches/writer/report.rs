@@ -115,6 +115,15 @@ pub struct MetadataRow {
 }
 
 #[derive(Serialize)]
+pub struct FollowersRow {
+    pub followers: usize,
+    /// Seconds of a flush, over all flushes of all rounds.
+    pub flush: Spread,
+    /// The median relative to that without followers.
+    pub time_to_none: f64,
+}
+
+#[derive(Serialize)]
 pub struct Report {
     ranks: u64,
     processors: usize,
@@ -131,6 +140,8 @@ pub struct Report {
     pub datasets: Vec<DatasetsRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<MetadataReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub followers: Vec<FollowersRow>,
 }
 
 impl Report {
@@ -160,6 +171,7 @@ impl Report {
             small: Vec::new(),
             datasets: Vec::new(),
             metadata: None,
+            followers: Vec::new(),
         })
     }
 }
@@ -185,7 +197,11 @@ impl Display for Report {
         }
         self.metadata
             .iter()
-            .try_for_each(|metadata| metadata.fmt(f))
+            .try_for_each(|metadata| metadata.fmt(f))?;
+        if !self.followers.is_empty() {
+            followers(&self.followers, f)?;
+        }
+        Ok(())
     }
 }
 
@@ -297,6 +313,20 @@ impl Display for MetadataReport {
         }
         Ok(())
     }
+}
+
+fn followers(rows: &[FollowersRow], f: &mut Formatter<'_>) -> fmt::Result {
+    writeln!(
+        f,
+        "\nflush of 1 MiB a rank each 50 ms, while others follow the log (milliseconds)"
+    )?;
+    let heads = ["flush", "time, to none"];
+    line(f, "followers", &heads.map(str::to_owned))?;
+    for row in rows {
+        let cells = [row.flush.text(MS, 2), format!("{:.2}", row.time_to_none)];
+        line(f, &row.followers.to_string(), &cells)?;
+    }
+    Ok(())
 }
 
 fn line(f: &mut Formatter<'_>, name: &str, cells: &[String]) -> fmt::Result {

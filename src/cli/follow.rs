@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use jiff::{Timestamp, tz::TimeZone};
+use rustix::process::nice;
 use serde::Serialize;
 
 use super::output::Output;
@@ -18,6 +19,8 @@ use h5logfs_catalog::changes::Changes;
 use h5logfs_log::journal::{JobState, Moment};
 use h5logfs_log::snapshot::{Dataset, Snapshot};
 
+/// Lower priority than that of a job. The processes that scan inherit it.
+const NICE: i32 = 10;
 /// How often the lock of the job is looked at.
 const LOOK_AT_JOB: Duration = Duration::from_secs(1);
 /// A follower that is further behind goes on with the newest flush.
@@ -178,6 +181,8 @@ pub fn run(args: FollowArgs) -> Result<()> {
         settings.moment == Moment::Newest,
         "follow tells of every flush: it takes neither at_flush nor at_time"
     );
+    // The job comes first, where it runs on this node.
+    let _ = nice(NICE);
     let changes = Changes::of(&args.file);
     let changes = changes.map_err(|e| anyhow::anyhow!("{}: {e}", args.file.display()))?;
     let follower = Follower {
