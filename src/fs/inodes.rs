@@ -373,6 +373,7 @@ mod tests {
     use rustix::fs::FileType;
 
     use super::*;
+    use crate::fs::virtual_files::{DIRECTORY, look_up as look_up_virtual};
 
     fn entry(version: Version) -> Entry {
         Entry {
@@ -488,6 +489,25 @@ mod tests {
         assert_eq!(names(), std::slice::from_ref(&of_g));
         drop(second);
         assert_eq!(names(), [of_f, of_g]);
+    }
+
+    #[test]
+    fn paths_begin_anew_below_a_flush_and_its_directories_may_go() {
+        let inodes = InodeTable::new(directory(1));
+        let at = look_up_virtual(DIRECTORY, OsStr::new("at")).unwrap();
+        let root = look_up_virtual(at, OsStr::new("37")).unwrap();
+        let d = inodes.look_up(root, OsStr::new("d"), directory(2)).unwrap();
+        let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
+        let place = inodes.get(f).unwrap().place;
+        assert_eq!((&*place.path, place.flush), (Path::new("d/f"), Some(37)));
+        let directory = inodes.get(d).unwrap().place.directory;
+        assert_eq!(directory, Some(inodes.get(ROOT).unwrap().version));
+        assert!(inodes.get(root).unwrap().place.directory.is_none());
+        assert_eq!(inodes.names(&[d]), [(root, OsString::from("d"))]);
+        inodes.forget(f, 1);
+        inodes.forget(d, 1);
+        inodes.forget(root, 1);
+        assert_eq!(inodes.len(), 1);
     }
 
     #[test]
