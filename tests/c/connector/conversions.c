@@ -1,7 +1,8 @@
 /*
  * conversions FILE: a program whose conversions of elements use the file that is written or read. They write, read, extend
- * and flush datasets of it.
+ * and flush datasets of it. Then it reads texts into memory that it gives itself.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include <hdf5.h>
@@ -106,6 +107,55 @@ static void make(const char *path)
     OK(H5Sclose(space));
 }
 
+static size_t allocated;
+
+static void *allocate(size_t size, void *arg)
+{
+    (void)arg;
+    allocated++;
+    return malloc(size);
+}
+
+static void release(void *place, void *arg)
+{
+    (void)arg;
+    allocated -= place != NULL;
+    free(place);
+}
+
+/* Reads texts that were never written, whose fill value libhdf5 has to convert, with memory that the program gives. */
+static void read_texts(void)
+{
+    const hid_t texts = H5Dopen2(file, "texts", H5P_DEFAULT), dxpl = H5Pcreate(H5P_DATASET_XFER);
+    const hid_t type = H5Dget_type(texts), space = H5Dget_space(texts);
+    OK(H5Pset_vlen_mem_manager(dxpl, allocate, NULL, release, NULL));
+    char *found[LENGTH] = {NULL};
+    OK(H5Dread(texts, type, H5S_ALL, H5S_ALL, dxpl, found));
+    REQUIRE(allocated == LENGTH && !strcmp(found[LENGTH - 1], "none"));
+    OK(H5Treclaim(type, space, dxpl, found));
+    REQUIRE(allocated == 0);
+    OK(H5Sclose(space));
+    OK(H5Tclose(type));
+    OK(H5Pclose(dxpl));
+    OK(H5Dclose(texts));
+}
+
+static void make_texts(void)
+{
+    const hsize_t length[] = {LENGTH};
+    const char *const fill = "none";
+    const hid_t type = H5Tcopy(H5T_C_S1), dcpl = H5Pcreate(H5P_DATASET_CREATE);
+    OK(H5Tset_size(type, H5T_VARIABLE));
+    OK(H5Pset_fill_value(dcpl, type, &fill));
+    const hid_t space = H5Screate_simple(1, length, NULL);
+    const hid_t texts = H5Dcreate2(file, "texts", type, space, H5P_DEFAULT, dcpl, H5P_DEFAULT);
+    OK(texts);
+    OK(H5Dclose(texts));
+    OK(H5Sclose(space));
+    OK(H5Pclose(dcpl));
+    OK(H5Tclose(type));
+}
+
 int main(int argc, char **argv)
 {
     REQUIRE(argc == 2);
@@ -121,9 +171,15 @@ int main(int argc, char **argv)
     memset(found, 0, sizeof found);
     OK(H5Dread(joined, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, found));
     REQUIRE(number == 3 && !memcmp(found, written, sizeof written));
+    make_texts();
+    read_texts();
     OK(H5Dclose(joined));
     OK(H5Dclose(calls));
     OK(H5Dclose(values));
+    OK(H5Fclose(file));
+    file = H5Fopen(argv[1], H5F_ACC_RDONLY, H5P_DEFAULT);
+    OK(file);
+    read_texts();
     OK(H5Fclose(file));
     return 0;
 }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `list` | property lists of ours |
+//! | `apart` | calls that do not change what libhdf5 remembers for the call that we are in |
 //! | `misspelt` | options of the environment that cannot be taken |
 //! | `info` | what a file access property list says of the connector below, and the options |
 //! | `request` | what a program asks for when it creates or opens a file |
@@ -11,6 +12,7 @@
 //! | `opened` | objects that we open |
 //! | `walk` | the datasets behind an object |
 
+pub mod apart;
 pub mod drivers;
 pub mod info;
 pub mod list;

@@ -15,6 +15,7 @@ use super::links::is_log;
 use super::{Session, registry};
 use crate::arguments::DatasetGet;
 use crate::below::Below;
+use crate::below::apart::apart;
 use crate::below::drivers::set_driver;
 use crate::below::info::Info;
 use crate::below::questions::{list_of, name_of, path_of};
@@ -58,13 +59,14 @@ impl Drop for Fresh {
 impl Virtual {
     /// Whether a dataset is a virtual one, while its library writes logs.
     pub fn is_wanted(&self, below: &Below) -> Result<bool, Fault> {
-        Ok(self.is_virtual(below) && !registry::written(below.info.library_number())?.is_empty())
+        Ok(!registry::written(below.info.library_number())?.is_empty() && self.is_virtual(below))
     }
 
     fn is_virtual(&self, below: &Below) -> bool {
         let known = self.is_virtual.get().copied();
         let is_virtual = known.unwrap_or_else(|| {
-            let list = list_of(below, DatasetGet::CREATION);
+            // Its fill value is converted for that, and the call that we are in may have a list of its own for conversions.
+            let list = apart(below.library(), || list_of(below, DatasetGet::CREATION));
             let found = list.map(|list| {
                 // SAFETY: the list is ours.
                 let layout = |f: &Functions| unsafe { (f.H5Pget_layout)(list.id) };
