@@ -92,6 +92,79 @@ with h5py.File('a.h5', 'w', locking=True) as f:
 ");
 }
 
+/// h5py asks for `H5F_CLOSE_STRONG`.
+#[test]
+fn a_file_is_opened_again_with_the_same_close_degree() {
+    run("
+from h5py import h5f, h5p
+def access(degree):
+    plist = h5p.create(h5p.FILE_ACCESS)
+    plist.set_fclose_degree(degree)
+    return plist
+def opens(degree):
+    try:
+        h5f.open(b'a.h5', h5f.ACC_RDWR, access(degree)).close()
+        return True
+    except OSError as e:
+        assert 'close degree' in str(e), e
+        return False
+degrees = h5f.CLOSE_DEFAULT, h5f.CLOSE_WEAK, h5f.CLOSE_SEMI, h5f.CLOSE_STRONG
+for first, same in (h5f.CLOSE_STRONG, degrees[3:]), (h5f.CLOSE_DEFAULT, degrees[:2]), (h5f.CLOSE_WEAK, degrees[:2]):
+    file = h5f.create(b'a.h5', fapl=access(first))
+    for degree in degrees:
+        assert opens(degree) == (degree in same), (first, degree)
+    file.close()
+    assert is_log('a.h5')
+");
+}
+
+#[test]
+fn a_file_with_open_objects_is_not_closed_where_the_program_wants_that() {
+    run("
+from h5py import h5d, h5f, h5p, h5s, h5t
+access = h5p.create(h5p.FILE_ACCESS)
+access.set_fclose_degree(h5f.CLOSE_SEMI)
+file = h5f.create(b'a.h5', fapl=access)
+again = h5f.open(b'a.h5', h5f.ACC_RDWR, access)
+x = h5d.create(file, b'x', h5t.NATIVE_INT32, h5s.create_simple((3,)))
+try:
+    file.close()
+    sys.exit('no error')
+except RuntimeError as e:
+    assert 'objects still open' in str(e), e
+again.close()
+h5py.h5i.dec_ref(x)
+file.close()
+assert is_log('a.h5') and not os.path.exists('a.h5.h5logfs-journal')
+");
+}
+
+#[test]
+fn files_that_a_program_leaves_open_are_closed_at_its_end() {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let [log, plain] = ["a.log.h5", "b.h5"].map(|name| dir.path().join(name));
+    let connector = Connector::new();
+    let mut program = Command::new(hdf5.compiled("connector", "left"));
+    program.envs(connector.used_as("h5logfs match=*.log.h5"));
+    succeed(program.args([&log, &plain]));
+    let journal = dir.path().join("a.log.h5.h5logfs-journal");
+    assert!(!journal.exists());
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let read = "
+import sys, h5py
+for name in sys.argv[1:]:
+    with h5py.File(name) as f:
+        assert list(f['values']) == [1, 2, 3], name
+    assert (b'_int_att' in open(name, 'rb').read()) == name.endswith('.log.h5'), name
+";
+    python.run(read, &[&log, &plain]);
+}
+
 #[test]
 fn a_strong_close_closes_the_log_with_its_file() {
     run("

@@ -8,6 +8,8 @@ use crate::common::mpirun::{Job, Mpi};
 
 const UNLOGGED: &str = "log.h5: dataset /texts: several ranks cannot write its elements";
 const FULL: &str = "log.h5: flush failed on rank LAST: ";
+const DEGREE: &str = "again.h5: open failed on rank LAST: ";
+const OTHERWISE: &str = "again.h5: some ranks find a log there";
 
 /// What `tests/c/connector/refusals.c` does, and what its last rank and the others are told.
 const TOLD: &[(&str, &str, &str)] = &[
@@ -28,6 +30,9 @@ const TOLD: &[(&str, &str, &str)] = &[
     ("extent with a full disk on one", FULL, FULL),
     ("extent again", "done", "done"),
     ("third", "done", "done"),
+    ("open otherwise on one", DEGREE, DEGREE),
+    ("open without descriptors on one", OTHERWISE, OTHERWISE),
+    ("open again", "done", "done"),
     ("close with a full disk on one", FULL, FULL),
 ];
 

@@ -1,6 +1,6 @@
 //! The functions of libhdf5 that the connector calls.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 use h5logfs_host::types::{Id, Status};
 
@@ -29,9 +29,12 @@ h5logfs_host::functions! {
         H5allocate_memory: fn(usize, bool) -> *mut c_void,
         H5free_memory: fn(*mut c_void) -> Status,
         H5Idec_ref: fn(Id) -> c_int,
+        H5Iget_ref: fn(Id) -> c_int,
         H5Fopen: fn(*const c_char, c_uint, Id) -> Id,
         H5Fcreate: fn(*const c_char, c_uint, Id, Id) -> Id,
         H5Fclose: fn(Id) -> Status,
+        H5Fget_obj_count: fn(Id, c_uint) -> isize,
+        H5Fget_obj_ids: fn(Id, c_uint, usize, *mut Id) -> isize,
         H5Dcreate2: fn(Id, *const c_char, Id, Id, Id, Id, Id) -> Id,
         H5Dwrite: fn(Id, Id, Id, Id, Id, *const c_void) -> Status,
         H5Dopen2: fn(Id, *const c_char, Id) -> Id,
@@ -46,8 +49,10 @@ h5logfs_host::functions! {
         H5Pget_file_image: fn(Id, *mut *mut c_void, *mut usize) -> Status,
         H5FDregister: fn(*const c_void) -> Id,
         H5FDis_driver_registered_by_name: fn(*const c_char) -> c_int,
+        H5FDdriver_query: fn(Id, *mut c_ulong) -> Status,
         H5VLregister_connector_by_value: fn(c_int, Id) -> Id,
         H5VLget_connector_id_by_name: fn(*const c_char) -> Id,
+        H5VLget_connector_name: fn(Id, *mut c_char, usize) -> isize,
         H5VLclose: fn(Id) -> Status,
 
         H5Pget_driver: fn(Id) -> Id,

@@ -171,7 +171,8 @@ impl Object {
     /// The object is about to be closed. Fails where that closes its log, and that fails: the object stays open.
     pub fn before_leave(&self) -> Result<(), Fault> {
         let session = self.session.as_ref().filter(|_| self.is_counted);
-        session.map_or(Ok(()), |session| session.before_leave(self.is_file))
+        let file = self.is_file.then_some(&self.below);
+        session.map_or(Ok(()), |session| session.before_leave(file))
     }
 
     /// As libhdf5 knows it.

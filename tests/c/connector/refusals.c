@@ -101,6 +101,33 @@ static void limit_files(rlim_t bytes)
     REQUIRE(!setrlimit(RLIMIT_FSIZE, &limit));
 }
 
+static void limit_descriptors(rlim_t number)
+{
+    struct rlimit limit;
+    REQUIRE(!getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = number ? number : limit.rlim_max;
+    REQUIRE(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+/* Another log is opened again, and one rank cannot, or does it in another way. */
+static void opened_again(const char *path, hid_t fapl, int last)
+{
+    const hid_t other = H5Pcopy(fapl), file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+    OK(file);
+    OK(H5Pset_fclose_degree(other, last ? H5F_CLOSE_STRONG : H5F_CLOSE_SEMI));
+    report("open otherwise on one", noted(H5Fopen(path, H5F_ACC_RDWR, other) < 0 ? -1 : 0));
+    OK(H5Pclose(other));
+    OK(H5Fclose(file));
+    if (last) {
+        limit_descriptors(3);
+    }
+    report("open without descriptors on one", noted(H5Fopen(path, H5F_ACC_RDWR, fapl) < 0 ? -1 : 0));
+    limit_descriptors(0);
+    const hid_t again = H5Fopen(path, H5F_ACC_RDWR, fapl);
+    report("open again", noted(again < 0 ? -1 : 0));
+    OK(H5Fclose(again));
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -179,6 +206,9 @@ int main(int argc, char **argv)
     OK(H5Dclose(shrunk));
 
     report("third", write_part(plain, 3, collective));
+    char another[300];
+    snprintf(another, sizeof another, "%s/again.h5", argv[1]);
+    opened_again(another, fapl, last);
     OK(H5Dclose(plain));
     OK(H5Dclose(filtered));
     OK(H5Dclose(texts));

@@ -1,15 +1,16 @@
 //! The file drivers of file access property lists.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::ptr;
 
 use h5logfs_file_driver::SESSION_DRIVER;
 use h5logfs_host::types::{FAILURE, Id, Status, access};
 
 use super::info::Info;
-use super::list::PropertyList;
+use super::list::{PropertyList, default_list};
 use super::request::Request;
 use crate::arguments::{DescriptorAsked, Optional};
+use crate::library::Functions;
 use h5logfs_common::fault::Fault;
 
 /// The name of the file driver.
@@ -51,12 +52,10 @@ pub fn set_driver_for_links(info: &Info, list: Id, is_written: bool) -> Status {
 
 /// Whether a list has a file driver of ours.
 pub fn has_driver_of_ours(info: &Info, list: Id) -> bool {
-    // SAFETY: the list is of this library.
-    let driver = |list| info.library.nested(|f| unsafe { (f.H5Pget_driver)(list) });
     let is_same = |is_written| {
         PropertyList::copy(&info.library, list).is_some_and(|other| {
             set_driver_for_links(info, other.id, is_written) >= 0
-                && driver(other.id) == driver(list)
+                && has_same_driver(info, other.id, list)
         })
     };
     is_same(true) || is_same(false)
@@ -111,12 +110,50 @@ pub fn note_written(info: &Info, request: &Request<'_>, file: *mut c_void) {
 
 /// Whether a list names the default driver.
 pub fn has_usual_driver(info: &Info, fapl: Id) -> bool {
-    let Some(usual) = PropertyList::copy(&info.library, fapl) else {
+    // SAFETY: the list is of this library.
+    has_driver(info, fapl, |f, list| unsafe { (f.H5Pset_fapl_sec2)(list) })
+}
+
+/// Whether a list names the driver that keeps a file in memory, and does not bring changes to the disk.
+pub fn forgets_changes(info: &Info, fapl: Id) -> bool {
+    // SAFETY (both calls): the list is of this library, and there is room for the answers.
+    let set_core = |f: &Functions, list| unsafe { (f.H5Pset_fapl_core)(list, 1, false) };
+    if !has_driver(info, fapl, set_core) {
         return false;
-    };
-    // SAFETY: the lists are of this library.
-    info.library.nested(|f| unsafe {
-        let set = (f.H5Pset_fapl_sec2)(usual.id);
-        set != FAILURE && (f.H5Pget_driver)(fapl) == (f.H5Pget_driver)(usual.id)
+    }
+    let (mut increment, mut is_kept) = (0, true);
+    let status = info
+        .library
+        .nested(|f| unsafe { (f.H5Pget_fapl_core)(fapl, &mut increment, &mut is_kept) });
+    status >= 0 && !is_kept
+}
+
+/// Whether a list names the driver that a function sets in another one. That is not a copy: the copy of a list with a
+/// communicator is a collective call.
+fn has_driver(info: &Info, fapl: Id, set: impl FnOnce(&Functions, Id) -> Status) -> bool {
+    let library = &info.library;
+    let other = default_list(library, c"H5P_LST_FILE_ACCESS_ID_g").ok();
+    let other = other.and_then(|usual| PropertyList::copy(library, usual));
+    other.is_some_and(|other| {
+        library.nested(|f| set(f, other.id)) != FAILURE && has_same_driver(info, fapl, other.id)
     })
+}
+
+/// Whether two lists name the same driver.
+pub fn has_same_driver(info: &Info, fapl: Id, other: Id) -> bool {
+    // SAFETY: the lists are of this library.
+    let driver = |list| info.library.nested(|f| unsafe { (f.H5Pget_driver)(list) });
+    driver(fapl) == driver(other)
+}
+
+/// Whether the driver of a list is one for several ranks.
+pub fn is_parallel_driver(info: &Info, fapl: Id) -> bool {
+    /// `H5FD_FEAT_HAS_MPI`.
+    const HAS_MPI: c_ulong = 0x100;
+    let mut features = 0;
+    // SAFETY: the list is of this library, and there is room for the answer.
+    let status = info
+        .library
+        .nested(|f| unsafe { (f.H5FDdriver_query)((f.H5Pget_driver)(fapl), &mut features) });
+    status >= 0 && features & HAS_MPI != 0
 }

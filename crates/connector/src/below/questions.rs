@@ -9,8 +9,8 @@ use super::Below;
 use super::info::Info;
 use super::list::PropertyList;
 use crate::arguments::{
-    DatasetGet, DatasetGetArguments, FileGet, FileGetArguments, Location, LocationData, ObjectGet,
-    ObjectGetArguments, ObjectInfo, ObjectName, Token, kind,
+    DatasetGet, DatasetGetArguments, FileGet, FileGetArguments, Location, LocationData,
+    ObjectCount, ObjectGet, ObjectGetArguments, ObjectInfo, ObjectName, Token, kind,
 };
 use h5logfs_common::fault::Fault;
 
@@ -151,4 +151,28 @@ pub fn number_of(info: &Info, file: *mut c_void) -> u64 {
         (f.H5VLfile_get)(file, info.under_vol, &mut args, 0, ptr::null_mut())
     });
     number
+}
+
+/// How many objects a program has open that it has opened through this handle of a file.
+pub fn opened_through(file: &Below) -> Result<usize, Fault> {
+    /// `H5F_OBJ_DATASET`, `_GROUP`, `_DATATYPE`, `_ATTR`, and `_LOCAL`: not through other handles.
+    const OBJECTS_OF_HANDLE: c_uint = 0x3e;
+    let mut count = 0;
+    let mut args = FileGet {
+        operation: FileGet::OBJECT_COUNT,
+        arguments: FileGetArguments {
+            object_count: ObjectCount {
+                kinds: OBJECTS_OF_HANDLE,
+                count: &mut count,
+            },
+        },
+    };
+    // SAFETY: the file is open, and there is room for the answer.
+    let status = file.quietly(|f, under, vol| unsafe {
+        (f.H5VLfile_get)(under, vol, &mut args, 0, ptr::null_mut())
+    });
+    match status {
+        0.. => Ok(count),
+        _ => Err("the open objects of a file cannot be counted".into()),
+    }
 }

@@ -13,6 +13,7 @@ use crate::arguments::{
 };
 use crate::below::Below;
 use crate::below::drivers::note_written;
+use crate::below::ending;
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::library::Library;
@@ -54,6 +55,7 @@ unsafe extern "C" fn create_for(
     };
     let created = Library::serve(caller, Kind::Open, |library| {
         release(library);
+        ending::watch(library);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = opening::create(&info, &request)? {
             return Ok(handle_of(opened));
@@ -88,6 +90,7 @@ unsafe extern "C" fn open_for(
     };
     let opened = Library::serve(caller, Kind::Open, |library| {
         release(library);
+        ending::watch(library);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = opening::open(&info, &request)? {
             return Ok(handle_of(opened));

@@ -19,7 +19,6 @@ use super::{Log, State, remembered};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::options::Options;
-use crate::ranks;
 use h5logfs_common::fault::Fault;
 
 /// More IDs than a program gives to datasets: a file may say anything.
@@ -64,9 +63,9 @@ impl Log {
         info: &Arc<Info>,
         request: &Request<'_>,
         path: &Path,
+        ranks: Ranks,
         options: Options,
     ) -> Result<Option<Self>, Fault> {
-        let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
         if options.takes_in {
             take_in_unflushed(path, &ranks)?;
         }

@@ -13,15 +13,16 @@ use h5logfs_log::scan::companions;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
-use h5logfs_output::{LogWriter, Options, Ranks};
+use h5logfs_output::{LocalOutcome, LogWriter, Options, Ranks, check_outcome};
 
 use super::OpenedLog;
 use crate::below::Below;
-use crate::below::drivers::{has_image, has_usual_driver};
+use crate::below::drivers::{forgets_changes, has_image, has_same_driver, has_usual_driver};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::log::Log;
 use crate::log::shadow::Shadow;
+use crate::options;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
 
@@ -67,23 +68,79 @@ fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Shado
     shadow.ok_or_else(|| refused(path).into())
 }
 
-/// Opens a log for writing. `None` for a file that is none, or that another writer has made.
+/// What is at a path that a program opens, as this rank sees it.
+enum Found {
+    /// No log that is written.
+    Other,
+    /// A log that this process writes.
+    Open(Arc<Session>),
+    /// A log of ours, to be opened with these options.
+    Closed(options::Options),
+}
+
+/// Opens a log for writing. `None` for a file that is none, or that another writer has made. Collective where it is opened for
+/// writing.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let path = absolute(request.path());
-    let mut open = registry::open_at(info, &path)?.into_iter();
-    if let Some(session) = open.find(|session| session.log().is_some()) {
-        check_locking(info, request, &session)?;
-        return another_handle(info, session).map(Some);
+    let found = find(info, request, &path);
+    let ranks = match request.has(access::WRITE) {
+        true => ranks::find(&info.library, request.fapl)?,
+        false => None,
+    };
+    let found = match &ranks {
+        Some(ranks) => agreed(ranks, &path, found)?,
+        None => found?,
+    };
+    match found {
+        Found::Other => Ok(None),
+        Found::Open(session) => another_handle(info, session).map(Some),
+        Found::Closed(options) => {
+            let ranks = ranks.unwrap_or_else(Ranks::one);
+            match Log::append(info, request, &path, ranks, options)? {
+                Some(log) => opened(info, request, log).map(Some),
+                None => Err(refused(&path).into()),
+            }
+        }
     }
-    if !request.has(access::WRITE) || has_image(info, request.fapl) || !is_ours(&path) {
-        return Ok(None);
+}
+
+/// Looks at what is there, and fails for what cannot be done with it. Local.
+fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, Fault> {
+    let mut open = registry::open_at(info, path)?.into_iter();
+    if let Some(session) = open.find(|session| session.log().is_some()) {
+        check_same(info, request, &session)?;
+        return Ok(Found::Open(session));
+    }
+    if !request.has(access::WRITE) || has_image(info, request.fapl) || !is_ours(path) {
+        return Ok(Found::Other);
     }
     let options = info.options()?;
-    check_writable(&path)?;
-    check_kept(info, request, &path)?;
-    match Log::append(info, request, &path, options)? {
-        Some(log) => opened(info, request, log).map(Some),
-        None => Err(refused(&path).into()),
+    check_writable(path)?;
+    check_kept(info, request, path)?;
+    Ok(Found::Closed(options))
+}
+
+/// What all ranks have found, if they have found the same. Then none of them waits for one that goes another way. Collective.
+fn agreed(ranks: &Ranks, path: &Path, found: Result<Found, Fault>) -> Result<Found, Fault> {
+    let number = found.as_ref().map_or(0, Found::number);
+    let (outcome, found) = LocalOutcome::of(found);
+    let agreement = ranks.agree_on(outcome, number, &mut []);
+    check_outcome(path, "open", agreement.outcome)?;
+    let found = found.filter(|_| agreement.same);
+    found.ok_or_else(|| {
+        let path = path.display();
+        format!("{path}: some ranks find a log there, or have it open, and others do not").into()
+    })
+}
+
+impl Found {
+    /// The same on ranks that go on in the same way.
+    fn number(&self) -> u64 {
+        match self {
+            Found::Other => 0,
+            Found::Open(_) => 1,
+            Found::Closed(_) => 2,
+        }
     }
 }
 
@@ -99,12 +156,7 @@ fn check_writable(path: &Path) -> Result<(), Fault> {
 
 /// Fails where a program wants changes to stay in memory: those of a log go to its file.
 fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Fault> {
-    let (mut increment, mut is_kept) = (0, true);
-    // SAFETY: the list is of this library. It fails for other drivers.
-    let status = info
-        .library
-        .asked(|f| unsafe { (f.H5Pget_fapl_core)(request.fapl, &mut increment, &mut is_kept) });
-    if status < 0 || is_kept {
+    if !forgets_changes(info, request.fapl) {
         return Ok(());
     }
     Err(format!(
@@ -140,17 +192,22 @@ fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog
     })
 }
 
-/// All handles of a file use locks alike, as HDF5 wants it since 1.14.4.
-fn check_locking(info: &Info, request: &Request<'_>, session: &Session) -> Result<(), Fault> {
-    // It wins over all lists.
-    if std::env::var_os("HDF5_USE_FILE_LOCKING").is_some() {
-        return Ok(());
-    }
-    if locking(info, request.fapl) == locking(info, session.access.id) {
-        return Ok(());
-    }
+/// All handles of a file use locks alike, as HDF5 wants it since 1.14.4, and close it alike.
+fn check_same(info: &Info, request: &Request<'_>, session: &Session) -> Result<(), Fault> {
     let path = session.path.display();
-    Err(format!("{path}: file locking flag values don't match").into())
+    // The variable wins over all lists.
+    if std::env::var_os("HDF5_USE_FILE_LOCKING").is_none()
+        && locking(info, request.fapl) != locking(info, session.access.id)
+    {
+        return Err(format!("{path}: file locking flag values don't match").into());
+    }
+    // HDF5 does not compare what other drivers have open.
+    if has_same_driver(info, request.fapl, session.access.id)
+        && !session.is_closed_as(info, request.fapl)
+    {
+        return Err(format!("{path}: file close degree doesn't match").into());
+    }
+    Ok(())
 }
 
 /// Whether a list asks for locks, and whether it goes on where there are none.

@@ -52,7 +52,6 @@ pub mod links;
 pub mod registry;
 pub mod virtuals;
 
-use std::ffi::c_int;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -62,9 +61,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use h5logfs_host::types::Id;
 
 use crate::below::Below;
+use crate::below::drivers::is_parallel_driver;
 use crate::below::info::Info;
 use crate::below::list::PropertyList;
-use crate::below::questions::name_of;
+use crate::below::questions::{name_of, opened_through};
 use crate::below::request::Request;
 use crate::log::Log;
 use descriptor::Descriptor;
@@ -125,8 +125,8 @@ pub struct Session {
     open: AtomicUsize,
     /// Those of them that are files.
     files: AtomicUsize,
-    /// What the close of the last file means while other objects are open.
-    close_degree: CloseDegree,
+    /// What the close of the last file means while other objects are open. `None`: the program leaves it to the driver.
+    close_degree: Option<CloseDegree>,
     /// libhdf5 finishes the opening of a file of it.
     is_being_opened: AtomicBool,
     /// Whether an object was changed since [`Session::take_changes`].
@@ -159,7 +159,7 @@ impl Session {
             kind,
             open: AtomicUsize::new(0),
             files: AtomicUsize::new(0),
-            close_degree: CloseDegree::Weak,
+            close_degree: None,
             is_being_opened: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
@@ -212,27 +212,41 @@ impl Session {
         result
     }
 
-    /// An object is about to be closed. The log is closed with the last one, while all that libhdf5 knows is still there,
+    /// An object is about to be closed, a file or another one. The log is closed with the last one, while all that libhdf5 knows is still there,
     /// and with the last file where the program wants that. If that fails, the object stays open, and the next close of
     /// it succeeds: the log is closed once.
-    pub fn before_leave(&self, is_file: bool) -> Result<(), Fault> {
+    pub fn before_leave(&self, file: Option<&Below>) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
+        if let Some(file) = file
+            && self.close_degree == Some(CloseDegree::Semi)
+            && opened_through(file)? > 0
+        {
+            return Err(self.has_open_objects());
+        }
         let is_last = self.open.load(Ordering::Acquire) == 1;
-        let is_last_file = is_file && self.files.load(Ordering::Acquire) == 1;
-        if !is_last {
-            match self.close_degree {
-                CloseDegree::Semi if is_last_file => return Err(self.has_open_objects()),
-                CloseDegree::Strong if is_last_file => {}
-                _ => return Ok(()),
-            }
+        let is_last_file = file.is_some() && self.files.load(Ordering::Acquire) == 1;
+        let is_closed = is_last_file && self.close_degree == Some(CloseDegree::Strong);
+        if !is_last && !is_closed {
+            return Ok(());
         }
         let closed = log.close(self.take_changes());
         if is_last {
             log.shadow().close();
         }
         closed
+    }
+
+    /// Whether a file access property list means the close that the log was opened with. The driver, the same in both, decides
+    /// for those that leave it open: that of MPI means `H5F_CLOSE_SEMI`, others `H5F_CLOSE_WEAK`.
+    pub fn is_closed_as(&self, info: &Info, fapl: Id) -> bool {
+        let by_driver = match is_parallel_driver(info, fapl) {
+            true => CloseDegree::Semi,
+            false => CloseDegree::Weak,
+        };
+        let degree = CloseDegree::of(info, fapl);
+        degree.unwrap_or(by_driver) == self.close_degree.unwrap_or(by_driver)
     }
 
     fn has_open_objects(&self) -> Fault {
@@ -326,26 +340,26 @@ impl Session {
 enum CloseDegree {
     /// The log is closed with its last object.
     Weak,
-    /// The last file cannot be closed while other objects are open.
+    /// A file cannot be closed while objects are open that were opened through it.
     Semi,
     /// The log is closed with its last file, whatever else is open.
     Strong,
 }
 
 impl CloseDegree {
-    /// What a file access property list says.
-    fn of(info: &Info, fapl: Id) -> Self {
-        const SEMI: c_int = 2;
-        const STRONG: c_int = 3;
+    /// What a file access property list says. `None` for `H5F_CLOSE_DEFAULT`.
+    fn of(info: &Info, fapl: Id) -> Option<Self> {
         let mut degree = 0;
         // SAFETY: there is room for the answer; the list is the program's.
         let status = info
             .library
             .nested(|f| unsafe { (f.H5Pget_fclose_degree)(fapl, &mut degree) });
         match degree {
-            SEMI if status >= 0 => CloseDegree::Semi,
-            STRONG if status >= 0 => CloseDegree::Strong,
-            _ => CloseDegree::Weak,
+            _ if status < 0 => None,
+            1 => Some(CloseDegree::Weak),
+            2 => Some(CloseDegree::Semi),
+            3 => Some(CloseDegree::Strong),
+            _ => None,
         }
     }
 }
