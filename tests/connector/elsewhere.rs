@@ -146,6 +146,12 @@ f.create_virtual_dataset('all', layout, fillvalue=-5)
 layout = h5py.VirtualLayout((2, 3), 'i8', maxshape=(None, 3))
 layout[:h5py.UNLIMITED, :] = h5py.VirtualSource(grows)[:h5py.UNLIMITED, :]
 f.create_virtual_dataset('grown', layout, fillvalue=-6)
+with h5py.File('closed.h5', 'w') as closed:
+    closed.create_dataset('values', (5, 10), 'i8', maxshape=(5, None), fillvalue=1)
+layout = h5py.VirtualLayout((5, 10), 'i8', maxshape=(5, 20))
+values = h5py.VirtualSource('closed.h5', 'values', (5, 10), maxshape=(5, None))
+layout[:, :h5py.UNLIMITED] = values[:, :h5py.UNLIMITED]
+f.create_virtual_dataset('limited', layout)
 layout = h5py.VirtualLayout((4,), h5py.string_dtype())
 layout[:] = h5py.VirtualSource(text)
 f.create_virtual_dataset('texts', layout)
@@ -172,6 +178,15 @@ grown = f['grown']
 assert grown.shape == (5, 3) and (grown[2:] == -1).all()
 grows[4] = 9
 assert (grown[4] == 9).all() and (grown[:2] == 7).all()
+limited = f['limited']
+for length in 15, 20:
+    with h5py.File('closed.h5', 'r+') as closed:
+        closed['values'].resize(length, axis=1)
+        closed['values'][:, -5:] = length
+    got = np.zeros((5, length), 'i8')
+    limited.id.read(h5py.h5s.ALL, h5py.h5s.ALL, got)
+    assert limited.id.get_space().shape == (5, length), limited.id.get_space().shape
+    assert list(got[4, ::5]) == [1, 1, 15, 20][:length // 5], got
 try:
     f['all'][0, 0] = 1
 except OSError as e:

@@ -1,6 +1,6 @@
 //! Property lists of ours.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 
 use h5logfs_host::types::Id;
 
@@ -44,6 +44,13 @@ impl PropertyList {
         // SAFETY: the list is ours.
         self.library
             .nested(|f| unsafe { (f.H5Pset_page_buffer_size)(self.id, 0, 0, 0) });
+    }
+
+    /// Says in a file access property list how the file is closed (`H5F_close_degree_t`).
+    pub fn set_close_degree(&self, degree: c_int) {
+        // SAFETY: the list is ours.
+        self.library
+            .nested(|f| unsafe { (f.H5Pset_fclose_degree)(self.id, degree) });
     }
 
     /// Gives the identifier away.

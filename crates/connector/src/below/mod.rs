@@ -7,7 +7,7 @@
 //! | `misspelt` | options of the environment that cannot be taken |
 //! | `info` | what a file access property list says of the connector below, and the options |
 //! | `request` | what a program asks for when it creates or opens a file |
-//! | `ending` | files that a program leaves open when libhdf5 ends |
+//! | `ending` | what a program leaves open |
 //! | `drivers` | the file drivers of file access property lists |
 //! | `questions` | where an object lies, and what it is called |
 //! | `opened` | objects that we open |

@@ -157,12 +157,17 @@ pub fn number_of(info: &Info, file: *mut c_void) -> u64 {
 pub fn opened_through(file: &Below) -> Result<usize, Fault> {
     /// `H5F_OBJ_DATASET`, `_GROUP`, `_DATATYPE`, `_ATTR`, and `_LOCAL`: not through other handles.
     const OBJECTS_OF_HANDLE: c_uint = 0x3e;
+    open_objects(file, OBJECTS_OF_HANDLE)
+}
+
+/// How many objects of these kinds of a file a program has open.
+pub fn open_objects(file: &Below, kinds: c_uint) -> Result<usize, Fault> {
     let mut count = 0;
     let mut args = FileGet {
         operation: FileGet::OBJECT_COUNT,
         arguments: FileGetArguments {
             object_count: ObjectCount {
-                kinds: OBJECTS_OF_HANDLE,
+                kinds,
                 count: &mut count,
             },
         },

@@ -55,7 +55,7 @@ unsafe extern "C" fn create_for(
     };
     let created = Library::serve(caller, Kind::Open, |library| {
         release(library);
-        ending::watch(library);
+        ending::watch(library, release);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = opening::create(&info, &request)? {
             return Ok(handle_of(opened));
@@ -90,7 +90,7 @@ unsafe extern "C" fn open_for(
     };
     let opened = Library::serve(caller, Kind::Open, |library| {
         release(library);
-        ending::watch(library);
+        ending::watch(library, release);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = opening::open(&info, &request)? {
             return Ok(handle_of(opened));

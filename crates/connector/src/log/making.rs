@@ -17,9 +17,6 @@ use crate::below::questions::{ask, header_of};
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
-/// `H5S_UNLIMITED`.
-const UNLIMITED: u64 = u64::MAX;
-
 /// What a dataset that is about to be made becomes.
 #[derive(Debug)]
 pub struct NewDataset {
@@ -193,8 +190,8 @@ pub fn has_extent(object: &Below) -> bool {
     })
 }
 
-/// Whether an extent has a dimension without a limit.
-pub fn is_unlimited(object: &Below) -> bool {
+/// Whether an extent may be another one at another time.
+pub fn can_change(object: &Below) -> bool {
     let Ok(space) = ask(object, DatasetGet::SPACE) else {
         return false;
     };
@@ -202,7 +199,7 @@ pub fn is_unlimited(object: &Below) -> bool {
     object.info.library.nested(|f| unsafe {
         let found = extent_of(f, space);
         (f.H5Sclose)(space);
-        found.is_some_and(|(_, max_dims)| max_dims.contains(&UNLIMITED))
+        found.is_some_and(|(dims, max_dims)| dims != max_dims)
     })
 }
 

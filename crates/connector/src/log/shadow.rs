@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use h5logfs_file_driver::{Announced, SESSION_DRIVER, Written};
 use h5logfs_host::types::{FAILURE, Id, Status};
@@ -32,6 +32,8 @@ const SUFFIX: &str = ".h5logfs-shadow";
 pub struct Shadow {
     /// The handle that the program gets.
     file: *mut c_void,
+    /// It has got it, and closes it.
+    is_given: AtomicBool,
     /// Null once it is closed.
     root: AtomicPtr<c_void>,
     info: Arc<Info>,
@@ -47,6 +49,8 @@ unsafe impl Sync for Shadow {}
 /// A root group that nothing uses any more.
 struct Unused {
     root: *mut c_void,
+    /// The handle of its file, where the program has not got it: the log could not be made.
+    file: Option<*mut c_void>,
     info: Arc<Info>,
 }
 
@@ -62,8 +66,10 @@ impl Drop for Shadow {
     fn drop(&mut self) {
         let root = self.root.swap(ptr::null_mut(), Ordering::AcqRel);
         if !root.is_null() {
+            let is_given = self.is_given.load(Ordering::Relaxed);
             UNUSED.lock().push(Unused {
                 root,
+                file: (!is_given).then_some(self.file),
                 info: Arc::clone(&self.info),
             });
         }
@@ -80,8 +86,11 @@ pub fn release(library: &Library) {
         let is_own = |unused: &mut Unused| unused.info.library.is(library);
         all.extract_if(.., is_own).collect()
     };
-    for Unused { root, info } in unused {
+    for Unused { root, file, info } in unused {
         close_root(root, &info);
+        if let Some(file) = file {
+            close_file(file, &info);
+        }
     }
 }
 
@@ -89,6 +98,12 @@ fn close_root(root: *mut c_void, info: &Info) {
     // SAFETY: the group is ours, and closed once.
     info.library
         .nested(|f| unsafe { (f.H5VLgroup_close)(root, info.under_vol, 0, ptr::null_mut()) });
+}
+
+fn close_file(file: *mut c_void, info: &Info) {
+    // SAFETY: the file is ours, and closed once.
+    info.library
+        .nested(|f| unsafe { (f.H5VLfile_close)(file, info.under_vol, 0, ptr::null_mut()) });
 }
 
 /// Keeps a file, as far as its objects allow, to what the program that shows and closes logs can read, which may use an
@@ -122,9 +137,7 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, Fault> {
         (f.H5VLgroup_open)(file, &location, vol, root, gapl, 0, ptr::null_mut())
     });
     if root.is_null() {
-        // SAFETY: the file is ours, and closed once.
-        info.library
-            .nested(|f| unsafe { (f.H5VLfile_close)(file, info.under_vol, 0, ptr::null_mut()) });
+        close_file(file, info);
         return Err("the root group cannot be opened in memory".into());
     }
     Ok(root)
@@ -227,6 +240,7 @@ impl Shadow {
         let root = open_root(file, &native)?;
         Ok(Some(Shadow {
             file,
+            is_given: AtomicBool::new(false),
             root: AtomicPtr::new(root),
             info: native,
             _announced: announced,
@@ -246,8 +260,9 @@ impl Shadow {
         number_of(&self.info, self.file)
     }
 
-    /// The handle of the program that has made or opened the file.
+    /// The handle of the program that has made or opened the file, which closes it.
     pub fn first_handle(&self) -> *mut c_void {
+        self.is_given.store(true, Ordering::Relaxed);
         self.file
     }
 

@@ -181,11 +181,12 @@ fn refused(path: &Path) -> String {
 }
 
 fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog, Fault> {
-    let under = log.shadow().first_handle();
     let session = Arc::new(Session::new(info, request, Kind::Written(log.into()))?);
     registry::add(&session)?;
     session.touch();
     let info = info.native()?;
+    let under = session.log().map(|log| log.shadow().first_handle());
+    let under = under.unwrap_or(std::ptr::null_mut());
     Ok(OpenedLog {
         below: Below { under, info },
         session,

@@ -14,6 +14,7 @@ use super::descriptor::Descriptor;
 use super::{Kind, Session};
 use crate::arguments::{DescriptorAsked, FileGet, FileName, Optional, Size};
 use crate::below::Below;
+use crate::below::info::Info;
 use h5logfs_common::fault::Fault;
 
 /// Numbers of `H5VLnative.h`.
@@ -30,7 +31,7 @@ impl Session {
     pub fn file_get(&self, file: &Below, args: &mut FileGet) -> Result<Option<Status>, Fault> {
         match (args.operation, &self.kind) {
             (FileGet::ACCESS, Kind::Linked { .. }) => self.linked_access_list(file, args).map(Some),
-            (FileGet::ACCESS, _) => self.access_list(args).map(Some),
+            (FileGet::ACCESS, _) => self.access_list(&file.info, args).map(Some),
             // SAFETY: the part of this operation.
             (FileGet::NAME, Kind::Written(_)) => {
                 let asked = unsafe { args.arguments.name };
@@ -46,10 +47,12 @@ impl Session {
     }
 
     /// Gives the access property list of the program, not the one with the file driver in it.
-    fn access_list(&self, args: &mut FileGet) -> Result<Status, Fault> {
+    /// That says how the file is closed, also where the program has left this to the driver.
+    fn access_list(&self, info: &Info, args: &mut FileGet) -> Result<Status, Fault> {
         let copy = self.access.duplicate();
         let copy = copy.ok_or("the file access property list cannot be copied")?;
         copy.forget_page_buffer();
+        copy.set_close_degree(self.degree(info) as c_int);
         args.arguments.access = copy.into_id();
         Ok(SUCCESS)
     }

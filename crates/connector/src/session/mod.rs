@@ -62,6 +62,7 @@ use h5logfs_host::types::Id;
 
 use crate::below::Below;
 use crate::below::drivers::is_parallel_driver;
+use crate::below::ending::close_objects;
 use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::below::questions::{name_of, opened_through};
@@ -225,10 +226,14 @@ impl Session {
         {
             return Err(self.has_open_objects());
         }
+        if let Some(file) = file
+            && self.close_degree == Some(CloseDegree::Strong)
+            && self.files.load(Ordering::Acquire) == 1
+        {
+            close_objects(file)?;
+        }
         let is_last = self.open.load(Ordering::Acquire) == 1;
-        let is_last_file = file.is_some() && self.files.load(Ordering::Acquire) == 1;
-        let is_closed = is_last_file && self.close_degree == Some(CloseDegree::Strong);
-        if !is_last && !is_closed {
+        if !is_last {
             return Ok(());
         }
         let closed = log.close(self.take_changes());
@@ -238,15 +243,15 @@ impl Session {
         closed
     }
 
-    /// Whether a file access property list means the close that the log was opened with. The driver, the same in both, decides
-    /// for those that leave it open: that of MPI means `H5F_CLOSE_SEMI`, others `H5F_CLOSE_WEAK`.
+    /// Whether a file access property list, which names the same driver, means the close that the log was opened with.
     pub fn is_closed_as(&self, info: &Info, fapl: Id) -> bool {
-        let by_driver = match is_parallel_driver(info, fapl) {
-            true => CloseDegree::Semi,
-            false => CloseDegree::Weak,
-        };
-        let degree = CloseDegree::of(info, fapl);
-        degree.unwrap_or(by_driver) == self.close_degree.unwrap_or(by_driver)
+        let by_driver = CloseDegree::of_driver(info, fapl);
+        CloseDegree::of(info, fapl).unwrap_or(by_driver) == self.degree(info)
+    }
+
+    fn degree(&self, info: &Info) -> CloseDegree {
+        let by_driver = || CloseDegree::of_driver(info, self.access.id);
+        self.close_degree.unwrap_or_else(by_driver)
     }
 
     fn has_open_objects(&self) -> Fault {
@@ -339,14 +344,22 @@ impl Session {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseDegree {
     /// The log is closed with its last object.
-    Weak,
+    Weak = 1,
     /// A file cannot be closed while objects are open that were opened through it.
     Semi,
-    /// The log is closed with its last file, whatever else is open.
+    /// The log is closed with its last file, and so are its other objects.
     Strong,
 }
 
 impl CloseDegree {
+    /// What HDF5 takes where a list leaves it to the driver.
+    fn of_driver(info: &Info, fapl: Id) -> Self {
+        match is_parallel_driver(info, fapl) {
+            true => CloseDegree::Semi,
+            false => CloseDegree::Weak,
+        }
+    }
+
     /// What a file access property list says. `None` for `H5F_CLOSE_DEFAULT`.
     fn of(info: &Info, fapl: Id) -> Option<Self> {
         let mut degree = 0;

@@ -20,7 +20,7 @@ use crate::below::drivers::set_driver;
 use crate::below::info::Info;
 use crate::below::questions::{list_of, name_of, path_of};
 use crate::library::Functions;
-use crate::log::making::is_unlimited;
+use crate::log::making::can_change;
 use crate::log::version;
 use h5logfs_common::fault::Fault;
 
@@ -149,7 +149,7 @@ impl Virtual {
         args: &mut DatasetGet,
     ) -> Result<Option<Status>, Fault> {
         let is_asked = args.operation == DatasetGet::SPACE;
-        if !is_asked || !self.is_wanted(below)? || !is_unlimited(below) {
+        if !is_asked || !self.is_wanted(below)? || !can_change(below) {
             return Ok(None);
         }
         // SAFETY: the dataset is open.
@@ -175,7 +175,11 @@ impl Fresh {
             let dataset = (f.H5Dopen2)(file, path.as_ptr(), dapl.id);
             if dataset < 0 {
                 (f.H5Fclose)(file);
+                return dataset;
             }
+            // libhdf5 finds out the extent where it is asked for it. A read takes the one that it knows.
+            let space = (f.H5Dget_space)(dataset);
+            (f.H5Sclose)(space);
             dataset
         });
         if dataset < 0 {
