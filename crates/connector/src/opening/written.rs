@@ -83,9 +83,10 @@ enum Found {
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
     let path = absolute(request.path());
     let found = find(info, request, &path);
-    let ranks = match request.has(access::WRITE) {
-        true => ranks::find(&info.library, request.fapl)?,
-        false => None,
+    let ranks = if request.has(access::WRITE) {
+        ranks::find(&info.library, request.fapl)?
+    } else {
+        None
     };
     let found = match &ranks {
         Some(ranks) => agreed(ranks, &path, found)?,

@@ -354,9 +354,10 @@ enum CloseDegree {
 impl CloseDegree {
     /// What HDF5 takes where a list leaves it to the driver.
     fn of_driver(info: &Info, fapl: Id) -> Self {
-        match is_parallel_driver(info, fapl) {
-            true => CloseDegree::Semi,
-            false => CloseDegree::Weak,
+        if is_parallel_driver(info, fapl) {
+            CloseDegree::Semi
+        } else {
+            CloseDegree::Weak
         }
     }
 
