@@ -185,8 +185,10 @@ fn name(text: &str) -> String {
     let text = ["*FAILED*", " PASSED", " -SKIP-"]
         .iter()
         .fold(text, |text, outcome| text.trim_end_matches(outcome));
-    // What is printed about an error may stand in the same line.
+    // What is printed about an error may stand in the same line, behind the spaces that fill it up.
     let text = text.split("HDF5-DIAG:").next().unwrap_or(text);
+    let text = text.trim_start();
+    let text = text.split("  ").next().unwrap_or(text);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -209,7 +211,7 @@ fn reports_are_what_programs_print() {
         \x20 Testing a part            HDF5-DIAG: Error detected\n  #000: somewhere\n*FAILED*\n\
         \x20  at file.c:1 in main()...\n\
         \x20 Testing another part     -SKIP-\n\
-        Testing the end";
+        Testing the end          program: file.c:2: Assertion failed";
     let mut report = Report::default();
     report.add(End::Killed(6), said);
     assert_eq!((report.passed, report.skipped, report.failed), (1, 1, 2));
