@@ -28,7 +28,6 @@ crate::functions! {
         H5Eget_current_stack: fn() -> Id,
         H5Eset_current_stack: fn(Id) -> Status,
         H5Eappend_stack: fn(Id, Id, bool) -> Status,
-        H5Eclear2: fn(Id) -> Status,
         H5Epush2: fn(Id, *const c_char, *const c_char, c_uint, Id, Id, Id, *const c_char; ...) -> Status,
     }
 }
@@ -210,22 +209,6 @@ impl<F: Functions> Library<F> {
                 }
                 (e.H5Eset_current_stack)(earlier);
             }
-            result
-        }
-    }
-
-    /// Asks the library what it may answer by failing: the error stack is what it was, whatever comes of it.
-    pub fn asked<R>(&self, call: impl FnOnce(&F) -> R) -> R {
-        let e = &self.errors;
-        // SAFETY: as in [`Library::nested`].
-        unsafe {
-            let has_earlier = (e.H5Eget_num)(DEFAULT) > 0;
-            let earlier = has_earlier.then(|| (e.H5Eget_current_stack)());
-            let result = self.quietly(call);
-            match earlier.filter(|id| *id > 0) {
-                Some(earlier) => (e.H5Eset_current_stack)(earlier),
-                None => (e.H5Eclear2)(DEFAULT),
-            };
             result
         }
     }
