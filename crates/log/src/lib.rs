@@ -45,6 +45,7 @@ pub mod ownership;
 pub mod plain;
 pub mod records;
 pub mod scan;
+pub mod settled;
 pub mod snapshot;
 pub mod source_dir;
 pub mod source_file;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::arrangement::Arrangement;
 use super::counters::ReadCounter;
 use super::file_id::FileId;
-use super::journal::closed::is_settled;
+use super::settled::is_settled;
 use super::source_dir::{SourceDir, SourcePath};
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::fault::Fault;

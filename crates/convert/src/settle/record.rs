@@ -2,7 +2,7 @@
 //! which an interrupted attempt is known, and a record at the end, with which the log can be brought back.
 
 use h5logfs_log::image::SUPERBLOCK;
-use h5logfs_log::journal::closed::SETTLING;
+use h5logfs_log::settled::SETTLING;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// The bytes that change last.

@@ -1,14 +1,9 @@
 //! The seal of a close (`docs/formats/journal.md`, section 5.1): with it a reader tells a closed log from one that is not, and
 //! from one of which a file system shows a part.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::front::FRONT;
-use crate::image::SUPERBLOCK;
 use crate::logvol::extent::{crc32, each_piece};
 use crate::source_file::SourceFile;
 use crate::window::Piece;
@@ -190,33 +185,6 @@ pub fn finish_seal(front: &mut [u8], start: u64, objects: &[u8]) {
 /// What the seal of a closed file tells; `None` where it tells nothing.
 pub fn sealed(file: &SourceFile) -> Result<Option<Closed>, Fault> {
     Ok(CloseSeal::read(file)?.and_then(|(seal, _)| seal.closed()))
-}
-
-/// The first bytes of the mark that `h5logfs settle` puts behind a closed file (`docs/formats/settled.md`).
-pub const SETTLING: &[u8; 16] = b"h5logfs-settling";
-/// Where the superblock of the log stands in the mark.
-const SUPERBLOCK_IN_MARK: usize = 32;
-const MARK_LEN: usize = SUPERBLOCK_IN_MARK + SUPERBLOCK;
-
-/// Whether a file has been closed and settled: then it is no log any more, and programs may write where its data lie. The close
-/// has told where the log ends, and the mark there has the superblock of the log.
-pub fn is_settled(file: &File) -> io::Result<bool> {
-    let mut page = [0; SEAL_AT + SEAL_LEN];
-    file.read_exact_at(&mut page, 0)?;
-    let Ok(Some(seal)) = CloseSeal::of(&page) else {
-        return Ok(false);
-    };
-    let end = seal.start.checked_add(seal.len);
-    let Some(mark_at) = end.and_then(|end| end.checked_next_multiple_of(8)) else {
-        return Ok(false);
-    };
-    let mut mark = [0; MARK_LEN];
-    if file.metadata()?.len().saturating_sub(mark_at) < MARK_LEN as u64 {
-        return Ok(false);
-    }
-    file.read_exact_at(&mut mark, mark_at)?;
-    let is_mark = mark.starts_with(SETTLING);
-    Ok(is_mark && mark[SUPERBLOCK_IN_MARK..] != page[..SUPERBLOCK])
 }
 
 /// The seal of a file of which front and objects are as the close has written them. `None` for any other file, and for one
