@@ -11,7 +11,9 @@
 //!
 //! A rank whose buffer is not flushed for long spills it by itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::options::Options;
 use crate::ranks::{Ranks, Word};
@@ -20,6 +22,18 @@ use crate::ranks::{Ranks, Word};
 const GO_ON: u64 = 0;
 const FLUSH: u64 = 1;
 const END: u64 = 2;
+
+/// How far the coarse clock may be behind.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A time of the coarse clock.
+pub(crate) type Time = Duration;
+
+/// The time. Each write asks for it, and a clock of some milliseconds takes a fifth of what an exact one does.
+pub(crate) fn now() -> Time {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::try_from(now).unwrap_or_default()
+}
 
 /// A call of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +58,11 @@ pub(crate) struct Automatic {
     every: Option<Duration>,
     bytes: Option<u64>,
     /// The time of the present call.
-    now: Instant,
+    now: Time,
     /// The end of the last flush, or of the last attempt to make one.
-    flushed: Instant,
+    flushed: Time,
     /// When the first of what is in the buffer was logged.
-    oldest: Option<Instant>,
+    oldest: Option<Time>,
     /// Bytes that this rank has logged since then.
     logged: u64,
     /// What was sent in the last collective call.
@@ -59,14 +73,14 @@ pub(crate) struct Automatic {
 
 impl Automatic {
     /// `None` where flushes are the program's affair alone.
-    pub fn of(options: &Options, now: Instant) -> Option<Self> {
+    pub fn of(options: &Options, now: Time) -> Option<Self> {
         let Options {
             flush_every: every,
             flush_bytes: bytes,
             ..
         } = *options;
         (every.is_some() || bytes.is_some()).then_some(Automatic {
-            every,
+            every: every.map(|every| every.saturating_sub(TICK)),
             bytes,
             now,
             flushed: now,
@@ -79,7 +93,7 @@ impl Automatic {
 
     /// A call begins. Returns whether all ranks flush in it: the same on all of them. `has_room`: whether the log can take
     /// flushes that are not asked for.
-    pub fn is_told(&mut self, ranks: &Ranks, call: Call, now: Instant, has_room: bool) -> bool {
+    pub fn is_told(&mut self, ranks: &Ranks, call: Call, now: Time, has_room: bool) -> bool {
         self.set_now(now);
         let is_due = has_room && self.is_due();
         if ranks.size() == 1 {
@@ -97,7 +111,7 @@ impl Automatic {
     }
 
     /// A call begins at this time.
-    pub fn set_now(&mut self, now: Instant) {
+    pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
@@ -111,8 +125,8 @@ impl Automatic {
             .is_some_and(|oldest| self.has_passed(oldest, times))
     }
 
-    fn has_passed(&self, since: Instant, times: u32) -> bool {
-        let passed = self.now.saturating_duration_since(since);
+    fn has_passed(&self, since: Time, times: u32) -> bool {
+        let passed = self.now.saturating_sub(since);
         self.every
             .is_some_and(|every| passed >= every.saturating_mul(times))
     }
@@ -139,7 +153,7 @@ impl Automatic {
     }
 
     /// A flush has ended. After a failure the next one is due when as much time has passed, or as much was logged.
-    pub fn set_flushed(&mut self, now: Instant, is_complete: bool) {
+    pub fn set_flushed(&mut self, now: Time, is_complete: bool) {
         self.set_now(now);
         self.flushed = now;
         self.logged = 0;

@@ -7,11 +7,10 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
 
 use h5logfs_log::journal::Line;
 
-use crate::automatic::{Automatic, Call, Cause};
+use crate::automatic::{self, Automatic, Call, Cause};
 use crate::buffer::Buffer;
 use crate::check_outcome;
 use crate::entries::{DatasetInfo, Section};
@@ -110,7 +109,7 @@ impl LogWriter {
             files,
             data: Buffer::Own(Vec::new()),
             neighbours: None,
-            automatic: Automatic::of(&options, Instant::now()),
+            automatic: Automatic::of(&options, automatic::now()),
             options,
             spills_large: false,
             peaks: Peaks::default(),
@@ -164,7 +163,7 @@ impl LogWriter {
             return false;
         };
         let has_room = self.files.has_room_for_more();
-        let is_told = automatic.is_told(&self.ranks, call, Instant::now(), has_room);
+        let is_told = automatic.is_told(&self.ranks, call, automatic::now(), has_room);
         if !is_told {
             self.spill_old();
         }
@@ -174,7 +173,7 @@ impl LogWriter {
     /// A call begins that tells the other ranks nothing: spills what has been in the buffer for long. Local.
     pub fn begin_write(&mut self) {
         if let Some(automatic) = &mut self.automatic {
-            automatic.set_now(Instant::now());
+            automatic.set_now(automatic::now());
             self.spill_old();
         }
     }
@@ -341,7 +340,7 @@ impl LogWriter {
         }
         let flushed = self.write_and_commit(part, lines);
         if let Some(automatic) = &mut self.automatic {
-            automatic.set_flushed(Instant::now(), matches!(flushed, Ok(Some(_))));
+            automatic.set_flushed(automatic::now(), matches!(flushed, Ok(Some(_))));
         }
         let failed = match flushed {
             Ok(outcome) => return Ok(outcome),

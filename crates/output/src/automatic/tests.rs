@@ -79,7 +79,7 @@ impl Communicator for Member {
 struct Rank {
     ranks: Ranks,
     automatic: Automatic,
-    now: Instant,
+    now: Time,
     calls: u32,
     /// The collective calls in which it has flushed.
     flushed: Vec<u32>,
@@ -87,7 +87,7 @@ struct Rank {
 
 impl Rank {
     fn new(rank: u32, size: u32, sent: &Arc<Sent>, options: &Options) -> Self {
-        let now = Instant::now();
+        let now = now();
         Rank {
             ranks: Ranks::new(Member {
                 rank,
@@ -245,7 +245,7 @@ fn what_the_first_rank_has_logged_makes_all_flush() {
 
 #[test]
 fn a_process_alone_flushes_in_any_call() {
-    let mut automatic = Automatic::of(&every(), Instant::now()).unwrap();
+    let mut automatic = Automatic::of(&every(), now()).unwrap();
     let (ranks, begin) = (Ranks::one(), automatic.flushed);
     let mut is_told = |call, after, has_room| {
         let told = automatic.is_told(&ranks, call, begin + after, has_room);
@@ -265,7 +265,7 @@ fn a_process_alone_flushes_in_any_call() {
 
 #[test]
 fn a_buffer_is_as_old_as_the_first_of_what_it_has() {
-    let mut automatic = Automatic::of(&every(), Instant::now()).unwrap();
+    let mut automatic = Automatic::of(&every(), now()).unwrap();
     let begin = automatic.now;
     let is_old = |automatic: &mut Automatic, after, times| {
         automatic.set_now(begin + after);
