@@ -13,7 +13,7 @@ use h5logfs_log::source_file::Identity;
 
 /// After a change the next one may follow at once.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// A follower of an idle log looks seven times a second, which takes less than a ten thousandth of a processor.
+/// A follower of an idle log looks seven times a second, which takes half a thousandth of a processor.
 const LONGEST: Duration = Duration::from_millis(150);
 /// The most that a pause grows by from one look to the next: half of it.
 const GROWTH: u32 = 2;
