@@ -122,7 +122,8 @@ def test_xarray_sees_only_new_steps(growing: Growing) -> None:
 
     sizes = []
     for dataset in follow(growing.path, timeout=60, new_steps=True, phony_dims="access"):
-        sizes.append(dataset["d"].size)
+        with dataset:
+            sizes.append(dataset["d"].size)
         if len(sizes) < 4:
             growing.flush(3 + 2 * len(sizes), 1000)
         else:

@@ -18,22 +18,30 @@ def follow(
     """Follows a log that a job writes: the dataset as it is, then one for each flush, and the last one when the log is closed. No
     values are read before they are used.
 
-    `new_steps`: of each later dataset only the part that the one before did not have along its unlimited dimensions. A flush without
-    such a part is left out. `timeout`: as for `h5logfs.follow`. Other arguments are those of
+    `new_steps`: of each later dataset only the part by which its dimensions have grown; the whole dataset where a variable has grown
+    along several. A flush that has grown none is left out. `timeout`: as for `h5logfs.follow`. Other arguments are those of
     `xarray.open_dataset(path, engine="h5logfs")`.
     """
-    had: dict[Any, int] = {}
+    had: Optional[dict[Any, int]] = None
     for log in _follow(path, timeout=timeout):
         dataset = _of(log, arguments)
         if dataset is None:
             continue
-        sizes = {name: dataset.sizes[name] for name in dataset.encoding.get("unlimited_dims", ())}
-        new = {name: slice(had[name], size) for name, size in sizes.items() if new_steps and had.get(name, 0) > 0}
-        is_first, had = not had, sizes
-        if new_steps and not is_first and not any(part.stop > part.start for part in new.values()):
+        before, had = had, dict(dataset.sizes)
+        if not new_steps or before is None:
+            yield dataset
+            continue
+        new = {name: slice(before[name], size) for name, size in had.items() if before.get(name, size) < size}
+        if not new:
             dataset.close()
             continue
-        yield dataset.isel(new)
+        along = (len(new.keys() & variable.dims) for variable in dataset.variables.values())
+        if max(along) > 1:
+            yield dataset
+            continue
+        part = dataset.isel(new)
+        part.set_close(dataset.close)
+        yield part
 
 
 def _of(log: Log, arguments: dict[str, Any]) -> Optional[xarray.Dataset]:
