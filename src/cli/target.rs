@@ -24,7 +24,7 @@ use h5logfs_log::source_file::Identity;
 use h5logfs_log::walk;
 
 /// The name of standard output.
-const STDOUT: &str = "-";
+pub const STDOUT: &str = "-";
 /// How the names of temporary files begin.
 const UNFINISHED: &str = ".h5logfs-unfinished-";
 /// Zeros written at once where a hole cannot be left.

@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use crate::common::PROGRAM;
 use crate::common::answering::Answering;
 use crate::common::driver::Driver;
-use crate::common::readers::project;
+use crate::common::pnetcdf::h5logfs;
+use crate::common::readers::{project, said};
 use crate::common::unclosed::Log;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,15 +46,9 @@ fn grow(log: &mut Log, flush: u64) {
 }
 
 fn export(log: &Path, options: &[&str], out: &Path) -> Result<Vec<u8>, String> {
-    let mut command = Command::new(PROGRAM);
-    let output = command
-        .arg("export")
-        .args(options)
-        .args([log, out])
-        .output()
-        .unwrap();
+    let output = h5logfs(&[&["export"], options].concat(), &[log, out]);
     if !output.status.success() {
-        return Err(String::from_utf8(output.stderr).unwrap());
+        return Err(said(&output));
     }
     Ok(fs::read(out).unwrap())
 }

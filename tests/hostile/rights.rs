@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
 
 use crate::common::amount::either;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
@@ -21,12 +23,24 @@ use crate::common::{PROGRAM, unclosed};
 const FEWEST_RACES: usize = 10;
 
 /// A directory of one person, which others may search.
-fn home(of: Person, parent: &Path) -> std::path::PathBuf {
+fn home(of: Person, parent: &Path) -> PathBuf {
     let dir = parent.join(of.name);
     fs::create_dir(&dir).unwrap();
     fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
     own(&dir, of);
     dir
+}
+
+/// A directory with those of the attacker and of the victim; prints why there is none.
+fn homes() -> Option<(TempDir, [PathBuf; 2])> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root has the rights of all users");
+        return None;
+    }
+    let parent = tempfile::tempdir().unwrap();
+    fs::set_permissions(parent.path(), Permissions::from_mode(0o755)).unwrap();
+    let homes = [ALICE, BOB].map(|person| home(person, parent.path()));
+    Some((parent, homes))
 }
 
 fn own(path: &Path, of: Person) {
@@ -60,13 +74,9 @@ fn root(arguments: &[&str], file: &Path) -> Output {
 
 #[test]
 fn root_changes_no_log_of_a_third_user() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root has the rights of all users");
+    let Some((_parent, [attacker, victim])) = homes() else {
         return;
-    }
-    let parent = tempfile::tempdir().unwrap();
-    fs::set_permissions(parent.path(), Permissions::from_mode(0o755)).unwrap();
-    let (attacker, victim) = (home(ALICE, parent.path()), home(BOB, parent.path()));
+    };
     let of_victim = logs(BOB, &victim).map(Some);
     let _ = logs(ALICE, &attacker);
 
@@ -157,13 +167,9 @@ fn contents(dir: &Path) -> Vec<(OsString, Vec<u8>)> {
 
 #[test]
 fn root_makes_files_of_no_log_of_a_third_user_and_none_in_its_place() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root has the rights of all users");
+    let Some((parent, [attacker, victim])) = homes() else {
         return;
-    }
-    let parent = tempfile::tempdir().unwrap();
-    fs::set_permissions(parent.path(), Permissions::from_mode(0o755)).unwrap();
-    let (attacker, victim) = (home(ALICE, parent.path()), home(BOB, parent.path()));
+    };
     let secret = victim.join("closed.h5");
     fs::copy(corpus().join("nd.log.h5"), &secret).unwrap();
     fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
@@ -201,13 +207,9 @@ fn root_makes_files_of_no_log_of_a_third_user_and_none_in_its_place() {
 
 #[test]
 fn root_reads_no_log_of_a_third_user_in_its_place() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root has the rights of all users");
+    let Some((_parent, [attacker, victim])) = homes() else {
         return;
-    }
-    let parent = tempfile::tempdir().unwrap();
-    fs::set_permissions(parent.path(), Permissions::from_mode(0o755)).unwrap();
-    let (attacker, victim) = (home(ALICE, parent.path()), home(BOB, parent.path()));
+    };
     let secret = victim.join("closed.h5");
     damaged_log().write(&secret);
     fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();

@@ -14,42 +14,45 @@ const SUPERBLOCK: usize = 96;
 const SUPERBLOCK_AT: usize = 32;
 /// Bytes of the mark. The last 16 are the checksum of the others.
 const MARK: usize = SUPERBLOCK_AT + SUPERBLOCK + 16;
-/// The page with the seal of the close. Its last 64 bytes are the seal: a magic number, and where the objects begin and how many
-/// bytes they have. The log ends behind them.
-const PAGE: usize = 4096;
-const SEAL_AT: usize = PAGE - 64;
-const SEALS: [&[u8; 8]; 2] = [b"h5lgclos", b"h5lgdone"];
+/// Where the seal of a close stands in a file, and how long it is. The superblock of the file is in front of it.
+pub(crate) const SEAL_AT: usize = 4096 - SEAL_LEN;
+pub(crate) const SEAL_LEN: usize = 64;
+/// How the seal of a log begins whose extents have seals, and that of any other.
+pub(crate) const WITH_SEALS: &[u8; 8] = b"h5lgclos";
+pub(crate) const WITHOUT_SEALS: &[u8; 8] = b"h5lgdone";
 
-/// Whether the mark lies behind the log, and the superblock of the file is not that of the log any more.
-pub fn is_settled(file: &File) -> io::Result<bool> {
-    let len = file.metadata()?.len();
-    if len < PAGE as u64 {
+/// Whether the mark lies behind the log, and the superblock of the file is not that of the log any more. Of a log that is not
+/// closed this reads no more than where its seal would be.
+pub fn is_settled(file: &File, len: u64) -> io::Result<bool> {
+    if len < (SEAL_AT + SEAL_LEN) as u64 {
         return Ok(false);
     }
-    let mut page = [0; PAGE];
-    file.read_exact_at(&mut page, 0)?;
-    let Some(mark_at) = end_of_log(&page) else {
+    let mut seal = [0; SEAL_LEN];
+    file.read_exact_at(&mut seal, SEAL_AT as u64)?;
+    let mark_at = end_of_log(&seal);
+    let Some(mark_at) = mark_at.filter(|at| len.saturating_sub(*at) >= MARK as u64) else {
         return Ok(false);
     };
     let mut mark = [0; MARK];
-    if len.saturating_sub(mark_at) < MARK as u64 {
-        return Ok(false);
-    }
     file.read_exact_at(&mut mark, mark_at)?;
     let (mark, sum) = mark.split_at(SUPERBLOCK_AT + SUPERBLOCK);
     // What an interrupted attempt has left of a mark is none.
-    let is_mark = mark.starts_with(SETTLING) && xxh3_128(mark).to_le_bytes() == sum;
-    Ok(is_mark && mark[SUPERBLOCK_AT..] != page[..SUPERBLOCK])
+    if !mark.starts_with(SETTLING) || xxh3_128(mark).to_le_bytes() != sum {
+        return Ok(false);
+    }
+    let mut superblock = [0; SUPERBLOCK];
+    file.read_exact_at(&mut superblock, 0)?;
+    Ok(mark[SUPERBLOCK_AT..] != superblock)
 }
 
-/// Where the log ends, rounded up as for the mark; `None` where no close has told it.
-fn end_of_log(page: &[u8; PAGE]) -> Option<u64> {
-    let seal = &page[SEAL_AT..];
-    let number = |at: usize| {
-        let bytes = seal.get(at..at + 8)?.try_into().ok()?;
-        Some(u64::from_le_bytes(bytes))
+/// Where the log ends, rounded up as for the mark; `None` where no close has told it. Behind the magic number the seal tells where
+/// the objects begin, and how many bytes they have.
+fn end_of_log(seal: &[u8; SEAL_LEN]) -> Option<u64> {
+    let (numbers, _) = seal.as_chunks::<8>();
+    let [magic, start, len, ..] = numbers else {
+        return None;
     };
-    let is_seal = SEALS.iter().any(|magic| seal.starts_with(*magic));
-    let end = number(8)?.checked_add(number(16)?)?;
+    let is_seal = magic == WITH_SEALS || magic == WITHOUT_SEALS;
+    let end = u64::from_le_bytes(*start).checked_add(u64::from_le_bytes(*len))?;
     is_seal.then(|| end.checked_next_multiple_of(8)).flatten()
 }

@@ -338,7 +338,10 @@ impl SourceFile {
         if !self.identity.has_bytes_in(now, self.grows) {
             return Err(self.changed());
         }
-        if self.grows && now.modified != self.identity.modified && self.with_file(is_settled)? {
+        if self.grows
+            && now.modified != self.identity.modified
+            && self.with_file(|file| is_settled(file, now.size))?
+        {
             let reason =
                 "it was settled since it was opened, and is no log any more: open it again";
             return Err(Error::of(&self.path, reason));

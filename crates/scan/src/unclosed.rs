@@ -177,11 +177,24 @@ fn at_moment(
     if flush == journal.flushes() {
         return Ok(journal);
     }
+    Ok(Recorded {
+        torn: None,
+        ..read_until(request, master, place, &journal, flush)?
+    })
+}
+
+/// The journal up to a flush. What was read first decides whether the journal has changed, and tells which line is not valid.
+fn read_until(
+    request: ScanRequest<'_>,
+    master: &SourceFile,
+    place: &SourcePath,
+    first: &Recorded,
+    flush: u64,
+) -> Result<Recorded> {
     let files = LogFiles::of(request.dir, request.relative, master);
     Ok(Recorded {
-        // What was read first decides whether the journal has changed.
-        identity: journal.identity,
-        torn: None,
+        identity: first.identity,
+        torn: first.torn,
         ..Recorded::read_until(&files.open(place)?, flush)?
     })
 }
@@ -292,15 +305,9 @@ impl Seen {
         files
             .iter()
             .try_for_each(|file| file.metadata().map(drop))?;
-        let files = LogFiles::of(request.dir, request.relative, master);
-        let before = Recorded::read_until(&files.open(place)?, unseen.flush.saturating_sub(1))?;
+        let last = unseen.flush.saturating_sub(1);
         Ok(Seen {
-            // What was read first decides whether the journal has changed.
-            journal: Recorded {
-                identity: journal.identity,
-                torn: journal.torn,
-                ..before
-            },
+            journal: read_until(request, master, place, &journal, last)?,
             unseen: Some(unseen),
             goes_on,
             seen_from,

@@ -15,7 +15,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::ls::{State, last_write};
-use super::target::{Target, Wish, originals};
+use super::target::{STDOUT, Target, Wish, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs};
 use h5logfs_catalog::changes::Changes;
@@ -127,7 +127,7 @@ fn write(args: &ReportArgs, force: bool, renewed: Option<Duration>) -> Result<Ve
 /// Writes the page anew when a log has changed, until all are closed.
 fn watch(args: &ReportArgs) -> Result<()> {
     ensure!(
-        args.output != Path::new("-"),
+        args.output != Path::new(STDOUT),
         "--watch writes a file again and again: it cannot be standard output"
     );
     let changes = |file: &PathBuf| {

@@ -1,7 +1,6 @@
 //! The page, as HTML.
 
 use std::fmt::{Display, Write};
-
 use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};

@@ -213,24 +213,21 @@ impl Session {
         result
     }
 
-    /// An object is about to be closed, a file or another one. The log is closed with the last one, while all that libhdf5 knows is still there,
-    /// and with the last file where the program wants that. If that fails, the object stays open, and the next close of
-    /// it succeeds: the log is closed once.
+    /// An object is about to be closed, a file or another one. The log is closed with the last one, while all that libhdf5
+    /// knows is still there, and with the last file where the program wants that. If that fails, the object stays open,
+    /// and the next close of it succeeds: the log is closed once.
     pub fn before_leave(&self, file: Option<&Below>) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
-        if let Some(file) = file
-            && self.close_degree == Some(CloseDegree::Semi)
-            && opened_through(file)? > 0
-        {
-            return Err(self.has_open_objects());
-        }
-        if let Some(file) = file
-            && self.close_degree == Some(CloseDegree::Strong)
-            && self.files.load(Ordering::Acquire) == 1
-        {
-            close_objects(file)?;
+        match (file, self.close_degree) {
+            (Some(file), Some(CloseDegree::Semi)) if opened_through(file)? > 0 => {
+                return Err(self.has_open_objects());
+            }
+            (Some(file), Some(CloseDegree::Strong)) if self.files.load(Ordering::Acquire) == 1 => {
+                close_objects(file)?;
+            }
+            _ => {}
         }
         let is_last = self.open.load(Ordering::Acquire) == 1;
         if !is_last {

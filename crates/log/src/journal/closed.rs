@@ -5,16 +5,13 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::front::FRONT;
 use crate::logvol::extent::{crc32, each_piece};
+use crate::settled::{self, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
 use crate::source_file::SourceFile;
 use crate::window::Piece;
 use h5logfs_common::fault::Fault;
 
 /// Where it stands in the front: at the end of the first page, so that no page shows the metadata of a close without it.
-pub const SEAL_AT: usize = 4096 - SEAL_LEN;
-const SEAL_LEN: usize = 64;
-/// Of a log whose extents have seals, and of any other.
-const WITH_SEALS: &[u8; 8] = b"h5lgclos";
-const WITHOUT_SEALS: &[u8; 8] = b"h5lgdone";
+pub const SEAL_AT: usize = settled::SEAL_AT;
 /// Stands for the begin of objects that are not there yet.
 const UNFINISHED: u64 = u64::MAX;
 
