@@ -139,12 +139,13 @@ impl Told {
         }
     }
 
-    /// The datasets of a later state whose extents are others.
-    fn changed(&self, later: &Told) -> Vec<Extent> {
-        let changed = later
+    /// The datasets that had other extents at an earlier state. Without one, all.
+    fn changed_since(&self, before: Option<&Told>) -> Vec<Extent> {
+        let earlier = |name| before.and_then(|before| before.dims.get(name));
+        let changed = self
             .dims
             .iter()
-            .filter(|(name, dims)| self.dims.get(*name) != Some(dims));
+            .filter(|(name, dims)| earlier(*name) != Some(dims));
         changed.map(Extent::from).collect()
     }
 }
@@ -254,7 +255,6 @@ impl<W: Write> Follower<'_, W> {
     fn tell_flush(&mut self, snapshot: &Snapshot) -> Result<()> {
         let now = Told::of(snapshot);
         let before = self.told.as_ref();
-        let since = |before: &Told| Some((now.time? - before.time?) as f64 / 1e3);
         let event = Event::Flush(Flush {
             flush: now.flush,
             time: now
@@ -263,22 +263,16 @@ impl<W: Write> Follower<'_, W> {
             automatic: snapshot.asked < snapshot.flushes,
             bytes: now.bytes,
             new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
-            // The state in which an append began tells no time, and clocks are set back.
-            seconds: before.and_then(since).filter(|seconds| *seconds > 0.0),
-            datasets: match before {
-                Some(before) => before.changed(&now),
-                None => now.dims.iter().map(Extent::from).collect(),
-            },
+            // The state in which an append began tells no time.
+            seconds: before.and_then(|before| seconds_between(before.time?, now.time?)),
+            datasets: now.changed_since(before),
         });
         self.told = Some(now);
         Ok(self.tell(&event)?)
     }
 
     fn tell_closed(&mut self, now: Told) -> Result<()> {
-        let datasets = match &self.told {
-            Some(told) => told.changed(&now),
-            None => now.dims.iter().map(Extent::from).collect(),
-        };
+        let datasets = now.changed_since(self.told.as_ref());
         let bytes = now.bytes;
         let flush = self.told.as_ref().map_or(0, |told| told.flush);
         self.told = Some(Told { flush, ..now });
@@ -325,6 +319,12 @@ impl<W: Write> Follower<'_, W> {
             Event::Replaced => writeln!(self.out, "another log has taken its place"),
         }
     }
+}
+
+/// The seconds between two times of a journal, which may be any numbers. `None` where they do not grow: clocks are set back.
+fn seconds_between(before: i64, now: i64) -> Option<f64> {
+    let passed = now.checked_sub(before).filter(|passed| *passed > 0);
+    passed.map(|milliseconds| milliseconds as f64 / 1e3)
 }
 
 /// The flushes between the last one that was told of and the newest one, if they are not too many.
@@ -378,6 +378,13 @@ fn extents(datasets: &[Extent]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_a_journal_may_be_any() {
+        assert_eq!(seconds_between(1000, 2500), Some(1.5));
+        assert_eq!(seconds_between(2500, 1000), None);
+        assert_eq!(seconds_between(i64::MIN, i64::MAX), None);
+    }
 
     #[test]
     fn what_was_missed_is_told_in_order_unless_it_is_too_much() {

@@ -81,6 +81,11 @@ def test_a_state_stays_until_it_is_refreshed(growing: Growing) -> None:
         log.at(flush=1)
 
 
+def test_a_time_that_is_none_is_not_told(growing: Growing) -> None:
+    growing.flush(5, 2**62)
+    assert h5logfs.Log(growing.path).flush == h5logfs.Flush(2, None, False)
+
+
 def test_a_file_that_is_no_log_has_no_states(plain: Path) -> None:
     with pytest.raises(ValueError, match="not a log"):
         h5logfs.Log(plain)

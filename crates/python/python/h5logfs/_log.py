@@ -33,7 +33,11 @@ def _flush(found: Optional[tuple[int, Optional[int], bool]]) -> Optional[Flush]:
     if found is None:
         return None
     number, milliseconds, automatic = found
-    time = None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    try:
+        time = None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        # A journal may tell any time.
+        time = None
     return Flush(number, time, automatic)
 
 
