@@ -300,9 +300,10 @@ fn plug_ins_print_nothing() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 17] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("h5logfs-common", &[]),
     ("h5logfs-log", &["h5logfs-common"]),
+    ("h5logfs-objects", &["h5logfs-common", "h5logfs-log"]),
     ("h5logfs-view", &["h5logfs-common", "h5logfs-log"]),
     (
         "h5logfs-catalog",
@@ -480,6 +481,7 @@ fn logs_views_and_plug_ins_need_no_c_library_and_no_program() {
     for name in [
         "h5logfs-common",
         "h5logfs-log",
+        "h5logfs-objects",
         "h5logfs-view",
         "h5logfs-catalog",
         "h5logfs-convert",

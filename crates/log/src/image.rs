@@ -6,10 +6,11 @@
 //! be found in other HDF5 bytes, too: see [`HeaderBytes`].
 
 mod added;
+pub mod btree2;
 mod dataset;
 mod fields;
 mod file;
-pub(crate) mod object_header;
+pub mod object_header;
 mod window;
 
 pub use added::Added;
@@ -21,7 +22,9 @@ pub use window::Window;
 use object_header::{Message, Mode, Prefix, kind};
 
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
+use h5logfs_common::buffers::zeroed;
 use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -72,9 +75,29 @@ impl<B: HeaderBytes + ?Sized> HeaderBytes for &B {
     }
 }
 
+impl<B: HeaderBytes + ?Sized> HeaderBytes for Arc<B> {
+    fn size(&self) -> u64 {
+        (**self).size()
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        (**self).read(at, buf)
+    }
+}
+
 impl HeaderBytes for Vec<u8> {
     fn size(&self) -> u64 {
-        self.as_slice().len() as u64
+        self.as_slice().size()
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        self.as_slice().read(at, buf)
+    }
+}
+
+impl HeaderBytes for [u8] {
+    fn size(&self) -> u64 {
+        self.len() as u64
     }
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
@@ -109,10 +132,10 @@ fn read_array<const N: usize, B: HeaderBytes + ?Sized>(bytes: &B, at: u64) -> Re
 }
 
 /// The `len` bytes at `at`, if there are so many.
-pub(crate) fn read_vec<B: HeaderBytes + ?Sized>(bytes: &B, at: u64, len: u64) -> Result<Vec<u8>> {
+pub fn read_vec<B: HeaderBytes + ?Sized>(bytes: &B, at: u64, len: u64) -> Result<Vec<u8>> {
     let end = at.checked_add(len).filter(|end| *end <= bytes.size());
     let len = end.and(usize::try_from(len).ok()).ok_or(PAST_IMAGE)?;
-    let mut found = vec![0; len];
+    let mut found = zeroed(len)?;
     bytes.read(at, &mut found)?;
     Ok(found)
 }
@@ -285,8 +308,18 @@ impl<B: HeaderBytesMut> Image<B> {
     }
 }
 
+/// The `len` bytes at `at`, of which the last four are a checksum, without it. Fails where that is wrong.
+pub fn read_checked<B: HeaderBytes + ?Sized>(bytes: &B, at: u64, len: u64) -> Result<Vec<u8>> {
+    let mut found = read_vec(bytes, at, len)?;
+    let sum = found.len().checked_sub(4).map(|at| found.split_off(at));
+    if sum.is_some_and(|sum| sum == lookup3(&found).to_le_bytes()) {
+        return Ok(found);
+    }
+    Err(format!("a block at {at} with a wrong checksum").into())
+}
+
 /// The checksum of HDF5 metadata: Bob Jenkins' lookup3, `hashlittle` with an initial value of 0.
-pub(crate) fn lookup3(bytes: &[u8]) -> u32 {
+pub fn lookup3(bytes: &[u8]) -> u32 {
     let word = |b: &[u8]| {
         let mut padded = [0; 4];
         padded[..b.len()].copy_from_slice(b);

@@ -36,6 +36,22 @@ pub enum HeaderSpace {
 }
 
 impl HeaderSpace {
+    /// Reads a dataspace message (IV.A.2.b). `None` where it is not in a known form.
+    pub fn of_message(body: &[u8]) -> Option<Self> {
+        space(body)
+    }
+
+    /// The number of elements; `None` where that is 2^64 or more.
+    pub fn elements(&self) -> Option<u64> {
+        match self {
+            HeaderSpace::Null => Some(0),
+            HeaderSpace::Simple { dims, .. } if dims.contains(&0) => Some(0),
+            HeaderSpace::Simple { dims, .. } => {
+                dims.iter().try_fold(1u64, |n, dim| n.checked_mul(*dim))
+            }
+        }
+    }
+
     /// Whether no element has a place in it.
     pub fn is_empty(&self) -> bool {
         match self {
@@ -235,12 +251,7 @@ fn integers(datatype: &[u8], extent: &[u8], elements: &[u8]) -> Option<Vec<i64>>
     if class & 0xf != INTEGER || flags & !(BIG_ENDIAN | SIGNED) != 0 || !is_whole || !is_known {
         return None;
     }
-    let count = match space(extent)? {
-        HeaderSpace::Null => 0,
-        HeaderSpace::Simple { dims, .. } => {
-            dims.iter().try_fold(1u64, |n, dim| n.checked_mul(*dim))?
-        }
-    };
+    let count = space(extent)?.elements()?;
     let size = usize::from(size);
     let len = usize::try_from(count).ok()?.checked_mul(size)?;
     let value = |element: &[u8]| {

@@ -8,7 +8,8 @@ use super::{HeaderBytes, PAST_IMAGE, Result, lookup3, read_array, read_vec};
 const MOST_BLOCKS: usize = 4096;
 
 /// Types of messages (IV.A.2).
-pub(crate) mod kind {
+#[allow(missing_docs)]
+pub mod kind {
     pub const NIL: u16 = 0x00;
     pub const DATASPACE: u16 = 0x01;
     pub const LINK_INFO: u16 = 0x02;
@@ -16,6 +17,7 @@ pub(crate) mod kind {
     pub const OLD_FILL_VALUE: u16 = 0x04;
     pub const FILL_VALUE: u16 = 0x05;
     pub const LINK: u16 = 0x06;
+    pub const EXTERNAL_FILES: u16 = 0x07;
     pub const LAYOUT: u16 = 0x08;
     pub const GROUP_INFO: u16 = 0x0a;
     pub const PIPELINE: u16 = 0x0b;
@@ -33,11 +35,12 @@ pub(crate) mod kind {
 
 /// How exactly a header has to be as libhdf5 makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Its messages can be found.
     Lenient,
-    /// Also checksums, signatures, and the number and the lengths of its messages are right, and it is not larger than
-    /// usual ones are.
+    /// Also checksums, signatures, and the number and the lengths of its messages are right.
+    Checked,
+    /// Also it is not larger than usual ones are.
     Strict,
 }
 
@@ -45,7 +48,7 @@ impl Mode {
     /// The most bytes of all blocks together. Usual headers have a few hundred.
     fn most_bytes(self) -> u64 {
         match self {
-            Mode::Lenient => 64 << 20,
+            Mode::Lenient | Mode::Checked => 64 << 20,
             Mode::Strict => 256 << 10,
         }
     }
@@ -53,11 +56,17 @@ impl Mode {
 
 /// A message of an object header: where its data lie.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub struct Message {
+    /// Its type: see [`kind`].
     pub kind: u16,
+    /// Its flags (IV.A.1).
     pub flags: u8,
+    /// The address of its data.
     pub data: u64,
+    /// Bytes of its data.
     pub len: u16,
+    /// When it was created among those of its type, where the header keeps that.
+    pub order: Option<u16>,
     /// The block that holds it, up to the end of its checksum. `None` where blocks have none.
     pub block: Option<Range<u64>>,
 }
@@ -94,17 +103,22 @@ enum Version {
 impl Version {
     /// Bytes in front of the data of a message.
     fn head_len(self) -> usize {
-        const HAS_ORDER: u8 = 4;
         match self {
             Version::One { .. } => 8,
-            Version::Two { flags } if flags & HAS_ORDER != 0 => 6,
+            Version::Two { .. } if self.has_order() => 6,
             Version::Two { .. } => 4,
         }
+    }
+
+    /// Whether messages say when they were created.
+    fn has_order(self) -> bool {
+        const HAS_ORDER: u8 = 4;
+        matches!(self, Version::Two { flags } if flags & HAS_ORDER != 0)
     }
 }
 
 /// The prefix of an object header.
-pub(crate) struct Prefix {
+pub struct Prefix {
     version: Version,
     start: u64,
     first: Block,
@@ -175,6 +189,11 @@ impl Prefix {
         }
     }
 
+    /// Whether the object keeps the order in which its attributes were created.
+    pub fn tracks_attributes(&self) -> bool {
+        self.version.has_order()
+    }
+
     /// Where version 2 has the times of last access, modification and change, and of birth.
     pub fn times_at(&self) -> Option<u64> {
         const HAS_TIMES: u8 = 0x20;
@@ -223,7 +242,7 @@ impl Block {
 }
 
 /// Shows the messages of the object header at `header`, until one is enough.
-pub(crate) fn messages<B: HeaderBytes + ?Sized>(
+pub fn messages<B: HeaderBytes + ?Sized>(
     bytes: &B,
     header: u64,
     mode: Mode,
@@ -255,7 +274,7 @@ pub(crate) fn messages<B: HeaderBytes + ?Sized>(
         number += 1;
     }
     match prefix.version {
-        Version::One { messages } if mode == Mode::Strict && seen != u64::from(messages) => {
+        Version::One { messages } if mode != Mode::Lenient && seen != u64::from(messages) => {
             Err("an object header with another number of messages".into())
         }
         _ => Ok(()),
@@ -320,7 +339,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
     fn message(&self, block: &Block, at: u64) -> Result<Option<Message>> {
         let head_len = self.version.head_len();
         let room = block.messages.end.saturating_sub(at);
-        let is_strict = self.mode == Mode::Strict;
+        let is_strict = self.mode != Mode::Lenient;
         let is_old = matches!(self.version, Version::One { .. });
         if room < head_len as u64 {
             if is_strict && is_old && room > 0 {
@@ -330,7 +349,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
         }
         let mut head = [0; 8];
         self.bytes.read(at, &mut head[..head_len])?;
-        let [a, b, c, d, e, ..] = head;
+        let [a, b, c, d, e, f, ..] = head;
         let (kind, len, flags) = match self.version {
             Version::One { .. } => (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]), e),
             Version::Two { .. } => (a.into(), u16::from_le_bytes([b, c]), d),
@@ -340,6 +359,7 @@ impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
             flags,
             data: at + head_len as u64,
             len,
+            order: self.version.has_order().then(|| u16::from_le_bytes([e, f])),
             block: (!is_old).then(|| block.whole.clone()),
         };
         let is_whole = message.end() <= block.messages.end && !(is_old && len % 8 != 0);
@@ -391,7 +411,7 @@ mod tests {
         let block = [old(kind::NIL, &[0; 8]), old(kind::LAYOUT, &[0; 16])].concat();
         let right = old_header(2, &block);
         let messages = Ok(vec![(kind::NIL, 8), (kind::LAYOUT, 16)]);
-        for mode in [Mode::Lenient, Mode::Strict] {
+        for mode in [Mode::Lenient, Mode::Checked, Mode::Strict] {
             assert_eq!(found(&right, mode), messages);
         }
         let odd = old_header(1, &[old(kind::NIL, &[0; 7]), vec![0]].concat());
@@ -399,6 +419,7 @@ mod tests {
         let gap = old_header(2, &[&block[..], &[0; 4]].concat());
         for wrong in [old_header(3, &block), odd, long, gap] {
             assert!(found(&wrong, Mode::Lenient).is_ok());
+            assert!(found(&wrong, Mode::Checked).is_err());
             assert!(found(&wrong, Mode::Strict).is_err());
         }
         assert!(found(&right[..30].to_vec(), Mode::Lenient).is_err());
@@ -414,7 +435,7 @@ mod tests {
         let mut bytes = with_checksum(&[b"OHDR\x02\0", &[20], &head, &place]);
         bytes.append(&mut chunk);
         let messages = Ok(vec![(kind::CONTINUATION, 16), (kind::LAYOUT, 2)]);
-        for mode in [Mode::Lenient, Mode::Strict] {
+        for mode in [Mode::Lenient, Mode::Checked, Mode::Strict] {
             assert_eq!(found(&bytes, mode), messages);
         }
         // A creation flag of the message, a letter of the signature.
@@ -422,6 +443,7 @@ mod tests {
             let mut wrong = bytes.clone();
             wrong[at] ^= 1;
             assert_eq!(found(&wrong, Mode::Lenient), messages);
+            assert!(found(&wrong, Mode::Checked).is_err());
             assert!(found(&wrong, Mode::Strict).is_err());
         }
     }
@@ -432,7 +454,7 @@ mod tests {
             let mut block = old(kind::CONTINUATION, &place(16, len));
             block.resize(len as usize, 0);
             let bytes = old_header(1, &block);
-            for mode in [Mode::Lenient, Mode::Strict] {
+            for mode in [Mode::Lenient, Mode::Checked, Mode::Strict] {
                 assert!(found(&bytes, mode).is_err());
             }
         }

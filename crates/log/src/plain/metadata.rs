@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use crate::image::btree2::Tree;
 use crate::image::object_header::{self, Mode};
-use crate::image::{Hdf5, HeaderBytes, Window, lookup3, read_vec};
+use crate::image::{Hdf5, HeaderBytes, Window, read_checked, read_vec};
 use crate::source_file::SourceFile;
 
 /// Larger blocks are not read, in bytes.
@@ -51,9 +52,15 @@ impl<'a> Metadata<'a> {
 
     /// The same without the checksum in the last four bytes; `None` also where that is wrong.
     pub fn read_checked(&self, address: u64, len: u64) -> Option<Vec<u8>> {
-        let mut bytes = self.read(address, len)?;
-        let sum = bytes.split_off(bytes.len().checked_sub(4)?);
-        (sum == lookup3(&bytes).to_le_bytes()).then_some(bytes)
+        if len > MOST {
+            return None;
+        }
+        read_checked(&self.bytes, address, len).ok()
+    }
+
+    /// The version-2 B-tree at `address`, with records of this type.
+    pub fn tree(&self, address: u64, kind: u8) -> Option<Tree<'_, Window<Hdf5<'a>>>> {
+        Tree::open(&self.bytes, address, kind).ok()
     }
 
     /// All messages of the object header at `address`. `None` where it is not as libhdf5 makes it, or one of them is

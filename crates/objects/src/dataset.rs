@@ -1,0 +1,467 @@
+//! What the header of a dataset says: type, extent, layout (IV.A.2.i), fill value (IV.A.2.e and f), filters (IV.A.2.l).
+
+use h5logfs_log::btree;
+use h5logfs_log::filters::Filter;
+use h5logfs_log::image::object_header::kind;
+use h5logfs_log::image::{Fields, HeaderBytes, Image};
+
+use crate::datatype::Datatype;
+use crate::messages::{Header, Message};
+use crate::{Dataspace, Objects, Result, at};
+
+const KINDS: [u16; 7] = [
+    kind::DATATYPE,
+    kind::DATASPACE,
+    kind::LAYOUT,
+    kind::PIPELINE,
+    kind::FILL_VALUE,
+    kind::OLD_FILL_VALUE,
+    kind::EXTERNAL_FILES,
+];
+
+/// A dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetInfo {
+    /// The type of its elements.
+    pub datatype: Datatype,
+    /// Its extent.
+    pub space: Dataspace,
+    /// Where its elements are.
+    pub layout: Layout,
+    /// An element in the form of the file. `None`: zeros, or none is defined.
+    pub fill: Option<Vec<u8>>,
+    /// The filters of its chunks, in the order in which they are applied.
+    pub filters: Vec<Filter>,
+}
+
+/// Where the elements of a dataset are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// Here.
+    Compact(Vec<u8>),
+    /// In one piece.
+    Contiguous {
+        /// Its address. `None`: no element was written.
+        address: Option<u64>,
+        /// Its bytes.
+        len: u64,
+    },
+    /// In chunks.
+    Chunked {
+        /// Where they are listed.
+        index: ChunkIndex,
+        /// The extent of each. No dimension is 0.
+        chunk: Vec<u64>,
+    },
+    /// Somewhere else: what this crate cannot find.
+    Other(String),
+}
+
+/// Where the chunks of a dataset are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkIndex {
+    /// In a version-1 B-tree at this address. `None`: there is no chunk.
+    BTree(Option<u64>),
+    /// There is one chunk.
+    Single {
+        /// Its address. `None`: it was not written.
+        address: Option<u64>,
+        /// Its bytes and its filter mask, where the dataset has filters.
+        filtered: Option<(u64, u32)>,
+    },
+    /// In an index of HDF5 1.10 that this crate does not read: its number (IV.A.2.i).
+    Other(u8),
+}
+
+/// A chunk of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The coordinates of its first element.
+    pub offset: Vec<u64>,
+    /// Where its stored bytes are.
+    pub address: u64,
+    /// How many these are.
+    pub size: u64,
+    /// Bit `i` is set where filter `i` was not applied.
+    pub filter_mask: u32,
+}
+
+impl<B: HeaderBytes> Objects<B> {
+    /// What the dataset at an address is.
+    pub fn dataset(&self, address: u64) -> Result<DatasetInfo> {
+        self.dataset_info(address).map_err(at(address))
+    }
+
+    /// The committed datatype at an address.
+    pub fn named_type(&self, address: u64) -> Result<Datatype> {
+        let read = || {
+            let header = Header::read(&self.bytes, address, &[kind::DATATYPE])?;
+            Datatype::of_message(&self.data(&header, kind::DATATYPE, "no datatype")?)
+        };
+        read().map_err(at(address))
+    }
+
+    /// The chunks of a dataset, in the order of their index. All of them are read: do not ask for those of a dataset whose
+    /// index is made on demand, as that of a logged dataset is.
+    pub fn chunk_addresses(&self, dataset: &DatasetInfo) -> Result<Vec<Chunk>> {
+        let Layout::Chunked { index, chunk } = &dataset.layout else {
+            return Err("a dataset without chunks".into());
+        };
+        match *index {
+            ChunkIndex::BTree(None) | ChunkIndex::Single { address: None, .. } => Ok(Vec::new()),
+            ChunkIndex::BTree(Some(root)) => self.chunks_of_tree(root, chunk.len()),
+            ChunkIndex::Single {
+                address: Some(address),
+                filtered,
+            } => {
+                let unfiltered = || {
+                    let size = u64::from(dataset.datatype.size);
+                    chunk.iter().try_fold(size, |n, dim| n.checked_mul(*dim))
+                };
+                let (size, filter_mask) = filtered
+                    .or_else(|| Some((unfiltered()?, 0)))
+                    .ok_or("a chunk of many bytes")?;
+                Ok(vec![Chunk {
+                    offset: vec![0; chunk.len()],
+                    address,
+                    size,
+                    filter_mask,
+                }])
+            }
+            ChunkIndex::Other(kind) => {
+                Err(format!("a chunk index of type {kind}: h5logfs does not read these").into())
+            }
+        }
+    }
+
+    fn chunks_of_tree(&self, root: u64, rank: usize) -> Result<Vec<Chunk>> {
+        let mut chunks = Vec::new();
+        btree::read(&self.bytes, root, rank, &mut |leaf| {
+            chunks.push(Chunk {
+                // The last one is that of the bytes of an element.
+                offset: leaf.origin.iter().take(rank).copied().collect(),
+                address: leaf.address,
+                size: leaf.size.into(),
+                filter_mask: leaf.filter_mask,
+            });
+            Ok(())
+        })?;
+        Ok(chunks)
+    }
+
+    fn data(&self, header: &Header, kind: u16, none: &str) -> Result<Vec<u8>> {
+        header.first(kind).ok_or(none)?.data(&self.bytes)
+    }
+
+    fn dataset_info(&self, address: u64) -> Result<DatasetInfo> {
+        let header = Header::read(&self.bytes, address, &KINDS)?;
+        let data = |kind, none| self.data(&header, kind, none);
+        let datatype = Datatype::of_message(&data(kind::DATATYPE, "no dataset: it has no type")?)?;
+        let space = Dataspace::of_message(&data(kind::DATASPACE, "no dataset: it has no extent")?);
+        let space = space.ok_or("an unknown dataspace message")?;
+        let filters = match header.first(kind::PIPELINE) {
+            Some(message) => {
+                pipeline(&message.data(&self.bytes)?).ok_or("an unknown filter pipeline message")?
+            }
+            None => Vec::new(),
+        };
+        let layout = match header.first(kind::EXTERNAL_FILES) {
+            Some(_) => Layout::Other("its elements are in other files".to_owned()),
+            None => layout(
+                &data(kind::LAYOUT, "no dataset: it has no layout")?,
+                &datatype,
+                &space,
+            )?,
+        };
+        Ok(DatasetInfo {
+            fill: self.fill(address, &header, &datatype)?,
+            datatype,
+            space,
+            layout,
+            filters,
+        })
+    }
+
+    fn fill(&self, address: u64, header: &Header, datatype: &Datatype) -> Result<Option<Vec<u8>>> {
+        let fill = if header.first(kind::FILL_VALUE).is_some_and(Message::is_own) {
+            Image::new(&self.bytes).fill_value(address)?
+        } else if let Some(message) = header.first(kind::OLD_FILL_VALUE) {
+            let data = message.data(&self.bytes)?;
+            let mut fields = Fields(&data);
+            let len = fields.u32().ok_or("a short fill value message")?;
+            let value = fields.take(usize::try_from(len)?);
+            value.ok_or("a short fill value message")?.to_vec()
+        } else {
+            Vec::new()
+        };
+        match fill.len() {
+            0 => Ok(None),
+            len if len == datatype.size as usize => Ok(Some(fill)),
+            len => Err(format!("a fill value of {len} bytes").into()),
+        }
+    }
+}
+
+/// Reads a data layout message of versions 1 to 5.
+fn layout(message: &[u8], datatype: &Datatype, space: &Dataspace) -> Result<Layout> {
+    const SHORT: &str = "a layout message that ends early";
+    let mut fields = Fields(message);
+    match fields.u8().ok_or(SHORT)? {
+        1 | 2 => old_layout(&mut fields, datatype, space)?.ok_or(SHORT.into()),
+        version @ 3..=5 => new_layout(version, &mut fields)?.ok_or(SHORT.into()),
+        version => Err(format!("a layout message of version {version}").into()),
+    }
+}
+
+const COMPACT: u8 = 0;
+const CONTIGUOUS: u8 = 1;
+const CHUNKED: u8 = 2;
+const VIRTUAL: u8 = 3;
+
+/// Versions 1 and 2.
+fn old_layout(
+    fields: &mut Fields<'_>,
+    datatype: &Datatype,
+    space: &Dataspace,
+) -> Result<Option<Layout>> {
+    let len = space.elements();
+    let len = len.and_then(|count| count.checked_mul(datatype.size.into()));
+    let len = len.ok_or("a dataset of too many bytes")?;
+    let mut read = || {
+        let (rank, class) = (fields.u8()?, fields.u8()?);
+        fields.skip(5)?;
+        let address = if class == COMPACT {
+            None
+        } else {
+            fields.address()?
+        };
+        let dims = numbers(fields, rank.into(), 4)?;
+        Some((class, address, dims))
+    };
+    let Some((class, address, dims)) = read() else {
+        return Ok(None);
+    };
+    Ok(match class {
+        COMPACT => {
+            let size = fields.u32();
+            let data = size.and_then(|size| fields.take(usize::try_from(size).ok()?));
+            data.map(|data| Layout::Compact(data.to_vec()))
+        }
+        CONTIGUOUS => Some(Layout::Contiguous { address, len }),
+        CHUNKED => Some(chunked(ChunkIndex::BTree(address), dims)?),
+        class => return Err(format!("a layout of class {class}").into()),
+    })
+}
+
+/// Versions 3 to 5.
+fn new_layout(version: u8, fields: &mut Fields<'_>) -> Result<Option<Layout>> {
+    let Some(class) = fields.u8() else {
+        return Ok(None);
+    };
+    let mut compact = || {
+        let len = fields.u16()?.into();
+        Some(fields.take(len)?.to_vec())
+    };
+    match (class, version) {
+        (COMPACT, _) => Ok(compact().map(Layout::Compact)),
+        (CONTIGUOUS, _) => {
+            let place = fields.address().zip(fields.u64());
+            Ok(place.map(|(address, len)| Layout::Contiguous { address, len }))
+        }
+        (CHUNKED, 3) => {
+            let mut read = || {
+                let rank = fields.u8()?.into();
+                let address = fields.address()?;
+                Some((ChunkIndex::BTree(address), numbers(fields, rank, 4)?))
+            };
+            read().map(|(index, dims)| chunked(index, dims)).transpose()
+        }
+        (CHUNKED, _) => {
+            let read = indexed_chunks(fields);
+            read.map(|(index, dims)| chunked(index, dims)).transpose()
+        }
+        (VIRTUAL, 4..) => Ok(Some(Layout::Other(
+            "its elements are in other datasets".to_owned(),
+        ))),
+        _ => Err(format!("a layout of class {class}").into()),
+    }
+}
+
+/// The chunks of version 4 and 5.
+fn indexed_chunks(fields: &mut Fields<'_>) -> Option<(ChunkIndex, Vec<u64>)> {
+    const FILTERED: u8 = 2;
+    const SINGLE: u8 = 1;
+    let (flags, rank, width) = (fields.u8()?, fields.u8()?, fields.u8()?);
+    let dims = numbers(fields, rank.into(), width.into())?;
+    let index = match fields.u8()? {
+        SINGLE => ChunkIndex::Single {
+            filtered: match flags & FILTERED {
+                0 => None,
+                _ => Some((fields.u64()?, fields.u32()?)),
+            },
+            address: fields.address()?,
+        },
+        other => ChunkIndex::Other(other),
+    };
+    Some((index, dims))
+}
+
+/// The last dimension is the bytes of an element.
+fn chunked(index: ChunkIndex, mut chunk: Vec<u64>) -> Result<Layout> {
+    chunk.pop().ok_or("chunks without dimensions")?;
+    if chunk.contains(&0) {
+        return Err("chunks without elements".into());
+    }
+    Ok(Layout::Chunked { index, chunk })
+}
+
+fn numbers(fields: &mut Fields<'_>, count: usize, width: usize) -> Option<Vec<u64>> {
+    (0..count).map(|_| fields.number(width)).collect()
+}
+
+/// Reads a filter pipeline message of versions 1 and 2.
+fn pipeline(message: &[u8]) -> Option<Vec<Filter>> {
+    /// Filters below have no name in version 2.
+    const FIRST_NAMED: u16 = 256;
+    let mut fields = Fields(message);
+    let (version, count) = (fields.u8()?, fields.u8()?);
+    let is_old = match version {
+        1 => true,
+        2 => false,
+        _ => return None,
+    };
+    if is_old {
+        fields.skip(6)?;
+    }
+    let mut filters = Vec::new();
+    for _ in 0..count {
+        let id = fields.u16()?;
+        let name = if is_old || id >= FIRST_NAMED {
+            usize::from(fields.u16()?)
+        } else {
+            0
+        };
+        let (flags, count) = (fields.u16()?, fields.u16()?);
+        fields.skip(if is_old {
+            name.next_multiple_of(8)
+        } else {
+            name
+        })?;
+        let values = (0..count).map(|_| fields.u32()).collect::<Option<_>>()?;
+        if is_old && count % 2 == 1 {
+            fields.skip(4)?;
+        }
+        filters.push(Filter {
+            id: id.into(),
+            flags: flags.into(),
+            values,
+        });
+    }
+    Some(filters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datatype() -> Datatype {
+        Datatype::of_message(&[0x10, 8, 0, 0, 2, 0, 0, 0, 0, 0, 16, 0]).unwrap()
+    }
+
+    fn read(message: &[u8]) -> Layout {
+        let space = Dataspace::Simple {
+            dims: vec![3, 4],
+            max_dims: vec![3, 4],
+        };
+        for len in 0..message.len() {
+            assert!(
+                layout(&message[..len], &datatype(), &space).is_err(),
+                "{len}"
+            );
+        }
+        layout(message, &datatype(), &space).unwrap()
+    }
+
+    #[test]
+    fn all_versions_say_where_elements_are() {
+        let (address, none) = (80u64.to_le_bytes(), [0xff; 8]);
+        let dims = [3u32, 4, 2].map(u32::to_le_bytes);
+        let contiguous = Layout::Contiguous {
+            address: Some(80),
+            len: 24,
+        };
+        let old = [&[1, 3, 1, 0, 0, 0, 0, 0], &address[..], dims.as_flattened()].concat();
+        assert_eq!(read(&old), contiguous);
+        let new = [&[3, 1], &address[..], &[24, 0, 0, 0, 0, 0, 0, 0]].concat();
+        assert_eq!(read(&new), contiguous);
+        assert_eq!(read(&[3, 0, 2, 0, 7, 8]), Layout::Compact(vec![7, 8]));
+        let compact = [
+            &[1, 1, 0, 0, 0, 0, 0, 0][..],
+            &[2, 0, 0, 0],
+            &[2, 0, 0, 0, 7, 8][..],
+        ]
+        .concat();
+        assert_eq!(read(&compact), Layout::Compact(vec![7, 8]));
+        let chunked = |index| Layout::Chunked {
+            index,
+            chunk: vec![3, 4],
+        };
+        let old = [&[2, 3, 2, 0, 0, 0, 0, 0], &none[..], dims.as_flattened()].concat();
+        assert_eq!(read(&old), chunked(ChunkIndex::BTree(None)));
+        let new = [&[3, 2, 3], &address[..], dims.as_flattened()].concat();
+        assert_eq!(read(&new), chunked(ChunkIndex::BTree(Some(80))));
+        let single = [
+            &[4, 2, 2, 3, 1, 3, 4, 2, 1][..],
+            &[9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+            &address[..],
+        ];
+        let index = ChunkIndex::Single {
+            address: Some(80),
+            filtered: Some((9, 1)),
+        };
+        assert_eq!(read(&single.concat()), chunked(index));
+        assert_eq!(
+            read(&[4, 2, 0, 3, 1, 3, 4, 2, 3]),
+            chunked(ChunkIndex::Other(3))
+        );
+        assert!(matches!(read(&[4, 3]), Layout::Other(_)));
+    }
+
+    #[test]
+    fn both_versions_of_pipelines_are_read() {
+        let deflate = Filter {
+            id: 1,
+            flags: 1,
+            values: vec![6],
+        };
+        let other = Filter {
+            id: 300,
+            flags: 0,
+            values: vec![1, 2],
+        };
+        let values = [1u32, 2].map(u32::to_le_bytes).concat();
+        let old = [
+            &[1, 2, 0, 0, 0, 0, 0, 0],
+            &[1, 0, 8, 0, 1, 0, 1, 0],
+            b"deflate\0",
+            &[6, 0, 0, 0, 0, 0, 0, 0],
+            &[44, 1, 0, 0, 0, 0, 2, 0],
+            &values[..],
+        ];
+        let new = [
+            &[2, 2, 1, 0, 1, 0, 1, 0, 6, 0, 0, 0][..],
+            &[44, 1, 2, 0, 0, 0, 2, 0],
+            b"x\0",
+            &values,
+        ];
+        for message in [old.concat(), new.concat()] {
+            assert_eq!(
+                pipeline(&message),
+                Some(vec![deflate.clone(), other.clone()])
+            );
+            for len in 0..message.len() {
+                assert_eq!(pipeline(&message[..len]), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The objects of an HDF5 file, read from its bytes without libhdf5: links, attributes, datatypes, and what a dataset is made
+//! of. Sections are those of the HDF5 File Format Specification 3.0.
+//!
+//! ```
+//! use h5logfs_objects::Objects;
+//! # fn show(bytes: Vec<u8>) -> Result<(), h5logfs_common::fault::Fault> {
+//! let objects = Objects::open(bytes)?;
+//! if let Some(dataset) = objects.find("/group/temperature")? {
+//!     println!("{:?}", objects.dataset(dataset)?.space);
+//!     for attribute in objects.attributes(dataset)? {
+//!         println!("{:?}", objects.values(&attribute.datatype, &attribute.bytes)?);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * `superblock` finds the root group.
+//! * `group` reads links, and follows paths. In it: `link`, one link, and `symbol_table`, those of old groups.
+//! * `attribute`, `dataset`, [`Datatype`] (`datatype`): what the header of an object says.
+//! * `value`: elements as plain values.
+//! * `heap`: local, global and fractal heaps. `messages`: object headers.
+//! * `bounds`: how much a walk may take.
+//!
+//! **Names** are bytes. Nearly all are UTF-8; HDF5 does not ask for that.
+//!
+//! **Bytes may be hostile.** Whatever they say, each call ends, and takes memory and time that are bounded by the number of
+//! bytes: all that a sound file holds lies side by side in it. Of a view, give the bytes of the image alone where its end is
+//! known. What breaks the rules of the format is [`Fault::Damage`](h5logfs_common::fault::Fault), and so is what this crate
+//! does not read: messages that lie in the heap of shared messages, fractal heaps with filters, addresses that have not eight
+//! bytes.
+//!
+//! **Nothing is kept between calls**, so objects can be read by many threads at once if the bytes can. Headers are read field
+//! by field: bytes that are slow to read want a [`Window`](h5logfs_log::image::Window) around them.
+
+#![deny(missing_docs)]
+
+mod attribute;
+mod bounds;
+mod dataset;
+mod datatype;
+mod group;
+mod heap;
+mod messages;
+mod superblock;
+mod value;
+
+pub use attribute::Attribute;
+pub use dataset::{Chunk, ChunkIndex, DatasetInfo, Layout};
+pub use datatype::{
+    Bits, Class, Datatype, FloatFormat, Member, Normalization, Padding, ReferenceKind,
+};
+pub use group::{Link, LinkTarget};
+pub use h5logfs_log::image::HeaderSpace as Dataspace;
+pub use value::{Region, Value};
+
+use h5logfs_common::fault::Fault;
+use h5logfs_log::image::HeaderBytes;
+use h5logfs_log::image::object_header::kind;
+
+use messages::Header;
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// The objects of an HDF5 file. Each has the address of its object header as its number; addresses count from the
+/// superblock.
+#[derive(Debug)]
+pub struct Objects<B> {
+    bytes: B,
+    root: u64,
+}
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// It has links.
+    Group,
+    /// It has elements.
+    Dataset,
+    /// A committed datatype.
+    Datatype,
+}
+
+impl<B: HeaderBytes> Objects<B> {
+    /// The objects of a file whose superblock is the first of `bytes`. Fails where that is no superblock of versions 0 to 3.
+    pub fn open(bytes: B) -> Result<Self> {
+        let root = superblock::root(&bytes)?;
+        Ok(Objects { bytes, root })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &B {
+        &self.bytes
+    }
+
+    /// The address of the root group.
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    /// What the object at an address is. Fails where there is none.
+    pub fn kind(&self, address: u64) -> Result<ObjectKind> {
+        self.kind_if_any(address)?.ok_or_else(|| {
+            format!("the object at address {address} is no group, dataset or datatype").into()
+        })
+    }
+
+    fn kind_if_any(&self, address: u64) -> Result<Option<ObjectKind>> {
+        let kinds = Header::kinds(&self.bytes, address).map_err(at(address))?;
+        let has = |kind| kinds.contains(&kind);
+        Ok(if has(kind::SYMBOL_TABLE) || has(kind::LINK_INFO) {
+            Some(ObjectKind::Group)
+        } else if has(kind::DATATYPE) && has(kind::DATASPACE) {
+            Some(ObjectKind::Dataset)
+        } else {
+            has(kind::DATATYPE).then_some(ObjectKind::Datatype)
+        })
+    }
+}
+
+/// Names the object in a fault.
+fn at(address: u64) -> impl Fn(Fault) -> Fault {
+    move |fault| fault.at(format_args!("the object at address {address}"))
+}
