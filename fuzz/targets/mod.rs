@@ -12,6 +12,7 @@
 //! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same definitions, or the same image |
 //! | `unflushed` | bytes behind the last flush of a log | the extents that are found share no bytes, and their data match the checksums |
 //! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
+//! | `objects` | an HDF5 file, as it is, and with right checksums | what is found by its name is in the list of all |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
 //!
 //! The parts of a file that libhdf5 reads are not fuzzed: libhdf5 is not trusted and runs in a process of its own. Here
@@ -23,6 +24,7 @@ mod header;
 mod input;
 mod journal;
 pub mod memory;
+mod objects;
 mod plain;
 mod reading;
 mod samples;
@@ -45,7 +47,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 11] = [
+pub const ALL: [Target; 12] = [
     Target {
         name: "logvol",
         run: decoders::logvol,
@@ -95,6 +97,11 @@ pub const ALL: [Target; 11] = [
         name: "plain",
         run: plain::run,
         seeds: plain::seeds,
+    },
+    Target {
+        name: "objects",
+        run: objects::run,
+        seeds: objects::seeds,
     },
     Target {
         name: "damaged",

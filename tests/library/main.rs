@@ -30,6 +30,7 @@ mod netcdf {
     mod hostile;
     mod model;
 }
+mod objects;
 mod plain;
 mod read_dataset;
 mod references;

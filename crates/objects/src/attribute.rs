@@ -1,6 +1,8 @@
 //! Attributes: messages of an object (IV.A.2.m), or objects of a fractal heap (IV.A.2.v).
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use h5logfs_log::image::btree2::{ATTRIBUTES_BY_NAME, Tree};
 use h5logfs_log::image::object_header::kind;
@@ -8,7 +10,7 @@ use h5logfs_log::image::{Fields, HeaderBytes, lookup3};
 
 use crate::datatype::Datatype;
 use crate::heap::FractalHeap;
-use crate::messages::{Header, shared};
+use crate::messages::{Header, shared, shared_address};
 use crate::{Dataspace, Objects, Result, at};
 
 const KINDS: [u16; 2] = [kind::ATTRIBUTE, kind::ATTRIBUTE_INFO];
@@ -21,17 +23,23 @@ const SHORT: &str = "an attribute that ends early";
 pub struct Attribute {
     /// Its name.
     pub name: Vec<u8>,
-    /// The type of its elements.
-    pub datatype: Datatype,
+    /// The type of its elements. Attributes that were listed together share a committed one.
+    pub datatype: Arc<Datatype>,
     /// How many there are.
     pub space: Dataspace,
     /// Its elements, in the form of the file: see [`Objects::values`].
     pub bytes: Vec<u8>,
 }
 
+/// Reads attribute messages.
+struct Reader<'a, B: ?Sized> {
+    bytes: &'a B,
+    /// The committed datatypes that were read, by the addresses of their headers.
+    types: HashMap<u64, Arc<Datatype>>,
+}
+
 /// Where attributes lie that are in no message.
 struct Dense<'a, B: ?Sized> {
-    bytes: &'a B,
     heap: FractalHeap<'a, B>,
     index: Tree<'a, B>,
 }
@@ -58,13 +66,14 @@ impl<B: HeaderBytes> Objects<B> {
 
     fn all_attributes(&self, object: u64) -> Result<Vec<Attribute>> {
         let header = Header::read(&self.bytes, object, &KINDS)?;
+        let mut reader = Reader::new(&self.bytes);
         let mut found = Vec::new();
         for message in header.all(kind::ATTRIBUTE) {
-            let attribute = Attribute::read(&self.bytes, message.own_data()?)?;
+            let attribute = reader.attribute(message.own_data()?)?;
             found.push((u32::from(message.order.unwrap_or(0)), attribute));
         }
         if let Some(mut dense) = Dense::of(&self.bytes, &header)? {
-            dense.each(None, |order, attribute| {
+            dense.each(&mut reader, None, |order, attribute| {
                 found.push((order, attribute));
                 ControlFlow::Continue(())
             })?;
@@ -79,15 +88,16 @@ impl<B: HeaderBytes> Objects<B> {
 
     fn attribute_of(&self, object: u64, name: &[u8]) -> Result<Option<Attribute>> {
         let header = Header::read(&self.bytes, object, &KINDS)?;
+        let mut reader = Reader::new(&self.bytes);
         for message in header.all(kind::ATTRIBUTE) {
             let data = message.own_data()?;
             if Parts::of_message(data)?.name == name {
-                return Attribute::read(&self.bytes, data).map(Some);
+                return reader.attribute(data).map(Some);
             }
         }
         let mut found = None;
         if let Some(mut dense) = Dense::of(&self.bytes, &header)? {
-            dense.each(Some(name), |_, attribute| {
+            dense.each(&mut reader, Some(name), |_, attribute| {
                 if attribute.name != name {
                     return ControlFlow::Continue(());
                 }
@@ -114,17 +124,18 @@ impl<'a, B: HeaderBytes> Dense<'a, B> {
             return Err("an index of attributes with other records".into());
         }
         let heap = FractalHeap::open(bytes, heap)?;
-        Ok(Some(Dense { bytes, heap, index }))
+        Ok(Some(Dense { heap, index }))
     }
 
     /// Shows attributes with their places in the order of their creation: all, or those whose names have the hash of this one.
     fn each(
         &mut self,
+        reader: &mut Reader<'_, B>,
         name: Option<&[u8]>,
         mut see: impl FnMut(u32, Attribute) -> ControlFlow<()>,
     ) -> Result<()> {
         let wanted = name.map(lookup3);
-        let Dense { bytes, heap, index } = self;
+        let Dense { heap, index } = self;
         index.each(
             |record| {
                 let hash = Record::read(record)?.hash;
@@ -139,7 +150,7 @@ impl<'a, B: HeaderBytes> Dense<'a, B> {
                     );
                 }
                 let message = heap.object(record.heap_id)?;
-                Ok(see(record.order, Attribute::read(*bytes, &message)?))
+                Ok(see(record.order, reader.attribute(&message)?))
             },
         )
     }
@@ -227,27 +238,33 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl Attribute {
+impl<'a, B: HeaderBytes> Reader<'a, B> {
+    fn new(bytes: &'a B) -> Self {
+        Reader {
+            bytes,
+            types: HashMap::new(),
+        }
+    }
+
     /// Reads an attribute message.
-    fn read<B: HeaderBytes>(bytes: &B, message: &[u8]) -> Result<Self> {
+    fn attribute(&mut self, message: &[u8]) -> Result<Attribute> {
         let parts = Parts::of_message(message)?;
         let name = parts.name.to_vec();
-        Attribute::of_parts(bytes, parts)
+        self.of_parts(parts)
             .map_err(|fault| fault.at(format_args!("attribute {}", String::from_utf8_lossy(&name))))
     }
 
-    fn of_parts<B: HeaderBytes>(bytes: &B, parts: Parts<'_>) -> Result<Self> {
+    fn of_parts(&mut self, parts: Parts<'_>) -> Result<Attribute> {
         let datatype = if parts.has_shared_datatype {
-            Datatype::of_message(&shared(bytes, kind::DATATYPE, parts.datatype)?)?
+            self.committed(parts.datatype)?
         } else {
-            Datatype::of_message(parts.datatype)?
+            Arc::new(Datatype::of_message(parts.datatype)?)
         };
-        let space = if parts.has_shared_space {
-            Dataspace::of_message(&shared(bytes, kind::DATASPACE, parts.space)?)
-        } else {
-            Dataspace::of_message(parts.space)
-        };
-        let space = space.ok_or("an unknown dataspace message")?;
+        if parts.has_shared_space {
+            shared_address(parts.space)?;
+            return Err("its extent lies in another object".into());
+        }
+        let space = Dataspace::of_message(parts.space).ok_or("an unknown dataspace message")?;
         let len = space.elements();
         let len = len.and_then(|count| count.checked_mul(datatype.size.into()));
         let len = len.and_then(|len| usize::try_from(len).ok());
@@ -258,6 +275,18 @@ impl Attribute {
             datatype,
             space,
         })
+    }
+
+    /// The datatype that a shared message names.
+    fn committed(&mut self, place: &[u8]) -> Result<Arc<Datatype>> {
+        let address = shared_address(place)?;
+        if let Some(known) = self.types.get(&address) {
+            return Ok(Arc::clone(known));
+        }
+        let datatype = Datatype::of_message(&shared(self.bytes, kind::DATATYPE, place)?)?;
+        let datatype = Arc::new(datatype);
+        self.types.insert(address, Arc::clone(&datatype));
+        Ok(datatype)
     }
 }
 
@@ -288,7 +317,8 @@ mod tests {
 
     #[test]
     fn all_versions_say_the_same() {
-        let read = |message: &[u8]| Attribute::read(&Vec::new(), message);
+        let bytes = Vec::new();
+        let read = |message: &[u8]| Reader::new(&bytes).attribute(message);
         for version in 1..=3 {
             let sound = message(version);
             let found = read(&sound).unwrap();

@@ -4,8 +4,8 @@ use h5logfs_log::image::{Fields, MAX_RANK};
 
 use crate::Result;
 
-/// How deep types may be in each other.
-const MOST_DEPTH: usize = 64;
+/// How deep types may be in each other. One element has as many values in each other.
+const MOST_DEPTH: usize = 24;
 /// Bytes of an element of variable length: a number, and its place in a global heap.
 const VARIABLE: u32 = 16;
 const SHORT: &str = "a datatype message that ends early";

@@ -120,7 +120,7 @@ pub fn shared<B: HeaderBytes + ?Sized>(bytes: &B, kind: u16, place: &[u8]) -> Re
 }
 
 /// The address of the object header that has a shared message.
-fn shared_address(place: &[u8]) -> Result<u64> {
+pub fn shared_address(place: &[u8]) -> Result<u64> {
     const IN_HEAP: u8 = 1;
     const SHORT: &str = "a shared message that ends early";
     let mut fields = Fields(place);

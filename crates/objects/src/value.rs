@@ -220,8 +220,8 @@ fn any_float(number: u128, format: &FloatFormat) -> Option<f64> {
     // The mantissa without its fraction, and the bits of that.
     let (implied, fraction) = match format.normalization {
         Normalization::Implied => (1 << mantissa_bits, mantissa_bits),
-        Normalization::Stored => (0, mantissa_bits.checked_sub(1)?),
-        Normalization::None => return None,
+        // The long double of an x87 says that its highest bit may be anything.
+        Normalization::Stored | Normalization::None => (0, mantissa_bits.checked_sub(1)?),
     };
     let scale = |exponent: i64| exponent - i64::from(format.bias) - i64::from(fraction);
     let size = if exponent == (1 << exponent_bits) - 1 {

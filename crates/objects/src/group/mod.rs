@@ -20,6 +20,8 @@ use symbol_table::SymbolTable;
 
 /// How many soft links one path may lead through. It is libhdf5's default.
 const MOST_SOFT_LINKS: usize = 16;
+/// How many names one path may have with those of its soft links.
+const MOST_NAMES: usize = 4096;
 /// The bytes of a record of the index: a hash, and the number of an object in the heap.
 const RECORD: usize = 11;
 
@@ -62,8 +64,8 @@ impl<B: HeaderBytes> Objects<B> {
     }
 
     /// The address of the object that a path leads to, from the root group on. Soft links are followed. `None`: there is no
-    /// such link, or a soft link leads nowhere. Fails where the path leads through more than 16 soft links, to another file,
-    /// or through a link of a type that only programs know.
+    /// such link, or a soft link leads nowhere. Fails where the path leads through more than 16 soft links or 4096 names, to
+    /// another file, or through a link of a type that only programs know.
     pub fn find(&self, path: impl AsRef<[u8]>) -> Result<Option<u64>> {
         let path = path.as_ref();
         self.follow(path)
@@ -74,8 +76,12 @@ impl<B: HeaderBytes> Objects<B> {
         let mut group = self.root();
         // The next one is the last.
         let mut names = parts(path);
-        let mut followed = 0;
+        let (mut followed, mut seen) = (0, 0);
         while let Some(name) = names.pop() {
+            seen += 1;
+            if seen > MOST_NAMES {
+                return Err("it has many names".into());
+            }
             let Some(links) = Links::read(&self.bytes, group).map_err(at(group))? else {
                 return Ok(None);
             };
