@@ -18,8 +18,14 @@ pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, Fault> {
     if size > largest_inflated(stored.len() as u64) {
         return Err(format!("{} stored bytes cannot hold {size} bytes", stored.len()).into());
     }
-    let size = usize::try_from(size)?;
-    let mut out = zeroed(size)?;
+    let mut out = zeroed(usize::try_from(size)?)?;
+    inflate_in(stored, &mut out)?;
+    Ok(out)
+}
+
+/// As [`inflate`], in memory of the caller, which has the length of what was deflated.
+pub fn inflate_in(stored: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    let size = out.len();
     let (mut read, mut written) = (0, 0);
     while read < stored.len() {
         let (i, o) = one_stream(&stored[read..], &mut out[written..])?;
@@ -29,7 +35,7 @@ pub fn inflate(stored: &[u8], size: u64) -> Result<Vec<u8>, Fault> {
     if written != size {
         return Err(format!("inflates to {written} bytes instead of {size}").into());
     }
-    Ok(out)
+    Ok(())
 }
 
 /// Inflates one stream; returns bytes read and bytes written.

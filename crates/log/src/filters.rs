@@ -13,8 +13,8 @@ use flate2::write::ZlibEncoder;
 use serde::{Deserialize, Serialize};
 use zlib_rs::adler32::adler32;
 
-use crate::deflate::inflate;
-use h5logfs_common::buffers::{make_room, with_room};
+use crate::deflate::{inflate, inflate_in};
+use h5logfs_common::buffers::{make_room, with_room, zeroed};
 use h5logfs_common::fault::Fault;
 
 /// One filter of a pipeline (HDF5 File Format Specification, IV.A.2.l).
@@ -119,13 +119,46 @@ pub fn decoding_memory(stored: u64, raw: u64, pipeline: &[Filter]) -> u64 {
 
 /// Undoes the pipeline. The result has `raw` bytes.
 pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, Fault> {
+    let bytes = undone(stored, raw, pipeline, 0)?;
+    check_len(&bytes, raw)?;
+    Ok(bytes.into_owned())
+}
+
+/// Undoes the pipeline in memory of the caller, which has the length of the result: the last step writes there.
+pub fn decode_in(stored: &[u8], pipeline: &[Filter], out: &mut [u8]) -> Result<(), Fault> {
+    let raw = out.len() as u64;
+    match pipeline.first() {
+        Some(filter) if filter.id == DEFLATE => {
+            check_deflated_once(&pipeline[1..])?;
+            inflate_in(&undone(stored, raw, pipeline, 1)?, out)
+        }
+        Some(filter) if filter.id == SHUFFLE => {
+            let bytes = undone(stored, raw, pipeline, 1)?;
+            check_len(&bytes, raw)?;
+            unshuffle_in(&bytes, shuffle_width(filter), out);
+            Ok(())
+        }
+        _ => {
+            let bytes = undone(stored, raw, pipeline, 0)?;
+            check_len(&bytes, raw)?;
+            out.copy_from_slice(&bytes);
+            Ok(())
+        }
+    }
+}
+
+/// Undoes the filters of the pipeline from number `first` on, of an element block that had `raw` bytes before all of them.
+fn undone<'a>(
+    stored: &'a [u8],
+    raw: u64,
+    pipeline: &[Filter],
+    first: usize,
+) -> Result<Cow<'a, [u8]>, Fault> {
     let mut bytes = Cow::Borrowed(stored);
-    for (i, filter) in pipeline.iter().enumerate().rev() {
+    for (i, filter) in pipeline.iter().enumerate().skip(first).rev() {
         bytes = Cow::Owned(match filter.id {
             DEFLATE => {
-                if pipeline[..i].iter().any(|f| f.id == DEFLATE) {
-                    return Err("deflate appears twice in the pipeline".into());
-                }
+                check_deflated_once(&pipeline[..i])?;
                 let size = stored_size(raw, &pipeline[..i]).ok_or("too many bytes")?;
                 inflate(&bytes, size)?
             }
@@ -134,10 +167,21 @@ pub fn decode(stored: &[u8], raw: u64, pipeline: &[Filter]) -> Result<Vec<u8>, F
             other => return Err(format!("filter {other} is none that h5logfs can undo").into()),
         });
     }
-    if bytes.len() as u64 == raw {
-        Ok(bytes.into_owned())
-    } else {
-        Err(format!("{} bytes instead of {raw}", bytes.len()).into())
+    Ok(bytes)
+}
+
+/// How many bytes a stream inflates to is known only where it is the one deflate filter of its pipeline.
+fn check_deflated_once(others: &[Filter]) -> Result<(), Fault> {
+    match others.iter().any(|f| f.id == DEFLATE) {
+        true => Err("deflate appears twice in the pipeline".into()),
+        false => Ok(()),
+    }
+}
+
+fn check_len(bytes: &[u8], raw: u64) -> Result<(), Fault> {
+    match bytes.len() as u64 == raw {
+        true => Ok(()),
+        false => Err(format!("{} bytes instead of {raw}", bytes.len()).into()),
     }
 }
 
@@ -160,15 +204,40 @@ fn shuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, Fault> {
 }
 
 fn unshuffle(bytes: &[u8], width: usize) -> Result<Vec<u8>, Fault> {
-    let count = bytes.len() / width;
-    let mut out = copied(bytes)?;
-    for byte in 0..width {
-        let plane = &bytes[byte * count..(byte + 1) * count];
-        for (from, element) in plane.iter().zip(out.chunks_exact_mut(width)) {
-            element[byte] = *from;
+    let mut out = zeroed(bytes.len())?;
+    unshuffle_in(bytes, width, &mut out);
+    Ok(out)
+}
+
+/// The same in memory of the same length.
+fn unshuffle_in(bytes: &[u8], width: usize, out: &mut [u8]) {
+    match width {
+        2 => unshuffle_elements::<2>(bytes, out),
+        4 => unshuffle_elements::<4>(bytes, out),
+        8 => unshuffle_elements::<8>(bytes, out),
+        _ => {
+            let count = bytes.len() / width;
+            for byte in 0..width {
+                let plane = &bytes[byte * count..(byte + 1) * count];
+                for (from, element) in plane.iter().zip(out.chunks_exact_mut(width)) {
+                    element[byte] = *from;
+                }
+            }
         }
     }
-    Ok(out)
+    let whole = bytes.len() - bytes.len() % width;
+    out[whole..].copy_from_slice(&bytes[whole..]);
+}
+
+/// Puts elements of a usual width together, one after the other: their planes are read side by side, and memory is written
+/// once.
+fn unshuffle_elements<const WIDTH: usize>(bytes: &[u8], out: &mut [u8]) {
+    let count = bytes.len() / WIDTH;
+    let planes: [&[u8]; WIDTH] =
+        std::array::from_fn(|byte| &bytes[byte * count..(byte + 1) * count]);
+    for (at, element) in out.as_chunks_mut::<WIDTH>().0.iter_mut().enumerate() {
+        *element = std::array::from_fn(|byte| planes[byte][at]);
+    }
 }
 
 fn copied(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
@@ -280,6 +349,10 @@ mod tests {
             prop_assert_eq!(Some(stored.len() as u64), stored_size(raw, &pipeline));
             prop_assert_eq!(&decode(&stored, raw, &pipeline).unwrap(), &bytes);
             let small = compress(&bytes, &pipeline).unwrap();
+            let mut out = vec![7; bytes.len()];
+            decode_in(&small, &pipeline, &mut out).unwrap();
+            prop_assert_eq!(&out, &bytes);
+            prop_assert!(decode_in(&small, &pipeline, &mut out[1..]).is_err());
             prop_assert_eq!(decode(&small, raw, &pipeline).unwrap(), bytes);
         }
     }

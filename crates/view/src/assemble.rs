@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::bitmap::CoverageBitmap;
 use super::cache::Bytes;
 use super::pieces::{Pieces, range};
 use super::plan::{Plans, Touching};
@@ -11,7 +12,7 @@ use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
-use h5logfs_log::deflate::{DEFLATE_PIECES, inflate, inflate_stream};
+use h5logfs_log::deflate::{DEFLATE_PIECES, inflate, inflate_in, inflate_stream};
 use h5logfs_log::filters::{self, Filter};
 use h5logfs_log::model::{Encoding, Record, StoredBytes};
 use h5logfs_log::snapshot::Dataset;
@@ -108,15 +109,23 @@ impl Assembly<'_> {
         chunk: &mut [u8],
     ) -> Result<BTreeSet<usize>, Fault> {
         let indexes = [resolver.index];
-        let records = resolver.records(&indexes);
-        if let Some(sources) = self.planned(&records, chunk)? {
-            return Ok(sources);
-        }
-        chunk.fill(0);
-        self.put(&records, chunk)
+        self.fill_box(&resolver.records(&indexes), chunk)
     }
 
-    /// Makes a chunk by a plan that others use, too. `None` where there is none: then it has what it had, or zeros.
+    /// Makes a box of elements in memory that may have anything in it, by a plan where there is one. Returns the source
+    /// files that they were read from.
+    pub fn fill_box(
+        &self,
+        records: &BoxRecords<'_>,
+        out: &mut [u8],
+    ) -> Result<BTreeSet<usize>, Fault> {
+        match self.planned(records, out)? {
+            Some(sources) => Ok(sources),
+            None => self.put(records, out),
+        }
+    }
+
+    /// Makes a chunk by a plan that others use, too. `None` where there is none: then it may have anything in it.
     fn planned(
         &self,
         records: &BoxRecords<'_>,
@@ -136,7 +145,6 @@ impl Assembly<'_> {
             Ok(None) | Err(_) => return Ok(None),
         };
         if !plan.is_whole() {
-            chunk.fill(0);
             fill(chunk, self.form.fill);
         }
         let applied = plan.apply(task, &touching, self.sources, self.form.size, chunk);
@@ -144,22 +152,18 @@ impl Assembly<'_> {
             Ok(sources) => sources,
             Err(fault) if fault.ends_work() => return Err(fault),
             // What cannot be read at once may be read piece by piece.
-            Err(_) => {
-                chunk.fill(0);
-                return Ok(None);
-            }
+            Err(_) => return Ok(None),
         };
         self.translate_references(chunk);
         Ok(Some(sources))
     }
 
-    /// Makes a box of elements of `chunk`, which has zeros. Returns the source files that they were read from.
+    /// Makes a box of elements of `chunk`, which may have anything in it. Returns the source files that they were read from.
     pub fn put(
         &self,
         records: &BoxRecords<'_>,
         chunk: &mut [u8],
     ) -> Result<BTreeSet<usize>, Fault> {
-        fill(chunk, self.form.fill);
         if let Some(sources) = self.put_apart(records, chunk)? {
             self.translate_references(chunk);
             return Ok(sources);
@@ -170,7 +174,7 @@ impl Assembly<'_> {
         let mut last: Option<((StoredBytes, u64), Bytes)> = None;
         let element = self.form.size;
         let mut pieces = Pieces::new(self.task, self.sources, element);
-        records.runs(self.task, |record, _, run| {
+        let covered = records.runs(self.task, |record, _, run| {
             if let Some(reason) = record.fault {
                 return Err(reason.into());
             }
@@ -180,6 +184,14 @@ impl Assembly<'_> {
                     Some(bytes) => copy_run(bytes?, chunk, run, element),
                     None => pieces.add(record, run, chunk),
                 };
+            }
+            // Elements of a whole record are decoded where they belong.
+            if self.unwritten.is_none() && run.in_record == 0 && run.len == record.elements() {
+                let whole = range(run.in_chunk * element, run.len * element);
+                let whole = whole.and_then(|range| chunk.get_mut(range));
+                let whole = whole.ok_or("a record outside the chunk")?;
+                sources.insert(usize::from(stored.source));
+                return self.decode_whole(stored, whole);
             }
             let bytes = match &last {
                 Some((same, bytes)) if *same == (stored, record.elements()) => bytes,
@@ -193,6 +205,7 @@ impl Assembly<'_> {
         })?;
         pieces.copy(chunk)?;
         sources.extend(pieces.used);
+        self.fill_gaps(records, &covered, chunk);
         self.translate_references(chunk);
         Ok(sources)
     }
@@ -215,11 +228,50 @@ impl Assembly<'_> {
             }
             pieces.add(record, run, chunk)
         });
-        match found.and_then(|_| pieces.copy(chunk)) {
-            Ok(()) => Ok(Some(pieces.used)),
+        match found.and_then(|covered| pieces.copy(chunk).map(|()| covered)) {
+            Ok(covered) => {
+                self.fill_gaps(records, &covered, chunk);
+                Ok(Some(pieces.used))
+            }
             Err(fault) if fault.ends_work() => Err(fault),
             Err(_) => Ok(None),
         }
+    }
+
+    /// The elements of a record, in memory of their length.
+    fn decode_whole(&self, stored: StoredBytes, out: &mut [u8]) -> Result<(), Fault> {
+        let (task, filters) = (self.task, self.form.filters);
+        match stored.encoding {
+            Encoding::Pipeline => {
+                let raw = out.len() as u64;
+                let _reserved = task.reserve(filters::decoding_memory(stored.len, raw, filters))?;
+                let bytes = stored_bytes(task, self.sources, stored)?;
+                filters::decode_in(&bytes, filters, out)
+            }
+            Encoding::Deflate => inflate_in(&stored_bytes(task, self.sources, stored)?, out),
+            _ => {
+                let raw = out.len() as u64;
+                let bytes = decode_record(task, self.sources, stored, raw, filters)?;
+                out.copy_from_slice(
+                    bytes
+                        .get(..out.len())
+                        .ok_or("a record shorter than its selection")?,
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts the fill value where no record wrote.
+    fn fill_gaps(&self, records: &BoxRecords<'_>, covered: &CoverageBitmap, chunk: &mut [u8]) {
+        let elements = records.sides.iter().product();
+        let size = self.form.size as usize;
+        covered.gaps(elements, |start, end| {
+            fill(
+                &mut chunk[start as usize * size..end as usize * size],
+                self.form.fill,
+            );
+        });
     }
 
     /// Object references hold addresses of the log file. In the view they hold those of the canonical file.
@@ -247,12 +299,13 @@ fn translate_reference(bytes: &mut [u8], addresses: &[(u64, u64)]) {
     *bytes = new.to_le_bytes();
 }
 
-/// Puts fill values into a chunk of zeros.
+/// Puts fill values into a chunk, or a part of it; no bytes stand for zeros.
 fn fill(chunk: &mut [u8], fill: &[u8]) {
-    if fill.iter().any(|b| *b != 0) {
-        for element in chunk.chunks_exact_mut(fill.len()) {
-            element.copy_from_slice(fill);
-        }
+    if fill.iter().all(|b| *b == 0) {
+        return chunk.fill(0);
+    }
+    for element in chunk.chunks_exact_mut(fill.len()) {
+        element.copy_from_slice(fill);
     }
 }
 
@@ -411,7 +464,7 @@ mod tests {
     #[test]
     fn fill_values_repeat() {
         let filled = |len, value: &[u8]| {
-            let mut chunk = vec![0; len];
+            let mut chunk = vec![7; len];
             fill(&mut chunk, value);
             chunk
         };

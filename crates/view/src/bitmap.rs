@@ -32,6 +32,24 @@ impl CoverageBitmap {
         self.missing
     }
 
+    /// Passes each run of elements that no record covers to `found`, as start and end. `elements`: those of the chunk.
+    pub fn gaps(&self, elements: u64, mut found: impl FnMut(u64, u64)) {
+        let mut run_start = None;
+        for (number, covered) in self.words.iter().enumerate() {
+            let first = number as u64 * 64;
+            match *covered {
+                0 => _ = run_start.get_or_insert(first),
+                _ => {
+                    let word = first..elements.min(first + 64);
+                    uncovered_in_word(*covered, first, word, &mut run_start, &mut found);
+                }
+            }
+        }
+        if let Some(start) = run_start {
+            found(start, elements);
+        }
+    }
+
     /// Marks the elements from `start` to before `end` as covered. Passes each run of them that was not
     /// covered before to `added`, as start and end.
     pub fn cover(&mut self, start: u64, end: u64, mut added: impl FnMut(u64, u64)) {
@@ -109,6 +127,14 @@ mod tests {
                 prop_assert_eq!(got, wanted);
                 (start..start + len).for_each(|e| model[e as usize] = true);
                 prop_assert_eq!(tested.missing(), model.iter().filter(|m| !**m).count() as u64);
+                let (mut left, mut runs) = (Vec::new(), 0);
+                tested.gaps(700, |from, to| {
+                    runs += 1;
+                    left.extend(from..to);
+                });
+                let missing: Vec<u64> = (0..700).filter(|e| !model[*e as usize]).collect();
+                prop_assert_eq!(runs, missing.chunk_by(|a, b| a + 1 == *b).count());
+                prop_assert_eq!(left, missing);
             }
         }
     }

@@ -78,14 +78,15 @@ impl Elements<'_> {
             sides: &sides,
         };
         let mut only = None;
-        let missing = records.runs(self.task, |record, block, run| {
+        let covered = records.runs(self.task, |record, block, run| {
             if only.is_some() || record.fault.is_some() {
                 return Err("several pieces".into());
             }
             only = Some(self.piece(wanted, record, block, run));
             Ok(())
         });
-        only.flatten().filter(|_| missing == Ok(0))
+        only.flatten()
+            .filter(|_| covered.is_ok_and(|covered| covered.missing() == 0))
     }
 
     /// Where a run of a record lies that has all elements of a box.
@@ -161,7 +162,6 @@ impl Elements<'_> {
         if let Some(Run { in_chunk, len, .. }) = first.filter(|run| run.len == elements) {
             let range = (in_chunk * size) as usize..((in_chunk + len) * size) as usize;
             let out = out.get_mut(range).ok_or("a box larger than its buffer")?;
-            out.fill(0);
             return self.put(part, &count, out);
         }
         let mut reservation = self.task.reservation();
@@ -189,7 +189,7 @@ impl Elements<'_> {
         Some((before, after))
     }
 
-    /// Puts a part together in `out`, which has zeros.
+    /// Puts a part together in `out`.
     fn put(&self, part: &Bounds, sides: &[u64], out: &mut [u8]) -> Result<(), Fault> {
         let assembly = Assembly {
             task: self.task,

@@ -8,7 +8,8 @@
 //! * `indexes`: record tables and indexes. `holes`, `inspect`, `gaps`: questions other than "which bytes?".
 //! * [`coverage`]: a dataset as a picture of a few cells: how much of each was written, how often, by which rank, in which flush.
 //! * `references`: where chunks lie in the files of the log, for other readers of these.
-//! * [`elements`]: elements of logged datasets, without a canonical file around them.
+//! * `hyperslab`: boxes of elements in memory of the caller, for readers that want arrays and no file.
+//! * [`elements`]: the same of logged datasets that a program still writes, without a canonical file around them.
 //! * [`index`]: which records touch a chunk, and what is kept of that on disk.
 //! * `compared`: what was compared of a log with checksums, for the view of a later state.
 //! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
@@ -24,6 +25,7 @@ pub mod elements;
 mod gaps;
 mod grid;
 mod holes;
+mod hyperslab;
 pub mod index;
 mod indexes;
 mod inspect;
@@ -64,6 +66,7 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Guard, SourceFile};
 pub use holes::Segment;
+pub use hyperslab::Hyperslabs;
 pub use inspect::StoredBlock;
 use map::{AddressMap, Placement};
 use readahead::Readers;

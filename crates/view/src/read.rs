@@ -499,7 +499,7 @@ impl View {
             .raw_chunk(resolver)
     }
 
-    fn assembly<'a>(
+    pub(super) fn assembly<'a>(
         &'a self,
         task: &'a Task,
         dataset: &'a Dataset,
@@ -520,7 +520,13 @@ impl View {
     }
 
     /// Decoded bytes of a record. They are cached where chunks other than that of `bounds` need them too.
-    fn decoded(&self, task: &Task, number: usize, record: &Record<'_>, bounds: &Bounds) -> Decoded {
+    pub(super) fn decoded(
+        &self,
+        task: &Task,
+        number: usize,
+        record: &Record<'_>,
+        bounds: &Bounds,
+    ) -> Decoded {
         let dataset = &self.snapshot.datasets[number];
         let stored = record.stored;
         let raw = record.elements().saturating_mul(dataset.element_size);

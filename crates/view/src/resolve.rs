@@ -60,26 +60,12 @@ impl ChunkResolver<'_> {
             .unwrap_or(ChunkSource::Assemble)
     }
 
-    /// Calls `found` where the last block that touches the chunk covers all of it.
+    /// As [`BoxRecords::if_covered`] of the chunk.
     pub(super) fn if_covered<T>(
         &self,
         found: impl FnOnce(&Record<'_>, &Block<'_>) -> T,
     ) -> Option<T> {
-        // To find the last of many may mean to sort them.
-        if !self.index.may_cover(&self.bounds) {
-            return None;
-        }
-        let mut found = Some(found);
-        let last = self.index.visit_back(&self.bounds, |record| {
-            record.visit_back(&self.bounds, |block| {
-                let found = found.take().filter(|_| block.covers(&self.bounds));
-                ControlFlow::Break(found.map(|found| found(record, &block)))
-            })
-        });
-        match last {
-            ControlFlow::Break(value) => value,
-            ControlFlow::Continue(()) => None,
-        }
+        self.records(&[self.index]).if_covered(found)
     }
 
     /// How the chunk is served from `block`, which covers it.
@@ -93,7 +79,9 @@ impl ChunkResolver<'_> {
                 return ChunkSource::AsStored(record.stored);
             }
             Encoding::Raw | Encoding::Converted if self.dataset.filters.is_empty() => {
-                self.in_place(record, block)
+                let records = [self.index];
+                self.records(&records)
+                    .in_place(record, block, self.dataset.element_size)
             }
             _ => None,
         };
@@ -115,27 +103,7 @@ impl ChunkResolver<'_> {
     /// The run of all elements of the dataset that the chunk has, of a block that covers them; `None` where they do
     /// not follow each other from the start of the chunk on.
     pub(super) fn only_run(&self, block: &Block<'_>) -> Option<Run> {
-        let mut first = None;
-        Overlap::new(&self.place.grid.chunk, &self.bounds).runs(block, |run| {
-            first = Some(run);
-            false
-        });
-        first.filter(|run| run.in_chunk == 0 && run.len == self.elements())
-    }
-
-    fn in_place(&self, record: &Record<'_>, block: &Block<'_>) -> Option<InPlace> {
-        let elements = self.place.grid.elements();
-        let run = self.only_run(block).filter(|run| run.len == elements)?;
-        let size = element_in_log(record, self.dataset.element_size);
-        let start = run.in_record.checked_mul(size)?;
-        let offset = record.stored.offset.checked_add(start)?;
-        // Offsets of all its elements can be had without another look.
-        offset.checked_add(elements.checked_mul(size)?)?;
-        Some(InPlace {
-            source: record.stored.source,
-            offset,
-            conversion: record.conversion.copied(),
-        })
+        self.records(&[self.index]).only_run(block)
     }
 
     /// As [`BoxRecords::runs`] of the chunk.
@@ -143,7 +111,7 @@ impl ChunkResolver<'_> {
         &self,
         task: &Task,
         take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), Fault>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<CoverageBitmap, Fault> {
         self.records(&[self.index]).runs(task, take)
     }
 
@@ -170,11 +138,13 @@ impl ChunkResolver<'_> {
         if self.place.grid.elements() > max_elements {
             return None;
         }
-        let missing = self.runs(task, |_, _, _| {
+        let covered = self.runs(task, |_, _, _| {
             *budget = budget.checked_sub(1).ok_or("too many runs")?;
             Ok(())
         });
-        missing.ok().map(|missing| self.elements() - missing)
+        covered
+            .ok()
+            .map(|covered| self.elements() - covered.missing())
     }
 }
 
@@ -189,14 +159,70 @@ pub struct BoxRecords<'a> {
 }
 
 impl BoxRecords<'_> {
+    /// Calls `found` where the last block that touches the box covers all of it. Of several indexes none is looked at.
+    pub fn if_covered<T>(&self, found: impl FnOnce(&Record<'_>, &Block<'_>) -> T) -> Option<T> {
+        let (&[index], bounds) = (self.indexes, self.bounds) else {
+            return None;
+        };
+        // To find the last of many may mean to sort them.
+        if !index.may_cover(bounds) {
+            return None;
+        }
+        let mut found = Some(found);
+        let last = index.visit_back(bounds, |record| {
+            record.visit_back(bounds, |block| {
+                let found = found.take().filter(|_| block.covers(bounds));
+                ControlFlow::Break(found.map(|found| found(record, &block)))
+            })
+        });
+        match last {
+            ControlFlow::Break(value) => value,
+            ControlFlow::Continue(()) => None,
+        }
+    }
+
+    /// The run of all wanted elements, of a block that covers them; `None` where they do not follow each other from the
+    /// start of the box on.
+    pub fn only_run(&self, block: &Block<'_>) -> Option<Run> {
+        let mut first = None;
+        Overlap::new(self.sides, self.bounds).runs(block, |run| {
+            first = Some(run);
+            false
+        });
+        let wanted: u64 = self.bounds.count().product();
+        first.filter(|run| run.in_chunk == 0 && run.len == wanted)
+    }
+
+    /// Where all elements of the box follow each other in `block`, which covers it, of a record that is stored as it is or
+    /// converted. `element`: the size of one in the dataset, in bytes.
+    pub fn in_place(
+        &self,
+        record: &Record<'_>,
+        block: &Block<'_>,
+        element: u64,
+    ) -> Option<InPlace> {
+        let elements: u64 = self.sides.iter().product();
+        let run = self.only_run(block).filter(|run| run.len == elements)?;
+        let size = element_in_log(record, element);
+        let start = run.in_record.checked_mul(size)?;
+        let offset = record.stored.offset.checked_add(start)?;
+        // Offsets of all its elements can be had without another look.
+        offset.checked_add(elements.checked_mul(size)?)?;
+        Some(InPlace {
+            source: record.stored.source,
+            offset,
+            conversion: record.conversion.copied(),
+        })
+    }
+
     /// Shows `take` each run of elements that the box takes from a record, with that record and the block
-    /// in it. No element of the box is in two runs. Stops at the first error. Returns how many of the wanted elements
-    /// no record wrote.
+    /// in it. No element of the box is in two runs. Stops at the first error. Returns which of the wanted elements some
+    /// record wrote.
     pub fn runs(
         &self,
         task: &Task,
         take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), Fault>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<CoverageBitmap, Fault> {
         self.runs_in(Order::Back, task, take)
     }
 
@@ -206,7 +232,7 @@ impl BoxRecords<'_> {
         &self,
         task: &Task,
         mut take: impl FnMut(&Record<'_>, Run) -> Result<(), Fault>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<CoverageBitmap, Fault> {
         self.runs_in(Order::Any, task, |record, _, run| take(record, run))
     }
 
@@ -223,7 +249,7 @@ impl BoxRecords<'_> {
         order: Order,
         task: &Task,
         mut take: impl FnMut(&Record<'_>, &Block<'_>, Run) -> Result<(), Fault>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<CoverageBitmap, Fault> {
         let memory = self.indexes.iter().map(|index| index.query_memory());
         let _sorting = task.reserve(memory.max().unwrap_or(0))?;
         let elements = self.sides.iter().product();
@@ -263,7 +289,7 @@ impl BoxRecords<'_> {
         let stopped = indexes.try_for_each(|index| index.visit(self.bounds, order, &mut visit));
         match stopped {
             ControlFlow::Break(Err(reason)) => Err(reason),
-            _ => Ok(covered.missing()),
+            _ => Ok(covered),
         }
     }
 }

@@ -1,0 +1,199 @@
+//! Hyperslabs of datasets, put together in memory of the caller, without a canonical file around them.
+
+use std::sync::Arc;
+
+use super::View;
+use super::pieces::{Pieces, read_elements};
+use super::resolve::{BoxRecords, InPlace, Overlap};
+use crate::index::DatasetIndex;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
+use h5logfs_common::task::Task;
+use h5logfs_log::boxes::Bounds;
+use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
+use h5logfs_log::snapshot::{Content, Dataset};
+
+/// The elements of one dataset, for reads of boxes. Threads share it.
+pub struct Hyperslabs<'a> {
+    view: &'a View,
+    number: usize,
+    /// Of a logged dataset.
+    index: Option<Arc<DatasetIndex>>,
+}
+
+impl View {
+    /// The elements of dataset `number`. Fails where they cannot be read at all.
+    pub fn hyperslabs(&self, task: &Task, number: usize) -> Result<Hyperslabs<'_>> {
+        let everywhere = |fault: Fault| self.bad_data(number, "all of it".into(), fault);
+        let index = match &self.snapshot.datasets[number].content {
+            Content::Unreadable(reason) => return Err(everywhere(reason.as_str().into())),
+            Content::Extent { .. } => None,
+            Content::Logged { .. } => {
+                let index = self.index_for(task, number)?;
+                index.check().map_err(everywhere)?;
+                Some(index)
+            }
+        };
+        Ok(Hyperslabs {
+            view: self,
+            number,
+            index,
+        })
+    }
+}
+
+impl Hyperslabs<'_> {
+    /// Fills `out` with the elements of a box, in row-major order and in the datatype of the file. `out` has the length of
+    /// these elements; after a failure it may have anything in it. Fails where one of the elements cannot be read, and where
+    /// the box lies outside the extent.
+    ///
+    /// Nothing is cached but what other boxes need, too: records that went through filters, and that the box has a part of.
+    /// Call it in [`Task::retry`].
+    pub fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
+        let Hyperslabs { view, number, .. } = *self;
+        let dataset = &view.snapshot.datasets[number];
+        let failed = |fault: Fault| view.bad_hyperslab(number, wanted, fault);
+        check(dataset, wanted, out).map_err(failed)?;
+        let sides: Vec<u64> = wanted.count().collect();
+        if sides.contains(&0) {
+            return Ok(());
+        }
+        let _running = view.running(task);
+        match (&self.index, &dataset.content) {
+            (Some(index), _) => view.put_hyperslab(task, number, index, wanted, &sides, out),
+            (None, Content::Extent { source, offset, .. }) => {
+                let place = (*source, *offset);
+                view.copy_of_extent(task, dataset, place, wanted, &sides, out)
+                    .map_err(failed)?;
+                view.check_unchanged([usize::from(*source)])
+            }
+            (None, _) => Err(failed("it has no elements that can be read".into())),
+        }
+    }
+}
+
+impl View {
+    /// Copies a box of a dataset that was never logged and lies at an offset of a source.
+    fn copy_of_extent(
+        &self,
+        task: &Task,
+        dataset: &Dataset,
+        (source, offset): (u16, u64),
+        wanted: &Bounds,
+        sides: &[u64],
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let start = vec![0; dataset.dims.len()];
+        let all = Block {
+            start: &start,
+            count: &dataset.dims,
+            elements_before: 0,
+        };
+        let record = Record {
+            start: &start,
+            count: &dataset.dims,
+            selection: None,
+            has_lead: false,
+            stored: StoredBytes {
+                source,
+                offset,
+                len: 0,
+                encoding: Encoding::Raw,
+            },
+            conversion: None,
+            fault: None,
+        };
+        let mut pieces = Pieces::new(task, &self.sources, dataset.element_size);
+        let mut added = Ok(());
+        Overlap::new(sides, wanted).runs(&all, |run| {
+            added = pieces.add(&record, run, out);
+            added.is_ok()
+        });
+        added.and_then(|()| pieces.copy(out))
+    }
+
+    /// Puts a box of a logged dataset together: with one read where its elements follow each other in the log, else as a
+    /// chunk.
+    fn put_hyperslab(
+        &self,
+        task: &Task,
+        number: usize,
+        index: &DatasetIndex,
+        wanted: &Bounds,
+        sides: &[u64],
+        out: &mut [u8],
+    ) -> Result<()> {
+        let dataset = &self.snapshot.datasets[number];
+        let failed = |fault: Fault| self.bad_hyperslab(number, wanted, fault);
+        let indexes = [index];
+        let records = BoxRecords {
+            indexes: &indexes,
+            bounds: wanted,
+            sides,
+        };
+        if let Some(elements) = in_place(dataset, &records) {
+            let file = &self.sources[usize::from(elements.source)];
+            let (at, conversion) = (elements.offset, elements.conversion);
+            let read = read_elements(file, at, conversion, out, &mut Vec::new());
+            read.map_err(|e| failed(e.into()))?;
+            return file.check_unchanged();
+        }
+        let decoded = |record: &Record<'_>| self.decoded(task, number, record, wanted);
+        let sources = self
+            .assembly(task, dataset, &decoded)
+            .fill_box(&records, out);
+        self.check_unchanged(sources.map_err(failed)?)
+    }
+
+    fn bad_hyperslab(&self, number: usize, wanted: &Bounds, fault: Fault) -> Error {
+        let grid = self.grid(number);
+        let chunk = |at: &[u64]| -> Vec<u64> {
+            at.iter()
+                .zip(&grid.chunk)
+                .map(|(at, side)| at / side)
+                .collect()
+        };
+        let last: Vec<u64> = wanted.end.iter().map(|end| end.saturating_sub(1)).collect();
+        let (first, last) = (chunk(&wanted.start), chunk(&last));
+        let place = if first == last {
+            format!("chunk {first:?}")
+        } else {
+            format!("chunks {first:?} to {last:?}")
+        };
+        self.bad_data(number, place, fault)
+    }
+}
+
+/// Where all elements of the box follow each other in the log, if they do.
+fn in_place(dataset: &Dataset, records: &BoxRecords<'_>) -> Option<InPlace> {
+    // Object references are translated, and a fault is reported, where boxes are put together.
+    if !dataset.references.is_empty() {
+        return None;
+    }
+    let found = records.if_covered(|record, block| {
+        let is_plain = matches!(record.stored.encoding, Encoding::Raw | Encoding::Converted);
+        let is_plain = is_plain && record.fault.is_none();
+        is_plain.then(|| records.in_place(record, block, dataset.element_size))
+    });
+    found.flatten().flatten()
+}
+
+/// Fails where a box does not lie in the dataset, or its elements do not have the length of `out`.
+fn check(dataset: &Dataset, wanted: &Bounds, out: &[u8]) -> Result<(), Fault> {
+    let sides = wanted.start.iter().zip(&wanted.end).zip(&dataset.dims);
+    let is_inside = wanted.start.len() == dataset.dims.len()
+        && wanted.end.len() == dataset.dims.len()
+        && sides
+            .clone()
+            .all(|((start, end), side)| start <= end && end <= side);
+    if !is_inside {
+        return Err(format!("{wanted} of an extent of {:?}", dataset.dims).into());
+    }
+    let bytes = wanted
+        .count()
+        .try_fold(dataset.element_size, u64::checked_mul);
+    if bytes == Some(out.len() as u64) {
+        return Ok(());
+    }
+    Err(format!("{wanted} in a buffer of {} bytes", out.len()).into())
+}
