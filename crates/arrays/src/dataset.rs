@@ -1,0 +1,364 @@
+//! Datasets of a log, and their elements.
+
+use std::sync::Arc;
+
+use super::element::Element;
+use super::log::Inner;
+use super::parts::Layout;
+use super::reading::{self, Reading, Source};
+use super::resident;
+use super::selection::Selection;
+use bytemuck::allocation::try_zeroed_vec;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::{Fault, Shortage};
+use h5logfs_common::task::Task;
+use h5logfs_log::boxes::Bounds;
+use h5logfs_log::filters::Filter;
+use h5logfs_log::numbers::{NumberFormat, NumberType};
+use h5logfs_objects::{self as objects, Class, DatasetInfo, Dataspace, Datatype, Value};
+use h5logfs_view::Hyperslabs;
+use ndarray::{ArrayD, IxDyn};
+
+/// A dataset of an open log.
+pub struct Dataset {
+    log: Arc<Inner>,
+    path: String,
+    address: u64,
+    info: DatasetInfo,
+    dims: Vec<u64>,
+}
+
+impl Dataset {
+    pub(crate) fn new(log: Arc<Inner>, path: &str, address: u64, info: DatasetInfo) -> Self {
+        let dims = match &info.space {
+            Dataspace::Simple { dims, .. } => dims.clone(),
+            Dataspace::Null => Vec::new(),
+        };
+        Dataset {
+            log,
+            path: path.to_owned(),
+            address,
+            info,
+            dims,
+        }
+    }
+
+    /// The path by which it was found.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The address of its header, by which references name it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The extent; empty for a scalar, and for a dataset without elements ([`Dataspace::Null`]).
+    pub fn shape(&self) -> &[u64] {
+        &self.dims
+    }
+
+    /// What it is: dataspace, datatype, fill value, filters.
+    pub fn info(&self) -> &DatasetInfo {
+        &self.info
+    }
+
+    /// The shape of a chunk; `None` where the dataset has no chunks.
+    pub fn chunk(&self) -> Option<&[u64]> {
+        match &self.info.layout {
+            objects::Layout::Chunked { chunk, .. } => Some(chunk),
+            _ => None,
+        }
+    }
+
+    /// The filters of its chunks.
+    pub fn filters(&self) -> &[Filter] {
+        &self.info.filters
+    }
+
+    /// Reads a selection as an array of numbers, with all cores. Fails where the elements are no numbers.
+    pub fn read<T: Element>(&self, selection: &Selection) -> Result<ArrayD<T>> {
+        let shape = self.shape_of(selection)?;
+        let shape: Option<Vec<usize>> = shape
+            .iter()
+            .map(|side| usize::try_from(*side).ok())
+            .collect();
+        let len = shape.as_ref().and_then(|shape| {
+            shape
+                .iter()
+                .try_fold(1usize, |n, side| n.checked_mul(*side))
+        });
+        let room = |len: usize| {
+            try_zeroed_vec(len).map_err(|()| {
+                let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+                self.failed(Shortage::System { bytes }.into())
+            })
+        };
+        let (Some(shape), Some(len)) = (shape, len) else {
+            return Err(self.failed("more elements than can be counted".into()));
+        };
+        let mut numbers: Vec<T> = room(len)?;
+        self.read_into(selection, Reading::default(), &mut numbers)?;
+        ArrayD::from_shape_vec(IxDyn(&shape), numbers)
+            .map_err(|e| self.failed(e.to_string().into()))
+    }
+
+    /// Reads a selection into memory of the caller, in row-major order: as many numbers as [`Selection::shape`] tells. After a
+    /// failure they may be anything.
+    pub fn read_into<T: Element>(
+        &self,
+        selection: &Selection,
+        reading: Reading<'_>,
+        out: &mut [T],
+    ) -> Result<()> {
+        let format = number_format(&self.info.datatype);
+        let format = format.ok_or_else(|| self.failed("its elements are no numbers".into()))?;
+        let out = bytemuck::cast_slice_mut(out);
+        if format == T::FORMAT {
+            return self.read_bytes(selection, reading, out);
+        }
+        self.check(selection, size_of::<T>() as u64, out)?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        self.with_source(|source| {
+            let converted = Converted {
+                source,
+                element: size_of::<T>() as u64,
+                convert: |from: &[u8], to: &mut [u8]| T::convert(format, from, to),
+            };
+            reading::read(&converted, selection, reading, out)
+        })
+    }
+
+    /// Reads a selection as bytes: elements in the datatype of the file, in row-major order. After a failure they may be
+    /// anything.
+    pub fn read_bytes(
+        &self,
+        selection: &Selection,
+        reading: Reading<'_>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        self.check(selection, self.element(), out)?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        self.with_source(|source| reading::read(source, selection, reading, out))
+    }
+
+    fn with_source(&self, read: impl FnOnce(&Elements<'_>) -> Result<()>) -> Result<()> {
+        let _inside = self.log.enter()?;
+        let view = self.log.open.view();
+        let elements = match self.log.number(self.address) {
+            Some(number) => Elements {
+                dataset: self,
+                content: Content::Log(view.hyperslabs(&view.task(None), number)?),
+                chunk: view.grid(number).chunk.clone(),
+            },
+            None => Elements {
+                dataset: self,
+                content: Content::Metadata(self.resident()?),
+                chunk: self.dims.clone(),
+            },
+        };
+        read(&elements)
+    }
+
+    /// All elements, where they lie in the metadata.
+    fn resident(&self) -> Result<Vec<u8>> {
+        let most = self.log.open.view().budget().limits().cache_size;
+        let find = |objects: &_| resident::elements(objects, &self.info, &self.dims, most);
+        self.log.with(&self.path, find)
+    }
+
+    /// All elements as plain values, in row-major order: for those of variable length. Others have less to be converted where
+    /// they are read as bytes.
+    pub fn values(&self) -> Result<Vec<Value>> {
+        self.shape_of(&Selection::All)?;
+        let bytes = match self.log.number(self.address) {
+            None => self.resident()?,
+            Some(_) => {
+                let elements = self
+                    .dims
+                    .iter()
+                    .try_fold(self.element(), |n, side| n.checked_mul(*side));
+                let bytes = elements.and_then(|bytes| usize::try_from(bytes).ok());
+                let bytes = bytes.and_then(|bytes| try_zeroed_vec(bytes).ok());
+                let mut bytes = bytes
+                    .ok_or_else(|| self.failed("more elements than there is memory".into()))?;
+                self.read_bytes(&Selection::All, Reading::default(), &mut bytes)?;
+                bytes
+            }
+        };
+        self.log.with(&self.path, |objects| {
+            objects.values(&self.info.datatype, &bytes)
+        })
+    }
+
+    /// Bytes of an element.
+    fn element(&self) -> u64 {
+        u64::from(self.info.datatype.size)
+    }
+
+    fn shape_of(&self, selection: &Selection) -> Result<Vec<u64>> {
+        if matches!(self.info.space, Dataspace::Null) {
+            return Err(self.failed("it has no dataspace".into()));
+        }
+        selection
+            .shape(&self.dims)
+            .map_err(|fault| self.failed(fault))
+    }
+
+    /// Fails where a selection does not fit the dataset, or `out` does not have the length of its elements.
+    fn check(&self, selection: &Selection, element: u64, out: &[u8]) -> Result<()> {
+        let shape = self.shape_of(selection)?;
+        let bytes = shape
+            .iter()
+            .try_fold(element, |n, side| n.checked_mul(*side));
+        if bytes == Some(out.len() as u64) {
+            return Ok(());
+        }
+        Err(self.failed(format!("{shape:?} elements in a buffer of {} bytes", out.len()).into()))
+    }
+
+    fn failed(&self, fault: Fault) -> Error {
+        self.log.failed(&self.path, fault)
+    }
+}
+
+/// The elements of a dataset, as they are read.
+struct Elements<'a> {
+    dataset: &'a Dataset,
+    content: Content<'a>,
+    chunk: Vec<u64>,
+}
+
+enum Content<'a> {
+    Log(Hyperslabs<'a>),
+    Metadata(Vec<u8>),
+}
+
+impl Source for Elements<'_> {
+    fn layout(&self) -> Layout<'_> {
+        Layout {
+            dims: &self.dataset.dims,
+            chunk: &self.chunk,
+            is_filtered: matches!(self.content, Content::Log(_))
+                && !self.dataset.info.filters.is_empty(),
+            element: self.dataset.element(),
+        }
+    }
+
+    fn task(&self) -> Task {
+        self.dataset.log.open.view().task(None)
+    }
+
+    fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
+        match &self.content {
+            Content::Log(slabs) => slabs.read(task, wanted, out),
+            Content::Metadata(bytes) => {
+                copy_box(
+                    bytes,
+                    &self.dataset.dims,
+                    wanted,
+                    self.layout().element as usize,
+                    out,
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn failed(&self, fault: Fault) -> Error {
+        self.dataset.failed(fault)
+    }
+}
+
+/// Elements that are converted once they are read.
+struct Converted<'a, S, C> {
+    source: &'a S,
+    /// Bytes of an element after that.
+    element: u64,
+    convert: C,
+}
+
+impl<S: Source, C: Fn(&[u8], &mut [u8]) + Sync> Source for Converted<'_, S, C> {
+    fn layout(&self) -> Layout<'_> {
+        Layout {
+            element: self.element,
+            ..self.source.layout()
+        }
+    }
+
+    fn task(&self) -> Task {
+        self.source.task()
+    }
+
+    fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
+        let bytes = out.len() / self.element as usize * self.source.layout().element as usize;
+        let mut reservation = task.reservation();
+        let found = reservation.filled(bytes);
+        let mut found: Vec<u8> = found.map_err(|e| self.failed(e.into()))?;
+        self.source.read(task, wanted, &mut found)?;
+        (self.convert)(&found, out);
+        Ok(())
+    }
+
+    fn failed(&self, fault: Fault) -> Error {
+        self.source.failed(fault)
+    }
+}
+
+/// Copies a box of an array in memory.
+fn copy_box(all: &[u8], dims: &[u64], wanted: &Bounds, element: usize, out: &mut [u8]) {
+    let sides: Vec<u64> = wanted.count().collect();
+    let row = sides.last().copied().unwrap_or(1) as usize * element;
+    let mut at = wanted.start.clone();
+    for out in out.chunks_exact_mut(row.max(1)) {
+        let place = at.iter().zip(dims).fold(0, |n, (at, side)| n * side + at) as usize * element;
+        out.copy_from_slice(&all[place..place + row]);
+        for d in (0..at.len().saturating_sub(1)).rev() {
+            at[d] += 1;
+            if at[d] < wanted.end[d] {
+                break;
+            }
+            at[d] = wanted.start[d];
+        }
+    }
+}
+
+/// What numbers elements are, of the types that Rust has; `None` where they are others.
+fn number_format(datatype: &Datatype) -> Option<NumberFormat> {
+    let (kind, big_endian) = match (&datatype.class, datatype.size) {
+        (Class::Enumeration { base, .. }, _) => return number_format(base),
+        _ if !datatype.is_plain_number() => return None,
+        (
+            Class::Integer {
+                signed, big_endian, ..
+            },
+            size,
+        ) => {
+            let kind = match (size, signed) {
+                (1, true) => NumberType::I8,
+                (1, false) => NumberType::U8,
+                (2, true) => NumberType::I16,
+                (2, false) => NumberType::U16,
+                (4, true) => NumberType::I32,
+                (4, false) => NumberType::U32,
+                (8, true) => NumberType::I64,
+                (8, false) => NumberType::U64,
+                _ => return None,
+            };
+            (kind, *big_endian)
+        }
+        (Class::Float { big_endian, .. }, 4) => (NumberType::F32, *big_endian),
+        (Class::Float { big_endian, .. }, 8) => (NumberType::F64, *big_endian),
+        _ => return None,
+    };
+    // A single byte has no order.
+    let big_endian = match datatype.size {
+        1 => cfg!(target_endian = "big"),
+        _ => big_endian,
+    };
+    Some(NumberFormat { kind, big_endian })
+}

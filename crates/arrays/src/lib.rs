@@ -1,0 +1,42 @@
+//! Arrays straight from logs: the objects of a log, and the elements of its datasets in memory of the caller, by several threads
+//! and without libhdf5.
+//!
+//! ```no_run
+//! use h5logfs_arrays::{Log, Options, Selection};
+//! # fn show() -> Result<(), h5logfs_common::error::Error> {
+//! let log = Log::open("run42/output.h5", &Options::default())?;
+//! let temperature = log.dataset("/T")?;
+//! println!("{:?} in chunks of {:?}", temperature.shape(), temperature.chunk());
+//! let last = temperature.shape()[0] - 1;
+//! let slab = temperature.read::<f64>(&Selection::hyperslab(&[last, 0, 0], &[1, 64, 64]))?;
+//! println!("{}", slab.sum());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * `log`: an open log, and paths to its objects. The objects themselves are those of [`objects`].
+//! * `dataset`: what a dataset is, and where its elements come from: the log, or (`resident`) the metadata.
+//! * `selection`: what is read. `parts`: that in pieces, each of which is read at once. `reading`: the threads that read them.
+//!   `points`: single elements.
+//! * `element`: numbers of Rust, and conversions to them.
+//!
+//! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as those of a mount come from the view.
+
+#![deny(missing_docs)]
+
+mod dataset;
+mod element;
+mod log;
+mod parts;
+mod points;
+mod reading;
+mod resident;
+mod selection;
+
+pub use dataset::Dataset;
+pub use element::Element;
+pub use h5logfs_catalog::direct::Options;
+pub use h5logfs_objects as objects;
+pub use log::{Log, Object};
+pub use reading::Reading;
+pub use selection::{Axis, Selection};

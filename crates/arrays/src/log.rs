@@ -1,0 +1,199 @@
+//! Open logs and their objects.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::dataset::Dataset;
+use h5logfs_catalog::direct::{self, Inside, OpenLog, Opened, Options};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
+use h5logfs_log::image::HeaderBytes;
+use h5logfs_objects::{Attribute, Link, LinkTarget, ObjectKind, Objects, Value};
+
+/// One state of a log, as the HDF5 objects that its program meant. Clones are the same open log, and threads share it.
+#[derive(Clone)]
+pub struct Log {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What the objects of one log share.
+pub(crate) struct Inner {
+    pub open: Arc<OpenLog>,
+    objects: Objects<Metadata>,
+    /// Numbers of the datasets whose elements lie in the log, by the addresses of their headers.
+    numbers: HashMap<u64, usize>,
+}
+
+/// The metadata of the canonical file of a log.
+pub(crate) struct Metadata(Arc<OpenLog>);
+
+impl HeaderBytes for Metadata {
+    fn size(&self) -> u64 {
+        let view = self.0.view();
+        view.preamble_len() - view.snapshot().user_block
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        let view = self.0.view();
+        let end = at.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.size()) {
+            return Err("an address past the metadata".into());
+        }
+        view.read_at(view.snapshot().user_block + at, buf)?;
+        Ok(())
+    }
+}
+
+/// An object of a log.
+pub enum Object {
+    /// A group.
+    Group,
+    /// A dataset.
+    Dataset(Dataset),
+    /// A named datatype.
+    Datatype(h5logfs_objects::Datatype),
+}
+
+impl Log {
+    /// Opens the log at `path`. Fails where there is none, and where it cannot be presented.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        let path = path.as_ref();
+        match direct::open(path, options)? {
+            Opened::Log(log) => Self::of(Arc::new(log)),
+            Opened::Plain => Err(Error::NotALog {
+                path: path.to_owned(),
+                reason: "it is a plain file".into(),
+            }),
+        }
+    }
+
+    /// The objects of a log that is open.
+    pub fn of(open: Arc<OpenLog>) -> Result<Self> {
+        let objects = {
+            let _inside = open.enter()?;
+            let objects = Objects::open(Metadata(Arc::clone(&open)));
+            objects.map_err(|fault| Error::of(open.view().path(), fault))?
+        };
+        let datasets = open.view().snapshot().datasets.iter().enumerate();
+        let numbers = datasets.map(|(number, dataset)| (dataset.header, number));
+        Ok(Log {
+            inner: Arc::new(Inner {
+                numbers: numbers.collect(),
+                open,
+                objects,
+            }),
+        })
+    }
+
+    /// The path of the log.
+    pub fn path(&self) -> PathBuf {
+        self.inner.open.view().path()
+    }
+
+    /// The dataset at a path from the root group on. Soft links are followed.
+    pub fn dataset(&self, path: &str) -> Result<Dataset> {
+        match self.object(path)? {
+            Some(Object::Dataset(dataset)) => Ok(dataset),
+            Some(_) => Err(self.failed(path, "it is no dataset".into())),
+            None => Err(self.failed(path, "there is no such object".into())),
+        }
+    }
+
+    /// The object at a path; `None` where no link leads to one.
+    pub fn object(&self, path: &str) -> Result<Option<Object>> {
+        self.inner.with(path, |objects| {
+            let Some(address) = objects.find(path)? else {
+                return Ok(None);
+            };
+            Ok(Some(match objects.kind(address)? {
+                ObjectKind::Group => Object::Group,
+                ObjectKind::Datatype => Object::Datatype(objects.named_type(address)?),
+                ObjectKind::Dataset => {
+                    let info = objects.dataset(address)?;
+                    let log = Arc::clone(&self.inner);
+                    Object::Dataset(Dataset::new(log, path, address, info))
+                }
+            }))
+        })
+    }
+
+    /// What there is at a path; `None` where no link leads to an object.
+    pub fn kind_of(&self, path: &str) -> Result<Option<ObjectKind>> {
+        self.inner.with(path, |objects| {
+            let address = objects.find(path)?;
+            address.map(|address| objects.kind(address)).transpose()
+        })
+    }
+
+    /// The links of a group, by name, each with what it leads to in the log.
+    pub fn links(&self, group: &str) -> Result<Vec<Link>> {
+        self.at(group, |objects, address| objects.links(address))
+    }
+
+    /// The kind of what a hard link leads to; `None` for other links.
+    pub fn kind(&self, link: &Link) -> Result<Option<ObjectKind>> {
+        match link.target {
+            LinkTarget::Hard(address) => {
+                let name = String::from_utf8_lossy(&link.name);
+                let kind = self.inner.with(&name, |objects| objects.kind(address));
+                kind.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The attributes of the object at a path, in the order in which they were made where the object knows it, else by name.
+    pub fn attributes(&self, path: &str) -> Result<Vec<Attribute>> {
+        self.at(path, |objects, address| objects.attributes(address))
+    }
+
+    /// The elements of an attribute as plain values.
+    pub fn values(&self, attribute: &Attribute) -> Result<Vec<Value>> {
+        let name = String::from_utf8_lossy(&attribute.name);
+        self.inner.with(&name, |objects| {
+            objects.values(&attribute.datatype, &attribute.bytes)
+        })
+    }
+
+    fn at<T>(
+        &self,
+        path: &str,
+        look: impl FnOnce(&Objects<Metadata>, u64) -> Result<T, Fault>,
+    ) -> Result<T> {
+        self.inner.with(path, |objects| {
+            let address = objects.find(path)?.ok_or("there is no such object")?;
+            look(objects, address)
+        })
+    }
+
+    fn failed(&self, path: &str, fault: Fault) -> Error {
+        self.inner.failed(path, fault)
+    }
+}
+
+impl Inner {
+    /// Looks at the objects. A failure names the log and `path`.
+    pub fn with<T>(
+        &self,
+        path: &str,
+        look: impl FnOnce(&Objects<Metadata>) -> Result<T, Fault>,
+    ) -> Result<T> {
+        let _inside = self.enter()?;
+        look(&self.objects).map_err(|fault| self.failed(path, fault))
+    }
+
+    /// The number in the snapshot of the dataset whose header is at an address; `None` where its elements lie in the metadata.
+    pub fn number(&self, address: u64) -> Option<usize> {
+        self.numbers.get(&address).copied()
+    }
+
+    /// Begins a piece of work with the view.
+    pub fn enter(&self) -> Result<Inside> {
+        self.open.enter()
+    }
+
+    pub fn failed(&self, path: &str, fault: Fault) -> Error {
+        Error::of(self.open.view().path(), fault.at(format_args!("{path}")))
+    }
+}

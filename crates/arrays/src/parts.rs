@@ -1,0 +1,293 @@
+//! A selection cut into parts, each of which is read at once.
+//!
+//! Along each dimension, neighbouring positions of the selection whose indices lie in one cell are a group. A part is one
+//! group of each dimension, and is read as the box around its elements. Cells are whole chunks where chunks have filters, so that each chunk is
+//! decoded once, and are about as large as [`PART`].
+
+use std::ops::Range;
+
+use super::selection::Axis;
+use h5logfs_log::boxes::Bounds;
+
+/// Bytes that are read at once: enough that the work on each part counts for little, few enough that parts keep all
+/// threads busy and stay in their caches.
+const PART: u64 = 1 << 20;
+
+/// Bytes that are read in vain, rather than to read what lies before and behind them apart.
+const GAP: u64 = 16 << 10;
+
+/// What the parts of a dataset depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout<'a> {
+    /// Its extent.
+    pub dims: &'a [u64],
+    /// Sides of a chunk; those of the extent where it has no chunks.
+    pub chunk: &'a [u64],
+    /// Whether chunks are stored as a whole.
+    pub is_filtered: bool,
+    /// Bytes of an element.
+    pub element: u64,
+}
+
+/// Neighbouring positions of an axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// In the selection, and so in the array.
+    pub positions: Range<u64>,
+    /// The smallest range of indices that has all of theirs. These ascend.
+    pub indices: Range<u64>,
+}
+
+impl Group {
+    /// Positions.
+    pub fn len(&self) -> u64 {
+        self.positions.end - self.positions.start
+    }
+
+    /// Whether it has all indices of its range.
+    pub fn is_dense(&self) -> bool {
+        self.indices.end - self.indices.start == self.len()
+    }
+}
+
+/// The parts of a selection, by ascending number in the row-major order of their groups.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    groups: Vec<Vec<Group>>,
+    len: u64,
+}
+
+/// One part: a group of each dimension.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    pub groups: Vec<&'a Group>,
+}
+
+impl Parts {
+    /// The parts of a selection that fits the dataset.
+    pub fn new(layout: Layout<'_>, axes: &[Axis]) -> Self {
+        let sides = cell(layout, axes);
+        let mut groups: Vec<Vec<Group>> = Vec::with_capacity(axes.len());
+        // Bytes between neighbours along a dimension, of boxes that are as wide as those of this selection.
+        let mut step = layout.element;
+        for d in (0..axes.len()).rev() {
+            let gap = if layout.is_filtered {
+                layout.chunk[d]
+            } else {
+                GAP / step.max(1)
+            };
+            let of_axis = grouped(&axes[d], sides[d], gap);
+            let widest = of_axis
+                .iter()
+                .map(|g| g.indices.end - g.indices.start)
+                .max();
+            step = step.saturating_mul(widest.unwrap_or(1));
+            groups.push(of_axis);
+        }
+        groups.reverse();
+        let len = groups
+            .iter()
+            .fold(1u64, |n, g| n.saturating_mul(g.len() as u64));
+        Parts { groups, len }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// A part, by its number.
+    pub fn part(&self, mut number: u64) -> Part<'_> {
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for of_axis in self.groups.iter().rev() {
+            let count = of_axis.len() as u64;
+            groups.push(&of_axis[(number % count) as usize]);
+            number /= count;
+        }
+        groups.reverse();
+        Part { groups }
+    }
+
+    /// Whether the elements of each part follow each other in the array, those of the first part first.
+    pub fn are_in_order(&self) -> bool {
+        let Some(last) = self.groups.iter().rposition(|of_axis| of_axis.len() > 1) else {
+            return true;
+        };
+        self.groups[..last]
+            .iter()
+            .flatten()
+            .all(|group| group.len() == 1)
+    }
+}
+
+impl Part<'_> {
+    /// The box around its elements.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            start: self.groups.iter().map(|g| g.indices.start).collect(),
+            end: self.groups.iter().map(|g| g.indices.end).collect(),
+        }
+    }
+
+    /// Its elements.
+    pub fn len(&self) -> u64 {
+        self.groups.iter().map(|g| g.len()).product()
+    }
+
+    /// Whether it has all elements of its box.
+    pub fn is_dense(&self) -> bool {
+        self.groups.iter().all(|g| g.is_dense())
+    }
+}
+
+/// Sides of the cells whose elements are read at once.
+fn cell(layout: Layout<'_>, axes: &[Axis]) -> Vec<u64> {
+    let mut sides = layout.chunk.to_vec();
+    let bytes = |sides: &[u64]| {
+        sides
+            .iter()
+            .fold(layout.element, |n, side| n.saturating_mul(*side))
+    };
+    // A chunk that has to be decoded is never cut. Another one is, along its first dimensions.
+    if !layout.is_filtered {
+        for d in 0..sides.len() {
+            let rest = bytes(&sides) / sides[d].max(1);
+            let most = (PART / rest.max(1)).max(1);
+            sides[d] = sides[d].min(most);
+        }
+    }
+    // Several small ones are read at once, along the last dimensions first.
+    for d in (0..sides.len()).rev() {
+        // As long as there are more of them along this dimension.
+        let wanted = (axes[d].len()).min(layout.dims[d]).max(1);
+        let most = (PART / bytes(&sides).max(1)).max(1);
+        let times = wanted.div_ceil(sides[d].max(1)).min(most);
+        sides[d] = sides[d].saturating_mul(times);
+        if times < wanted.div_ceil(layout.chunk[d].max(1)) {
+            break;
+        }
+    }
+    sides
+}
+
+/// The groups of an axis: positions whose indices ascend, lie in one cell, and have gaps of less than `gap` indices between
+/// them.
+fn grouped(axis: &Axis, side: u64, gap: u64) -> Vec<Group> {
+    match axis {
+        Axis::Range { start, count, step } if *step <= gap.max(1) => {
+            grouped_range(*start, *count, *step, side.max(1))
+        }
+        _ => grouped_one_by_one(axis, side.max(1), gap),
+    }
+}
+
+fn grouped_range(start: u64, count: u64, step: u64, side: u64) -> Vec<Group> {
+    let mut groups = Vec::new();
+    let mut position = 0;
+    while position < count {
+        let first = start + position * step;
+        // The positions whose indices lie before the next cell.
+        let next = (first / side + 1).saturating_mul(side);
+        let here = (next - first).div_ceil(step).min(count - position);
+        groups.push(Group {
+            positions: position..position + here,
+            indices: first..first + (here - 1) * step + 1,
+        });
+        position += here;
+    }
+    groups
+}
+
+fn grouped_one_by_one(axis: &Axis, side: u64, gap: u64) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for position in 0..axis.len() {
+        let index = axis.at(position);
+        match groups.last_mut() {
+            Some(last)
+                if index >= last.indices.end
+                    && index - last.indices.end < gap
+                    && index / side == last.indices.start / side =>
+            {
+                last.positions.end += 1;
+                last.indices.end = index + 1;
+            }
+            _ => groups.push(Group {
+                positions: position..position + 1,
+                indices: index..index + 1,
+            }),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn axis() -> impl Strategy<Value = (u64, Axis)> {
+        let range = (0u64..50, 1u64..40, 1u64..20).prop_map(|(start, count, step)| {
+            (start + count * step, Axis::Range { start, count, step })
+        });
+        let list = prop::collection::vec(0u64..300, 1..40).prop_map(|list| (300, Axis::List(list)));
+        prop_oneof![range, list]
+    }
+
+    proptest! {
+        #[test]
+        fn each_position_is_in_one_group_with_its_index(
+            (_, axis) in axis(), side in 1u64..60, gap in 0u64..30,
+        ) {
+            let mut next = 0;
+            for group in grouped(&axis, side, gap) {
+                prop_assert_eq!(group.positions.start, next);
+                next = group.positions.end;
+                let indices: Vec<u64> = group.positions.clone().map(|p| axis.at(p)).collect();
+                prop_assert!(indices.is_sorted());
+                prop_assert_eq!(group.indices.clone(), indices[0]..indices[indices.len() - 1] + 1);
+                prop_assert_eq!(indices[0] / side, indices[indices.len() - 1] / side);
+            }
+            prop_assert_eq!(next, axis.len());
+        }
+
+        #[test]
+        fn parts_tile_the_array(axes in prop::collection::vec(axis(), 1..4), chunk in 1u64..50, filtered: bool) {
+            let dims: Vec<u64> = axes.iter().map(|(side, _)| *side).collect();
+            let axes: Vec<Axis> = axes.into_iter().map(|(_, axis)| axis).collect();
+            let chunk = vec![chunk; dims.len()];
+            let layout = Layout { dims: &dims, chunk: &chunk, is_filtered: filtered, element: 1 << 10 };
+            let parts = Parts::new(layout, &axes);
+            let all: u64 = axes.iter().map(Axis::len).product();
+            prop_assert_eq!((0..parts.len()).map(|n| parts.part(n).len()).sum::<u64>(), all);
+            if parts.are_in_order() {
+                let shape: Vec<u64> = axes.iter().map(Axis::len).collect();
+                let mut next = 0;
+                for number in 0..parts.len() {
+                    let part = parts.part(number);
+                    let at = part.groups.iter().zip(&shape).fold(0, |n, (g, s)| n * s + g.positions.start);
+                    prop_assert_eq!(at, next);
+                    next += part.len();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_chunks_or_some_of_them() {
+        let layout = |chunk, is_filtered| Layout {
+            dims: &[1000, 1000],
+            chunk,
+            is_filtered,
+            element: 8,
+        };
+        let all = [Axis::range(0, 1000), Axis::range(0, 1000)];
+        // Rows of small chunks, up to a MiB.
+        assert_eq!(cell(layout(&[10, 10], true), &all), [130, 1000]);
+        assert_eq!(cell(layout(&[1000, 1000], true), &all), [1000, 1000]);
+        assert_eq!(cell(layout(&[1000, 1000], false), &all), [131, 1000]);
+        assert_eq!(cell(layout(&[1000, 1], true), &all), [1000, 131]);
+        let one = [Axis::range(7, 1), Axis::range(0, 1000)];
+        assert_eq!(cell(layout(&[10, 10], true), &one), [10, 1000]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Single elements in any order. Those of one cell are read as one box, so that no chunk is decoded for each of them.
+
+use super::parts::Layout;
+use super::reading::{Reading, Source, Work};
+use h5logfs_common::error::Result;
+use h5logfs_common::fault::Shortage;
+use h5logfs_log::boxes::Bounds;
+
+/// Bytes of a row from which points are read at once, where chunks are not filtered.
+const ROW: u64 = 4 << 10;
+
+/// Fills `out` with elements of a source, of the given rank, which is at least 1. The points lie in the extent.
+pub(crate) fn read(
+    source: &impl Source,
+    rank: usize,
+    coordinates: &[u64],
+    reading: Reading<'_>,
+    out: &mut [u8],
+) -> Result<()> {
+    let layout = source.layout();
+    let element = layout.element as usize;
+    let cell = cell(layout);
+    let point = |number: &usize| &coordinates[number * rank..(number + 1) * rank];
+    let cell_of = |number: &usize| -> Vec<u64> {
+        let at = point(number).iter().zip(&cell);
+        at.map(|(at, side)| at / side).collect()
+    };
+    let task = source.task();
+    let failed = |shortage: Shortage| source.failed(shortage.into());
+    let mut reservation = task.reservation();
+    let mut order: Vec<usize> = Vec::new();
+    let count = coordinates.len() / rank;
+    reservation.make_room(&mut order, count).map_err(failed)?;
+    order.extend(0..count);
+    if !order.is_sorted_by_key(cell_of) {
+        order.sort_by_cached_key(cell_of);
+    }
+    let mut sorted: Vec<u8> = reservation.filled(out.len()).map_err(failed)?;
+    let boxes: Vec<&[usize]> = order.chunk_by(|a, b| cell_of(a) == cell_of(b)).collect();
+    let work = Work::new(source, reading);
+    let len = |number: u64| (boxes[number as usize].len() * element) as u64;
+    work.each_in_order(boxes.len() as u64, &mut sorted, len, |task, number, out| {
+        let points = boxes[number as usize];
+        let bounds = around(points.iter().map(point), rank);
+        let sides: Vec<u64> = bounds.count().collect();
+        work.with_box(task, &bounds, |all| {
+            for (to, number) in out.chunks_exact_mut(element).zip(points) {
+                let within = point(number).iter().zip(&bounds.start).zip(&sides);
+                let at = within.fold(0, |n, ((at, start), side)| n * side + (at - start));
+                let at = at as usize * element;
+                to.copy_from_slice(&all[at..at + element]);
+            }
+        })
+    })?;
+    for (from, number) in sorted.chunks_exact(element).zip(&order) {
+        out[number * element..(number + 1) * element].copy_from_slice(from);
+    }
+    Ok(())
+}
+
+/// Sides of the boxes whose points are read at once: a chunk that has to be decoded, else a piece of a row.
+fn cell(layout: Layout<'_>) -> Vec<u64> {
+    if layout.is_filtered {
+        return layout.chunk.to_vec();
+    }
+    let mut sides = vec![1; layout.dims.len()];
+    if let Some(last) = sides.last_mut() {
+        *last = (ROW / layout.element).max(1);
+    }
+    sides
+}
+
+/// The smallest box around points.
+fn around<'a>(points: impl Iterator<Item = &'a [u64]>, rank: usize) -> Bounds {
+    let mut bounds = Bounds {
+        start: vec![u64::MAX; rank],
+        end: vec![0; rank],
+    };
+    for point in points {
+        for d in 0..rank {
+            bounds.start[d] = bounds.start[d].min(point[d]);
+            bounds.end[d] = bounds.end[d].max(point[d] + 1);
+        }
+    }
+    bounds
+}
