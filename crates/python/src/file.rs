@@ -213,6 +213,14 @@ impl OpenFile {
         }
     }
 
+    /// The same, to be held on its own.
+    pub fn shared_log(&self) -> Option<Arc<OpenLog>> {
+        match &self.content {
+            Content::Log(log) => Some(Arc::clone(log)),
+            Content::Plain(_) => None,
+        }
+    }
+
     /// How many of `wanted` bytes there are from the byte `offset` on.
     fn there(&self, py: Python<'_>, offset: u64, wanted: usize) -> PyResult<usize> {
         let left = self.size(py)?.saturating_sub(offset);

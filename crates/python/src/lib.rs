@@ -3,6 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | `file` | an open log or plain file, read at offsets without the interpreter's lock |
+//! | `arrays` | the objects of an open log, and the elements of its datasets, read by several threads |
+//! | `plain` | datatypes and values of HDF5 as plain objects of Python |
 //! | `buffer` | memory of Python objects, into which files are read |
 //! | `changes` | notices that a log has changed |
 //! | `references` | where the chunks of an open log lie in its files |
@@ -10,10 +12,12 @@
 //!
 //! All else of the package is in Python: `python/h5logfs`.
 
+mod arrays;
 mod buffer;
 mod changes;
 mod error;
 mod file;
+mod plain;
 mod references;
 
 use pyo3::prelude::*;
@@ -23,6 +27,8 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::OpenFile>()?;
     module.add_class::<changes::Changes>()?;
+    module.add_class::<arrays::Objects>()?;
+    module.add_class::<arrays::Elements>()?;
     module.add_function(wrap_pyfunction!(file::open, module)?)?;
     module.add_function(wrap_pyfunction!(file::is_log, module)?)?;
     module.add_function(wrap_pyfunction!(file::check_options, module)?)?;

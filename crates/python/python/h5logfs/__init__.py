@@ -13,14 +13,19 @@ file. Here it reads as the canonical, chunked HDF5 file that the program meant. 
 
     h5logfs.inspect("run42/output.h5")                      # what the log holds; a table in a notebook
 
+    log = h5logfs.Log("run42/output.h5")                    # arrays of numpy, read by all cores, without HDF5
+    log["T"][-1].mean(), log["T"].attrs["units"]
+
     for log in h5logfs.follow("run42/output.h5"):           # each flush of a job that runs
         print(log.flush.number, log.file()["T"].shape)
 
     xarray.open_dataset("run42/output.h5", engine="h5logfs", chunks={})
     h5logfs.references("run42/output.h5")                   # for readers of Zarr, which need no h5logfs
 
-`open` and `inspect` need nothing but this package; `File` needs h5py.
+`open` and `inspect` need nothing but this package; `File` needs h5py, and the arrays of a `Log` need numpy.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from ._file import LogFile, is_log, open
 from ._h5py import File, register_driver
@@ -30,10 +35,16 @@ from ._native import LogError, __version__
 from ._program import plugin_path
 from ._references import References, references
 
+if TYPE_CHECKING:
+    from ._arrays import Array, Attributes, Group
+
 __all__ = [
+    "Array",
+    "Attributes",
     "File",
     "Flush",
     "Follower",
+    "Group",
     "Inspection",
     "Log",
     "LogError",
@@ -48,3 +59,12 @@ __all__ = [
     "register_driver",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Array", "Attributes", "Group"):
+        # They need numpy, which the rest of the package does without.
+        from . import _arrays
+
+        return getattr(_arrays, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time as clock
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
@@ -13,6 +14,8 @@ from ._file import LogFile, Path, _fspath
 
 if TYPE_CHECKING:
     import h5py
+
+    from ._arrays import Array, Attributes, Group
 
 # A signal, as of Ctrl-C, waits for no longer.
 _STEP = 0.2
@@ -44,19 +47,23 @@ def _flush(found: Optional[tuple[int, Optional[int], bool]]) -> Optional[Flush]:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class Log:
-    """One state of a log: the newest flush, until `refresh` goes on to a newer one. Takes the options of `h5logfs.open`.
+class Log(Mapping[str, "Union[Group, Array]"]):
+    """One state of a log: the newest flush, until `refresh` goes on to a newer one. It is the root group of what the log holds:
+    `log["group/T"][-1]` reads, with all cores and without HDF5. See `Group` and `Array`.
 
     What was opened of a state stays readable while the job goes on, and when it has closed the log.
 
-    Raises what `h5logfs.open` raises, and ValueError for a file that is no log.
+    `threads`: how many read an array; by default as many as there are cores that the process may use. Else it takes the options of
+    `h5logfs.open`. Raises what that raises, and ValueError for a file that is no log.
     """
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path, *, threads: int = 0, **options: Any) -> None:
         self._path = _fspath(path)
+        self._threads = threads
         self._options = dict(options)
         self._changes = _native.Changes(self._path)
         self._file = self._opened()
+        self._root: Optional[Group] = None
 
     @property
     def path(self) -> str:
@@ -80,7 +87,7 @@ class Log:
         file = self._opened()
         if file._open_file().is_same(self._native()):
             return False
-        self._file = file
+        self._file, self._root = file, None
         return True
 
     def at(self, flush: Optional[int] = None, time: Union[datetime, str, None] = None) -> Log:
@@ -89,6 +96,7 @@ class Log:
         if (flush is None) == (time is None):
             raise TypeError("either a flush or a time")
         options = {name: value for name, value in self._options.items() if name not in ("at_flush", "at_time")}
+        options["threads"] = self._threads
         if flush is not None:
             return Log(self._path, **options, at_flush=flush)
         return Log(self._path, **options, at_time=time.isoformat() if isinstance(time, datetime) else time)
@@ -103,10 +111,66 @@ class Log:
 
         return h5py.File(self.open(), "r", **options)
 
+    @property
+    def threads(self) -> int:
+        """How many read an array; 0 stands for all cores."""
+        return self._threads
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes of the root group."""
+        return self._group().attrs
+
+    def groups(self) -> dict[str, Group]:
+        """The groups in the root group."""
+        return self._group().groups()
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays in the root group."""
+        return self._group().arrays()
+
+    def __getitem__(self, path: str) -> Union[Group, Array]:
+        return self._group()[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group())
+
+    def __len__(self) -> int:
+        return len(self._group())
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._group()
+
+    def __bool__(self) -> bool:
+        return True
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        path, options = self._place()
+        return _opened_again, (path, options)
+
     def __repr__(self) -> str:
         flush = self.flush
         state = "closed" if flush is None else f"flush {flush.number}"
         return f"<h5logfs.Log {self._path!r}, {state}>"
+
+    def _group(self) -> Group:
+        if self._root is None:
+            # Only arrays need numpy.
+            from ._arrays import root
+
+            self._root = root(self)
+        return self._root
+
+    def _place(self) -> tuple[str, dict[str, Any]]:
+        """What another process opens to have the same state, wherever that runs."""
+        options = {name: value for name, value in self._options.items() if name not in ("at_flush", "at_time")}
+        flush = self.flush
+        if flush is not None:
+            options["at_flush"] = flush.number
+        return os.path.abspath(self._path), {**options, "threads": self._threads}
 
     def _opened(self) -> LogFile:
         file = LogFile(self._path, **self._options)
@@ -117,6 +181,10 @@ class Log:
 
     def _native(self) -> _native.OpenFile:
         return self._file._open_file()
+
+
+def _opened_again(path: str, options: dict[str, Any]) -> Log:
+    return Log(path, **options)
 
 
 class Follower:

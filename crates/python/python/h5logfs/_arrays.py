@@ -1,0 +1,356 @@
+"""Groups and arrays of a log, read without HDF5."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+
+import numpy as np
+
+from . import _indexing, _native, _types
+
+if TYPE_CHECKING:
+    from ._log import Log
+
+# Called with the number of bytes that are there.
+Progress = Callable[[int], Any]
+
+
+class Attributes(Mapping[str, Any]):
+    """The attributes of an object: numbers and arrays of numpy, `str`, arrays of `str`; None for one without elements. A
+    reference is the path of its object, None where it leads nowhere."""
+
+    def __init__(self, log: _Objects, path: str) -> None:
+        self._log = log
+        found = log.native.attributes(path)
+        self._found = {name: (described, shape, elements) for name, described, shape, elements in found}
+
+    def __getitem__(self, name: str) -> Any:
+        described, shape, elements = self._found[name]
+        if shape is None:
+            return None
+        array = self._array(described, tuple(shape), elements)
+        if described[0] == "reference":
+            array = self._paths(array)
+        return array[()] if array.ndim == 0 else array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return f"<h5logfs.Attributes {dict(self)!r}>"
+
+    def _array(self, described: _types.Described, shape: tuple[int, ...], elements: Any) -> np.ndarray[Any, Any]:
+        if not _types.is_variable(described):
+            array = np.frombuffer(elements, _types.dtype(described)).reshape(shape + _types.dtype(described).shape)
+            return _types.decoded(array, described[3]) if described[0] == "text" else array
+        array = _types.from_values(described, elements, shape)
+        if described[0] == "variable_list" and described[2][0] == "reference":
+            lists = np.empty(array.shape, object)
+            lists.reshape(-1)[:] = [self._paths(each) for each in array.reshape(-1)]
+            return lists
+        return array
+
+    def _paths(self, addresses: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        paths = np.empty(addresses.shape, object)
+        paths.reshape(-1)[:] = [self._log.path_of(int(address)) for address in addresses.reshape(-1)]
+        return paths
+
+
+class _Objects:
+    """What the groups and arrays of one state of a log share."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.native = _native.Objects(log._native())
+        self._paths: Optional[dict[int, str]] = None
+
+    def path_of(self, address: int) -> Optional[str]:
+        """A path of the object with this address."""
+        if self._paths is None:
+            self._paths = {}
+            self._walk("/")
+        return self._paths.get(address)
+
+    def _walk(self, group: str) -> None:
+        assert self._paths is not None
+        below = []
+        for name, _, link, target, kind in self.native.links(group):
+            if link == "hard" and target not in self._paths:
+                path = _joined(group, name)
+                self._paths[target] = path
+                if kind == "group":
+                    below.append(path)
+        for path in below:
+            self._walk(path)
+
+    def object(self, path: str) -> Union[Group, Array]:
+        kind = self.native.kind(path)
+        if kind == "group":
+            return Group(self, path)
+        if kind == "dataset":
+            return Array(self, path, self.native.dataset(path))
+        raise KeyError(path)
+
+
+class Group(Mapping[str, "Union[Group, Array]"]):
+    """A group: names, and the groups and arrays that they lead to. `group["a/b"]` follows a path."""
+
+    def __init__(self, objects: _Objects, path: str) -> None:
+        self._objects = objects
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        """The path in the log."""
+        return self._path
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes."""
+        return Attributes(self._objects, self._path)
+
+    def groups(self) -> dict[str, Group]:
+        """The groups in it."""
+        return {name: item for name, item in self.items() if isinstance(item, Group)}
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays in it."""
+        return {name: item for name, item in self.items() if isinstance(item, Array)}
+
+    def __getitem__(self, path: str) -> Union[Group, Array]:
+        return self._objects.object(_joined(self._path, path))
+
+    def __iter__(self) -> Iterator[str]:
+        links = self._objects.native.links(self._path)
+        if all(link[1] is not None for link in links):
+            links = sorted(links, key=lambda link: int(link[1]))
+        for name, _, link, _, kind in links:
+            if link == "hard":
+                there: Optional[str] = kind
+            elif link == "soft":
+                there = self._objects.native.kind(_joined(self._path, name))
+            else:
+                there = None
+            if there in ("group", "dataset"):
+                yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self._objects.native.kind(_joined(self._path, path)) in ("group", "dataset")
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"<h5logfs.Group {self._path!r} of {self._objects.log.path!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (*self._objects.log._place(), self._path)
+
+
+class Array:
+    """A dataset of a log. `array[...]` takes what numpy takes, and reads it with all cores: into memory, without HDF5, and without
+    the interpreter's lock. Texts of any length are objects of `str`; elements and names of types are else those that h5py has.
+
+    Raises `LogError` where elements cannot be read.
+    """
+
+    def __init__(self, objects: _Objects, path: str, native: _native.Elements) -> None:
+        self._objects = objects
+        self._path = path
+        self._native = native
+        self._described: _types.Described = native.datatype
+        self._element = _types.dtype(self._described)
+        shape = native.shape
+        self._shape: Optional[tuple[int, ...]] = None if shape is None else tuple(shape)
+
+    @property
+    def path(self) -> str:
+        """The path in the log."""
+        return self._path
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent. A dataset without elements has none, and raises ValueError."""
+        if self._shape is None:
+            raise ValueError(f"{self._path}: a dataset without a dataspace has no shape")
+        return self._shape
+
+    @property
+    def maxshape(self) -> Optional[tuple[Optional[int], ...]]:
+        """The largest extent: None along a dimension without a limit."""
+        found = self._native.maxshape
+        return None if found is None else tuple(found)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its elements."""
+        return self._element
+
+    @property
+    def chunks(self) -> Optional[tuple[int, ...]]:
+        """The shape of a chunk; None without chunks."""
+        found = self._native.chunks
+        return None if found is None else tuple(found)
+
+    @property
+    def filters(self) -> list[tuple[int, list[int]]]:
+        """The filters of its chunks: their HDF5 numbers, and their parameters."""
+        return [(number, list(values)) for number, values in self._native.filters]
+
+    @property
+    def fillvalue(self) -> Any:
+        """What an element is that was not written."""
+        return _types.fill_value(self._described, self._native.fill_value)
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes."""
+        return Attributes(self._objects, self._path)
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self._element.itemsize
+
+    @property
+    def oindex(self) -> _Outer:
+        """`array.oindex[...]`: each part of the index picks along its own dimension."""
+        return _Outer(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.read(key)
+
+    def read(self, key: Any = ..., *, threads: Optional[int] = None, progress: Union[bool, Progress, None] = None) -> Any:
+        """As `array[key]`. `threads`: those of the log where it is None. `progress`: True shows a bar (with tqdm); a function is
+        called with the number of bytes that are there, some times a second."""
+        return self._read(_indexing.plan(key, self.shape), threads, progress)
+
+    def read_direct(
+        self,
+        out: np.ndarray[Any, Any],
+        key: Any = ...,
+        *,
+        threads: Optional[int] = None,
+        progress: Union[bool, Progress, None] = None,
+    ) -> None:
+        """Reads `array[key]` into `out`, an array of this shape. Without a copy where `out` has the same type and its elements
+        follow each other, and the index has no more than slices that go forward. If that fails, `out` may have anything in it."""
+        found = _indexing.plan(key, self.shape)
+        same = out.dtype == self._element and out.flags.c_contiguous and not self._element.hasobject
+        if found.pick is None and same and out.shape == found.shape + self._element.shape:
+            self._fill(found.selection, out, threads, progress)
+            return
+        out[...] = self._read(found, threads, progress)
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("the elements of a log are in no array yet: an array of them is a copy")
+        found = np.asarray(self[...])
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in range(len(self)):
+            yield self[row]
+
+    def __repr__(self) -> str:
+        shape = self._shape if self._shape is not None else "no dataspace"
+        return f"<h5logfs.Array {self._path!r} of {self._objects.log.path!r}, {shape}, {self._element}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (*self._objects.log._place(), self._path)
+
+    def _read(self, found: _indexing.Plan, threads: Optional[int], progress: Union[bool, Progress, None]) -> Any:
+        if 0 in found.shape:
+            return found.apply(np.empty(found.shape, self._element))
+        if _types.is_variable(self._described):
+            array = _types.from_values(self._described, self._native.values(), self.shape)
+            return found.apply(_chosen(array, found))
+        array = np.empty(found.shape, self._element)
+        self._fill(found.selection, array, threads, progress)
+        if self._described[0] == "text" and self._described[3]:
+            # As HDF5 pads elements in memory.
+            array = np.char.rstrip(array, b" ").astype(self._element)
+        answer = found.apply(array)
+        return answer[()] if isinstance(answer, np.ndarray) and answer.ndim == 0 else answer
+
+    def _fill(
+        self,
+        selection: _indexing.Selection,
+        out: np.ndarray[Any, Any],
+        threads: Optional[int],
+        progress: Union[bool, Progress, None],
+    ) -> None:
+        threads = self._objects.log.threads if threads is None else threads
+        if progress is not True:
+            self._native.read(selection, out, threads, progress or None)
+            return
+        from tqdm.auto import tqdm
+
+        with tqdm(total=out.nbytes, unit="B", unit_scale=True, desc=self._path) as bar:
+            self._native.read(selection, out, threads, lambda done: bar.update(done - bar.n))
+            bar.update(out.nbytes - bar.n)
+
+
+class _Outer:
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array._read(_indexing.outer(key, self._array.shape), None, None)
+
+
+def _chosen(array: np.ndarray[Any, Any], found: _indexing.Plan) -> np.ndarray[Any, Any]:
+    """What the native module would have read, out of all elements."""
+    if found.selection is None:
+        return array
+    if isinstance(found.selection, tuple):
+        rank, coordinates = found.selection
+        points = np.frombuffer(coordinates, np.uint64).reshape(-1, rank).astype(np.int64)
+        return array[tuple(points.T)]
+    for dimension, axis in enumerate(found.selection):
+        if isinstance(axis, bytes):
+            indices = np.frombuffer(axis, np.uint64).astype(np.int64)
+        else:
+            start, count, step = axis
+            indices = start + step * np.arange(count)
+        array = array.take(indices, dimension)
+    return array
+
+
+def root(log: Log) -> Group:
+    """The root group of a log."""
+    return Group(_Objects(log), "/")
+
+
+def _joined(group: str, path: str) -> str:
+    return path if path.startswith("/") else f"{group.rstrip('/')}/{path}"
+
+
+def _again(path: Union[str, os.PathLike[str]], options: dict[str, Any], inside: str) -> Union[Group, Array]:
+    """The object of another process."""
+    from ._log import Log
+
+    return Log(path, **options)[inside]

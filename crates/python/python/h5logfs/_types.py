@@ -1,0 +1,151 @@
+"""Datatypes of HDF5 as those of numpy, and elements as its arrays.
+
+A datatype comes from the native module as nested tuples: the name of its class, the bytes of an element, and the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+Described = tuple[Any, ...]
+
+
+def dtype(described: Described) -> np.dtype[Any]:
+    """The type of numpy. Elements of variable length are objects: `str`, or arrays."""
+    kind, size = described[0], described[1]
+    make = _MADE.get(kind)
+    return make(described) if make else np.dtype(f"V{size}")
+
+
+def is_text(described: Described) -> bool:
+    """Whether an element is a text, of whatever length."""
+    return described[0] in ("text", "variable_text")
+
+
+def is_variable(described: Described) -> bool:
+    """Whether an element, or a part of it, has a variable length, so that its bytes are not all of it."""
+    kind = described[0]
+    if kind in ("variable_text", "variable_list"):
+        return True
+    if kind == "reference":
+        return bool(described[2] == "region")
+    if kind == "compound":
+        return any(is_variable(member) for _, _, member in described[2])
+    return kind == "array" and is_variable(described[2])
+
+
+def from_values(described: Described, values: list[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """An array of the plain values of the native module."""
+    own = dtype(described)
+    array = np.empty(len(values), own)
+    for place, value in enumerate(values):
+        array[place] = _converted(described, value)
+    return array.reshape(shape + array.shape[1:])
+
+
+def decoded(array: np.ndarray[Any, Any], padded: bool) -> np.ndarray[Any, Any]:
+    """Texts of a fixed length as objects of `str`, without what follows the text."""
+    texts = np.empty(array.shape, object)
+    texts.reshape(-1)[:] = [_text(each.rstrip(b" ") if padded else each) for each in array.reshape(-1)]
+    return texts
+
+
+def _text(text: bytes) -> str:
+    return text.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+
+
+def _converted(described: Described, value: Any) -> Any:
+    """A plain value as an element of an array of its type."""
+    kind = described[0]
+    if kind in ("text", "opaque", "bitfield", "integer", "float", "enumeration"):
+        return value
+    if kind == "variable_text":
+        return _text(value)
+    if kind == "variable_list":
+        return from_values(described[2], value, (len(value),))
+    if kind == "compound":
+        parts = tuple(_converted(member, part) for (_, _, member), part in zip(described[2], value))
+        return complex(*parts) if _is_complex(described) else parts
+    if kind == "array":
+        return from_values(described[2], value, described[3])
+    if kind == "reference":
+        return value or 0
+    if kind == "complex":
+        return complex(*value)
+    return np.void(value)
+
+
+def _number(code: str) -> Callable[[Described], np.dtype[Any]]:
+    return lambda described: np.dtype(f"{'>' if described[-1] else '<'}{code}{described[1]}")
+
+
+def _integer(described: Described) -> np.dtype[Any]:
+    _, size, signed, big = described
+    return np.dtype(f"{'>' if big else '<'}{'i' if signed else 'u'}{size}")
+
+
+def _enumeration(described: Described) -> np.dtype[Any]:
+    _, _, base, members = described
+    own = dtype(base)
+    values = {name: int(np.frombuffer(value, own)[0]) for name, value in members}
+    # What h5py writes for bool.
+    if own.itemsize == 1 and values == {"FALSE": 0, "TRUE": 1}:
+        return np.dtype(bool)
+    # Where h5py looks for the names.
+    return np.dtype(own, metadata={"enum": values})
+
+
+def _is_complex(described: Described) -> bool:
+    """Whether a compound is what h5py writes for complex numbers."""
+    parts = [(name, member[0], member[1], offset) for name, offset, member in described[2]]
+    half = described[1] // 2
+    return half in (4, 8) and parts == [("r", "float", half, 0), ("i", "float", half, half)]
+
+
+def _compound(described: Described) -> np.dtype[Any]:
+    _, size, members = described
+    if _is_complex(described):
+        return np.dtype(f"{dtype(members[0][2]).byteorder}c{size}")
+    names = [name for name, _, _ in members]
+    formats = [dtype(member) for _, _, member in members]
+    if is_variable(described):
+        # Objects have another size than what stands for them in the file.
+        return np.dtype(list(zip(names, formats)))
+    offsets = [offset for _, offset, _ in members]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+
+def _array(described: Described) -> np.dtype[Any]:
+    return np.dtype((dtype(described[2]), described[3]))
+
+
+def _complex(described: Described) -> np.dtype[Any]:
+    base = dtype(described[2])
+    return np.dtype(f"{base.byteorder}c{described[1]}") if base.itemsize in (4, 8) else np.dtype((base, 2))
+
+
+_MADE: dict[str, Callable[[Described], np.dtype[Any]]] = {
+    "integer": _integer,
+    "float": _number("f"),
+    "bitfield": _number("u"),
+    "text": lambda described: np.dtype(f"S{described[1]}"),
+    "variable_text": lambda _: np.dtype(object),
+    "variable_list": lambda _: np.dtype(object),
+    "reference": lambda described: np.dtype("<u8" if described[2] in ("object", "region") else f"V{described[1]}"),
+    "enumeration": _enumeration,
+    "compound": _compound,
+    "array": _array,
+    "complex": _complex,
+}
+
+
+def fill_value(described: Described, stored: Optional[bytes]) -> Any:
+    """The fill value as an element of an array; that of HDF5 where the file has none."""
+    own = dtype(described)
+    if is_variable(described):
+        return "" if described[0] == "variable_text" else None
+    if stored is None:
+        return np.zeros((), own)[()]
+    return np.frombuffer(stored, own, count=1)[0]

@@ -1,0 +1,272 @@
+//! The objects of an open log, and the elements of its datasets, without HDF5. `_arrays.py` makes groups and arrays of them.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use h5logfs_arrays::objects::{Attribute, Dataspace, LinkTarget, ObjectKind};
+use h5logfs_arrays::{Axis, Dataset, Log, Object, Reading, Selection};
+use parking_lot::Mutex;
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::buffer::WritableBuffer;
+use crate::error::{exception, unlocked};
+use crate::file::OpenFile;
+use crate::plain::{described, plain_values, text};
+
+/// Between two looks at signals, and two calls of `progress`.
+const STEP: Duration = Duration::from_millis(100);
+
+/// The objects of one state of a log. Threads share it.
+#[pyclass(frozen, module = "h5logfs._native")]
+pub struct Objects(Log);
+
+#[pymethods]
+impl Objects {
+    /// Those of a file that is a log.
+    #[new]
+    fn new(py: Python<'_>, file: &OpenFile) -> PyResult<Self> {
+        let log = file.shared_log();
+        let log = log.ok_or_else(|| PyValueError::new_err("the file is no log"))?;
+        unlocked(py, || Log::of(log).map(Objects).map_err(|e| exception(&e)))
+    }
+
+    /// "group", "dataset" or "datatype"; None where no path leads to an object.
+    fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
+        let found = unlocked(py, || self.0.kind_of(path).map_err(|e| exception(&e)))?;
+        Ok(found.map(kind_name))
+    }
+
+    /// The links of a group, by name: name, order of creation if the group keeps it, "hard", "soft", "external" or "other", what
+    /// that leads to, and the kind of the object behind a hard link.
+    fn links<'py>(&self, py: Python<'py>, group: &str) -> PyResult<Bound<'py, PyList>> {
+        let found = unlocked(py, || {
+            let links = self.0.links(group).map_err(|e| exception(&e))?;
+            let kinds = links.into_iter().map(|link| {
+                let kind = self.0.kind(&link).map_err(|e| exception(&e))?;
+                Ok((link, kind.map(kind_name)))
+            });
+            kinds.collect::<PyResult<Vec<_>>>()
+        })?;
+        let list = PyList::empty(py);
+        for (link, kind) in found {
+            let none = || py.None().into_bound(py);
+            let (class, target) = match &link.target {
+                LinkTarget::Hard(address) => ("hard", address.into_bound_py_any(py)?),
+                LinkTarget::Soft(path) => ("soft", text(py, path)?),
+                LinkTarget::External { file, path } => {
+                    let target = (text(py, file)?, text(py, path)?);
+                    ("external", target.into_bound_py_any(py)?)
+                }
+                LinkTarget::Other(_) => ("other", none()),
+            };
+            list.append((text(py, &link.name)?, link.order, class, target, kind))?;
+        }
+        Ok(list)
+    }
+
+    /// The attributes of an object: name, datatype, shape (None without a dataspace), and the bytes of the elements, or a
+    /// list of them where they have variable lengths.
+    fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyList>> {
+        let attributes = unlocked(py, || self.0.attributes(path).map_err(|e| exception(&e)))?;
+        let list = PyList::empty(py);
+        for attribute in attributes {
+            let elements = if attribute.datatype.has_heap_values() {
+                let values = self.0.values(&attribute).map_err(|e| exception(&e))?;
+                plain_values(py, &values)?
+            } else {
+                PyBytes::new(py, &attribute.bytes).into_any()
+            };
+            let Attribute {
+                name,
+                datatype,
+                space,
+                ..
+            } = &attribute;
+            list.append((
+                text(py, name)?,
+                described(py, datatype)?,
+                shape(space),
+                elements,
+            ))?;
+        }
+        Ok(list)
+    }
+
+    /// A dataset. KeyError where there is none at this path.
+    fn dataset(&self, py: Python<'_>, path: &str) -> PyResult<Elements> {
+        let object = unlocked(py, || self.0.object(path).map_err(|e| exception(&e)))?;
+        match object {
+            Some(Object::Dataset(dataset)) => Ok(Elements(dataset)),
+            _ => Err(PyKeyError::new_err(path.to_owned())),
+        }
+    }
+
+    /// The datatype at a path. KeyError where there is none.
+    fn datatype<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
+        let object = unlocked(py, || self.0.object(path).map_err(|e| exception(&e)))?;
+        match object {
+            Some(Object::Datatype(datatype)) => described(py, &datatype),
+            _ => Err(PyKeyError::new_err(path.to_owned())),
+        }
+    }
+}
+
+/// A dataset of a log.
+#[pyclass(frozen, module = "h5logfs._native")]
+pub struct Elements(Dataset);
+
+#[pymethods]
+impl Elements {
+    /// The extent; None for a dataset without a dataspace.
+    #[getter]
+    fn shape(&self) -> Option<Vec<u64>> {
+        shape(&self.0.info().space)
+    }
+
+    /// The largest extent; None in a dimension that is unlimited.
+    #[getter]
+    fn maxshape(&self) -> Option<Vec<Option<u64>>> {
+        match &self.0.info().space {
+            Dataspace::Simple { max_dims, .. } => {
+                let sides = max_dims
+                    .iter()
+                    .map(|side| Some(*side).filter(|side| *side < u64::MAX));
+                Some(sides.collect())
+            }
+            Dataspace::Null => None,
+        }
+    }
+
+    /// The datatype, as nested tuples.
+    #[getter]
+    fn datatype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        described(py, &self.0.info().datatype)
+    }
+
+    /// The shape of a chunk; None without chunks.
+    #[getter]
+    fn chunks(&self) -> Option<Vec<u64>> {
+        self.0.chunk().map(<[u64]>::to_vec)
+    }
+
+    /// The filters: their numbers, and their parameters.
+    #[getter]
+    fn filters(&self) -> Vec<(i32, Vec<u32>)> {
+        let filters = self.0.filters().iter();
+        filters
+            .map(|filter| (filter.id, filter.values.clone()))
+            .collect()
+    }
+
+    /// The bytes of the fill value; None where it is the default.
+    #[getter]
+    fn fill_value<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        let fill = self.0.info().fill.as_ref();
+        fill.map(|fill| PyBytes::new(py, fill))
+    }
+
+    /// The address of its header, by which references name it.
+    #[getter]
+    fn address(&self) -> u64 {
+        self.0.address()
+    }
+
+    /// Reads a selection into the memory of `out`: `None`, a list of an axis for each dimension, which is a tuple (start, count,
+    /// step) or the bytes of 64-bit indices, or a tuple of the rank and the bytes of the coordinates of points. `threads`: 0 for
+    /// as many as there are cores. `progress` is called with the number of bytes that are there, and reading stops where it
+    /// raises.
+    #[pyo3(signature = (selection, out, threads=0, progress=None))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        selection: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let selection = selected(selection)?;
+        let mut out = WritableBuffer::of(out)?;
+        let bytes = out.bytes();
+        let raised = Mutex::new(None);
+        let told = Mutex::new(Instant::now());
+        let tell = |done: u64| {
+            let mut last = told.lock();
+            if last.elapsed() < STEP {
+                return ControlFlow::Continue(());
+            }
+            *last = Instant::now();
+            let told = Python::attach(|py| {
+                py.check_signals()?;
+                match &progress {
+                    Some(progress) => progress.call1(py, (done,)).map(drop),
+                    None => Ok(()),
+                }
+            });
+            match told {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    raised.lock().get_or_insert(error);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        let reading = Reading {
+            progress: Some(&tell),
+            ..Reading::of(threads)
+        };
+        let outcome = unlocked(py, || {
+            let read = self.0.read_bytes(&selection, reading, bytes);
+            read.map_err(|e| exception(&e))
+        });
+        match raised.into_inner() {
+            Some(error) => Err(error),
+            None => outcome,
+        }
+    }
+
+    /// All elements as plain values, in row-major order: for elements of variable length.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let values = unlocked(py, || self.0.values().map_err(|e| exception(&e)))?;
+        plain_values(py, &values)
+    }
+}
+
+fn selected(selection: &Bound<'_, PyAny>) -> PyResult<Selection> {
+    if selection.is_none() {
+        return Ok(Selection::All);
+    }
+    if let Ok((rank, points)) = selection.extract::<(usize, Vec<u8>)>() {
+        let coordinates = indices(&points);
+        return Ok(Selection::Points { rank, coordinates });
+    }
+    let axes = selection.cast::<PyList>()?.iter().map(|axis| {
+        if let Ok((start, count, step)) = axis.extract() {
+            return Ok(Axis::Range { start, count, step });
+        }
+        Ok(Axis::List(indices(axis.cast::<PyBytes>()?.as_bytes())))
+    });
+    axes.collect::<PyResult<Vec<_>>>().map(Selection::Axes)
+}
+
+fn indices(bytes: &[u8]) -> Vec<u64> {
+    let each = bytes.as_chunks().0.iter();
+    each.map(|bytes| u64::from_ne_bytes(*bytes)).collect()
+}
+
+fn kind_name(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::Group => "group",
+        ObjectKind::Dataset => "dataset",
+        ObjectKind::Datatype => "datatype",
+    }
+}
+
+fn shape(space: &Dataspace) -> Option<Vec<u64>> {
+    match space {
+        Dataspace::Null => None,
+        Dataspace::Simple { dims, .. } => Some(dims.clone()),
+    }
+}
