@@ -1,6 +1,6 @@
 //! The part that all workloads share: it prepares files, mounts contestants, and runs the rounds.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ pub const MOUNTED: &str = "mounted";
 pub const DRIVER: &str = "driver";
 /// The log with the Python package.
 pub const FILE_OBJECT: &str = "Python file object";
+/// The log with the Python package, without HDF5.
+const ARRAYS: [(&str, u32); 2] = [("arrays, 1 thread", 1), ("arrays, all cores", 0)];
 /// The minimal daemon, with and without the kernel's page cache.
 const BARE: &str = "bare daemon";
 const DIRECT: &str = "bare daemon, direct I/O";
@@ -69,6 +71,8 @@ pub struct Bench {
     pub mount_options: String,
     /// Whether the program knows the option `index_dir`.
     pub keeps_indexes: bool,
+    /// Arrays take the places of all other ways to read a log.
+    pub only_arrays: Cell<bool>,
     /// The log of slabs, which several workloads read.
     pub slabs: RefCell<Option<Rc<Prepared>>>,
 }
@@ -184,6 +188,14 @@ impl Bench {
         driver.into_iter().chain(package).collect()
     }
 
+    /// The ways to read a log that are compared.
+    fn readers(&self) -> Vec<&'static str> {
+        if self.only_arrays.get() {
+            return ARRAYS.iter().map(|(name, _)| *name).collect();
+        }
+        [MOUNTED].into_iter().chain(self.without_mount()).collect()
+    }
+
     /// New clients that read logs without a mount. They keep indexes in `indexes`.
     pub fn clients_without_mount(&self, who: &str, indexes: &Path) -> Result<Clients> {
         let mut options = self.mount_options.clone();
@@ -198,7 +210,13 @@ impl Bench {
                 options,
             },
             (FILE_OBJECT, _) => Way::FileObject { options },
-            _ => bail!("{who} is no way to read without a mount"),
+            _ => match ARRAYS.iter().find(|(name, _)| *name == who) {
+                Some((_, threads)) => Way::Arrays {
+                    options,
+                    threads: *threads,
+                },
+                None => bail!("{who} is no way to read without a mount"),
+            },
         };
         Ok(self.clients.with_way(way))
     }
@@ -283,8 +301,7 @@ impl Bench {
             Ok((native, wrong))
         })?;
         out.contents(&wrong);
-        let others = [MOUNTED].into_iter().chain(self.without_mount());
-        for who in others {
+        for who in self.readers() {
             let turn = self.turn(who, prepared)?;
             let digests = turn.clients().with(|client| client.digests(&turn.path))?;
             if digests != native {
@@ -359,9 +376,9 @@ impl Bench {
         pass: &mut dyn FnMut(&Turn<'_>) -> Result<Vec<f64>>,
         out: &mut Outcome,
     ) -> Result<()> {
-        let mut names = vec![NATIVE, MOUNTED];
-        names.extend(self.without_mount());
-        if bare {
+        let mut names = vec![NATIVE];
+        names.extend(self.readers());
+        if bare && !self.only_arrays.get() {
             names.extend([BARE, DIRECT]);
         }
         let mut contestants: Vec<_> = names.into_iter().map(Contestant::new).collect();
@@ -375,14 +392,14 @@ impl Bench {
                 who.passes[1].push(pass(&turn)?);
             }
         }
-        let [native, mounted, others @ ..] = &contestants[..] else {
+        let [native, first, others @ ..] = &contestants[..] else {
             return Ok(());
         };
-        job.rows(native, mounted, self.driver_goal(job), out);
+        job.rows(native, first, self.driver_goal(job), out);
         for other in others {
             job.rows(native, other, self.driver_goal(job), out);
             if other.name == DRIVER && job.driver == Wanted::AsMounted {
-                job.against_mount(mounted, other, self.goal(Goal::Ratio(1.0)), out);
+                job.against_mount(first, other, self.goal(Goal::Ratio(1.0)), out);
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 client.py: opens files by their paths. HDF5_DRIVER in the environment says how libhdf5 does that.
 client.py OPTIONS: opens them with the Python package h5logfs, with these options as `mount -o` takes them, and reads
 them through the file object.
+client.py OPTIONS THREADS: reads them as arrays of that package, by so many threads (0: one on each core), without HDF5.
 
 One request a line on standard input, one answer a line on standard output, both JSON. The interpreter
 and the libraries are loaded before the first request; the memory that is read into is allocated, and
@@ -29,6 +30,8 @@ if len(sys.argv) > 1:
 
     OPTIONS = dict(option.split("=", 1) for option in sys.argv[1].split(",") if option)
 
+THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else None
+
 
 def opened(path):
     """The identifier of an open file."""
@@ -49,8 +52,36 @@ def room(read):
     return memory[:size].view(dtype).reshape(count)
 
 
+def timed_arrays(request):
+    """Opens the log, and reads its arrays one after the other."""
+    reads = request["reads"]
+    targets = [room(read) for read in reads]
+    # The memory may have moved while it grew.
+    targets = [room(read) for read in reads]
+    each = [0.0] * len(reads)
+    keys = [tuple(slice(s, s + n) for s, n in zip(read["start"], read["count"])) for read in reads]
+    begun = time.clock_gettime(time.CLOCK_MONOTONIC)
+    log = h5logfs.Log(request["path"], threads=THREADS, **OPTIONS)
+    last = time.perf_counter()
+    opening = time.clock_gettime(time.CLOCK_MONOTONIC) - begun
+    arrays = {}
+    for number, read in enumerate(reads):
+        array = arrays.get(read["dataset"])
+        if array is None:
+            array = arrays[read["dataset"]] = log[read["dataset"]]
+        array.read_direct(targets[number], keys[number])
+        now = time.perf_counter()
+        each[number] = now - last
+        last = now
+    ended = time.clock_gettime(time.CLOCK_MONOTONIC)
+    first = targets[0].reshape(-1)[:1].astype(float).tolist() if reads else []
+    return {"begun": begun, "ended": ended, "open": opening, "each": each, "first": first}
+
+
 def timed(request):
     """Opens the file, does the reads one after the other, closes it."""
+    if THREADS is not None:
+        return timed_arrays(request)
     reads = request["reads"]
     targets = [(room(read), h5s.create_simple(tuple(read["count"]))) for read in reads]
     # The memory may have moved while it grew.
@@ -107,17 +138,30 @@ def pieces(dataset):
         yield first * row, dataset[first : first + step]
 
 
+def arrays_below(group, path=""):
+    """All arrays of a log, with their paths."""
+    for name, item in group.items():
+        if isinstance(item, h5logfs.Group):
+            yield from arrays_below(item, f"{path}{name}/")
+        else:
+            yield path + name, item
+
+
 def digested(request):
     """A digest of the elements of each dataset."""
     found = {}
 
     def note(name, item):
-        if isinstance(item, h5py.Dataset) and item.shape is not None:
+        if not isinstance(item, h5py.Group) and item.shape is not None:
             digest = hashlib.sha256(repr((item.dtype, item.shape)).encode())
             for _, elements in pieces(item):
                 digest.update(numpy.ascontiguousarray(elements).tobytes())
             found[name] = digest.hexdigest()
 
+    if THREADS is not None:
+        for name, array in arrays_below(h5logfs.Log(request["path"], threads=THREADS, **OPTIONS)):
+            note(name, array)
+        return {"digests": found}
     with h5py.File(opened(request["path"])) as file:
         file.visititems(note)
     return {"digests": found}

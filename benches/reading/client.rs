@@ -95,6 +95,8 @@ pub enum Way {
     },
     /// With the Python package, as file objects.
     FileObject { options: String },
+    /// With the Python package, as arrays that so many threads read; 0 stands for one on each core.
+    Arrays { options: String, threads: u32 },
 }
 
 impl Way {
@@ -113,6 +115,9 @@ impl Way {
             }
             Way::FileObject { options } => {
                 command.arg(options);
+            }
+            Way::Arrays { options, threads } => {
+                command.args([options, &threads.to_string()]);
             }
         }
     }

@@ -17,7 +17,7 @@ mod report;
 mod statistics;
 mod work;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -198,6 +198,7 @@ fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
         rounds: arguments.rounds as usize,
         size,
         mount_options: arguments.mount_options.clone(),
+        only_arrays: Cell::new(false),
         keeps_indexes: false,
         slabs: RefCell::new(None),
     };

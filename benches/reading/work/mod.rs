@@ -1,5 +1,6 @@
 //! The workloads, grouped by kind.
 
+pub mod arrays;
 pub mod climate;
 pub mod filtered;
 pub mod huge;
@@ -29,7 +30,7 @@ const fn workload(
 }
 
 /// In the order in which they run. The workloads that share the log of slabs follow each other.
-pub const ALL: [Workload; 18] = [
+pub const ALL: [Workload; 19] = [
     workload(
         "slabs",
         "1 GiB of 1 MiB slabs by 4 writers, read whole",
@@ -107,6 +108,11 @@ pub const ALL: [Workload; 18] = [
         "window",
         "windows moved over a dataset: bytes asked ÷ bytes read",
         window::moved,
+    ),
+    workload(
+        "arrays",
+        "many of these, as arrays of numpy by one thread and by all cores",
+        arrays::all,
     ),
 ];
 
