@@ -300,7 +300,7 @@ fn plug_ins_print_nothing() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 19] = [
     ("h5logfs-common", &[]),
     ("h5logfs-log", &["h5logfs-common"]),
     ("h5logfs-objects", &["h5logfs-common", "h5logfs-log"]),
@@ -308,6 +308,16 @@ const CRATES: [(&str, &[&str]); 18] = [
     (
         "h5logfs-catalog",
         &["h5logfs-common", "h5logfs-log", "h5logfs-view"],
+    ),
+    (
+        "h5logfs-arrays",
+        &[
+            "h5logfs-common",
+            "h5logfs-log",
+            "h5logfs-objects",
+            "h5logfs-view",
+            "h5logfs-catalog",
+        ],
     ),
     ("h5logfs-scan", &["h5logfs-common", "h5logfs-log"]),
     ("h5logfs-host", &["h5logfs-common"]),
@@ -410,8 +420,10 @@ const CRATES: [(&str, &[&str]); 18] = [
         &[
             "h5logfs-common",
             "h5logfs-log",
+            "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
+            "h5logfs-arrays",
         ],
     ),
     (
@@ -484,6 +496,7 @@ fn logs_views_and_plug_ins_need_no_c_library_and_no_program() {
         "h5logfs-objects",
         "h5logfs-view",
         "h5logfs-catalog",
+        "h5logfs-arrays",
         "h5logfs-convert",
         "h5logfs-plugin-driver",
         "h5logfs-plugin-connector",

@@ -5,6 +5,7 @@
 mod common;
 
 mod ahead;
+mod arrays;
 mod bombs;
 mod classic;
 mod closed;
@@ -32,7 +33,6 @@ mod netcdf {
 }
 mod objects;
 mod plain;
-mod read_dataset;
 mod references;
 mod settle;
 mod shadow;

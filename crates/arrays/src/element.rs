@@ -7,7 +7,7 @@ use h5logfs_log::numbers::{NumberFormat, NumberType};
 ///
 /// As in HDF5, a number beyond the limits of the type becomes the nearest limit, and what lies behind the point is cut off. A
 /// floating-point number too large for a shorter type becomes infinite. NaN as an integer is 0, where HDF5 leaves it to the
-/// processor.
+/// processor. HDF5 does not clip where an integer has the same size and another byte order; this does.
 pub trait Element: Pod + Send + Sync + private::Sealed {
     /// Its type, in the byte order of this machine.
     const FORMAT: NumberFormat;
