@@ -24,8 +24,16 @@ pub const MOUNTED: &str = "mounted";
 pub const DRIVER: &str = "driver";
 /// The log with the Python package.
 pub const FILE_OBJECT: &str = "Python file object";
-/// The log with the Python package, without HDF5.
-const ARRAYS: [(&str, u32); 2] = [("arrays, 1 thread", 1), ("arrays, all cores", 0)];
+/// Arrays of numpy without HDF5: their names here and in `client.py`.
+const ARRAYS: [(&str, &str); 5] = [
+    ("arrays, 1 thread", "1"),
+    ("arrays, all cores", "0"),
+    (HIDEFIX, "hidefix"),
+    ("references, zarr", "zarr"),
+    ("references, zarrs", "zarrs"),
+];
+/// Another library that reads HDF5 by an index of its chunks: the native file.
+const HIDEFIX: &str = "hidefix, native file";
 /// The minimal daemon, with and without the kernel's page cache.
 const BARE: &str = "bare daemon";
 const DIRECT: &str = "bare daemon, direct I/O";
@@ -64,6 +72,8 @@ pub struct Bench {
     pub plugins: Option<PathBuf>,
     /// Whether the interpreter has the Python package.
     pub has_package: bool,
+    /// Other modules that it has.
+    pub modules: Vec<String>,
     pub clients: Clients,
     pub corpus: PathBuf,
     pub rounds: usize,
@@ -191,7 +201,11 @@ impl Bench {
     /// The ways to read a log that are compared.
     fn readers(&self) -> Vec<&'static str> {
         if self.only_arrays.get() {
-            return ARRAYS.iter().map(|(name, _)| *name).collect();
+            let is_there = |how: &str| {
+                how.parse::<u32>().is_ok() || self.modules.iter().any(|module| module == how)
+            };
+            let there = ARRAYS.iter().filter(|(_, how)| is_there(how));
+            return there.map(|(name, _)| *name).collect();
         }
         [MOUNTED].into_iter().chain(self.without_mount()).collect()
     }
@@ -211,10 +225,7 @@ impl Bench {
             },
             (FILE_OBJECT, _) => Way::FileObject { options },
             _ => match ARRAYS.iter().find(|(name, _)| *name == who) {
-                Some((_, threads)) => Way::Arrays {
-                    options,
-                    threads: *threads,
-                },
+                Some((_, reader)) => Way::Arrays { options, reader },
                 None => bail!("{who} is no way to read without a mount"),
             },
         };
@@ -301,7 +312,12 @@ impl Bench {
             Ok((native, wrong))
         })?;
         out.contents(&wrong);
-        for who in self.readers() {
+        // Only our own readers have to prove themselves.
+        let own = self
+            .readers()
+            .into_iter()
+            .filter(|who| !ARRAYS[2..].iter().any(|(other, _)| other == who));
+        for who in own {
             let turn = self.turn(who, prepared)?;
             let digests = turn.clients().with(|client| client.digests(&turn.path))?;
             if digests != native {
@@ -432,10 +448,14 @@ impl Bench {
                 into_page_cache(&prepared.log())?;
                 let scratch = Scratch::new(self.scratch.path())?;
                 let clients = self.clients_without_mount(who, &scratch.path().join("indexes"))?;
+                let file = match who {
+                    HIDEFIX => prepared.native(),
+                    _ => prepared.log(),
+                };
                 return Ok(Turn {
                     own_clients: Some(clients),
                     _scratch: Some(scratch),
-                    ..Turn::new(self, prepared.log(), None)
+                    ..Turn::new(self, file, None)
                 });
             }
         };

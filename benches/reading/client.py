@@ -3,7 +3,8 @@
 client.py: opens files by their paths. HDF5_DRIVER in the environment says how libhdf5 does that.
 client.py OPTIONS: opens them with the Python package h5logfs, with these options as `mount -o` takes them, and reads
 them through the file object.
-client.py OPTIONS THREADS: reads them as arrays of that package, by so many threads (0: one on each core), without HDF5.
+client.py OPTIONS READER: reads them as arrays, without HDF5. READER is a number of threads (0: one on each core) of that package;
+hidefix, which reads native files; zarr, or zarr with the codecs of zarrs, which read references to the log.
 
 One request a line on standard input, one answer a line on standard output, both JSON. The interpreter
 and the libraries are loaded before the first request; the memory that is read into is allocated, and
@@ -30,7 +31,7 @@ if len(sys.argv) > 1:
 
     OPTIONS = dict(option.split("=", 1) for option in sys.argv[1].split(",") if option)
 
-THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else None
+READER = sys.argv[2] if len(sys.argv) > 2 else None
 
 
 def opened(path):
@@ -52,6 +53,41 @@ def room(read):
     return memory[:size].view(dtype).reshape(count)
 
 
+class Hidefix:
+    """The arrays of a native file."""
+
+    def __init__(self, path):
+        import hidefix
+
+        self.index = hidefix.Index(path)
+
+    def __getitem__(self, name):
+        return self.index.dataset(name)
+
+
+def zarr_group(path):
+    """The references of a log as a group of Zarr."""
+    import fsspec
+    import zarr
+
+    if READER == "zarrs":
+        zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
+    fs = fsspec.filesystem(
+        "reference", fo=h5logfs.references(path, **OPTIONS), remote_protocol="file", asynchronous=True,
+        remote_options={"asynchronous": True},
+    )
+    return zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=""), mode="r", zarr_format=2)
+
+
+def opened_arrays(path):
+    """What gives arrays by their names."""
+    if READER == "hidefix":
+        return Hidefix(path)
+    if READER in ("zarr", "zarrs"):
+        return zarr_group(path)
+    return h5logfs.Log(path, threads=int(READER), **OPTIONS)
+
+
 def timed_arrays(request):
     """Opens the log, and reads its arrays one after the other."""
     reads = request["reads"]
@@ -61,7 +97,7 @@ def timed_arrays(request):
     each = [0.0] * len(reads)
     keys = [tuple(slice(s, s + n) for s, n in zip(read["start"], read["count"])) for read in reads]
     begun = time.clock_gettime(time.CLOCK_MONOTONIC)
-    log = h5logfs.Log(request["path"], threads=THREADS, **OPTIONS)
+    log = opened_arrays(request["path"])
     last = time.perf_counter()
     opening = time.clock_gettime(time.CLOCK_MONOTONIC) - begun
     arrays = {}
@@ -69,7 +105,10 @@ def timed_arrays(request):
         array = arrays.get(read["dataset"])
         if array is None:
             array = arrays[read["dataset"]] = log[read["dataset"]]
-        array.read_direct(targets[number], keys[number])
+        if hasattr(array, "read_direct"):
+            array.read_direct(targets[number], keys[number])
+        else:
+            targets[number] = array[keys[number]]
         now = time.perf_counter()
         each[number] = now - last
         last = now
@@ -80,7 +119,7 @@ def timed_arrays(request):
 
 def timed(request):
     """Opens the file, does the reads one after the other, closes it."""
-    if THREADS is not None:
+    if READER is not None:
         return timed_arrays(request)
     reads = request["reads"]
     targets = [(room(read), h5s.create_simple(tuple(read["count"]))) for read in reads]
@@ -153,13 +192,13 @@ def digested(request):
 
     def note(name, item):
         if not isinstance(item, h5py.Group) and item.shape is not None:
-            digest = hashlib.sha256(repr((item.dtype, item.shape)).encode())
+            digest = hashlib.sha256(repr((item.dtype.str, tuple(item.shape))).encode())
             for _, elements in pieces(item):
                 digest.update(numpy.ascontiguousarray(elements).tobytes())
             found[name] = digest.hexdigest()
 
-    if THREADS is not None:
-        for name, array in arrays_below(h5logfs.Log(request["path"], threads=THREADS, **OPTIONS)):
+    if READER is not None and READER.isdigit():
+        for name, array in arrays_below(opened_arrays(request["path"])):
             note(name, array)
         return {"digests": found}
     with h5py.File(opened(request["path"])) as file:

@@ -95,8 +95,11 @@ pub enum Way {
     },
     /// With the Python package, as file objects.
     FileObject { options: String },
-    /// With the Python package, as arrays that so many threads read; 0 stands for one on each core.
-    Arrays { options: String, threads: u32 },
+    /// As arrays of numpy: with the Python package by so many threads, 0 for one on each core; or by the library of this name.
+    Arrays {
+        options: String,
+        reader: &'static str,
+    },
 }
 
 impl Way {
@@ -116,8 +119,8 @@ impl Way {
             Way::FileObject { options } => {
                 command.arg(options);
             }
-            Way::Arrays { options, threads } => {
-                command.args([options, &threads.to_string()]);
+            Way::Arrays { options, reader } => {
+                command.args([options, *reader]);
             }
         }
     }

@@ -192,6 +192,7 @@ fn make_ready(arguments: &Arguments, size: Size) -> Result<Bench> {
         plugins: plugins(&driver, &scratch)?,
         scratch,
         has_package: has_package(&python)?,
+        modules: modules(&python)?,
         program,
         clients: Clients::new(python, Way::Path),
         corpus: arguments.corpus.clone(),
@@ -217,6 +218,19 @@ fn plugins(driver: &Path, scratch: &Scratch) -> Result<Option<PathBuf>> {
     fs::create_dir(&plugins)?;
     symlink(driver.canonicalize()?, plugins.join(name))?;
     Ok(Some(plugins))
+}
+
+/// Which of the modules that `make bench BENCH='--only arrays'` compares with are there.
+fn modules(python: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for module in ["hidefix", "zarr", "zarrs"] {
+        let import = format!("import {module}");
+        let tried = process::Command::new(python).args(["-c", &import]).output()?;
+        if tried.status.success() {
+            found.push(module.to_owned());
+        }
+    }
+    Ok(found)
 }
 
 fn has_package(python: &Path) -> Result<bool> {
