@@ -149,24 +149,24 @@ impl ranks::Communicator for MpiRanks {
     }
 
     fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
-        let value = Box::into_raw(Box::new(value));
-        // SAFETY: the value stays where it is until the broadcast is complete, for ever if it never is.
-        let request = unsafe {
-            let mut request = ffi::RSMPI_REQUEST_NULL;
-            let (datatype, comm) = (ffi::RSMPI_UINT64_T, self.0.as_raw());
-            ffi::MPI_Ibcast(value.cast(), 1, datatype, 0, comm, &mut request);
-            request
-        };
-        Box::new(Broadcast { value, request })
+        let (datatype, comm) = (unsafe { ffi::RSMPI_UINT64_T }, self.0.as_raw());
+        Pending::begin(value, |value, request| {
+            // SAFETY: the value stays where it is until the broadcast is complete, for ever if it never is.
+            unsafe { ffi::MPI_Ibcast(value.cast(), 1, datatype, 0, comm, request) };
+        })
+    }
+
+    fn begin_wait(&self) -> Box<dyn Word> {
+        let comm = self.0.as_raw();
+        Pending::begin(0, |_, request| {
+            // SAFETY: the communicator is one between processes of one group.
+            unsafe { ffi::MPI_Ibarrier(comm, request) };
+        })
     }
 
     /// An ordinary barrier of MPI keeps the waiting ranks on their processors, which a rank with more work may need.
     fn wait(&self) {
-        let mut barrier = Some(self.0.immediate_barrier());
-        sleep_until(|| {
-            barrier = barrier.take().and_then(|pending| pending.test().err());
-            barrier.is_none()
-        });
+        self.begin_wait().wait();
     }
 
     fn open(
@@ -193,44 +193,63 @@ impl ranks::Communicator for MpiRanks {
     }
 }
 
-/// A number that the first rank sends to all.
-struct Broadcast {
-    /// Where MPI puts it.
+/// A call of all ranks that is under way.
+struct Pending {
+    /// The number that it sends, where MPI puts it.
     value: *mut u64,
     request: ffi::MPI_Request,
 }
 
 // SAFETY: only `wait` uses the place, once; a handle of MPI is no part of a thread.
-unsafe impl Send for Broadcast {}
+unsafe impl Send for Pending {}
 // SAFETY: see above.
-unsafe impl Sync for Broadcast {}
+unsafe impl Sync for Pending {}
 
-impl Word for Broadcast {
+impl Pending {
+    /// Begins a call with a place for its number, which stays where it is, and one for its request.
+    fn begin(value: u64, begin: impl FnOnce(*mut u64, &mut ffi::MPI_Request)) -> Box<dyn Word> {
+        let value = Box::into_raw(Box::new(value));
+        // SAFETY: a constant of MPI.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        begin(value, &mut request);
+        Box::new(Pending { value, request })
+    }
+
+    fn is_complete(&mut self) -> bool {
+        let (request, mut is_complete) = (&mut self.request, 0);
+        // SAFETY: the request is that of the call, or none once it is complete.
+        unsafe { ffi::MPI_Test(request, &mut is_complete, ffi::RSMPI_STATUS_IGNORE) };
+        is_complete != 0
+    }
+}
+
+impl Word for Pending {
+    fn comes_in(&mut self, longest: Duration) -> bool {
+        sleep_until(longest, || self.is_complete())
+    }
+
     fn wait(mut self: Box<Self>) -> u64 {
-        sleep_until(|| {
-            let mut is_complete = 0;
-            // SAFETY: the request is that of the broadcast, or none once it is complete.
-            unsafe {
-                ffi::MPI_Test(
-                    &mut self.request,
-                    &mut is_complete,
-                    ffi::RSMPI_STATUS_IGNORE,
-                )
-            };
-            is_complete != 0
-        });
+        while !self.comes_in(Duration::MAX) {}
         // SAFETY: MPI is done with it, and nothing else has it.
         *unsafe { Box::from_raw(self.value) }
     }
 }
 
-/// Waits for MPI. A rank that has waited for a while sleeps: others may need its processor.
-fn sleep_until(mut is_done: impl FnMut() -> bool) {
+/// Waits for MPI, and no longer than this. A rank that has waited for a while sleeps: others may need its processor. Returns
+/// whether it is done.
+fn sleep_until(longest: Duration, mut is_done: impl FnMut() -> bool) -> bool {
     const AWAKE: Duration = Duration::from_micros(500);
     const ASLEEP: Duration = Duration::from_micros(200);
     let begun = Instant::now();
-    while !is_done() {
-        if begun.elapsed() < AWAKE {
+    loop {
+        if is_done() {
+            return true;
+        }
+        let passed = begun.elapsed();
+        if passed >= longest {
+            return false;
+        }
+        if passed < AWAKE {
             std::thread::yield_now()
         } else {
             std::thread::sleep(ASLEEP)

@@ -9,7 +9,8 @@
 //! A flush, whoever has asked for it, ends with a last word the words since the flush before. So it begins with none under
 //! way, also where a rank has made fewer or more of the calls than the first one, which the flush may find to be an error.
 //!
-//! A rank whose buffer is not flushed for long spills it by itself.
+//! A rank whose buffer is not flushed for long spills it by itself, also while it waits for slower ranks: for a word of the
+//! first one, or, before a flush, for all.
 
 use std::time::Duration;
 
@@ -125,6 +126,18 @@ impl Automatic {
             .is_some_and(|oldest| self.has_passed(oldest, times))
     }
 
+    /// Waits for the word that is under way, but not until the buffer [is old](Self::is_old). Returns whether it has come.
+    pub fn waits_in_time(&mut self, times: u32) -> bool {
+        let (Some(word), Some(oldest), Some(every)) = (&mut self.word, self.oldest, self.every)
+        else {
+            return true;
+        };
+        let old = oldest.saturating_add(every.saturating_mul(times));
+        // The clock may be behind.
+        let left = old.saturating_sub(now()).saturating_add(TICK);
+        word.comes_in(left)
+    }
+
     fn has_passed(&self, since: Time, times: u32) -> bool {
         let passed = self.now.saturating_sub(since);
         self.every
@@ -142,14 +155,25 @@ impl Automatic {
         self.oldest = (!is_empty).then_some(self.now);
     }
 
-    /// A flush begins: no word is under way any more. Collective.
-    pub fn end_words(&mut self, ranks: &Ranks) {
-        while ranks.size() > 1 && !self.is_ended {
-            let word = self.word.take();
-            let word = word.unwrap_or_else(|| ranks.begin_broadcast(END));
-            self.is_ended = word.wait() == END;
+    /// A flush begins. Takes the words that are under way, and waits for all ranks, one step at each call. Returns whether
+    /// there is one more, which begins with a word that is under way. Collective.
+    pub fn goes_to_flush(&mut self, ranks: &Ranks) -> bool {
+        if ranks.size() == 1 {
+            return false;
         }
-        self.is_ended = false;
+        let told = self.word.take().map(|word| word.wait());
+        if self.is_ended && told.is_some() {
+            // All are here.
+            self.is_ended = false;
+            return false;
+        }
+        self.is_ended |= told == Some(END);
+        self.word = Some(if self.is_ended {
+            ranks.begin_wait()
+        } else {
+            ranks.begin_broadcast(END)
+        });
+        true
     }
 
     /// A flush has ended. After a failure the next one is due when as much time has passed, or as much was logged.

@@ -159,6 +159,9 @@ impl LogWriter {
     /// A call of the program begins. Returns whether all ranks have to flush in it, [automatically](Cause::Automatic): the
     /// same on all of them. Else spills what has been in the buffer for long.
     pub fn begin_call(&mut self, call: Call) -> bool {
+        if call == Call::Collective {
+            self.spill_while_waiting();
+        }
         let Some(automatic) = &mut self.automatic else {
             return false;
         };
@@ -178,11 +181,38 @@ impl LogWriter {
         }
     }
 
+    /// After how many times the time between flushes the buffer is spilled.
+    fn patience(&self) -> u32 {
+        // What waits in another file is written twice, so that is left to flushes where they come in time.
+        if self.files.spills_in_place() { 1 } else { 2 }
+    }
+
+    /// Where the word that comes next takes long, because another rank does, spills what is old before then. A rank that
+    /// waits makes no other call.
+    fn spill_while_waiting(&mut self) {
+        let patience = self.patience();
+        if let Some(automatic) = &mut self.automatic
+            && !automatic.waits_in_time(patience)
+        {
+            self.begin_write();
+        }
+    }
+
+    /// All ranks come to a flush, and none has a word under way then.
+    fn go_to_flush(&mut self) {
+        loop {
+            self.spill_while_waiting();
+            let automatic = self.automatic.as_mut();
+            if !automatic.is_some_and(|automatic| automatic.goes_to_flush(&self.ranks)) {
+                return;
+            }
+        }
+    }
+
     /// Spills the buffer where it has waited for a flush for long.
     fn spill_old(&mut self) {
-        // What waits in another file is written twice, so that is left to flushes where they come in time.
-        let times = if self.files.spills_in_place() { 1 } else { 2 };
-        let is_old = |automatic: &Automatic| automatic.is_old(times);
+        let patience = self.patience();
+        let is_old = |automatic: &Automatic| automatic.is_old(patience);
         if self.section.pending_len() == 0 || !self.automatic.as_ref().is_some_and(is_old) {
             return;
         }
@@ -335,9 +365,7 @@ impl LogWriter {
         part: Part<'_>,
         lines: impl FnOnce(Agreed<'_>) -> std::result::Result<Option<Vec<Line>>, GlobalOutcome>,
     ) -> Result<Option<GlobalOutcome>> {
-        if let Some(automatic) = &mut self.automatic {
-            automatic.end_words(&self.ranks);
-        }
+        self.go_to_flush();
         let flushed = self.write_and_commit(part, lines);
         if let Some(automatic) = &mut self.automatic {
             automatic.set_flushed(automatic::now(), matches!(flushed, Ok(Some(_))));

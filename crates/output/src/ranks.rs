@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use h5logfs_common::fault::{Fault, Kind};
 
@@ -71,6 +72,12 @@ pub trait Communicator: Send + Sync {
         self.minima(&[]);
     }
 
+    /// Begins to wait until all ranks are here: then a word comes, of any value. By default this waits itself.
+    fn begin_wait(&self) -> Box<dyn Word> {
+        self.wait();
+        Box::new(Sent(0))
+    }
+
     /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks. By default each rank writes
     /// by itself.
     fn open(
@@ -86,8 +93,11 @@ pub trait Communicator: Send + Sync {
     fn leak(self: Box<Self>) {}
 }
 
-/// A value of the first rank, which is on its way to all ranks.
+/// A value that is on its way to all ranks.
 pub trait Word: Send + Sync {
+    /// Waits until it has come, and no longer than this. Returns whether it has.
+    fn comes_in(&mut self, longest: Duration) -> bool;
+
     /// Waits until it has come.
     fn wait(self: Box<Self>) -> u64;
 }
@@ -96,6 +106,10 @@ pub trait Word: Send + Sync {
 struct Sent(u64);
 
 impl Word for Sent {
+    fn comes_in(&mut self, _longest: Duration) -> bool {
+        true
+    }
+
     fn wait(self: Box<Self>) -> u64 {
         self.0
     }
@@ -290,6 +304,11 @@ impl Ranks {
     /// Begins to send the first rank's value to all ranks, without waiting for them. Collective.
     pub fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
         self.0.begin_broadcast(value)
+    }
+
+    /// Begins to wait until all ranks are here, which a word tells. Collective.
+    pub fn begin_wait(&self) -> Box<dyn Word> {
+        self.0.begin_wait()
     }
 
     /// Combines the outcomes of all ranks. Takes one reduction if all are good. Collective.

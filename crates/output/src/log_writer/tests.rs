@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use h5logfs_log::source_file::SourceFile;
 
 use super::*;
 use crate::base::Base;
-use crate::ranks::{Access, Communicator, OwnFile, SharedFile};
+use crate::ranks::{Access, Communicator, OwnFile, SharedFile, Word};
 
 /// Bytes of an entry of one block of one dimension.
 const ENTRY: u64 = 44;
@@ -28,6 +29,61 @@ struct First {
     ranks: u32,
     /// Writes of a flush fail.
     fails: Arc<AtomicBool>,
+    late: Arc<Late>,
+}
+
+/// The other ranks are late where this one waits for them.
+#[derive(Default)]
+struct Late {
+    /// With the words between flushes.
+    words: AtomicBool,
+    /// To a flush.
+    flushes: AtomicBool,
+    /// How large this file was when they came.
+    seen: Mutex<Vec<u64>>,
+    path: PathBuf,
+}
+
+/// What comes late.
+struct LateWord {
+    value: u64,
+    late: Arc<Late>,
+}
+
+impl Word for LateWord {
+    fn comes_in(&mut self, longest: Duration) -> bool {
+        std::thread::sleep(longest);
+        false
+    }
+
+    fn wait(self: Box<Self>) -> u64 {
+        let size = self.late.path.metadata().unwrap().len();
+        self.late.seen.lock().unwrap().push(size);
+        self.value
+    }
+}
+
+/// What is there.
+struct Prompt(u64);
+
+impl Word for Prompt {
+    fn comes_in(&mut self, _: Duration) -> bool {
+        true
+    }
+
+    fn wait(self: Box<Self>) -> u64 {
+        self.0
+    }
+}
+
+impl First {
+    fn word(&self, value: u64, is_late: &AtomicBool) -> Box<dyn Word> {
+        if !is_late.load(Ordering::Relaxed) {
+            return Box::new(Prompt(value));
+        }
+        let late = Arc::clone(&self.late);
+        Box::new(LateWord { value, late })
+    }
 }
 
 impl Communicator for First {
@@ -56,6 +112,14 @@ impl Communicator for First {
     }
 
     fn broadcast(&self, _: u32, _: &mut [u8]) {}
+
+    fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
+        self.word(value, &self.late.words)
+    }
+
+    fn begin_wait(&self) -> Box<dyn Word> {
+        self.word(0, &self.late.flushes)
+    }
 
     fn open(&self, _: &Path, file: File, _: &Access<'_>) -> FaultResult<Box<dyn SharedFile>> {
         let fails = Arc::clone(&self.fails);
@@ -88,6 +152,7 @@ impl SharedFile for Failing {
 struct Case {
     path: PathBuf,
     fails: Arc<AtomicBool>,
+    late: Arc<Late>,
     writer: LogWriter,
     /// What was logged.
     logged: u8,
@@ -96,9 +161,14 @@ struct Case {
 impl Case {
     fn new(path: PathBuf, ranks: u32, is_read: bool, options: Options) -> Self {
         let fails = Arc::new(AtomicBool::new(false));
+        let late = Arc::new(Late {
+            path: path.clone(),
+            ..Late::default()
+        });
         let first = Ranks::new(First {
             ranks,
             fails: Arc::clone(&fails),
+            late: Arc::clone(&late),
         });
         let files = Files::create(&path, &first, &options).unwrap();
         let new = if is_read {
@@ -109,6 +179,7 @@ impl Case {
         Case {
             path,
             fails,
+            late,
             writer: new(first, files, options),
             logged: 0,
         }
@@ -337,7 +408,12 @@ fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
     // What was spilled and never flushed is lost with the job.
     push(&mut case.writer, 99);
     case.writer.spill(&[]).unwrap();
-    let Case { writer, fails, .. } = case;
+    let Case {
+        writer,
+        fails,
+        late,
+        ..
+    } = case;
     drop(writer);
     let base = |recorded: Option<&Recorded>| Base::of_journal(recorded.unwrap(), Vec::new());
     let ranks = Ranks::one();
@@ -345,6 +421,7 @@ fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
     let mut case = Case {
         path: path.clone(),
         fails,
+        late,
         writer: LogWriter::with_reads(ranks, files, options.clone()),
         logged: 3,
     };
@@ -441,4 +518,35 @@ fn what_has_waited_for_long_is_spilled() {
     assert_eq!(case.writer.files().spilled().len(), 1);
     flush(&mut case.writer).unwrap();
     case.holds(1, 1);
+}
+
+/// A rank that waits for slower ones makes no call of its own meanwhile.
+#[test]
+fn what_waits_for_other_ranks_is_spilled() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, at_flush) in [("word.h5", false), ("flush.h5", true)] {
+        let mut case = Case::new(dir.path().join(name), 2, true, at_once());
+        let is_late = |late: &Late, is| {
+            let which = if at_flush { &late.flushes } else { &late.words };
+            which.store(is, Ordering::Relaxed);
+        };
+        is_late(&case.late, true);
+        // This sends a word, which the next call waits for.
+        assert!(!case.writer.begin_call(Call::Collective));
+        case.log();
+        let before = case.path.metadata().unwrap().len();
+        if at_flush {
+            flush(&mut case.writer).unwrap();
+        } else {
+            case.writer.begin_call(Call::Collective);
+        }
+        let spilled = before + ExtentHeader::SIZE + ENTRY + DATA;
+        assert_eq!(*case.late.seen.lock().unwrap(), [spilled], "{name}");
+        is_late(&case.late, false);
+        flush(&mut case.writer).unwrap();
+        assert_eq!(
+            recorded(&case.path).0.commits.last().unwrap().ends,
+            [spilled]
+        );
+    }
 }
