@@ -10,7 +10,9 @@ use super::output::Output;
 use super::rights::with_owners_rights;
 use super::with_log_file;
 use h5logfs_log::journal::words::asked_for;
-use h5logfs_scan::closing::{Did, Handled, How, Outcome, Recovered, Unflushing, recover};
+use h5logfs_scan::closing::{
+    Did, Handled, How, KeptFile, KeptState, Outcome, Recovered, Unflushing, recover,
+};
 
 /// Close a log file whose job ended before it could, keeping every flush that was complete
 #[derive(Debug, Clone, Args)]
@@ -76,11 +78,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
     match outcome {
         Outcome::Closed(kept) => {
             for kept in kept {
-                let kept = kept.display();
-                writeln!(
-                    out,
-                    "{shown}: note: {kept} has what no flush covered: `--unflushed` takes it in, and `--discard-unflushed` removes it"
-                )?;
+                writeln!(out, "{shown}: note: {}", words_of_kept(kept))?;
             }
             writeln!(out, "{shown}: closed already, nothing to do")
         }
@@ -127,6 +125,29 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
                 "{shown}: {recovered} {flushes} flushes of {datasets} datasets"
             )
         }
+    }
+}
+
+/// What lies beside a closed log, and what can be done with it.
+fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
+    let path = path.display();
+    let removes = "`--discard-unflushed` removes it";
+    match state {
+        KeptState::Waits => {
+            format!("{path} has what no flush covered: `--unflushed` takes it in, and {removes}")
+        }
+        KeptState::TakenIn { rest: false } => {
+            format!(
+                "{path} has what no flush covered, and so has the log, which has taken it in: {removes}"
+            )
+        }
+        KeptState::TakenIn { rest: true } => format!(
+            "{path} has what no flush covered, and what of it can be taken in, the log has: {removes}"
+        ),
+        KeptState::Late { follows, last } => format!(
+            "{path} has what no flush covered after flush {follows}. The log has gone on since, to flush {last}, so it cannot be \
+             taken in any more: {removes}"
+        ),
     }
 }
 

@@ -16,7 +16,7 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
 use h5logfs_output::{Options, Ranks, Subfiles};
-use h5logfs_scan::closing::{Did, Handled, How, Outcome, Unflushing, recover};
+use h5logfs_scan::closing::{Did, Handled, How, KeptFile, KeptState, Outcome, Unflushing, recover};
 use h5logfs_scan::scan;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
@@ -119,6 +119,12 @@ impl Left {
         recover(&self.path(), how).unwrap()
     }
 
+    /// What the close of the log has to say, which is closed, and has this beside it.
+    fn closed(&self, state: KeptState) -> Outcome {
+        let path = self.kept();
+        Outcome::Closed(vec![KeptFile { path, state }])
+    }
+
     /// What was done with what no flush covers. The log has these flushes now.
     fn handled(&self, unflushed: Unflushing, flushes: u64) -> Handled {
         match self.recover(unflushed) {
@@ -202,7 +208,7 @@ fn what_no_flush_covers_is_kept_and_can_be_taken_in_later() {
         left.shows(2, 2, &Settings::default());
         assert_eq!(
             left.recover(Unflushing::Keep),
-            Outcome::Closed(vec![left.kept()])
+            left.closed(KeptState::Waits)
         );
         let taken = left.handled(Unflushing::TakeIn, 3);
         let columns = way.columns();
@@ -217,6 +223,29 @@ fn what_no_flush_covers_is_kept_and_can_be_taken_in_later() {
             left.recover(Unflushing::TakeIn),
             Outcome::Closed(Vec::new())
         );
+    }
+}
+
+/// Another run does what is left to do.
+#[test]
+fn the_taking_in_of_what_was_kept_may_be_interrupted() {
+    for way in WAYS {
+        let left = Left::new(way, false);
+        let journal_path = journal::path_of(&left.path());
+        let journal = fs::read(&journal_path).unwrap();
+        left.handled(Unflushing::Keep, 2);
+        let kept = fs::read(left.kept()).unwrap();
+        // The journal is there again, and the log is still closed.
+        fs::write(journal_path, journal).unwrap();
+        left.handled(Unflushing::TakeIn, 3);
+        left.shows(2, 3, &Settings::default());
+        // The log has it, and so has the file beside it.
+        fs::write(left.kept(), kept).unwrap();
+        let closed = left.closed(KeptState::TakenIn { rest: false });
+        assert_eq!(left.recover(Unflushing::Keep), closed);
+        let removed = Outcome::Discarded(vec![left.kept()]);
+        assert_eq!(left.recover(Unflushing::TakeIn), removed, "{way:?}");
+        left.shows(2, 3, &Settings::default());
     }
 }
 
@@ -272,12 +301,16 @@ fn a_job_that_goes_on_keeps_it_and_one_that_replaces_the_log_is_refused() {
             Outcome::Recovered(_)
         ));
         left.shows(3, 3, &Settings::default());
+        let (follows, last) = (2, 3);
+        let closed = left.closed(KeptState::Late { follows, last });
+        assert_eq!(left.recover(Unflushing::Keep), closed);
         let how = How {
             unflushed: Unflushing::TakeIn,
             ..How::default()
         };
         let refused = recover(&left.path(), how).unwrap_err().to_string();
-        assert!(refused.contains("it has gone on since"), "{refused}");
+        let words = "has gone on since, to flush 3";
+        assert!(refused.contains(words), "{refused}");
         left.shows(3, 3, &Settings::default());
     }
     for way in WAYS {
@@ -374,9 +407,8 @@ fn what_belongs_to_nothing_that_was_flushed_is_told_and_kept() {
             left: Some(left.kept()),
         };
         assert_eq!(taken.did, wanted);
-        assert_eq!(
-            left.recover(Unflushing::Keep),
-            Outcome::Closed(vec![left.kept()])
-        );
+        let closed = left.closed(KeptState::TakenIn { rest: true });
+        assert_eq!(left.recover(Unflushing::Keep), closed);
+        assert_eq!(left.recover(Unflushing::TakeIn), closed);
     }
 }

@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{MemfdFlags, memfd_create};
+
 use super::held::{HeldFile, parent, sync};
 use super::unflushed::{Extent, Summary, Unflushed};
 use super::{Recorded, path_of};
@@ -133,6 +135,16 @@ impl Kept {
     pub fn write_journal(&self, kept: &SourceFile, to: &File) -> io::Result<()> {
         let len = self.journal.end - self.journal.start;
         copy(kept, self.journal.start, len, to, 0)
+    }
+
+    /// The journal that was kept. `kept`: this file.
+    pub fn journal(&self, kept: &SourceFile) -> Result<Recorded> {
+        let read = || -> io::Result<SourceFile> {
+            let file = File::from(memfd_create(c"h5logfs", MemfdFlags::CLOEXEC)?);
+            self.write_journal(kept, &file)?;
+            SourceFile::new(file, kept.path().to_owned())
+        };
+        Recorded::read(&read().map_err(|e| Error::io(kept.path(), e))?)
     }
 
     /// Removes the file. The caller has the lock of the journal of the log, or the log is closed.

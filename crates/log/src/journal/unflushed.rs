@@ -175,7 +175,7 @@ impl Unflushed {
     }
 
     /// What was kept, and nothing else.
-    pub(super) fn only_kept(files: &LogFiles<'_>, journal: &Recorded, kept: &Kept) -> Result<Self> {
+    pub fn only_kept(files: &LogFiles<'_>, journal: &Recorded, kept: &Kept) -> Result<Self> {
         let mut found = Unflushed::default();
         let mut extents = Vec::new();
         let wanted = Flushed::of(files, journal)?.wanted(false);

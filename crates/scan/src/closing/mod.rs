@@ -8,6 +8,7 @@
 
 mod anchor;
 mod front;
+mod kept;
 mod objects;
 mod recover;
 mod refusal;
@@ -17,6 +18,7 @@ mod tables;
 mod unflushed;
 
 pub use front::Role;
+pub use kept::{KeptFile, KeptState};
 pub(crate) use objects::make_objects;
 pub use recover::{How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
 pub use tables::KnownTable;

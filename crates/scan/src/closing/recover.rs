@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use super::front::{Front, Role};
+use super::kept::{KeptFile, KeptState, all_kept, remove_taken_in};
 use super::stored::OpenShadow;
 use super::tables::{Entries, KnownTable};
-use super::unflushed::{Did, Handled, Restored, Unflushing, restore, split, take_in};
+use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
 use super::{plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::diagnostic::Diagnostic;
@@ -57,8 +58,9 @@ pub enum Outcome {
     /// It was closed already. A journal of an earlier time lay beside it, for this reason, and is removed.
     Cleared(String),
     /// It was closed already, and there was nothing to do. These files beside it have what no flush covered.
-    Closed(Vec<PathBuf>),
-    /// It was closed already. These files beside it had what no flush covered, and are removed.
+    Closed(Vec<KeptFile>),
+    /// It was closed already. These files beside it had what no flush covered, and are removed: because the caller wants it, or
+    /// because the log has all of it.
     Discarded(Vec<PathBuf>),
 }
 
@@ -113,12 +115,30 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
     let files = LogFiles::of(&dir, &name, &master);
     let path = &dir.full_path(&name);
     let is_closed = refusal::is_closed(&files, &master)?;
-    match lock(path, &files) {
+    let outcome = match lock(path, &files) {
         // The lock holds until the log is closed.
-        Ok(lock) => recover_locked(path, &files, &master, how, &lock, known),
+        Ok(lock) => recover_locked(path, &files, &master, how, &lock, known)?,
         // There is no journal, or it is another log's.
-        Err(_) if is_closed => closed(path, &files, &master, how, known),
-        Err(e) => Err(e),
+        Err(_) if is_closed => return closed(path, &files, &master, how, known),
+        Err(e) => return Err(e),
+    };
+    let takes_in = how.unflushed == Unflushing::TakeIn && !how.dry_run;
+    match outcome {
+        // A run that was interrupted has made the journal of what was kept again, and no more.
+        Outcome::Cleared(_) if takes_in => {
+            let master = SourceFile::open(&dir, &name)?;
+            match closed(path, &files, &master, how, known)? {
+                Outcome::Closed(kept) if kept.is_empty() => Ok(outcome),
+                more => Ok(more),
+            }
+        }
+        // One has taken it in, and no more.
+        Outcome::Recovered(_) if takes_in && !how.stays_open => {
+            let master = SourceFile::open(&dir, &name)?;
+            remove_taken_in(&files, all_kept(&files, &master)?)?;
+            Ok(outcome)
+        }
+        outcome => Ok(outcome),
     }
 }
 
@@ -131,27 +151,46 @@ fn closed(
     known: &mut KnownTable,
 ) -> Result<Outcome> {
     check_nothing_to_drop(path, how)?;
-    let mut kept = Kept::all(files)?;
-    let id = master.file_id()?;
-    kept.retain(|kept| Some(kept.id) == id);
-    let paths = kept.iter().map(|kept| files.full_path(&kept.place));
-    match (how.unflushed, kept.last()) {
-        (Unflushing::TakeIn, Some(last)) if !how.dry_run => {
-            match restore(path, files, master, last)? {
-                Restored::Unclosed(journal) => {
-                    recover_locked(path, files, master, how, journal.file(), known)
-                }
+    let kept = all_kept(files, master)?;
+    match how.unflushed {
+        Unflushing::TakeIn if !how.dry_run => {
+            let waits = kept.iter().rev();
+            let mut waits = waits.filter(|(_, file)| file.state == KeptState::Waits);
+            if let Some((kept, _)) = waits.next() {
+                let journal = restore(path, files, master, kept)?;
+                return recover_locked(path, files, master, how, journal.file(), known);
+            }
+            let (left, removed) = remove_taken_in(files, kept)?;
+            let late = left.iter().find_map(|(_, file)| too_late(file));
+            match late {
                 // A program opens it again, and what was kept is of no use to it.
-                Restored::GoneOn(_) if how.stays_open => Ok(Outcome::Closed(paths.collect())),
-                Restored::GoneOn(reason) => Err(Error::of(path, reason)),
+                Some(reason) if !how.stays_open => Err(Error::of(path, reason)),
+                _ if removed.is_empty() => Ok(Outcome::Closed(states(left))),
+                _ => Ok(Outcome::Discarded(removed)),
             }
         }
-        (Unflushing::Discard, Some(_)) if !how.dry_run => {
-            let removed = kept.iter().map(|kept| kept.remove(files));
+        Unflushing::Discard if !how.dry_run && !kept.is_empty() => {
+            let removed = kept.iter().map(|(kept, _)| kept.remove(files));
             Ok(Outcome::Discarded(removed.collect::<Result<_>>()?))
         }
-        _ => Ok(Outcome::Closed(paths.collect())),
+        _ => Ok(Outcome::Closed(states(kept))),
     }
+}
+
+fn states(kept: Vec<(Kept, KeptFile)>) -> Vec<KeptFile> {
+    kept.into_iter().map(|(_, file)| file).collect()
+}
+
+/// Why what was kept cannot be taken in any more; `None` where that is not so.
+fn too_late(file: &KeptFile) -> Option<String> {
+    let KeptState::Late { follows, last } = file.state else {
+        return None;
+    };
+    Some(format!(
+        "{} has what ranks had written after flush {follows}, and the log has gone on since, to flush {last}: it cannot be taken \
+         in any more. `--discard-unflushed` removes it",
+        file.path.display()
+    ))
 }
 
 /// Fails where flushes are to be dropped of a log that is closed.
@@ -178,8 +217,6 @@ fn recover_locked(
     };
     let all = match Beside::of(files, master)? {
         Beside::Journal(_, all) => *all,
-        // An append takes its place.
-        Beside::Stale(_) if how.stays_open => return Ok(Outcome::Closed(Vec::new())),
         Beside::Stale(stale) => {
             check_nothing_to_drop(path, how)?;
             is_locked(stale.identity)?;

@@ -24,7 +24,6 @@ use h5logfs_log::journal::{extended, parent};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::extent::{ExtentHeader, crc32, move_extent, sections};
 use h5logfs_log::logvol::{LogDataset, Tables};
-use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 
 /// What is done with data that no flush covers.
@@ -322,22 +321,16 @@ fn larger<'a>(
     larger.map_err(|fault| Error::of(files.dir().full_path(files.log()), fault))
 }
 
-/// What has become of a closed log beside which something was kept.
-pub enum Restored {
-    /// It is not closed now, and its journal is locked.
-    Unclosed(HeldFile),
-    /// It is as it was: it has gone on since, as this says.
-    GoneOn(String),
-}
-
-/// Makes a closed log again what it was when `kept` was made: not closed, with its journal.
+/// Makes a closed log again what it was when `kept` was made, after the same flush: not closed, with its journal. Returns that,
+/// which is locked. Where this is interrupted, the journal is there, or the log is as it was.
 pub fn restore(
     path: &Path,
     files: &LogFiles<'_>,
     master: &SourceFile,
     kept: &Kept,
-) -> Result<Restored> {
+) -> Result<HeldFile> {
     let source = files.open(&kept.place)?;
+    let journal = kept.journal(&source)?;
     let journal_path = journal::path_of(path);
     let created = HeldFile::create(&journal_path, &kept.id.number(), false, |file| {
         journal::lock(file)?;
@@ -346,22 +339,14 @@ pub fn restore(
     });
     let held = created.map_err(|e| Error::io(&journal_path, e))?;
     sync(parent(path))?;
-    let undo = |e: Error| {
-        let _ = std::fs::remove_file(&journal_path);
-        e
-    };
-    let place = SourcePath::below(journal::path_of(files.log()));
-    let read = files.open(&place).and_then(|file| Recorded::read(&file));
-    let journal = read.map_err(undo)?;
-    let closed = sealed(master).map_err(|fault| undo(Error::of(path, fault)))?;
-    let flush = closed.map_or(0, |closed| closed.flush);
-    if journal.id != kept.id || journal.flushes() != flush {
-        let reason = format!(
-            "what was kept follows flush {}, and the log has flush {flush}: it has gone on since",
-            journal.flushes()
-        );
+    // Another job may have gone on in the meantime.
+    let closed = sealed(master).map_err(|fault| Error::of(path, fault))?;
+    if closed.map(|closed| closed.flush) != Some(journal.flushes()) {
         std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
-        return Ok(Restored::GoneOn(reason));
+        return Err(Error::of(
+            path,
+            "it goes on while what was kept of it is taken in",
+        ));
     }
     for (number, file) in data_sources(files, &journal)?.iter().enumerate() {
         make_unclosed(file, &journal, journal.end(number))?;
@@ -369,7 +354,7 @@ pub fn restore(
     if journal.header.subfiles > 0 {
         make_unclosed(master, &journal, FRONT)?;
     }
-    Ok(Restored::Unclosed(held))
+    Ok(held)
 }
 
 /// Gives a file the front of one that is not closed, and cuts off what the close has put behind its data.
