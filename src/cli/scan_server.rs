@@ -108,7 +108,7 @@ pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
                     is_own: true,
                     ..How::default()
                 };
-                recover_knowing(log, how, &mut tables).map(drop)
+                recover_knowing(log, how, &mut tables).map(|_| None)
             }
         };
         let is_done = done.is_ok();
@@ -119,14 +119,14 @@ pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
         } = task.work
             && is_done
         {
-            caller.tell(settle(log, MemoryLimits::each(memory)))?;
+            caller.tell(settle(log, MemoryLimits::each(memory)).map(|()| None))?;
         }
     }
     Ok(())
 }
 
 /// The caller has not written the log, so what `h5logfs recover` says of rights counts here, too.
-fn take_in(log: &Path) -> Result<(), Error> {
+fn take_in(log: &Path) -> Result<Option<String>, Error> {
     let taken = with_owners_rights(log, || Ok(take_in_unflushed(log)));
     taken.unwrap_or_else(|e| Err(Error::of(log, format!("{e:#}"))))
 }

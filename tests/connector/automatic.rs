@@ -189,6 +189,8 @@ import libhdf5
 from libhdf5 import lib
 path, flushes = sys.argv[2:4]
 lib.H5Dwrite.argtypes = 5 * [ctypes.c_int64] + [ctypes.c_void_p]
+ids = ctypes.c_int64 * 3
+lib.H5Dwrite_multi.argtypes = [ctypes.c_size_t] + 4 * [ids] + [ctypes.c_int64, ctypes.c_void_p * 3]
 file = h5py.File(path, 'w')
 rows = file.create_dataset('rows', (4, 1 << 14), 'f8')
 if flushes == 'yes':
@@ -199,7 +201,13 @@ selected = rows.id.get_space()
 for number in range(4):
     selected.select_hyperslab((number, 0), (1, 1 << 14))
     # Each row is more than the buffer takes.
-    assert lib.H5Dwrite(rows.id.id, h5py.h5t.NATIVE_DOUBLE.id, memory.id, selected.id, 0, row.ctypes.data) >= 0
+    kind, place = h5py.h5t.NATIVE_DOUBLE.id, row.ctypes.data
+    if flushes == 'multi':
+        places = (ctypes.c_void_p * 3)(place, place, place)
+        all = [ids(number, number, number) for number in (rows.id.id, kind, memory.id, selected.id)]
+        assert lib.H5Dwrite_multi(3, *all, 0, places) >= 0
+    else:
+        assert lib.H5Dwrite(rows.id.id, kind, memory.id, selected.id, 0, place) >= 0
     print(*libhdf5.errors())
 ";
     let python = python.with_variables(connector.used_as("h5logfs buffer_limit=64K;flush_every=0"));
@@ -208,13 +216,15 @@ for number in range(4):
         let told = python.run(code, &[&tools, &log, flushes.as_ref()]);
         told.lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    let warned = told("never.h5", "no");
-    let warnings: Vec<&String> = warned.iter().filter(|line| !line.is_empty()).collect();
-    let words = "never.h5: elements went to the disk before the first flush of this program";
-    assert!(
-        warnings.len() == 1 && warnings[0].contains(words),
-        "{warned:?}"
-    );
+    for how in ["no", "multi"] {
+        let warned = told("never.h5", how);
+        let warnings: Vec<&String> = warned.iter().filter(|line| !line.is_empty()).collect();
+        let words = "never.h5: elements went to the disk before the first flush of this program";
+        assert!(
+            warnings.len() == 1 && warnings[0].contains(words),
+            "{how}: {warned:?}"
+        );
+    }
     assert_eq!(told("flushed.h5", "yes"), [""; 4]);
 }
 

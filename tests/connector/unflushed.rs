@@ -14,7 +14,7 @@ use crate::common::hosts::Hdf5;
 use crate::common::killed::{Places, RANKS, Victim};
 use crate::common::mpirun::{Job, Mpi};
 use crate::common::nodes::Place;
-use crate::common::readers::{Python, said};
+use crate::common::readers::{Python, project, said};
 use crate::common::rows::{self, Course};
 use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
 
@@ -166,6 +166,15 @@ with h5py.File(sys.argv[1], 'r+') as f:
 print(before)
 ";
 
+/// Opens a file, and prints what the error stack says then.
+const TOLD: &str = "
+import sys
+sys.path.insert(0, sys.argv[1])
+import libhdf5
+assert libhdf5.lib.H5Fopen(sys.argv[2].encode(), 1, 0) > 0
+print(*libhdf5.errors())
+";
+
 /// The successor of a killed program decides from where it goes on.
 #[test]
 fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
@@ -210,7 +219,10 @@ fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
     // Without the option it is kept, and of no use for a log that has gone on.
     let without = copy();
     assert_eq!(goes_on(without.path(), connector.used()), 0);
-    assert_eq!(goes_on(without.path(), by_string), 1);
+    assert_eq!(goes_on(without.path(), by_string.clone()), 1);
+    let (tools, log) = (project().join("tests/tools"), without.path().join("log.h5"));
+    let told = plain.with_variables(by_string).run(TOLD, &[&tools, &log]);
+    assert!(told.contains("the log has gone on since"), "{told}");
     let kept = "log.h5.h5logfs-unflushed";
     assert_eq!(names_in(without.path()), ["log.h5", kept]);
 }

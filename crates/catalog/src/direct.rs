@@ -191,8 +191,9 @@ pub fn close_log(path: &Path, how: Close, options: &ReadOptions) -> Result<Close
 
 /// Makes one more flush of what no flush of the log at `path` covers, as `h5logfs recover --unflushed` does, and leaves the log
 /// unclosed. Of a log that is closed, that is what was kept when it was closed, unless the log has gone on since. Where there
-/// is nothing, nothing happens. No process may have the lock of the journal. If this fails, it can be repeated.
-pub fn take_in(path: &Path, options: &ReadOptions) -> Result<()> {
+/// is nothing, nothing happens. No process may have the lock of the journal. If this fails, it can be repeated. Returns, in
+/// words, what cannot be taken in, and where it is kept.
+pub fn take_in(path: &Path, options: &ReadOptions) -> Result<Option<String>> {
     let log = std::path::absolute(path).map_err(|e| Error::io(path, e))?;
     one_close::take_in(&program(options), &log)
 }

@@ -56,6 +56,8 @@ pub enum Closed {
     Done,
     /// A closed log, for the reason that the program says, and no ordinary HDF5 file.
     NotSettled(Fault),
+    /// What was asked for, without what the program tells.
+    Without(String),
 }
 
 /// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
@@ -65,9 +67,13 @@ pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
 }
 
 /// Makes one more flush of what no flush of the log at an absolute path covers. No process may have its journal locked. Fails
-/// with what the program says.
-pub fn take_in(program: &Path, log: &Path) -> Result<()> {
-    work(program, log, CloseWork::TakeIn).map(drop)
+/// with what the program says. Returns what it says of data that it cannot take in.
+pub fn take_in(program: &Path, log: &Path) -> Result<Option<String>> {
+    Ok(match work(program, log, CloseWork::TakeIn)? {
+        Closed::Done => None,
+        Closed::Without(left) => Some(left),
+        Closed::NotSettled(reason) => Some(reason.to_string()),
+    })
 }
 
 fn work(program: &Path, log: &Path, work: CloseWork) -> Result<Closed> {
@@ -177,7 +183,8 @@ impl Closer {
         match sent.and_then(|()| self.outcome()) {
             None => return Answer::Ended,
             Some(Err(reason)) => return Answer::Closed(Err(reason)),
-            Some(Ok(())) => {}
+            Some(Ok(left)) if !left.is_empty() => return Answer::Closed(Ok(Closed::Without(left))),
+            Some(Ok(_)) => {}
         }
         let settles = matches!(
             work,
@@ -191,17 +198,21 @@ impl Closer {
         }
         match self.outcome() {
             None => Answer::EndedInSettling,
-            Some(Ok(())) => Answer::Closed(Ok(Closed::Done)),
+            Some(Ok(_)) => Answer::Closed(Ok(Closed::Done)),
             Some(Err(reason)) => Answer::Closed(Ok(Closed::NotSettled(reason.into()))),
         }
     }
 
-    fn outcome(&self) -> Option<Result<()>> {
+    /// What the program says of something that has succeeded.
+    fn outcome(&self) -> Option<Result<String>> {
         let received = self
             .channel
             .receive(LARGEST_ANSWER, &mut Task::unlimited().reservation());
         match received {
-            Ok((Request::Done(outcome), _)) => Some(outcome.into_result().map(drop)),
+            Ok((Request::Done(outcome), _)) => {
+                let said = outcome.into_result();
+                Some(said.map(|said| String::from_utf8_lossy(&said).into_owned()))
+            }
             _ => None,
         }
     }

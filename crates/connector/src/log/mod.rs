@@ -354,7 +354,7 @@ impl State {
         }
         ranks.wait();
         match closed {
-            Ok(Closed::Done) => Ok(()),
+            Ok(Closed::Done | Closed::Without(_)) => Ok(()),
             Ok(Closed::NotSettled(reason)) => {
                 let file = state.path.clone();
                 Err(Error::NotSettled { file, reason }.into())

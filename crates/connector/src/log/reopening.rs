@@ -66,9 +66,11 @@ impl Log {
         ranks: Ranks,
         options: Options,
     ) -> Result<Option<Self>, Fault> {
-        if options.takes_in {
-            take_in_unflushed(path, &ranks)?;
-        }
+        let left = if options.takes_in {
+            take_in_unflushed(path, &ranks)?
+        } else {
+            None
+        };
         let options = options.output;
         let mut objects = Objects::default();
         let base = |recorded: Option<&Recorded>| {
@@ -115,17 +117,20 @@ impl Log {
             state.image = objects.image;
         }
         drop(state);
+        if let Some(left) = left {
+            log.warn(&left);
+        }
         Ok(Some(log))
     }
 }
 
 /// Makes one more flush of what no flush covers. The first rank lets the program `h5logfs` do that, since libhdf5 makes datasets
-/// larger for it, and all go on then, or none. Collective.
-fn take_in_unflushed(path: &Path, ranks: &Ranks) -> Result<(), Fault> {
+/// larger for it, and all go on then, or none. Returns there what could not be taken in, in words. Collective.
+fn take_in_unflushed(path: &Path, ranks: &Ranks) -> Result<Option<String>, Fault> {
     let taken = if ranks.is_root() && may_have_unflushed(path) {
         direct::take_in(path, &direct::Options::default())
     } else {
-        Ok(())
+        Ok(None)
     };
     Ok(ranks.led(taken)?)
 }

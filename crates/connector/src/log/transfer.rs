@@ -88,21 +88,26 @@ impl Log {
     ///
     /// A conversion between types may run functions of the program, which may read, write and flush this log, and extend
     /// this dataset. So the elements are made without a lock. They are logged with the extent that the dataset had when
-    /// the call began.
-    pub fn write(&self, transfer: &Transfer<'_, *const c_void>) -> Result<(), Fault> {
+    /// the call began. Returns whether the program is [to be warned](Log::warn_of_spill) when all of the call is done.
+    pub fn write(&self, transfer: &Transfer<'_, *const c_void>) -> Result<bool, Fault> {
         let dims = transfer.dataset.dims();
         let mut room = self.take_room();
         let elements = self.elements_to_write(transfer, &dims, &mut room);
         let mut state = self.state.lock();
         let logged = elements.and_then(|elements| {
             let Some(elements) = elements else {
-                return Ok(());
+                return Ok(false);
             };
             std::mem::swap(&mut state.blocks, &mut room.blocks);
-            state.log(transfer.dataset, &dims, elements)
+            state.log_quietly(transfer.dataset, &dims, elements)
         });
         state.room = Some(room);
         logged
+    }
+
+    /// Warns a program that has never flushed, and whose elements go to the disk, once. Calls of libhdf5 may clear that.
+    pub fn warn_of_spill(&self) {
+        self.state.lock().warn_of_spill();
     }
 
     /// Reads elements of one dataset: those of this rank as it has written them, those of others likewise where they run on
@@ -295,21 +300,31 @@ impl State {
         dims: &[u64],
         elements: Cow<'_, [u8]>,
     ) -> Result<(), Fault> {
+        if self.log_quietly(dataset, dims, elements)? {
+            self.warn_of_spill();
+        }
+        Ok(())
+    }
+
+    /// The same without a warning. Returns whether there is one.
+    fn log_quietly(
+        &mut self,
+        dataset: &Dataset,
+        dims: &[u64],
+        elements: Cow<'_, [u8]>,
+    ) -> Result<bool, Fault> {
         let path = &self.path;
         let writer = self.writer.as_mut();
         let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;
         writer.push(dataset.info(dims), dataset.form(), &self.blocks, elements)?;
         dataset.set_written();
         let files = writer.files();
-        if !self.is_warned && !files.has_flushed() && !files.spilled().is_empty() {
-            self.is_warned = true;
-            self.warn_of_spill();
-        }
-        Ok(())
+        Ok(!self.is_warned && !files.has_flushed() && !files.spilled().is_empty())
     }
 
     /// Says what the program risks that has never flushed, and whose elements go to the disk.
-    fn warn_of_spill(&self) {
+    fn warn_of_spill(&mut self) {
+        self.is_warned = true;
         let path = self.path.display();
         let sentence = format!(
             "{path}: elements went to the disk before the first flush of this program. If it is killed before that, they are \

@@ -76,9 +76,13 @@ impl Session {
                 Call::Own
             });
         }
+        let mut is_to_warn = false;
         for transfer in transfers {
-            log.write(transfer)
-                .map_err(|e| self.about(transfer.below, e))?;
+            let written = log.write(transfer);
+            is_to_warn |= written.map_err(|e| self.about(transfer.below, e))?;
+        }
+        if is_to_warn {
+            log.warn_of_spill();
         }
         Ok(SUCCESS)
     }

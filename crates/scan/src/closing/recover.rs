@@ -98,14 +98,23 @@ pub fn recover(path: &Path, how: How) -> Result<Outcome> {
 }
 
 /// Makes one more flush of what no flush of the log at `path` covers, and leaves the log unclosed. Of a closed log that is
-/// what was kept of it, unless the log has gone on since. If this is interrupted, it can be repeated.
-pub fn take_in_unflushed(path: &Path) -> Result<()> {
+/// what was kept of it, unless the log has gone on since. If this is interrupted, it can be repeated. Returns what cannot be
+/// taken in, in words.
+pub fn take_in_unflushed(path: &Path) -> Result<Option<String>> {
     let how = How {
         unflushed: Unflushing::TakeIn,
         stays_open: true,
         ..How::default()
     };
-    recover(path, how).map(drop)
+    let said = match recover(path, how)? {
+        Outcome::Closed(kept) => kept.iter().find_map(too_late),
+        Outcome::Recovered(Recovered {
+            unflushed: Some(handled),
+            ..
+        }) => handled.left(),
+        _ => None,
+    };
+    Ok(said.map(|said| format!("{}: {said}", path.display())))
 }
 
 /// The same for a process that closes one log after the other, and takes note of what it may need of the last one.

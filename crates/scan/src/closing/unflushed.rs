@@ -47,6 +47,22 @@ pub struct Handled {
     pub did: Did,
 }
 
+impl Handled {
+    /// What could not be taken in, in words.
+    pub(super) fn left(&self) -> Option<String> {
+        let Did::TakenIn {
+            left: Some(left), ..
+        } = &self.did
+        else {
+            return None;
+        };
+        let (summary, left) = (&self.summary, left.display());
+        Some(format!(
+            "{summary}: what of it cannot be taken in is kept in {left}"
+        ))
+    }
+}
+
 /// What became of data that no flush covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Did {

@@ -124,10 +124,10 @@ impl Closing {
         }
     }
 
-    /// Tells that process how something has ended.
-    pub fn tell(&self, outcome: Result<()>) -> io::Result<()> {
+    /// Tells that process how something has ended, and what there is to say of it.
+    pub fn tell(&self, outcome: Result<Option<String>>) -> io::Result<()> {
         let outcome = match outcome {
-            Ok(()) => ScanOutcome::Scanned(Vec::new()),
+            Ok(said) => ScanOutcome::Scanned(said.unwrap_or_default().into_bytes()),
             Err(e) => ScanOutcome::from(&e),
         };
         self.0.send(&Request::Done(outcome), None)
