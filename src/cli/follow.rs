@@ -16,8 +16,11 @@ use super::report;
 use super::unclosed::job_state;
 use super::{LogScanner, ViewArgs};
 use h5logfs_catalog::changes::Changes;
+use h5logfs_common::error::Error;
 use h5logfs_log::journal::{JobState, Moment};
-use h5logfs_log::snapshot::{Dataset, Snapshot};
+use h5logfs_log::snapshot::{Dataset, Snapshot, Source};
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::Identity;
 
 /// Lower priority than that of a job. The processes that scan inherit it.
 const NICE: i32 = 10;
@@ -25,8 +28,6 @@ const NICE: i32 = 10;
 const LOOK_AT_JOB: Duration = Duration::from_secs(1);
 /// A follower that is further behind goes on with the newest flush.
 const MOST_BEHIND: u64 = 32;
-/// How often a log is scanned that changes meanwhile.
-const ATTEMPTS: u32 = 10;
 /// Datasets that a line names.
 const MOST_NAMES: usize = 4;
 
@@ -76,6 +77,8 @@ enum Event {
     Flush(Flush),
     /// The log is closed.
     Closed {
+        /// It is an ordinary HDF5 file, whose extents are not looked at.
+        settled: bool,
         /// Bytes of the files of the log.
         bytes: u64,
         /// Those that have another extent than at the last event.
@@ -114,10 +117,12 @@ struct Extent {
 }
 
 /// What was told last.
+#[derive(Default)]
 struct Told {
     /// The last flush that was told of.
     flush: u64,
     is_closed: bool,
+    is_settled: bool,
     bytes: u64,
     time: Option<i64>,
     dims: BTreeMap<String, Vec<u64>>,
@@ -132,6 +137,7 @@ impl Told {
         Told {
             flush: snapshot.flushes,
             is_closed: snapshot.journal.is_none(),
+            is_settled: false,
             bytes: bytes(snapshot),
             time: snapshot.flushed_at,
             dims: snapshot.datasets.iter().map(extent).collect(),
@@ -163,6 +169,14 @@ impl From<(&String, &Vec<u64>)> for Extent {
 fn bytes(snapshot: &Snapshot) -> u64 {
     let sizes = snapshot.sources.iter().map(|source| source.identity.size);
     sizes.fold(0, u64::saturating_add)
+}
+
+/// Whether there is no log, or none in the state that was asked for.
+fn is_no_log(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(Error::NotALog { .. } | Error::NoMoment { .. })
+    )
 }
 
 /// Follows one log.
@@ -200,56 +214,87 @@ pub fn run(args: FollowArgs) -> Result<()> {
 impl<W: Write> Follower<'_, W> {
     fn run(mut self) -> Result<()> {
         loop {
-            let newest = self.catch_up()?;
-            if newest.journal.is_none() && self.args.until == Some(Until::Closed) {
+            let journal = self.catch_up()?;
+            if journal.is_none() && self.args.until == Some(Until::Closed) {
                 return Ok(());
             }
             while !self.changes.wait(Some(Instant::now() + LOOK_AT_JOB)) {
-                self.look_at_job(&newest)?;
+                if let Some(journal) = &journal {
+                    self.look_at_job(&journal.place)?;
+                }
             }
             self.ended = None;
         }
     }
 
-    /// Tells of what is new. Returns the newest state.
-    fn catch_up(&mut self) -> Result<Snapshot> {
-        let newest = self.scan(Moment::Newest)?;
+    /// Tells of what is new. Returns the journal of a log that is not closed.
+    fn catch_up(&mut self) -> Result<Option<Source>> {
+        let newest = match self.scan(Moment::Newest) {
+            Err(error) if is_no_log(&error) && self.changes.is_settled() => {
+                let now = self.settled()?;
+                self.notice_other(&now)?;
+                self.tell_closed(now)?;
+                return Ok(None);
+            }
+            newest => newest?,
+        };
         let now = Told::of(&newest);
+        self.notice_other(&now)?;
+        if now.is_closed {
+            self.tell_closed(now)?;
+            return Ok(None);
+        }
+        let last = self.told.as_ref().filter(|told| !told.is_closed);
+        let last = last.map(|told| told.flush);
+        for flush in missed(last, now.flush) {
+            match self.scan(Moment::Flush(flush)) {
+                // Meanwhile the log was closed, and may have been opened again.
+                Err(error) if is_no_log(&error) => {}
+                missed => self.tell_flush(&missed?)?,
+            }
+        }
+        if last.is_none_or(|last| last < now.flush) {
+            self.tell_flush(&newest)?;
+        }
+        Ok(newest.journal)
+    }
+
+    /// Tells where another log has taken the place of the one that was told of.
+    fn notice_other(&mut self, now: &Told) -> Result<()> {
         let is_other =
             |told: &Told| told.file != now.file || (!now.is_closed && told.flush > now.flush);
         if self.told.as_ref().is_some_and(is_other) {
             self.tell(&Event::Replaced)?;
             self.told = None;
         }
-        if now.is_closed {
-            self.tell_closed(now)?;
-            return Ok(newest);
-        }
-        let last = self.told.as_ref().filter(|told| !told.is_closed);
-        let last = last.map(|told| told.flush);
-        for flush in missed(last, now.flush) {
-            let missed = self.scan(Moment::Flush(flush))?;
-            self.tell_flush(&missed)?;
-        }
-        if last.is_none_or(|last| last < now.flush) {
-            self.tell_flush(&newest)?;
-        }
-        Ok(newest)
+        Ok(())
+    }
+
+    /// The state of a settled log.
+    fn settled(&self) -> Result<Told> {
+        let found = Identity::from(&self.args.file.metadata()?);
+        let dims = self.told.as_ref().map(|told| told.dims.clone());
+        Ok(Told {
+            is_closed: true,
+            is_settled: true,
+            bytes: found.size,
+            dims: dims.unwrap_or_default(),
+            file: Some((found.device, found.inode)),
+            ..Told::default()
+        })
     }
 
     /// The log in one state, which may change while it is scanned.
     fn scan(&mut self, moment: Moment) -> Result<Snapshot> {
-        for _ in 1..ATTEMPTS {
-            match self.scanner.snapshot(&self.args.file, moment) {
-                Ok(snapshot) => return Ok(snapshot),
-                Err(error) if !self.changes.look() => return Err(error),
-                Err(_) if !self.changes.is_there() => {
-                    bail!("{}: it is not there any more", self.args.file.display())
-                }
-                Err(_) => {}
+        let file = &self.args.file;
+        let scanned = self.changes.retry(|| self.scanner.snapshot(file, moment));
+        scanned.or_else(|error| {
+            self.changes.look();
+            if self.changes.is_there() {
+                return Err(error);
             }
-        }
-        self.scanner.snapshot(&self.args.file, moment)
+            bail!("{}: it is not there any more", file.display())
+        })
     }
 
     fn tell_flush(&mut self, snapshot: &Snapshot) -> Result<()> {
@@ -272,19 +317,24 @@ impl<W: Write> Follower<'_, W> {
     }
 
     fn tell_closed(&mut self, now: Told) -> Result<()> {
+        // Programs may go on to write into a settled file.
+        if now.is_settled && self.told.as_ref().is_some_and(|told| told.is_settled) {
+            return Ok(());
+        }
         let datasets = now.changed_since(self.told.as_ref());
-        let bytes = now.bytes;
+        let event = Event::Closed {
+            settled: now.is_settled,
+            bytes: now.bytes,
+            datasets,
+        };
         let flush = self.told.as_ref().map_or(0, |told| told.flush);
         self.told = Some(Told { flush, ..now });
-        Ok(self.tell(&Event::Closed { bytes, datasets })?)
+        Ok(self.tell(&event)?)
     }
 
     /// Tells once that the job has ended, when that is so for as long as a close may take.
-    fn look_at_job(&mut self, newest: &Snapshot) -> Result<()> {
-        let Some(journal) = &newest.journal else {
-            return Ok(());
-        };
-        if job_state(&self.args.file, &journal.place) != JobState::Ended {
+    fn look_at_job(&mut self, journal: &SourcePath) -> Result<()> {
+        if job_state(&self.args.file, journal) != JobState::Ended {
             self.ended = None;
             return Ok(());
         }
@@ -305,9 +355,14 @@ impl<W: Write> Follower<'_, W> {
         }
         match event {
             Event::Flush(flush) => writeln!(self.out, "{}", flush.line()),
-            Event::Closed { bytes, datasets } => {
+            Event::Closed {
+                settled,
+                bytes,
+                datasets,
+            } => {
+                let settled = if *settled { " and settled" } else { "" };
                 let bytes = report::bytes((*bytes).into());
-                writeln!(self.out, "closed: {bytes}{}", extents(datasets))
+                writeln!(self.out, "closed{settled}: {bytes}{}", extents(datasets))
             }
             Event::Ended => {
                 let file = self.args.file.display();

@@ -6,10 +6,13 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::PROGRAM;
 use crate::common::guard::Running;
+use crate::common::readers::said;
+use crate::common::settled::settle;
 use crate::common::unclosed::Log;
 
 /// A `follow` that runs.
@@ -59,6 +62,12 @@ fn grow(log: &mut Log, from: u64, bytes: &[u8]) {
     log.flush();
 }
 
+fn recover(log: &Path) {
+    let recovered = Command::new(PROGRAM).arg("recover").arg(log).output();
+    let recovered = recovered.unwrap();
+    assert!(recovered.status.success(), "{}", said(&recovered));
+}
+
 #[test]
 fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,12 +115,7 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     let mut dead = Follow::start(&path, &["--timeout", "1", "--until", "closed"]);
     assert!(dead.line().contains("flush 9: "));
     assert_eq!(dead.status(), Some(3));
-    let recovered = Command::new(PROGRAM)
-        .arg("recover")
-        .arg(&path)
-        .output()
-        .unwrap();
-    assert!(recovered.status.success());
+    recover(&path);
     let end = follow.event();
     assert_eq!(
         (&end["event"], &end["datasets"]),
@@ -127,4 +131,37 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     std::fs::rename(&elsewhere, &path).unwrap();
     assert_eq!(text.line(), "another log has taken its place\n");
     assert!(text.line().contains("flush 1: "));
+}
+
+/// Between two looks the log is closed and settled: then it is no log any more.
+#[test]
+fn a_log_that_is_settled_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let mut log = Log::begin(&path);
+    grow(&mut log, 0, b"aaa");
+    let mut follow = Follow::start(&path, &["--json", "--until", "closed"]);
+    assert_eq!(follow.event()["flush"], 1);
+    let pid = Pid::from_child(&follow.child.0);
+    kill_process(pid, Signal::STOP).unwrap();
+    grow(&mut log, 3, b"bb");
+    grow(&mut log, 5, b"cc");
+    recover(&path);
+    settle(&path).unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    let end = follow.event();
+    assert_eq!(
+        (&end["event"], &end["settled"]),
+        (&"closed".into(), &true.into())
+    );
+    assert_eq!(follow.status(), Some(0));
+    let mut late = Follow::start(&path, &["--until", "closed"]);
+    assert!(late.line().starts_with("closed and settled: "));
+    assert_eq!(late.status(), Some(0));
+    // None of its flushes can be shown.
+    let out = dir.path().join("out.h5");
+    let mut export = Command::new(PROGRAM);
+    let export = export.args(["export", "--at-flush", "3"]).arg(&path);
+    let output = export.arg(&out).output().unwrap();
+    assert!(said(&output).contains("it is settled"), "{}", said(&output));
 }

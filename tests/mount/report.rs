@@ -5,9 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::common::guard::Running;
 use crate::common::people::{copy, corpus};
 use crate::common::readers::said;
+use crate::common::settled::settle;
 use crate::common::unclosed::{Block, Log};
 use crate::common::{PROGRAM, wait_long_until};
 
@@ -398,6 +401,34 @@ fn no_page_takes_the_place_of_a_log() {
         );
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+/// The last page shows what was seen last of a log that is settled between two looks.
+#[test]
+fn a_watched_page_stays_when_its_log_is_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.h5");
+    let mut log = Log::begin(&path);
+    log.extend(1);
+    log.extent(0, &[(0, b"x")]);
+    log.flush();
+    let out = dir.path().join("page.html");
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["report", "--watch", "-o"])
+        .args([&out, &path]);
+    let mut watching = Running(command.spawn().unwrap());
+    wait_long_until("the page", || out.exists());
+    let pid = Pid::from_child(&watching.0);
+    kill_process(pid, Signal::STOP).unwrap();
+    let recovered = Command::new(PROGRAM).arg("recover").arg(&path).output();
+    assert!(recovered.unwrap().status.success());
+    settle(&path).unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    assert!(watching.0.wait().unwrap().success());
+    let page = fs::read_to_string(&out).unwrap();
+    assert!(page.contains("<dt>State</dt><dd>settled</dd>"));
+    assert!(page.contains("data-picture=\"written\"") && !page.contains("http-equiv=\"refresh\""));
 }
 
 #[test]

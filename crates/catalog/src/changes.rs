@@ -3,12 +3,14 @@
 //! No notice comes from a file that another node writes. So this looks at the states of two files, in a system call each,
 //! and again after a pause that grows while nothing happens. Each flush changes the journal, and a close removes it.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use h5logfs_log::journal;
+use h5logfs_log::settled;
 use h5logfs_log::source_file::Identity;
 
 /// After a change the next one may follow at once.
@@ -17,6 +19,8 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(150);
 /// The most that a pause grows by from one look to the next: half of it.
 const GROWTH: u32 = 2;
+/// How often something is done with a log that changes meanwhile.
+const ATTEMPTS: u32 = 10;
 
 /// The states of a log file and of its journal, as they were looked at last.
 #[derive(Debug)]
@@ -60,20 +64,48 @@ impl Changes {
         self.seen[0].is_some()
     }
 
+    /// Whether the log is closed and settled: then its path leads to an ordinary HDF5 file.
+    pub fn is_settled(&self) -> bool {
+        File::open(&self.log).is_ok_and(|file| is_settled(&file).unwrap_or(false))
+    }
+
+    /// Does something with the log, again where that fails and the log has changed meanwhile.
+    pub fn retry<T, E>(&mut self, mut act: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        for _ in 1..ATTEMPTS {
+            match act() {
+                Err(_) if self.look() => {}
+                outcome => return outcome,
+            }
+        }
+        act()
+    }
+
     /// Pauses, and looks again, until there is a change, or `until` has come. Returns whether there is one.
     pub fn wait(&mut self, until: Option<Instant>) -> bool {
-        loop {
-            if self.look() {
-                self.pause = SHORTEST;
-                return true;
-            }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return false;
-            }
-            thread::sleep(left.map_or(self.pause, |left| left.min(self.pause)));
-            self.pause = (self.pause + self.pause / GROWTH).min(LONGEST);
+        wait_for_any(std::slice::from_mut(self), until)
+    }
+}
+
+/// Whether the file was a log that is settled by now: an ordinary HDF5 file.
+pub fn is_settled(file: &File) -> io::Result<bool> {
+    settled::is_settled(file, file.metadata()?.len())
+}
+
+/// As [`Changes::wait`], for a change of one of several logs.
+pub fn wait_for_any(logs: &mut [Changes], until: Option<Instant>) -> bool {
+    loop {
+        if logs.iter_mut().fold(false, |any, log| log.look() | any) {
+            logs.iter_mut().for_each(|log| log.pause = SHORTEST);
+            return true;
         }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return false;
+        }
+        let pause = logs.iter().map(|log| log.pause).min().unwrap_or(LONGEST);
+        thread::sleep(left.map_or(pause, |left| left.min(pause)));
+        let longer = (pause + pause / GROWTH).min(LONGEST);
+        logs.iter_mut().for_each(|log| log.pause = longer);
     }
 }
 

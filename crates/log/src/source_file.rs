@@ -338,15 +338,17 @@ impl SourceFile {
         if !self.identity.has_bytes_in(now, self.grows) {
             return Err(self.changed());
         }
-        if self.grows
-            && now.modified != self.identity.modified
-            && self.with_file(|file| is_settled(file, now.size))?
-        {
+        if self.grows && now.modified != self.identity.modified && self.is_settled()? {
             let reason =
                 "it was settled since it was opened, and is no log any more: open it again";
             return Err(Error::of(&self.path, reason));
         }
         Ok(())
+    }
+
+    /// Whether it was a log that is settled by now: an ordinary HDF5 file.
+    pub fn is_settled(&self) -> Result<bool> {
+        self.with_file(|file| is_settled(file, file.metadata()?.len()))
     }
 
     /// Bytes from `offset` on that are contiguous in the file; there may be more behind them.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use h5logfs_catalog::changes::is_settled;
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
 use h5logfs_common::error::Error;
 use pyo3::exceptions::PyValueError;
@@ -105,6 +106,16 @@ impl OpenFile {
     #[getter]
     fn is_log(&self) -> bool {
         matches!(self.content, Content::Log(_))
+    }
+
+    /// Whether this is an ordinary HDF5 file that was a log, and is settled.
+    fn is_settled(&self, py: Python<'_>) -> PyResult<bool> {
+        let Content::Plain(file) = &self.content else {
+            return Ok(false);
+        };
+        unlocked(py, || {
+            is_settled(file).map_err(|e| of_plain_file(&self.path, e))
+        })
     }
 
     /// The flush that left the state of a log that is not closed: its number, when it was complete in milliseconds since

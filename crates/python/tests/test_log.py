@@ -134,3 +134,35 @@ def test_xarray_sees_only_new_steps(growing: Growing) -> None:
         else:
             assert program("recover", growing.path).returncode == 0
     assert sizes == [3, 2, 2, 2]
+
+
+def settle(path: Path) -> None:
+    """Closes the log, and makes it an ordinary HDF5 file."""
+    assert program("recover", path).returncode == 0
+    assert program("settle", path).returncode == 0
+
+
+def test_a_log_that_is_settled_is_the_last_state(growing: Growing) -> None:
+    follower = h5logfs.follow(growing.path, timeout=60)
+    log, first = h5logfs.Log(growing.path), next(follower)
+    growing.flush(5, 2500)
+    settle(growing.path)
+    (last,) = follower
+    assert last.closed and last.flush is None and (length(first), length(last)) == (3, 5)
+    assert log.refresh() and log.closed and length(log) == 5
+    with pytest.raises(h5logfs.LogError, match="it is settled"):
+        log.at(flush=2)
+
+
+def test_xarray_ends_behind_a_log_that_is_settled(growing: Growing) -> None:
+    pytest.importorskip("xarray")
+    from h5logfs.xarray import follow
+
+    sizes = []
+    for dataset in follow(growing.path, timeout=60, phony_dims="access"):
+        with dataset:
+            sizes.append(dataset["d"].size)
+        if len(sizes) == 1:
+            growing.flush(5, 2500)
+            settle(growing.path)
+    assert sizes == [3, 5]

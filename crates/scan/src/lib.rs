@@ -57,9 +57,9 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::image::Hdf5;
-use h5logfs_log::journal;
 use h5logfs_log::journal::closed::{CloseSeal, sealed};
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
+use h5logfs_log::journal::{self, Moment, SETTLED};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::remains::Remains;
 use h5logfs_log::netcdf as netcdf_log;
@@ -118,6 +118,15 @@ fn no_moment(path: &Path, reason: String) -> Error {
     }
 }
 
+/// Of a file that is HDF5, and no log.
+fn plain(path: &Path, is_settled: bool, moment: Moment) -> Error {
+    match (is_settled, moment) {
+        (false, _) => not_a_log(path, "plain HDF5"),
+        (true, Moment::Newest) => not_a_log(path, "plain HDF5, a log that was settled"),
+        (true, _) => no_moment(path, SETTLED.into()),
+    }
+}
+
 fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
     let path = source.path().to_owned();
     let Some(signature) = find_signature(&source)? else {
@@ -147,10 +156,11 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
         }
         Err(fault) => return Err(Error::of(path, fault)),
     };
+    let is_settled = mark.is_none() && source.is_settled()?;
     let log = find_log(request, &file, source, mark, seal);
     let of_log = |fault| Error::of(&path, fault);
     let Some(log) = log.map_err(of_log)? else {
-        return Err(not_a_log(&path, "plain HDF5"));
+        return Err(plain(&path, is_settled, request.settings.moment));
     };
     let last = log.last_flush().map_err(of_log)?;
     let moment = request.settings.moment.check_closed(last);

@@ -18,7 +18,7 @@ use super::ls::{State, last_write};
 use super::target::{STDOUT, Target, Wish, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs};
-use h5logfs_catalog::changes::Changes;
+use h5logfs_catalog::changes::{self, Changes};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::origins::Timeline;
 use h5logfs_log::scan::Settings;
@@ -32,8 +32,8 @@ pub use words::{bytes, shape};
 /// The shortest time between two pages of `--watch`, and how much longer it is than a page takes to make.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_PER_PAGE: u32 = 10;
-/// Between two looks at the logs.
-const LOOK: Duration = Duration::from_millis(200);
+/// The state of a log that is no log any more.
+const SETTLED: &str = "settled";
 /// Cells of the largest picture.
 const MOST_ROWS: usize = 100;
 const MOST_COLUMNS: usize = 200;
@@ -88,7 +88,10 @@ pub fn run(args: ReportArgs) -> Result<()> {
     if args.watch {
         return watch(&args);
     }
-    let files = write(&args, args.force, None)?;
+    let report = |number: usize, scanner: &LogScanner<'_>| {
+        FileReport::of(&args.files[number], &args, scanner)
+    };
+    let files = write(&args, args.force, None, report)?;
     let failed = files.iter().filter(|file| file.content.is_err()).count();
     ensure!(
         failed == 0,
@@ -98,8 +101,13 @@ pub fn run(args: ReportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Writes the page. `renewed`: after so long there is another one.
-fn write(args: &ReportArgs, force: bool, renewed: Option<Duration>) -> Result<Vec<FileReport>> {
+/// Writes the page of what `report` tells of each file. `renewed`: after so long there is another one.
+fn write(
+    args: &ReportArgs,
+    force: bool,
+    renewed: Option<Duration>,
+    mut report: impl FnMut(usize, &LogScanner<'_>) -> FileReport,
+) -> Result<Vec<FileReport>> {
     let settings = args.view.settings()?;
     let wish = Wish {
         out: &args.output,
@@ -109,10 +117,8 @@ fn write(args: &ReportArgs, force: bool, renewed: Option<Duration>) -> Result<Ve
     };
     let target = Target::new(&wish, all_originals(&args.files, &settings))?;
     let scanner = args.view.scanner()?;
-    let files: Vec<FileReport> = args
-        .files
-        .iter()
-        .map(|file| FileReport::of(file, args, &scanner))
+    let files: Vec<FileReport> = (0..args.files.len())
+        .map(|number| report(number, &scanner))
         .collect();
     let renewed = renewed.filter(|_| files.iter().any(FileReport::is_unclosed));
     let page = page::page(&files, renewed);
@@ -136,9 +142,14 @@ fn watch(args: &ReportArgs) -> Result<()> {
     };
     let mut changes: Vec<Changes> = args.files.iter().map(changes).collect::<Result<_>>()?;
     let (mut force, mut pause) = (args.force, SHORTEST_PAUSE);
+    let mut files: Vec<FileReport> = Vec::new();
     loop {
         let begin = Instant::now();
-        let files = write(args, force, Some(pause))?;
+        let mut before = files.into_iter();
+        files = write(args, force, Some(pause), |number, scanner| {
+            let report = || FileReport::of(&args.files[number], args, scanner);
+            renewed(report, &mut changes[number], before.next())
+        })?;
         if !files.iter().any(FileReport::is_unclosed) {
             return Ok(());
         }
@@ -146,10 +157,24 @@ fn watch(args: &ReportArgs) -> Result<()> {
         force = true;
         pause = (begin.elapsed() * PAUSE_PER_PAGE).max(SHORTEST_PAUSE);
         thread::sleep(pause);
-        while !changes.iter_mut().fold(false, |any, log| log.look() | any) {
-            thread::sleep(LOOK);
-        }
+        changes::wait_for_any(&mut changes, None);
     }
+}
+
+/// What the next page says of a log, which may be closed while the page is made, and settled.
+fn renewed(
+    report: impl Fn() -> FileReport,
+    changes: &mut Changes,
+    before: Option<FileReport>,
+) -> FileReport {
+    let made = changes.retry(|| match report() {
+        made if made.content.is_err() => Err(made),
+        made => Ok(made),
+    });
+    made.unwrap_or_else(|failed| match before {
+        Some(before) if before.content.is_ok() && changes.is_settled() => before.settled(),
+        _ => failed,
+    })
 }
 
 /// What must not be written over. What is not there cannot be.
@@ -209,6 +234,20 @@ impl FileReport {
     /// Whether the log has a flush that another one may follow.
     fn is_unclosed(&self) -> bool {
         self.content.as_ref().is_ok_and(|log| log.flush.is_some())
+    }
+
+    /// The same when the log has been settled, and cannot be looked at any more.
+    fn settled(mut self) -> Self {
+        if let Ok(log) = &mut self.content
+            && log.state != SETTLED
+        {
+            log.state = SETTLED;
+            let shown = log.flush.take().map_or(String::new(), |flush| {
+                format!("; shown as flush {flush} left it")
+            });
+            log.notes = vec![format!("closed and settled: an ordinary HDF5 file{shown}")];
+        }
+        self
     }
 
     fn of(file: &Path, args: &ReportArgs, scanner: &LogScanner<'_>) -> Self {

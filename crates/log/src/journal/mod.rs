@@ -60,7 +60,7 @@ pub use held::{HeldFile, parent, remove_left_behind, sync};
 pub use job::{Job, JobState, lock};
 pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
 pub use lines::{Cause, MOST_FLUSHES, Torn};
-pub use moment::Moment;
+pub use moment::{Moment, SETTLED};
 pub use recorded::{MOST_ENDS, Recorded};
 pub use unflushed::Unflushed;
 pub use writing::{Journal, extended};

@@ -72,6 +72,9 @@ impl Moment {
     }
 }
 
+/// Why a settled log shows no state but the one that it has.
+pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which shows none of its flushes";
+
 /// The last flush that was complete at a time.
 fn flush_at(journal: &Recorded, time: i64) -> Result<u64, String> {
     let times: Vec<_> = journal

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Listings, Settings};
 use crate::front;
-use crate::journal::{self, kept::path_of_kept};
+use crate::journal::{self, Moment, kept::path_of_kept};
 use crate::log_files::{LogFiles, foreign};
 use crate::logvol::names::{SPILL_DIR, SUBFILE_DIR, spill_dir, subfile_dir};
 use crate::netcdf::{self, names::LogName};
@@ -148,7 +148,9 @@ pub fn look(
             foreign,
         });
     }
-    let may_be_log = may_be_log(&files, source)?;
+    // None of the flushes that a settled log had can be shown, which a scan says.
+    let may_be_log = may_be_log(&files, source)?
+        || (settings.moment != Moment::Newest && source.is_settled()?);
     let mut foreign = ForeignFiles::default();
     if may_be_log {
         for path in [journal::path_of(relative), subfile_dir(relative)] {

@@ -51,7 +51,8 @@ class Log(Mapping[str, "Union[Group, Array]"]):
     """One state of a log: the newest flush, until `refresh` goes on to a newer one. It is the root group of what the log holds:
     `log["group/T"][-1]` reads, with all cores and without HDF5. See `Group` and `Array`.
 
-    What was opened of a state stays readable while the job goes on, and when it has closed the log.
+    What was opened of a state stays readable while the job goes on, and when it has closed the log. A log that was settled, as at its
+    close, is an ordinary HDF5 file: the last state, which is closed.
 
     `threads`: how many read an array; by default as many as there are cores that the process may use. Else it takes the options of
     `h5logfs.open`. Raises what that raises, and ValueError for a file that is no log.
@@ -174,7 +175,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
 
     def _opened(self) -> LogFile:
         file = LogFile(self._path, **self._options)
-        if not file.is_log:
+        if not file.is_log and not file._open_file().is_settled():
             file.close()
             raise ValueError(f"{self._path}: not a log")
         return file
