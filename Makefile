@@ -165,6 +165,7 @@ test-models: setup
 	$(CARGO) test --locked -p h5logfs-common -p h5logfs-view -p h5logfs-catalog -p h5logfs --lib --features model model::
 
 test-python: setup-python
+	scripts/setup.sh notebook
 	CARGO="$(CARGO)" PROFILE=dev scripts/python.sh test
 
 # What is compiled for one MPI does not fit the other.

@@ -2,7 +2,7 @@
 # python.sh wheel DIRECTORY: builds the wheel of the Python package in DIRECTORY, which then has no other one.
 # python.sh install: builds it, and installs it into .venv.
 # python.sh test [ARGUMENTS]: builds it, and tests it with pytest from a new virtual environment, in which only this wheel
-# is installed; what it reads with comes from .venv.
+# is installed; what it reads with comes from .venv, and what runs the notebook from .venv-notebook, if that is there.
 #
 # PROFILE=dev builds quickly, without optimization. The wheel has the program with an HDF5 of its own, and the plug-ins of
 # HDF5: the file driver and the VOL connector. All are built in target/python, because crates that are compiled for one libhdf5 do not fit the other.
@@ -71,7 +71,9 @@ run_tests() {
     /usr/bin/python3 -m venv --without-pip "$work/venv"
     install_wheel "$work/venv/bin/python" "$work"
     # The new environment comes first, so its package hides one that is installed in .venv.
-    realpath .venv/lib/python3*/site-packages >"$(echo "$work"/venv/lib/python3*/site-packages)/readers.pth"
+    local readers=(.venv/lib/python3*/site-packages)
+    [ ! -d .venv-notebook ] || readers+=(.venv-notebook/lib/python3*/site-packages)
+    realpath "${readers[@]}" >"$(echo "$work"/venv/lib/python3*/site-packages)/readers.pth"
     "$work/venv/bin/python" -m pytest -c $package/pyproject.toml --rootdir $package "$@" $package/tests
 }
 

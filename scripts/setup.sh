@@ -3,10 +3,11 @@
 #
 # build: a build. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
 # benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. test: make test. all: make test-all, but
-# for what these install: tables: the tests of PyTables. distributed: those of a distributed file system. nfs: those of NFS.
+# for what these install: tables: the tests of PyTables. notebook: that of the notebook. distributed: those of a distributed file
+# system. nfs: those of NFS.
 #
 # It installs Debian packages, current Python readers in .venv (python, bench, demo, test, all), PyTables in .venv-tables
-# (tables), cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there
+# (tables), Jupyter's kernel and matplotlib in .venv-notebook (notebook), cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there
 # already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,7 +41,7 @@ mpi) packages+=("${mpi[@]}") ;;
 python) packages+=("${python[@]}") ;;
 bench) packages+=("${readers[@]}") ;;
 bench-mpi) packages+=("${mpi[@]}" "${compiling[@]}") ;;
-tables) packages=(python3 python3-venv) ;;
+tables | notebook) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
@@ -50,7 +51,7 @@ test | all)
         "${power[@]}" "${compiling[@]}")
     ;;
 *)
-    echo "usage: setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|all|tables|distributed|nfs" >&2
+    echo "usage: setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|all|tables|notebook|distributed|nfs" >&2
     exit 2
     ;;
 esac
@@ -190,6 +191,7 @@ esac
 case $purpose in
 python) install_readers ;;
 tables) install_python .venv-tables tests/tables.txt tables ;;
+notebook) install_python .venv-notebook tests/notebook.txt 'nbclient, ipykernel, matplotlib' ;;
 bench | demo | test | all)
     install_readers
     check_fuse

@@ -28,6 +28,8 @@ const NICE: i32 = 10;
 const LOOK_AT_JOB: Duration = Duration::from_secs(1);
 /// A follower that is further behind goes on with the newest flush.
 const MOST_BEHIND: u64 = 32;
+/// So does one that has told for so long of flushes that it had missed: the next ones are to be told of soon.
+const MOST_CATCHING_UP: Duration = Duration::from_millis(100);
 /// Datasets that a line names.
 const MOST_NAMES: usize = 4;
 
@@ -246,7 +248,11 @@ impl<W: Write> Follower<'_, W> {
         }
         let last = self.told.as_ref().filter(|told| !told.is_closed);
         let last = last.map(|told| told.flush);
+        let begin = Instant::now();
         for flush in missed(last, now.flush) {
+            if begin.elapsed() > MOST_CATCHING_UP {
+                break;
+            }
             match self.scan(Moment::Flush(flush)) {
                 // Meanwhile the log was closed, and may have been opened again.
                 Err(error) if is_no_log(&error) => {}

@@ -10,6 +10,9 @@ use super::PROGRAM;
 use super::make::built_python_module;
 use super::readers::{Python, project};
 
+/// As `pyproject.toml` says it.
+const ENGINE: &str = "[xarray.backends]\nh5logfs = h5logfs._xarray:LogBackendEntrypoint\n";
+
 /// A directory with the package `h5logfs` and nothing else.
 pub struct Package {
     dir: TempDir,
@@ -26,6 +29,15 @@ impl Package {
             symlink(source.path(), package.join(source.file_name())).unwrap();
         }
         symlink(built_python_module(), package.join("_native.abi3.so")).unwrap();
+        // By this xarray finds the engine.
+        let about = dir.path().join("h5logfs-0.dist-info");
+        fs::create_dir(&about).unwrap();
+        fs::write(
+            about.join("METADATA"),
+            "Metadata-Version: 2.1\nName: h5logfs\nVersion: 0\n",
+        )
+        .unwrap();
+        fs::write(about.join("entry_points.txt"), ENGINE).unwrap();
         Package { dir }
     }
 

@@ -264,6 +264,48 @@ fn an_open_file_keeps_its_state_until_the_log_is_settled() {
     });
 }
 
+/// As long as the file itself is there, whatever has its name. Other bytes in it are an error, and are not shown.
+#[test]
+fn an_open_file_keeps_its_state_when_another_one_replaces_the_log() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let (dir, mut log) = begin();
+    let messages_dir = tempfile::tempdir().unwrap();
+    let told = messages_dir.path().join("messages");
+    let options = format!("index_dir=none,log_file={}", told.display());
+    let mounted = Mounted::new(dir.path(), &options);
+    let shown = mounted.join("below/run.h5");
+    (1..=3).for_each(|flush| grow(&mut log, flush));
+    let state = fs::read(&shown).unwrap();
+    let (held, late) = (File::open(&shown).unwrap(), File::open(&shown).unwrap());
+    grow(&mut log, 4);
+    recover(&log.path());
+    let compacted = dir.path().join("compacted.h5");
+    let mut compact = Command::new(tested_program());
+    let output = compact
+        .arg("compact")
+        .arg(log.path())
+        .arg(&compacted)
+        .output();
+    assert!(output.unwrap().status.success());
+    let aside = dir.path().join("aside.h5");
+    fs::rename(log.path(), &aside).unwrap();
+    fs::rename(&compacted, log.path()).unwrap();
+    wait_until("the other file is shown", || {
+        fs::read(&shown).is_ok_and(|bytes| bytes == fs::read(log.path()).unwrap())
+    });
+    drop_pages(&held);
+    assert!(read(&held, 0, state.len()).unwrap() == state);
+    let longer = fs::metadata(&aside).unwrap().len() as usize + 1;
+    fs::write(&aside, vec![b'x'; longer]).unwrap();
+    drop_pages(&late);
+    let outcome = read(&late, state.len() - STEP, STEP);
+    assert_eq!(errno(outcome), Some(Errno::IO));
+    let said = fs::read_to_string(&told).unwrap();
+    assert!(said.contains("changed since it was opened"), "{said}");
+}
+
 /// The kernel forgets what it has of a file.
 fn drop_pages(file: &File) {
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();

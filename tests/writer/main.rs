@@ -12,6 +12,7 @@ mod compact;
 mod creation;
 mod examples;
 mod faults;
+mod followers;
 mod kill;
 mod memory;
 mod other_mpi;

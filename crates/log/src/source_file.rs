@@ -331,17 +331,24 @@ impl SourceFile {
         }
     }
 
-    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes, and with the reason
-    /// where it grew because it was settled.
+    /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes, also where a longer file
+    /// was copied into it, and with the reason where it grew because it was settled.
     pub fn check_unchanged(&self) -> Result<()> {
         let now = Identity::from(&self.metadata()?);
         if !self.identity.has_bytes_in(now, self.grows) {
             return Err(self.changed());
         }
-        if self.grows && now.modified != self.identity.modified && self.is_settled()? {
+        if !self.grows || now.modified == self.identity.modified {
+            return Ok(());
+        }
+        if self.is_settled()? {
             let reason =
                 "it was settled since it was opened, and is no log any more: open it again";
             return Err(Error::of(&self.path, reason));
+        }
+        // Another file may have been copied into this one.
+        if self.id.is_some() && self.file_id()? != self.id {
+            return Err(self.changed());
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,10 +18,13 @@ FRONT = 8192
 IDENTIFIER = b"0123456789abcdef"
 
 
-class Growing:
-    """A log of bytes, `/d`, which a job writes: byte by byte as `docs/formats/journal.md` says."""
+BYTES = {"path": "/d", "layout": {"datatype": {"integer": {"size": 1, "signed": False}}, "dims": [0], "max_dims": [None]}}
 
-    def __init__(self, path: Path) -> None:
+
+class Growing:
+    """A log which a job writes, of bytes in `/d` or of other datasets: byte by byte as `docs/formats/journal.md` says."""
+
+    def __init__(self, path: Path, datasets: Sequence[dict] = (BYTES,)) -> None:
         self.path, self.journal, self._said, self._flush, self._values = path, "", 0, 0, 0
         data = bytearray(FRONT)
         line = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n"
@@ -29,8 +33,8 @@ class Growing:
         self.data = data
         header = {"journal": 1, "file": IDENTIFIER.hex(), "writer": "a test", "ranks": 1, "subfiles": 0, "config": 10}
         self._line(header)
-        byte = {"integer": {"size": 1, "signed": False}}
-        self._line({"define": {"dataset": {"path": "/d", "layout": {"datatype": byte, "dims": [0], "max_dims": [None]}}}})
+        for dataset in datasets:
+            self._line({"define": {"dataset": dataset}})
 
     def _line(self, value: dict) -> None:
         text = json.dumps(value, separators=(",", ":"))
@@ -39,8 +43,13 @@ class Growing:
 
     def flush(self, length: int, time: int) -> None:
         """A flush of definitions alone: the dataset is so long now."""
+        self.flush_extents([[length]], time)
+
+    def flush_extents(self, extents: Sequence[list[int]], time: int) -> None:
+        """The same for several datasets."""
         self._flush += 1
-        self._line({"define": {"extent": {"dataset": 0, "dims": [length]}}})
+        for number, dims in enumerate(extents):
+            self._line({"define": {"extent": {"dataset": number, "dims": dims}}})
         self._line({"commit": {"flush": self._flush, "ends": [len(self.data)], "time": time}})
         self.path.write_bytes(self.data)
         Path(f"{self.path}.h5logfs-journal").write_text(self.journal)
@@ -166,3 +175,13 @@ def test_xarray_ends_behind_a_log_that_is_settled(growing: Growing) -> None:
             growing.flush(5, 2500)
             settle(growing.path)
     assert sizes == [3, 5]
+
+
+def test_an_open_state_is_an_error_where_other_bytes_are_in_its_file(growing: Growing) -> None:
+    first, second = h5logfs.Log(growing.path), h5logfs.Log(growing.path)
+    growing.flush(5, 2500)
+    aside = growing.path.rename(growing.path.with_name("aside.h5"))
+    assert length(first) == 3
+    aside.write_bytes(bytes(2 * aside.stat().st_size))
+    with pytest.raises(h5logfs.LogError, match="changed since it was opened"):
+        second.open().read()

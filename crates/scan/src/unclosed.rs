@@ -166,7 +166,7 @@ fn at_moment(
     place: &SourcePath,
     journal: Recorded,
 ) -> Result<Recorded> {
-    let flush = request.settings.moment.flush_in(&journal);
+    let flush = request.settings.moment.flush_in(&journal.commits);
     let Some(flush) = flush.map_err(|reason| no_moment(master.path(), reason))? else {
         return Ok(journal);
     };

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,6 +58,8 @@ struct Case {
     /// Of an unclosed file: a flush before the last one. None if the file was closed before: its flushes then have other
     /// numbers, and only those of the last job can be told apart.
     earlier: Option<usize>,
+    /// Of an unclosed file: the flushes before the last one that its journal tells, if each round is one.
+    moments: Range<usize>,
     /// Whether each round is the flush of that number.
     numbered: bool,
 }
@@ -112,6 +115,10 @@ impl Written {
         self.meant.path().join(format!("{seed}.earlier.h5"))
     }
 
+    fn meant_at(&self, seed: u64, flush: usize) -> PathBuf {
+        self.meant.path().join(format!("{seed}.at.{flush}.h5"))
+    }
+
     /// Makes the files that the programs mean.
     fn make_meant(&self, python: &Python) {
         let mut command = python.tool("serial.py");
@@ -123,11 +130,20 @@ impl Written {
                 let flushes = earlier.to_string();
                 command.args([self.program(seed), flushes.into(), self.meant_earlier(seed)]);
             }
+            for flush in case.moments.clone() {
+                let flushes = flush.to_string();
+                command.args([
+                    self.program(seed),
+                    flushes.into(),
+                    self.meant_at(seed, flush),
+                ]);
+            }
         }
         succeed(&mut command);
     }
 
-    /// Reads all files through a mount. `recovered`: those of the earlier flushes, too.
+    /// Reads all files through a mount: also each flush of those that are not closed, or, where they are `recovered`, those of
+    /// the earlier flushes.
     fn check_through_a_mount(&self, recovered: bool) {
         let mounted = Mounted::new(self.dir.path(), "");
         let mut pairs = Vec::new();
@@ -138,6 +154,10 @@ impl Written {
             if recovered && case.earlier.is_some() {
                 let log = mounted.join(format!("earlier/{seed}.h5"));
                 pairs.push([self.program(seed), log, self.meant_earlier(seed)]);
+            }
+            for flush in case.moments.clone().filter(|_| !recovered) {
+                let log = mounted.join(format!(".h5logfs/at/{flush}/logs/{seed}.h5"));
+                pairs.push([self.program(seed), log, self.meant_at(seed, flush)]);
             }
         }
         for python in Python::all() {
@@ -215,12 +235,18 @@ impl Case {
         let dropped = flushes - first;
         let earlier = !closed && numbered && dropped > 0;
         let earlier = earlier.then(|| first + seed as usize % dropped);
+        let moments = if closed || !numbered {
+            0..0
+        } else {
+            first.max(1)..flushes
+        };
         Case {
             seed,
             closed,
             has_subfiles: program["subfiles"] != 0,
             flushes,
             earlier,
+            moments,
             numbered,
         }
     }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
-use super::Recorded;
+use super::line::Commit;
 
 /// A state of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,16 +43,16 @@ impl Moment {
         Ok(Moment::Time(time.as_millisecond()))
     }
 
-    /// The flush that left this state; `None` where that is the newest one. Fails where the journal has no such flush.
-    pub fn flush_in(self, journal: &Recorded) -> Result<Option<u64>, String> {
+    /// The flush that left this state; `None` where that is the newest one. Fails where it is none of those of a journal.
+    pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, String> {
         match self {
             Moment::Newest => Ok(None),
             Moment::Flush(flush) => {
-                let has = journal.commits.iter().any(|commit| commit.flush == flush);
-                let missing = || format!("it has no flush {flush}: {}", flushes(journal));
+                let has = commits.iter().any(|commit| commit.flush == flush);
+                let missing = || format!("it has no flush {flush}: {}", flushes(commits));
                 has.then_some(Some(flush)).ok_or_else(missing)
             }
-            Moment::Time(time) => flush_at(journal, time).map(Some),
+            Moment::Time(time) => flush_at(commits, time).map(Some),
         }
     }
 
@@ -76,16 +76,15 @@ impl Moment {
 pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which shows none of its flushes";
 
 /// The last flush that was complete at a time.
-fn flush_at(journal: &Recorded, time: i64) -> Result<u64, String> {
-    let times: Vec<_> = journal
-        .commits
+fn flush_at(commits: &[Commit], time: i64) -> Result<u64, String> {
+    let times: Vec<_> = commits
         .iter()
         .filter_map(|c| Some((c.flush, c.time?)))
         .collect();
     let Some((first, begin)) = times.first() else {
         return Err(format!(
             "its flushes do not tell their times: {}",
-            flushes(journal)
+            flushes(commits)
         ));
     };
     // A clock may have been set back.
@@ -97,8 +96,8 @@ fn flush_at(journal: &Recorded, time: i64) -> Result<u64, String> {
 }
 
 /// What flushes a journal has.
-fn flushes(journal: &Recorded) -> String {
-    match (journal.commits.first(), journal.commits.last()) {
+fn flushes(commits: &[Commit]) -> String {
+    match (commits.first(), commits.last()) {
         (Some(first), Some(last)) => format!("it has flushes {} to {}", first.flush, last.flush),
         _ => "it has none".to_owned(),
     }
@@ -119,6 +118,92 @@ impl Display for Moment {
             Moment::Newest => f.write_str("newest"),
             Moment::Flush(flush) => write!(f, "flush {flush}"),
             Moment::Time(time) => f.write_str(&shown(*time)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flush of this number, complete at this time.
+    fn commit(flush: u64, time: Option<i64>) -> Commit {
+        Commit {
+            time,
+            ..Commit::new(flush, vec![8192])
+        }
+    }
+
+    #[test]
+    fn a_flush_is_found_by_its_number() {
+        let commits = [4, 5, 6].map(|flush| commit(flush, None));
+        assert_eq!(Moment::Newest.flush_in(&commits), Ok(None));
+        assert_eq!(Moment::Flush(5).flush_in(&commits), Ok(Some(5)));
+        for none in [3, 7] {
+            let said = Moment::Flush(none).flush_in(&commits).unwrap_err();
+            assert!(said.ends_with("it has flushes 4 to 6"), "{said}");
+        }
+        let said = Moment::Flush(1).flush_in(&[]).unwrap_err();
+        assert!(said.ends_with("it has none"), "{said}");
+        let said = Moment::Time(0).flush_in(&commits).unwrap_err();
+        assert!(said.contains("do not tell their times"), "{said}");
+    }
+
+    #[test]
+    fn the_last_flush_before_a_time_is_found() {
+        // An append begins with a state that tells no time.
+        let commits = [(4, None), (5, Some(1000)), (6, Some(2000))];
+        let commits = commits.map(|(flush, time)| commit(flush, time));
+        let at = |time| Moment::Time(time).flush_in(&commits);
+        for (time, flush) in [(1000, 5), (1999, 5), (2000, 6), (i64::MAX, 6)] {
+            assert_eq!(at(time), Ok(Some(flush)), "{time}");
+        }
+        for early in [999, i64::MIN] {
+            let said = at(early).unwrap_err();
+            assert!(
+                said.contains("flush 5 was complete at 1970-01-01T00:00:01Z"),
+                "{said}"
+            );
+        }
+    }
+
+    /// Flush 7 was complete after flush 6, whatever the clock says.
+    #[test]
+    fn a_clock_may_have_been_set_back() {
+        let commits = [(5, 1000), (6, 5000), (7, 3000), (8, 4000)];
+        let commits = commits.map(|(flush, time)| commit(flush, Some(time)));
+        let at = |time| Moment::Time(time).flush_in(&commits);
+        for (time, flush) in [(2999, 5), (3000, 7), (4500, 8), (6000, 8)] {
+            assert_eq!(at(time), Ok(Some(flush)), "{time}");
+        }
+    }
+
+    #[test]
+    fn times_are_those_of_their_offset_or_of_this_place() {
+        let zulu = Moment::of_time("1970-01-01T01:00:00.25Z");
+        assert_eq!(zulu, Ok(Moment::Time(3_600_250)));
+        assert_eq!(Moment::of_time("1970-01-01T02:00:00.25+01:00"), zulu);
+        let local: DateTime = "2026-03-01T12:00".parse().unwrap();
+        let local = local.to_zoned(TimeZone::system()).unwrap().timestamp();
+        let expected = Ok(Moment::Time(local.as_millisecond()));
+        assert_eq!(Moment::of_time("2026-03-01T12:00"), expected);
+        for none in ["", "noon", "12:00", "2026-13-01T00:00:00Z"] {
+            assert!(Moment::of_time(none).is_err(), "{none}");
+        }
+        for none in ["", "0", "-1", "x", "18446744073709551616"] {
+            assert!(Moment::of_flush(none).is_err(), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_closed_log_shows_its_last_flush() {
+        assert_eq!(Moment::Newest.check_closed(None), Ok(()));
+        assert_eq!(Moment::Flush(3).check_closed(Some(3)), Ok(()));
+        for moment in [Moment::Flush(2), Moment::Time(0)] {
+            let said = moment.check_closed(Some(3)).unwrap_err();
+            assert!(said.contains("only the last one can be shown, 3"), "{said}");
+            let said = moment.check_closed(None).unwrap_err();
+            assert!(said.contains("does not tell its flushes"), "{said}");
         }
     }
 }
