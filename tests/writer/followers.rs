@@ -2,8 +2,8 @@
 //! a follower and the job are killed. How soon they see flushes is printed.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, UNIX_EPOCH};
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::common::driver::Driver;
@@ -95,18 +94,14 @@ impl Follower {
     }
 }
 
-/// `h5logfs follow`, and when each flush was complete, as it tells. The extents are those of the flush.
-fn by_command(log: &Path, times: &Arc<Mutex<BTreeMap<u64, f64>>>) -> Follower {
+/// `h5logfs follow`. The extents that it tells are those of the flush.
+fn by_command(log: &Path) -> Follower {
     let mut command = Command::new(PROGRAM);
     command.arg("follow").arg(log);
     command.args(["--json", "--until", "closed", "--timeout", "1"]);
-    let times = Arc::clone(times);
-    Follower::start("h5logfs follow", command, move |line| {
+    Follower::start("h5logfs follow", command, |line| {
         let event: Value = serde_json::from_str(&line).unwrap();
         let flush = event["flush"].as_u64()?;
-        let time: Timestamp = event["time"].as_str().unwrap().parse().unwrap();
-        let time = time.as_millisecond() as f64 / 1e3;
-        times.lock().unwrap().insert(flush, time);
         let steps = serde_json::json!({"name": "/steps", "dims": [flush]});
         assert!(
             event["datasets"].as_array().unwrap().contains(&steps),
@@ -176,8 +171,6 @@ struct Followers {
     command: Follower,
     page: Page,
     python: Vec<Follower>,
-    /// When flushes were complete.
-    times: Arc<Mutex<BTreeMap<u64, f64>>>,
     _mounted: Mounted,
     _used: (Driver, Package),
 }
@@ -190,7 +183,6 @@ impl Followers {
         let by_package = package.used_by(python);
         let mounted = Mounted::new(places.logs.path(), "");
         let (log, shown) = (places.log(), mounted.join("log.h5"));
-        let times = Arc::default();
         let kinds = [
             ("mount and h5py", python, "open", &shown),
             ("driver and h5py", &by_driver, "open", &log),
@@ -206,10 +198,9 @@ impl Followers {
             Follower::by_python(way, python, kind, log, closed)
         };
         Followers {
-            command: by_command(&log, &times),
+            command: by_command(&log),
             page: Page::start(&log, &places.notes.path().join("page.html")),
             python: kinds.map(start).into(),
-            times,
             _mounted: mounted,
             _used: (driver, package),
         }
@@ -227,10 +218,7 @@ impl Followers {
     }
 
     /// What each has seen until the log was closed. `closes` closes it, when the exit status of `h5logfs follow` is there.
-    fn end(
-        self,
-        closes: impl FnOnce(Option<i32>),
-    ) -> (Vec<(&'static str, Seen)>, BTreeMap<u64, f64>) {
+    fn end(self, closes: impl FnOnce(Option<i32>)) -> Vec<(&'static str, Seen)> {
         let (seen, status) = self.command.end();
         closes(status);
         let mut all = vec![
@@ -243,9 +231,20 @@ impl Followers {
             assert_eq!(status, Some(0), "{way}");
             all.push((way, seen));
         }
-        let times = std::mem::take(&mut *self.times.lock().unwrap());
-        (all, times)
+        all
     }
+}
+
+/// When each flush was complete, by its journal, in seconds since 1970.
+fn times_in(mut journal: File) -> BTreeMap<u64, f64> {
+    let mut text = String::new();
+    journal.read_to_string(&mut text).unwrap();
+    let commits = text.lines().filter_map(|line| {
+        let line: Value = serde_json::from_str(line.split_once(' ')?.1).ok()?;
+        let commit = &line["commit"];
+        Some((commit["flush"].as_u64()?, commit["time"].as_f64()? / 1e3))
+    });
+    commits.collect()
 }
 
 /// How long after its end each flush was seen, in milliseconds, sorted. What was there when a follower began does not count.
@@ -265,8 +264,10 @@ fn follow(time: Duration, closes: bool) {
     let mut job = Pattern::start_in(places, &Place::Here, 1_000_000, 0, &["pause=50"]);
     assert!(job.victim.wait_for("1"), "{}", job.victim.job.said());
     let (log, notes) = (job.places().log(), job.places().notes.path().to_owned());
+    // A close removes its name.
+    let journal = File::open(job.journal()).unwrap();
     let closed = notes.join("stop");
-    let mut killed = by_command(&log, &Arc::default());
+    let mut killed = by_command(&log);
     let followers = Followers::start(&python, job.places(), &closed);
     followers.wait_for(FEW);
     wait_long_until("one follows that is to be killed", || killed.seen() >= FEW);
@@ -280,7 +281,7 @@ fn follow(time: Duration, closes: bool) {
         job.victim.job.kill();
     }
     let acknowledged = job.acknowledged();
-    let (all, times) = followers.end(|status| {
+    let all = followers.end(|status| {
         assert_eq!(status, Some(if closes { 0 } else { 3 }));
         if !closes {
             let recovered = Command::new(PROGRAM).arg("recover").arg(&log).output();
@@ -289,6 +290,7 @@ fn follow(time: Duration, closes: bool) {
         }
         fs::write(&closed, "").unwrap();
     });
+    let times = times_in(journal);
     for (way, seen) in all {
         let flushes: Vec<u64> = seen.iter().map(|(flush, _)| *flush).collect();
         let in_order = flushes.windows(2).all(|two| two[0] < two[1]);

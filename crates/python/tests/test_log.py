@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import zlib
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -73,8 +74,10 @@ def test_a_state_stays_until_it_is_refreshed(growing: Growing) -> None:
     first = log.file()
     assert log.flush == h5logfs.Flush(1, datetime(1970, 1, 1, 0, 0, 1, 500000, timezone.utc), False)
     assert not log.refresh() and not log.closed
+    opened = log.open()
     growing.flush(5, 2500)
     assert length(log) == 3
+    assert pickle.loads(pickle.dumps(opened)).read() == opened.read()
     assert log.refresh() and not log.refresh()
     assert (log.flush.number, length(log), len(first["d"])) == (2, 5, 3)
     assert length(log.at(flush=1)) == 3 and length(log.at(time="1970-01-01T00:00:02Z")) == 3

@@ -44,6 +44,10 @@ def _flush(found: Optional[tuple[int, Optional[int], bool]]) -> Optional[Flush]:
     return Flush(number, time, automatic)
 
 
+def _without_moment(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in ("at_flush", "at_time")}
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -96,15 +100,18 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         one of this place. Raises LogError where the log has no such flush; a closed log has only its last one."""
         if (flush is None) == (time is None):
             raise TypeError("either a flush or a time")
-        options = {name: value for name, value in self._options.items() if name not in ("at_flush", "at_time")}
-        options["threads"] = self._threads
+        options = {**_without_moment(self._options), "threads": self._threads}
         if flush is not None:
             return Log(self._path, **options, at_flush=flush)
         return Log(self._path, **options, at_time=time.isoformat() if isinstance(time, datetime) else time)
 
     def open(self) -> LogFile:
         """This state as a binary file: the bytes of its canonical HDF5 file."""
-        return self._file._again()
+        file, flush = self._file._again(), self.flush
+        if flush is not None:
+            # Where it is unpickled, there may be newer ones.
+            file._options = {**_without_moment(self._options), "at_flush": flush.number}
+        return file
 
     def file(self, **options: Any) -> h5py.File:
         """This state as an `h5py.File`. Takes the arguments of that."""
@@ -167,8 +174,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
 
     def _place(self) -> tuple[str, dict[str, Any]]:
         """What another process opens to have the same state, wherever that runs."""
-        options = {name: value for name, value in self._options.items() if name not in ("at_flush", "at_time")}
-        flush = self.flush
+        options, flush = _without_moment(self._options), self.flush
         if flush is not None:
             options["at_flush"] = flush.number
         return os.path.abspath(self._path), {**options, "threads": self._threads}
