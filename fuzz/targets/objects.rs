@@ -23,6 +23,20 @@ impl Mended<'_> {
     ];
     /// Shorter reads are no whole blocks.
     const SHORTEST: usize = 14;
+
+    /// Where a direct block of a fractal heap has its checksum: behind its offset in the heap, as long as the header of the heap
+    /// says.
+    fn checksum_in_front(&self, block: &[u8]) -> Option<usize> {
+        const SIZE_AT: usize = 128;
+        let (front, rest) = block.split_first_chunk::<13>()?;
+        let (signature, heap) = front.split_at(5);
+        let heap = u64::from_le_bytes(heap.try_into().ok()?);
+        let size_at = usize::try_from(heap).ok()?.checked_add(SIZE_AT)?;
+        let size = self.0.get(size_at..)?.first_chunk()?;
+        let len = u16::from_le_bytes(*size).div_ceil(8).into();
+        let has_room = rest.len().checked_sub(4)? >= len;
+        (signature == b"FHDB\0" && has_room).then_some(front.len() + len)
+    }
 }
 
 impl HeaderBytes for Mended<'_> {
@@ -32,6 +46,11 @@ impl HeaderBytes for Mended<'_> {
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Fault> {
         self.0.read(at, buf)?;
+        if let Some(at) = self.checksum_in_front(buf) {
+            buf[at..at + 4].fill(0);
+            let sum = lookup3(buf).to_le_bytes();
+            buf[at..at + 4].copy_from_slice(&sum);
+        }
         let is_block = Self::SIGNATURES.iter().any(|s| buf.starts_with(*s));
         if is_block && buf.len() >= Self::SHORTEST {
             let (block, sum) = buf.split_at_mut(buf.len() - 4);

@@ -100,21 +100,17 @@ impl<B: HeaderBytes> Objects<B> {
 
     /// What the object at an address is. Fails where there is none.
     pub fn kind(&self, address: u64) -> Result<ObjectKind> {
-        self.kind_if_any(address)?.ok_or_else(|| {
-            format!("the object at address {address} is no group, dataset or datatype").into()
-        })
-    }
-
-    fn kind_if_any(&self, address: u64) -> Result<Option<ObjectKind>> {
         let kinds = Header::kinds(&self.bytes, address).map_err(at(address))?;
         let has = |kind| kinds.contains(&kind);
-        Ok(if has(kind::SYMBOL_TABLE) || has(kind::LINK_INFO) {
-            Some(ObjectKind::Group)
+        if has(kind::SYMBOL_TABLE) || has(kind::LINK_INFO) {
+            Ok(ObjectKind::Group)
         } else if has(kind::DATATYPE) && has(kind::DATASPACE) {
-            Some(ObjectKind::Dataset)
+            Ok(ObjectKind::Dataset)
+        } else if has(kind::DATATYPE) {
+            Ok(ObjectKind::Datatype)
         } else {
-            has(kind::DATATYPE).then_some(ObjectKind::Datatype)
-        })
+            Err(at(address)("no group, dataset or datatype".into()))
+        }
     }
 }
 
