@@ -113,9 +113,13 @@ impl<'a, B: HeaderBytes + ?Sized> Tree<'a, B> {
         let Some(root) = self.root else {
             return Ok(());
         };
-        let mut left = self.bytes.size();
-        self.node(root, self.depth, &mut left, &place, &mut see)
-            .map(|_| ())
+        let mut walk = Walk {
+            tree: self,
+            left: self.bytes.size(),
+            place: &place,
+            see: &mut see,
+        };
+        walk.node(root, self.depth).map(|_| ())
     }
 
     /// Shows all records.
@@ -123,55 +127,76 @@ impl<'a, B: HeaderBytes + ?Sized> Tree<'a, B> {
         self.each(|_| Ok(Ordering::Equal), see)
     }
 
-    fn node(
-        &self,
-        node: Node,
-        depth: u16,
-        left: &mut u64,
-        place: &dyn Fn(&[u8]) -> Result<Ordering>,
-        see: &mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>>,
-    ) -> Result<ControlFlow<()>> {
-        let level = self.levels.get(usize::from(depth)).ok_or(SHORT)?;
+    /// Records and pointers of a node.
+    fn read(&self, node: Node, depth: u16, left: &mut u64) -> Result<(Vec<u8>, usize)> {
+        let level = self.level(depth)?;
         if node.records > level.most_records {
             return Err("a node of a B-tree with too many records".into());
         }
-        let records_len = node.records * self.record;
-        let pointers_len = match depth {
+        let records = node.records * self.record;
+        let pointers = match depth {
             0 => 0,
             _ => (node.records + 1) * level.pointer(),
         };
-        let len = FRAME + records_len + pointers_len;
+        let len = FRAME + records + pointers;
         *left = left.checked_sub(len).ok_or("a B-tree of many nodes")?;
-        let bytes = read_checked(self.bytes, node.address, len)?;
+        let mut bytes = read_checked(self.bytes, node.address, len)?;
+        let signature = if depth == 0 { b"BTLF" } else { b"BTIN" };
         let mut fields = Fields(&bytes);
         fields
-            .expect(if depth == 0 { b"BTLF" } else { b"BTIN" })
+            .expect(signature)
             .and_then(|()| fields.expect(&[0, self.kind]))
             .ok_or_else(|| format!("no node of a B-tree at {}", node.address))?;
-        let records = fields.take(records_len as usize).ok_or(SHORT)?;
-        let records: Vec<&[u8]> = records.chunks_exact(self.record_len()).collect();
-        let mut places = Vec::with_capacity(records.len());
-        for record in &records {
-            places.push(place(record)?);
-        }
+        bytes.drain(..signature.len() + 2);
+        Ok((bytes, records as usize))
+    }
+
+    fn level(&self, depth: u16) -> Result<&Level> {
+        Ok(self.levels.get(usize::from(depth)).ok_or(SHORT)?)
+    }
+}
+
+/// A walk over the records in a place.
+struct Walk<'a, B: ?Sized> {
+    tree: &'a Tree<'a, B>,
+    /// How many bytes further nodes may have.
+    left: u64,
+    place: &'a dyn Fn(&[u8]) -> Result<Ordering>,
+    see: &'a mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>>,
+}
+
+impl<B: HeaderBytes + ?Sized> Walk<'_, B> {
+    fn node(&mut self, node: Node, depth: u16) -> Result<ControlFlow<()>> {
+        let (bytes, records) = self.tree.read(node, depth, &mut self.left)?;
+        let (records, pointers) = bytes.split_at_checked(records).ok_or(SHORT)?;
+        let records: Vec<&[u8]> = records.chunks_exact(self.tree.record_len()).collect();
+        let places = records.iter().map(|record| (self.place)(record));
+        let places: Vec<Ordering> = places.collect::<Result<_>>()?;
         if !places.is_sorted() {
             return Err("a node of a B-tree whose records are not in order".into());
         }
         let first = places.partition_point(|place| place.is_lt());
         let end = places.partition_point(|place| place.is_le());
-        for number in first..=end {
-            if depth > 0 {
-                let at = number * level.pointer() as usize;
-                let child = child(fields.0.get(at..).ok_or(SHORT)?, level).ok_or(SHORT)?;
-                if self.node(child, depth - 1, left, place, see)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            if number < end && see(records[number])?.is_break() {
+        if self.below(pointers, first, depth)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        for (number, record) in (first + 1..).zip(&records[first..end]) {
+            if (self.see)(record)?.is_break() || self.below(pointers, number, depth)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Goes on in the child of this number. Leaves have none.
+    fn below(&mut self, pointers: &[u8], number: usize, depth: u16) -> Result<ControlFlow<()>> {
+        let Some(below) = depth.checked_sub(1) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let level = self.tree.level(depth)?;
+        let pointer = pointers.get(number * level.pointer() as usize..);
+        let child = pointer.and_then(|pointer| child(pointer, level));
+        self.node(child.ok_or(SHORT)?, below)
     }
 }
 
