@@ -395,6 +395,17 @@ mod tests {
     }
 
     #[test]
+    fn heaps_with_filters_are_refused_as_such() {
+        let mut bytes = b"FRHP\0\x08\0\x0c\0\x02".to_vec();
+        bytes.resize(200, 0);
+        let refused = FractalHeap::open(&bytes, 0).err().unwrap().to_string();
+        assert!(refused.contains("has filters"), "{refused}");
+        bytes[7] = 0;
+        let refused = FractalHeap::open(&bytes, 0).err().unwrap().to_string();
+        assert!(refused.contains("checksum"), "{refused}");
+    }
+
+    #[test]
     fn tiny_objects_are_in_their_numbers() {
         assert_eq!(tiny(0x22, b"abcdef"), Ok(b"abc".to_vec()));
         assert!(tiny(0x26, b"abcdef").is_err());
