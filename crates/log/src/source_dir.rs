@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use serde::{Deserialize, Serialize};
 
+use crate::walk;
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::held_file::HeldFile;
 
@@ -106,12 +107,9 @@ impl SourceDir {
         self
     }
 
-    /// Adds directories in which logs of the files below this one may lie.
+    /// Adds directories in which logs of the files below this one may lie. For root: no link of another user leads there.
     pub fn with_further(mut self, paths: &[PathBuf]) -> Result<Self> {
-        let opened = paths.iter().map(|path| {
-            let real = path.canonicalize().map_err(|e| Error::io(path, e))?;
-            SourceDir::open(&real)
-        });
+        let opened = paths.iter().map(|path| walk::directory(path));
         self.further = opened.collect::<Result<_>>()?;
         Ok(self)
     }

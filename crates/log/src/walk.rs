@@ -209,6 +209,10 @@ mod tests {
         for path in ["own/roots", "link/roots"] {
             let refused = directory_of(&at(path)).unwrap_err().to_string();
             assert!(refused.contains("is a link of another user"), "{refused}");
+            let dirs = [at("own"), at(path)];
+            let own = SourceDir::open(dir.path()).unwrap();
+            let refused = own.with_further(&dirs).unwrap_err().to_string();
+            assert!(refused.contains("is a link of another user"), "{refused}");
         }
         assert!(walk(&at("own/none")).is_err());
     }
