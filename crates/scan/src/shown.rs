@@ -177,10 +177,20 @@ impl Shown<'_> {
 
     /// Makes the dataset that an anchor stands for. If its description is damaged or cannot be served, its elements
     /// become unreadable; the rest of the file does not. Returns its address, too.
-    fn logged(&mut self, at: &NewLink<'_>, model: &mut Model, anchor: Anchor) -> Result<(Id, u64)> {
+    fn logged(
+        &mut self,
+        at: &NewLink<'_>,
+        model: &mut Model,
+        mut anchor: Anchor,
+    ) -> Result<(Id, u64)> {
         let chooser = self.chooser;
         let filtered = anchor.filters.is_some();
         let mut problem = unservable(&model.shape, &anchor);
+        if let Some(reason) = too_large(&anchor.dims, model.element_size) {
+            // Shown as a scalar: programs that ask for the storage of each object would fail at any other form.
+            (anchor.dims, anchor.max_dims) = (Vec::new(), Vec::new());
+            problem = Some(reason);
+        }
         let mut plan = DatasetPlan::logged(model, &anchor, true, chooser);
         let filters = match (&self.choice.filters, &anchor.filters) {
             _ if anchor.dims.is_empty() => &[],
@@ -392,6 +402,17 @@ fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
     let chunk = anchor.chunk.as_ref().and_then(|c| c.as_ref().err());
     let filters = anchor.filters.as_ref().and_then(|f| f.as_ref().err());
     chunk.or(filters).map(Fault::to_string)
+}
+
+/// Why a dataset finds no place in any file.
+fn too_large(dims: &[u64], element: u64) -> Option<String> {
+    if dims.contains(&0) {
+        return None;
+    }
+    let bytes = dims.iter().try_fold(element, |n, d| n.checked_mul(*d));
+    let is_possible = bytes.is_some_and(|bytes| i64::try_from(bytes).is_ok());
+    let reason = || format!("{dims:?} elements of {element} bytes are more than a file can have");
+    (!is_possible).then(reason)
 }
 
 /// Extent and storage of a dataset to be made.

@@ -144,7 +144,7 @@ impl View {
         let reservation = reserve(&task, &snapshot, budget.limits(), &main)?;
         let guards = guards(&snapshot);
         let sources = open_sources(dir, &snapshot, &guards, &budget)?;
-        let map = AddressMap::new(&snapshot).map_err(|e| Error::of(&main, e))?;
+        let map = AddressMap::new(&mut snapshot).map_err(|e| Error::of(&main, e))?;
         let image = std::mem::take(&mut snapshot.image);
         let preamble = match snapshot.image_at {
             None => preamble::complete(image, &snapshot, &map),

@@ -1,4 +1,6 @@
 //! The address map of the canonical file: `preamble | B-trees | chunks`. Every address is a formula.
+//!
+//! A dataset may claim more bytes than any file has. Such a one gets a page at the end of the file, which nobody can read.
 
 use std::ops::Range;
 
@@ -83,6 +85,28 @@ impl Placement {
         })
     }
 
+    /// The place of a dataset for which no file has room: one page, to which its layout message leads. Whatever lies behind
+    /// it is unreadable, too, or behind the end of the file.
+    fn unreadable(dataset: &Dataset) -> Option<Self> {
+        let one = vec![1; dataset.dims.len()];
+        Some(Placement {
+            grid: Grid::new(&one, &one)?,
+            raw: PAGE,
+            stored: PAGE,
+            slot: PAGE,
+            tree: None,
+            is_sparse: false,
+            chunks: 0,
+        })
+    }
+
+    /// What it takes in the file at most, in bytes.
+    fn most_bytes(&self) -> u128 {
+        let tree = self.tree.as_ref().map_or(0, |(tree, _)| tree.bytes());
+        let chunks = u128::from(self.grid.len()) * u128::from(self.slot);
+        chunks + u128::from(tree) + u128::from(2 * PAGE)
+    }
+
     /// Bytes of all chunks.
     fn chunk_bytes(&self) -> Option<u64> {
         self.grid.len().checked_mul(self.slot)
@@ -126,16 +150,29 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    pub fn new(snapshot: &Snapshot) -> Result<Self, Fault> {
+    /// The map of the file that shows `snapshot`. Datasets for which a file has no room become unreadable there.
+    pub fn new(snapshot: &mut Snapshot) -> Result<Self, Fault> {
         let too_large = |d: &Dataset| {
             format!(
                 "dataset {} ({:?} elements of {} bytes) cannot be laid out in a file",
                 d.name, d.dims, d.element_size
             )
         };
-        let mut datasets = Vec::with_capacity(snapshot.datasets.len());
-        for dataset in &snapshot.datasets {
-            datasets.push(Placement::new(dataset).ok_or_else(|| too_large(dataset))?);
+        let placed = placed(snapshot);
+        let mut datasets = Vec::with_capacity(placed.len());
+        let mut last = Vec::new();
+        for (number, place) in placed.into_iter().enumerate() {
+            let dataset = &mut snapshot.datasets[number];
+            datasets.push(match place {
+                Some(place) => place,
+                None => {
+                    let reason = too_large(dataset);
+                    let place = Placement::unreadable(dataset).ok_or_else(|| reason.clone())?;
+                    dataset.content = Content::Unreadable(reason);
+                    last.push(number);
+                    place
+                }
+            });
         }
         make_sparse(snapshot, &mut datasets);
         let mut cursor = Cursor::new(snapshot.user_block);
@@ -153,7 +190,9 @@ impl AddressMap {
         if snapshot.has_losses() || snapshot.has_unreadable || snapshot.has_large_tables {
             cursor.end = cursor.end.max(FIRST_CHUNK_APART);
         }
-        for (number, place) in datasets.iter_mut().enumerate() {
+        let first = (0..datasets.len()).filter(|number| last.binary_search(number).is_err());
+        for number in first.chain(last.iter().copied()) {
+            let place = &mut datasets[number];
             let len = place.chunk_bytes();
             place.chunks = len
                 .and_then(|len| cursor.place(len, PAGE, Region::Chunks(number)))
@@ -182,6 +221,32 @@ impl AddressMap {
         let next = self.regions.get(after).map_or(self.len, |(r, _)| r.start);
         (None, offset..next)
     }
+}
+
+/// The places of the datasets, without addresses. `None` for those that find none in a file, and for the largest where all
+/// together do not.
+fn placed(snapshot: &Snapshot) -> Vec<Option<Placement>> {
+    let datasets = snapshot.datasets.iter();
+    let mut placed: Vec<_> = datasets.map(Placement::new).collect();
+    let most = |place: &Option<Placement>| place.as_ref().map_or(0, Placement::most_bytes);
+    let bytes: Vec<u128> = placed.iter().map(most).collect();
+    let before = snapshot
+        .user_block
+        .saturating_add(snapshot.image.len() as u64);
+    let before = before.saturating_add(FIRST_CHUNK_APART + PAGE);
+    // Where a dataset has no place, it takes a page.
+    let pages = (placed.len() as u128 + 1) * u128::from(PAGE);
+    let room = u128::from(MAX_FILE).saturating_sub(u128::from(before) + pages);
+    let mut all: u128 = bytes.iter().sum();
+    let mut by_size: Vec<usize> = (0..placed.len()).collect();
+    by_size.sort_unstable_by_key(|number| bytes[*number]);
+    while all > room
+        && let Some(largest) = by_size.pop()
+    {
+        all -= bytes[largest];
+        placed[largest] = None;
+    }
+    placed
 }
 
 /// Decides which chunk indexes list only chunks that were written: those of datasets that claim more than their share, where

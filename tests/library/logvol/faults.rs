@@ -496,6 +496,28 @@ fn very_many_chunks_that_nobody_wrote() {
     assert_eq!(extents, [true, false, true, false, true]);
 }
 
+/// No file shows such a dataset. All others are there.
+#[test]
+fn datasets_of_more_bytes_than_a_file_can_have() {
+    const SIDE: u64 = 1 << 40;
+    let entry = Entry::one(0, &[5, 3], &[1, 2], vec![7; 2]);
+    for entries in [Vec::new(), vec![entry]] {
+        let vast = bytes_dataset(&[SIDE, SIDE]).chunked(&[1024, 1024]);
+        let message = refused(&with_bad(vast, entries));
+        assert_says(&message, "more than a file can have");
+    }
+    // Each of two would find its place, but not both.
+    let bad = bytes_dataset(&[3 << 61]).chunked(&[1 << 20]);
+    let mut file = with_bad(bad, vec![Entry::one(2, &[7], &[2], vec![8; 2])]);
+    let other = Dataset::new("other", 2, Type::U8, &[1 << 62]).chunked(&[1 << 20]);
+    file.datasets.push(other);
+    assert_says(&refused(&file), "cannot be laid out in a file");
+    let (_dir, path) = place(&file);
+    let view = open_view(&path).unwrap();
+    let chunk = ChunkId::new(number_of(&view, "/other"), 0);
+    assert_eq!(view.chunk(chunk).unwrap()[6..10], [0, 8, 8, 0]);
+}
+
 /// Numbers of blocks that take no bytes in the table must not be believed either.
 #[test]
 fn very_many_blocks_without_coordinates() {
