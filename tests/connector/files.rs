@@ -42,6 +42,25 @@ assert h5py.File('a.h5')['x'][0] == 7
 ");
 }
 
+/// These are outside its header, where the file has the form for that.
+#[test]
+fn very_many_attributes_of_an_object_are_listed_in_their_order() {
+    run("
+for form in [None, 'latest']:
+    for track in [False, True]:
+        names = [f'attribute {7919 * number % 600}' for number in range(600)]
+        with h5py.File('a.h5', 'w', libver=form, track_order=track) as f:
+            attrs = f.create_dataset('x', data=[1, 2], track_order=track).attrs
+            for number, name in enumerate(names):
+                attrs[name] = number
+        assert is_log('a.h5')
+        with h5py.File('a.h5') as f:
+            attrs = f['x'].attrs
+            assert list(attrs) == (names if track else sorted(names)), (form, track)
+            assert all(attrs[name] == number for number, name in enumerate(names))
+");
+}
+
 #[test]
 fn an_error_names_the_dataset() {
     run("

@@ -2,7 +2,7 @@
 //! view shows them otherwise than a log stores them.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use super::dataset::{NewLink, Template, copy_elements};
 use super::layout_objects::{LayoutObjects, Owner};
@@ -17,6 +17,8 @@ type Result<T> = std::result::Result<T, Fault>;
 
 /// Attributes of this size and more do not fit into an object header (64 KiB, less what describes them).
 const LARGE_ATTRIBUTE: u64 = 64_000;
+/// Where an object has more attributes, libhdf5 would look through all of them in its header for each.
+const MOST_IN_HEADER: usize = 500;
 
 /// The attribute of a dimension scale that lists the datasets that use it. A reader of netCDF wants all of them.
 const USES_OF_SCALE: &[u8] = b"REFERENCE_LIST";
@@ -133,11 +135,14 @@ pub struct Object {
 
 impl Object {
     /// Lets the copy have times if the object has some: the creation properties that libhdf5 tells of an object do not
-    /// say it of all. And large attributes, which only version 2 object headers can hold.
+    /// say it of all. And large attributes, or very many, which only version 2 object headers can hold elsewhere.
     pub fn prepare(&self, creation: &Id) -> Result<()> {
         h5::track_times(creation, self.info.times[2] != 0)?;
         if self.info.version < 2 {
             return Ok(());
+        }
+        if self.has_very_many_attributes() {
+            return h5::allow_large_attributes(creation);
         }
         for name in &self.attributes {
             let attribute = h5::open_attribute(&self.id, name)?;
@@ -146,6 +151,24 @@ impl Object {
             }
         }
         Ok(())
+    }
+}
+
+impl Object {
+    fn has_very_many_attributes(&self) -> bool {
+        self.info.version >= 2 && self.attributes.len() > MOST_IN_HEADER
+    }
+
+    /// The names of the attributes in the order in which the copy gets them. Where the copy tracks that order and the object
+    /// does not, it is the one of the names, in which readers list those of the object.
+    fn names_in_order(&self) -> Result<Vec<&CStr>> {
+        let mut names: Vec<&CStr> = self.attributes.iter().map(CString::as_c_str).collect();
+        if self.has_very_many_attributes()
+            && !h5::attribute_has_order(&h5::open_attribute(&self.id, names[0])?)?
+        {
+            names.sort_unstable();
+        }
+        Ok(names)
     }
 }
 
@@ -423,10 +446,13 @@ impl Copier<'_> {
         owner: Owner,
         mut translator: Option<&mut Translator<'_>>,
     ) -> Result<bool> {
+        // One is open at a time: libhdf5 looks through all that are open, each time it opens one.
         let copied = self.copied_attributes(old, owner)?;
+        let open = |name: &CStr| h5::open_attribute(&old.id, name);
         if translator.is_none() {
-            for (_, attribute) in &copied {
-                let shape = h5::attribute_type(attribute).and_then(|datatype| Shape::of(&datatype));
+            for (old, _) in &copied {
+                let shape =
+                    h5::attribute_type(&open(old)?).and_then(|datatype| Shape::of(&datatype));
                 let has_references = match shape {
                     // It is left out below.
                     Err(Fault::Damage(_)) if self.original.is_partial => false,
@@ -437,8 +463,9 @@ impl Copier<'_> {
                 }
             }
         }
-        for (name, attribute) in &copied {
-            let made = self.attribute(new, name, attribute, translator.as_deref_mut());
+        for (old, name) in &copied {
+            let attribute = open(old)?;
+            let made = self.attribute(new, name, &attribute, translator.as_deref_mut());
             let name = String::from_utf8_lossy(name);
             match made {
                 Err(Fault::Damage(reason)) if self.original.is_partial => {
@@ -450,10 +477,15 @@ impl Copier<'_> {
         Ok(true)
     }
 
-    /// The attributes that the copy of an object has, with their names there.
-    fn copied_attributes(&self, object: &Object, owner: Owner) -> Result<Vec<(Vec<u8>, Id)>> {
+    /// The names of the attributes that the copy of an object has, and their names there.
+    fn copied_attributes<'o>(
+        &self,
+        object: &'o Object,
+        owner: Owner,
+    ) -> Result<Vec<(&'o CStr, Vec<u8>)>> {
         let layout = self.original.layout;
-        let names = &object.attributes;
+        let names = object.names_in_order()?;
+        let all: HashSet<&[u8]> = names.iter().map(|name| name.to_bytes()).collect();
         let mut copied = Vec::new();
         let mut taken = HashSet::new();
         for old in names {
@@ -462,7 +494,7 @@ impl Copier<'_> {
             };
             // As for links.
             let is_taken = *name != *old.to_bytes()
-                && names.iter().any(|n| *n.to_bytes() == *name)
+                && all.contains(&*name)
                 && layout.copied_attribute(&name, owner).as_deref() == Some(&*name);
             let name = if is_taken {
                 old.to_bytes().to_vec()
@@ -470,7 +502,7 @@ impl Copier<'_> {
                 name.into_owned()
             };
             if taken.insert(name.clone()) {
-                copied.push((name, h5::open_attribute(&object.id, old)?));
+                copied.push((old, name));
             }
         }
         Ok(copied)

@@ -43,10 +43,19 @@ pub fn find_attribute(object: &Id, name: &CStr) -> Result<Option<Id>> {
     }
 }
 
-pub fn attribute_is_utf8(attribute: &Id) -> Result<bool> {
+fn attribute_info(attribute: &Id) -> Result<H5A_info_t> {
     let mut info = H5A_info_t::default();
     h5!(H5Aget_info(attribute.0, &mut info))?;
-    Ok(info.cset == H5T_cset_t::H5T_CSET_UTF8)
+    Ok(info)
+}
+
+pub fn attribute_is_utf8(attribute: &Id) -> Result<bool> {
+    Ok(attribute_info(attribute)?.cset == H5T_cset_t::H5T_CSET_UTF8)
+}
+
+/// Whether the object of an attribute tracks the order in which it got them.
+pub fn attribute_has_order(attribute: &Id) -> Result<bool> {
+    Ok(attribute_info(attribute)?.corder_valid > 0)
 }
 
 pub fn attribute_storage(attribute: &Id) -> u64 {
