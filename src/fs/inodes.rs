@@ -51,7 +51,12 @@ struct Node {
 
 impl Node {
     fn is_needed(&self) -> bool {
-        self.lookups > 0 || self.handles > 0 || self.children > 0
+        self.lookups > 0 || !self.is_idle()
+    }
+
+    /// Nothing needs it but look-ups.
+    fn is_idle(&self) -> bool {
+        self.handles == 0 && self.children == 0
     }
 }
 
@@ -77,8 +82,19 @@ pub struct InodeTable {
     by_name: AtomicBool,
 }
 
+/// The name of an inode, of which the kernel may be told that it is out of date.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    pub directory: u64,
+    pub name: OsString,
+    /// A request looks for names in the directory now. The kernel waits for it before it takes the message.
+    pub is_searched: bool,
+}
+
 /// The memory for inodes that the kernel is not asked to forget, in bytes.
 const MEMORY: usize = 48 << 20;
+/// From here on names go in directories that are searched, too.
+const MEMORY_OF_SEARCHED: usize = 64 << 20;
 /// What a node takes besides its name: itself, its key, and its places in the tables.
 const NODE: usize = size_of::<Node>() + size_of::<Key>() + 192;
 /// How many inodes the kernel is asked to forget at a time.
@@ -181,21 +197,21 @@ impl InodeTable {
         })
     }
 
-    /// The names of these inodes, each with its directory. Directories are left out, since a program may work in one, and names
-    /// in a directory that is searched now. Directories below flushes are not left out: there may be any number of these.
-    pub fn names(&self, numbers: &[u64]) -> Vec<(u64, OsString)> {
+    /// The name of an inode that the kernel may forget by it. None of a directory, since a program may work in it, except below
+    /// flushes: there may be any number of these. None in a directory that is searched now, unless the table has grown far beyond
+    /// its bound: somebody may search there all the time.
+    pub fn name(&self, number: u64) -> Option<Name> {
         let table = self.table.lock();
-        let nodes = numbers.iter().filter_map(|number| table.nodes.get(number));
-        let keys = nodes.map(|node| &node.key);
-        let is_of_flush =
-            |key: &Key| matches!(table.path(key.parent), Some((_, flush)) if flush.is_some());
-        let may = |key: &&Arc<Key>| {
-            (!key.version.is_directory() || is_of_flush(key))
-                && !table.searched.contains_key(&key.parent)
-        };
-        keys.filter(may)
-            .map(|key| (key.parent, key.name.clone()))
-            .collect()
+        let key = &table.nodes.get(&number)?.key;
+        let is_of_flush = || matches!(table.path(key.parent), Some((_, flush)) if flush.is_some());
+        let is_searched = table.searched.contains_key(&key.parent);
+        let may = (!key.version.is_directory() || is_of_flush())
+            && (!is_searched || table.memory > MEMORY_OF_SEARCHED);
+        may.then(|| Name {
+            directory: key.parent,
+            name: key.name.clone(),
+            is_searched,
+        })
     }
 
     /// The kernel has forgotten `count` look-ups.
@@ -344,10 +360,7 @@ impl Nodes {
         let is_there = |number: &u64| self.nodes.contains_key(number);
         let there: Vec<u64> = first.into_iter().filter(is_there).collect();
         self.oldest.extend(&there);
-        let is_idle = |number: &u64| {
-            let node = self.nodes.get(number);
-            node.is_some_and(|node| node.handles == 0 && node.children == 0)
-        };
+        let is_idle = |number: &u64| self.nodes.get(number).is_some_and(Node::is_idle);
         there.into_iter().filter(is_idle).collect()
     }
 }
@@ -479,16 +492,53 @@ mod tests {
         let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
         let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
         let g = inodes.look_up(ROOT, OsStr::new("g"), view(2)).unwrap();
-        let names = || inodes.names(&[d, f, g, 99]);
-        let (of_f, of_g) = ((d, OsString::from("f")), (ROOT, OsString::from("g")));
-        assert_eq!(names(), [of_f.clone(), of_g.clone()]);
-        let searches = [inodes.search(d), inodes.search(d)];
-        assert_eq!(names(), std::slice::from_ref(&of_g));
-        let [first, second] = searches;
+        let name = |directory, name: &str| Name {
+            directory,
+            name: name.into(),
+            is_searched: false,
+        };
+        let (of_f, of_g) = (Some(name(d, "f")), Some(name(ROOT, "g")));
+        let names = || [d, f, g, 99].map(|number| inodes.name(number));
+        let all = [None, of_f, of_g.clone(), None];
+        let others = [None, None, of_g, None];
+        assert_eq!(names(), all);
+        let [first, second] = [inodes.search(d), inodes.search(d)];
+        assert_eq!(names(), others);
         drop(first);
-        assert_eq!(names(), std::slice::from_ref(&of_g));
+        assert_eq!(names(), others);
         drop(second);
-        assert_eq!(names(), [of_f, of_g]);
+        assert_eq!(names(), all);
+    }
+
+    #[test]
+    fn names_in_a_directory_that_is_always_searched_go_where_there_are_far_too_many() {
+        let inodes = Arc::new(InodeTable::new(directory(1)));
+        inodes.forget_by_name();
+        let _search = inodes.search(ROOT);
+        let name = |number: usize| OsString::from(format!("{number:0255}"));
+        let node = NODE + name(0).len();
+        let look_up = |number| inodes.look_up(ROOT, &name(number), view(1)).unwrap();
+        let first = look_up(0);
+        for number in 1..MEMORY_OF_SEARCHED / node {
+            look_up(number);
+            assert!(inodes.name(first).is_none());
+        }
+        look_up(MEMORY_OF_SEARCHED / node);
+        let mut count = inodes.len();
+        // A kernel that forgets each name of which it is told, while programs ask for others.
+        for number in 0..20 {
+            look_up(MEMORY_OF_SEARCHED / node + 1 + number);
+            let excess = inodes.wait_for_excess(&mut 0).unwrap();
+            for number in excess {
+                if let Some(name) = inodes.name(number) {
+                    assert!(name.is_searched);
+                    inodes.forget(number, 1);
+                }
+            }
+            assert!(inodes.len() <= count);
+            count = inodes.len();
+        }
+        assert_eq!(count, 1 + MEMORY_OF_SEARCHED / node);
     }
 
     #[test]
@@ -503,7 +553,7 @@ mod tests {
         let directory = inodes.get(d).unwrap().place.directory;
         assert_eq!(directory, Some(inodes.get(ROOT).unwrap().version));
         assert!(inodes.get(root).unwrap().place.directory.is_none());
-        assert_eq!(inodes.names(&[d]), [(root, OsString::from("d"))]);
+        assert_eq!(inodes.name(d).map(|name| name.directory), Some(root));
         inodes.forget(f, 1);
         inodes.forget(d, 1);
         inodes.forget(root, 1);

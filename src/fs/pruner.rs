@@ -4,8 +4,10 @@
 //! `FUSE_NOTIFY_PRUNE` (Linux 6.18) it drops those that no program uses, and sends FORGET. Older kernels do not know this
 //! message. They are told that single names are out of date (`FUSE_NOTIFY_INVAL_ENTRY`): an inode without a name goes at once
 //! if no program uses it. For that the kernel waits until nobody looks for a name in the directory, and new look-ups wait
-//! behind it. So a name stays as long as its directory is searched: a scan may take its time there.
+//! behind it. So a name stays as long as its directory is searched: a scan may take its time there. Where the table grows far
+//! beyond its bound none the less, threads wait for such a directory: then no name comes in there meanwhile.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,9 +16,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::inodes::InodeTable;
+use super::inodes::{InodeTable, Name};
 
 /// The first version of the protocol whose kernels know `FUSE_NOTIFY_PRUNE`.
 const KNOWS_PRUNE: (u32, u32) = (7, 45);
@@ -29,6 +32,13 @@ const HEADERS: usize = 32;
 /// How long the pruner rests when all inodes are in use.
 const REST: Duration = Duration::from_secs(1);
 
+/// The most threads that wait for searches to end at once, in one directory and in all.
+const MOST_IN_DIRECTORY: usize = 16;
+const MOST_WAITING: usize = 64;
+
+/// How many threads wait for which directory.
+type WaitedFor = Arc<Mutex<HashMap<u64, usize>>>;
+
 /// Prepares the table for a kernel of this version of the protocol.
 pub fn prepare(inodes: &InodeTable, kernel: (u32, u32)) {
     if kernel < KNOWS_PRUNE {
@@ -39,6 +49,7 @@ pub fn prepare(inodes: &InodeTable, kernel: (u32, u32)) {
 /// Runs until the mount ends. `device`: a descriptor of the mount, as long as that is served.
 pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
     let mut tried = 0;
+    let waited_for = WaitedFor::default();
     loop {
         let Some(numbers) = inodes.wait_for_excess(&mut tried) else {
             thread::sleep(REST);
@@ -54,7 +65,7 @@ pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
             inodes.forget_by_name();
         }
         if inodes.forgets_by_name()
-            && let Err(e) = forget_names(&device, inodes, &numbers)
+            && let Err(e) = forget_names(&device, inodes, &waited_for, &numbers)
         {
             log::debug!("the kernel cannot be asked to forget names: {e}");
             return;
@@ -62,18 +73,85 @@ pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
     }
 }
 
-fn forget_names(device: &File, inodes: &InodeTable, numbers: &[u64]) -> io::Result<()> {
+fn forget_names(
+    device: &Arc<File>,
+    inodes: &Arc<InodeTable>,
+    waited_for: &WaitedFor,
+    numbers: &[u64],
+) -> io::Result<()> {
+    let mut searched: HashMap<u64, Vec<u64>> = HashMap::new();
     for number in numbers {
         // Not all at once: a search may begin meanwhile.
-        for (directory, name) in inodes.names(&[*number]) {
-            match send(device, &out_of_date(directory, &name)) {
-                // The kernel has forgotten it already.
-                Err(e) if Errno::from_io_error(&e) == Some(Errno::NOENT) => {}
-                sent => sent?,
+        match inodes.name(*number) {
+            Some(name) if name.is_searched => {
+                searched.entry(name.directory).or_default().push(*number);
+            }
+            Some(name) => forget_name(device, &name)?,
+            None => {}
+        }
+    }
+    for (directory, numbers) in searched {
+        let (device, inodes) = (Arc::clone(device), Arc::clone(inodes));
+        wait_for(waited_for, directory, move || {
+            let numbers = numbers.into_iter();
+            let mut names = numbers.filter_map(|number| inodes.name(number));
+            if let Err(e) = names.try_for_each(|name| forget_name(&device, &name)) {
+                log::debug!("the kernel cannot be asked to forget names: {e}");
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Runs `forget`, which waits for the searches in a directory, in a thread of its own. Not where too many wait already: those
+/// names get their turn later. Of each name that goes, as many may come as programs search there at once, so several wait for
+/// one directory.
+fn wait_for(waited_for: &WaitedFor, directory: u64, forget: impl FnOnce() + Send + 'static) {
+    let mut threads = waited_for.lock();
+    let own = threads.get(&directory).copied().unwrap_or(0);
+    if own == MOST_IN_DIRECTORY || threads.values().sum::<usize>() == MOST_WAITING {
+        return;
+    }
+    threads.insert(directory, own + 1);
+    drop(threads);
+    let waiting = Waiting {
+        waited_for: Arc::clone(waited_for),
+        directory,
+    };
+    let thread = thread::Builder::new().name("pruner".into());
+    let spawned = thread.spawn(move || {
+        let _waiting = waiting;
+        forget();
+    });
+    if let Err(e) = spawned {
+        log::debug!("no thread to forget names: {e}");
+    }
+}
+
+/// One thread that waits for a directory.
+struct Waiting {
+    waited_for: WaitedFor,
+    directory: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut threads = self.waited_for.lock();
+        if let Some(own) = threads.get_mut(&self.directory) {
+            *own -= 1;
+            if *own == 0 {
+                threads.remove(&self.directory);
             }
         }
     }
-    Ok(())
+}
+
+fn forget_name(device: &File, name: &Name) -> io::Result<()> {
+    match send(device, &out_of_date(name.directory, &name.name)) {
+        // The kernel has forgotten it already.
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::NOENT) => Ok(()),
+        sent => sent,
+    }
 }
 
 fn send(mut device: &File, message: &[u8]) -> io::Result<()> {
