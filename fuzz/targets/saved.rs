@@ -71,7 +71,8 @@ pub fn index(bytes: &[u8]) {
         answers(&index, &query);
     }
     index.bytes_with_selections();
-    check_saved(&index, inputs);
+    let store = TestDir::new();
+    check_saved(&index, inputs, &empty_store(&store));
 }
 
 pub fn index_seeds() -> Seeds {

@@ -1,5 +1,6 @@
 //! Checks of the tables of a log, and of the indexes made from them.
 
+use std::cell::LazyCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -36,6 +37,11 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
     };
     table.bytes();
     let selections = Selections::default();
+    // One for all: to make directories takes longer than the rest.
+    let store: LazyCell<_> = LazyCell::new(|| {
+        let test_dir = TestDir::new();
+        (empty_store(&test_dir), test_dir)
+    });
     for (number, dataset) in datasets.iter().enumerate() {
         let inputs = IndexInputs {
             number,
@@ -48,7 +54,7 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
             continue;
         };
         compare(&found.records, &index, dataset.dims);
-        check_saved(&index, inputs);
+        check_saved(&index, inputs, &store.0);
     }
 }
 
@@ -194,13 +200,11 @@ pub fn empty_store(test_dir: &TestDir) -> StoreEntry {
 }
 
 /// Checks that a saved index gives the same answers after it was loaded.
-pub fn check_saved(index: &DatasetIndex, inputs: IndexInputs<'_>) {
-    let test_dir = TestDir::new();
-    let entry = empty_store(&test_dir);
+pub fn check_saved(index: &DatasetIndex, inputs: IndexInputs<'_>, entry: &StoreEntry) {
     // More than any index of a target takes, so that it is always saved.
     let task = &memory::task(2 * MEMORY);
-    index.save(task, &entry, inputs);
-    let loaded = DatasetIndex::load(task, &entry, inputs, &Selections::default());
+    index.save(task, entry, inputs);
+    let loaded = DatasetIndex::load(task, entry, inputs, &Selections::default());
     let loaded = loaded.expect("an index that was saved");
     for query in queries(inputs.dataset.dims) {
         assert_eq!(answers(index, &query), answers(&loaded, &query));
