@@ -81,7 +81,7 @@ impl ShadowLog {
         let ends = vec![end];
         let commit = Line::Commit(Commit::new(flush, ends));
         let lines = [begin, vec![commit]].concat();
-        let journal = Journal::create_with(&path_of(path), &header, &lines, true).unwrap();
+        let journal = Journal::create_with(&path_of(path), &header, &lines, true, true).unwrap();
         let mut data = fs::read(path).unwrap();
         data.truncate(end as usize);
         data[..FRONT as usize].copy_from_slice(&unclosed_front(&ID));

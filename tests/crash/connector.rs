@@ -99,6 +99,10 @@ fn a_log_of_an_hdf5_program() {
     run("connector", 1, Work::Connector, &WAYS, |stage, options| {
         if write(stage, &connector, 0, options, "create flush flush close") {
             write(stage, &connector, 2, options, "open flush close");
+            // The journal of the job before may come back.
+            if options == "fsync=close" {
+                write(stage, &connector, 3, options, "open flush close");
+            }
         }
     });
 }

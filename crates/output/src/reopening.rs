@@ -108,7 +108,8 @@ impl Prepared {
         lines.push(Line::Commit(commit));
         let replace = self.existing.has_journal();
         let journal_path = journal::path_of(&self.path);
-        let journal = Journal::create_with(&journal_path, &self.header, &lines, replace);
+        let is_synced = options.fsync != Fsync::None || options.checksums;
+        let journal = Journal::create_with(&journal_path, &self.header, &lines, replace, is_synced);
         let journal = journal.map_err(|e| match e {
             Error::Io { cause, .. } if cause.kind() == ErrorKind::AlreadyExists => just_opened(),
             e => e.into(),

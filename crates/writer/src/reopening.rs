@@ -87,7 +87,7 @@ mod tests {
         let ends = vec![9000];
         lines.push(Line::Commit(Commit::new(1, ends)));
         let header = Header::new(&FileId([7; 16]), 1, 0, 0);
-        Journal::create_with(&path, &header, &lines, false).unwrap();
+        Journal::create_with(&path, &header, &lines, false, true).unwrap();
         let (below, name) = SourceDir::of_file(&path).unwrap();
         let recorded = Recorded::read(&SourceFile::open(&below, &name).unwrap()).unwrap();
         let refused = state(&path, Some(&recorded)).unwrap_err().to_string();

@@ -126,7 +126,7 @@ mod tests {
             let mut lines: Vec<Line> = definitions.into_iter().map(Line::Define).collect();
             lines.push(Line::Commit(Commit::new(1, vec![9000])));
             let header = Header::new(&FileId([7; 16]), 1, 0, 0);
-            Journal::create_with(&path, &header, &lines, false).unwrap();
+            Journal::create_with(&path, &header, &lines, false, true).unwrap();
             let (dir, name) = SourceDir::of_file(&path).unwrap();
             Recorded::read(&SourceFile::open(&dir, &name).unwrap()).unwrap()
         };

@@ -169,7 +169,7 @@ fn an_append_begins_with_the_state_that_it_continues() {
     let path = dir.path().join("journal");
     let begin = |header: &Header, lines: &[Line]| {
         let _ = fs::remove_file(&path);
-        Journal::create_with(&path, header, lines, false).unwrap()
+        Journal::create_with(&path, header, lines, false, true).unwrap()
     };
     let mut journal = begin(&append(7), &[group("/a"), commit(7, 9000)]);
     let found = read(&path).unwrap();
@@ -242,7 +242,7 @@ fn a_shadow_counts_with_the_commit_that_follows() {
         let header = Header::new(&ID, 1, 0, 0);
         let [one, other] = lines;
         let lines = [one, commit(1, 9000), other, commit(2, 9000)];
-        Journal::create_with(&path, &header, &lines, false).unwrap();
+        Journal::create_with(&path, &header, &lines, false, true).unwrap();
         assert!(read(&path).is_err());
     }
     let Line::Image(mut part) = shadow::image_lines(&[], &[1; 10]).unwrap().remove(0) else {
@@ -250,7 +250,7 @@ fn a_shadow_counts_with_the_commit_that_follows() {
     };
     part.at = 1;
     let lines = [Line::Image(part), commit(1, 9000)];
-    Journal::create_with(&path, &Header::new(&ID, 1, 0, 0), &lines, true).unwrap();
+    Journal::create_with(&path, &Header::new(&ID, 1, 0, 0), &lines, true, true).unwrap();
     assert!(read(&path).is_err());
 }
 
@@ -306,7 +306,7 @@ fn automatic_flushes_tell_the_last_one_that_was_asked_for() {
         })
     };
     let write = |header: &Header, lines: &[Line]| {
-        Journal::create_with(&path, header, lines, path.exists()).unwrap();
+        Journal::create_with(&path, header, lines, path.exists(), true).unwrap();
     };
     let new = Header::new(&ID, 1, 0, 0);
     let good = [

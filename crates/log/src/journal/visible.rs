@@ -195,7 +195,7 @@ mod tests {
         }
         let path = dir.join("journal");
         let header = Header::new(&ID, 2, 0, 0);
-        drop(Journal::create_with(&path, &header, &lines, true).unwrap());
+        drop(Journal::create_with(&path, &header, &lines, true, true).unwrap());
         let journal = Recorded::read(&source(&path)).unwrap();
         (bytes, ends, journal)
     }

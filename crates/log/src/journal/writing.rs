@@ -34,15 +34,18 @@ impl Journal {
         Self::begin(path, header, &[], replace, |_| Ok(()))
     }
 
-    /// The same for a journal that has these lines, too, before it has its name: an append begins with them. All of it is on
-    /// the disk by then, since it stands for what the log held before.
+    /// The same for a journal that has these lines, too, before it has its name: an append begins with them. With `sync`, all of
+    /// it is on the disk by then, since it stands for what the log held before.
     pub fn create_with(
         path: &Path,
         header: &Header,
         lines: &[Line],
         replace: bool,
+        sync: bool,
     ) -> Result<Self> {
-        Self::begin(path, header, lines, replace, File::sync_all)
+        Self::begin(path, header, lines, replace, |file| {
+            if sync { file.sync_all() } else { Ok(()) }
+        })
     }
 
     fn begin(

@@ -20,6 +20,7 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::closed::sealed;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::kept::{Kept, keep, path_of_kept};
 use h5logfs_log::journal::unflushed::{Summary, open_data_files, remove_spills};
@@ -231,6 +232,9 @@ fn recover_locked(
             is_locked(stale.identity)?;
             if !how.dry_run {
                 remove_journal(path, files.dir(), how)?;
+                if !how.without_sync {
+                    sync(parent(path))?;
+                }
             }
             return Ok(Outcome::Cleared(stale.reason));
         }
@@ -286,7 +290,11 @@ fn recover_locked(
     if how.dry_run {
         return Ok(Outcome::Recovered(Recovered::of(&kept, handled)));
     }
-    if !how.without_sync {
+    // The names of all files are on the disk, and so is the journal with the state that the job has begun with: without the
+    // flushes since, it says what the log is until the close has come to its end. If it comes back then, the file proves that
+    // it is closed. A program that closes its log for each step waits for the disk once less for each of these.
+    let goes_on = how.is_own && kept.header.append.is_some() && kept.header.subfiles == 0;
+    if !how.without_sync && !goes_on {
         // What the front says before all is there, the journal has to say.
         lock.sync_data().map_err(|e| Error::io(&journal_path, e))?;
     }
@@ -298,9 +306,13 @@ fn recover_locked(
     };
     let diagnostics = objects.write_closed(path, &mut data_files)?;
     if !how.without_sync {
-        sync_all(path, &data_files)?;
+        sync_all(path, &data_files, goes_on)?;
     }
+    let is_proven = goes_on && proves_its_close(files)?;
     remove_journal(path, files.dir(), how)?;
+    if !how.without_sync && !is_proven {
+        sync(parent(path))?;
+    }
     if let [file] = data_files.as_mut_slice() {
         let source = SourceFile::open(files.dir(), files.log()).ok();
         let entries = std::mem::take(&mut file.known);
@@ -440,10 +452,14 @@ fn remove_journal(path: &Path, dir: &SourceDir, how: How) -> Result<()> {
     let journal_path = journal::path_of(path);
     let name = journal_path.file_name().unwrap_or_default();
     dir.remove(name).map_err(|e| Error::io(&journal_path, e))?;
-    if !how.without_sync {
-        sync(parent(path))?;
-    }
     Ok(())
+}
+
+/// Whether a log that was closed proves that by itself. Then a crash of the system may bring its journal back.
+fn proves_its_close(files: &LogFiles<'_>) -> Result<bool> {
+    let master = SourceFile::open(files.dir(), files.log())?;
+    let seal = sealed(&master).map_err(|fault| Error::of(master.path(), fault))?;
+    Ok(seal.is_some())
 }
 
 /// Drops the flushes behind those that are kept. First the journal forgets them: what it has left is true of each data file,
@@ -515,14 +531,20 @@ fn remove_left_behind(path: &Path) {
     }
 }
 
-/// Forces what was written to the disk.
-fn sync_all(path: &Path, data_files: &[DataFile]) -> Result<()> {
+/// Forces what was written to the disk. `are_named`: the names of all files are there already.
+fn sync_all(path: &Path, data_files: &[DataFile], are_named: bool) -> Result<()> {
     data_files.iter().try_for_each(|file| sync(&file.path))?;
-    // Names of subfiles that the job has not forced to the disk.
-    if let Some(file) = data_files.first() {
+    // Names that the job has not forced to the disk.
+    if let Some(file) = data_files.first()
+        && !are_named
+    {
         sync(parent(&file.path))?;
     }
-    sync(path)
+    let is_apart = |file: &DataFile| file.path != path;
+    if data_files.iter().all(is_apart) {
+        sync(path)?;
+    }
+    Ok(())
 }
 
 /// The objects of a log that is closed.
