@@ -5,6 +5,8 @@
  * WORK small: NUMBER writes of ten floats by all ranks together, one after the other in a dataset.
  * WORK large: NUMBER writes of 1 MiB by all ranks together.
  * WORK datasets: NUMBER datasets in 16 groups, of which none is written.
+ * WORK climate: NUMBER records of E3SM's F case, each eighth column of it: 321 variables of columns and 63 of levels and columns, of
+ * which each rank owns scattered ones. It makes the union of their hyperslabs for each variable and record, as PIO does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +97,81 @@ static void create_datasets(hid_t file, int number)
     H5(H5Sclose(space));
 }
 
+enum { COLUMNS = 109, LEVELS = 72, FLAT = 321, DEEP = 63 };
+
+/* Which of three processes of a real run has which of eight columns. In the next eight the next one takes its part. */
+static int owner(hsize_t column)
+{
+    const int which = "02020011"[column % 8] - '0';
+    return (int)(((hsize_t)(which < ranks ? which : ranks - 1) + column / 8) % (hsize_t)ranks);
+}
+
+/* Selects what this rank owns of a record. Returns the number of elements. */
+static hsize_t select_own(hid_t space, hsize_t record, hsize_t levels)
+{
+    const int dims = levels > 1 ? 3 : 2;
+    H5S_seloper_t how = H5S_SELECT_SET;
+    hsize_t selected = 0;
+    for (hsize_t level = 0; level < levels; level++) {
+        for (hsize_t begin = 0, end; begin < COLUMNS; begin = end) {
+            for (end = begin + 1; end < COLUMNS && owner(end) == owner(begin); end++) {
+            }
+            if (owner(begin) != rank) {
+                continue;
+            }
+            const hsize_t start[] = {record, dims == 3 ? level : begin, begin};
+            const hsize_t count[] = {1, dims == 3 ? 1 : end - begin, end - begin};
+            H5(H5Sselect_hyperslab(space, how, start, NULL, count, NULL));
+            how = H5S_SELECT_OR;
+            selected += end - begin;
+        }
+    }
+    if (!selected) {
+        H5(H5Sselect_none(space));
+    }
+    return selected;
+}
+
+static hid_t create_variable(hid_t file, int number)
+{
+    const int is_deep = number >= FLAT;
+    const hsize_t dims[] = {0, is_deep ? LEVELS : COLUMNS, COLUMNS};
+    const hsize_t most[] = {H5S_UNLIMITED, dims[1], COLUMNS}, chunk[] = {1, dims[1], COLUMNS};
+    const hid_t space = H5(H5Screate_simple(2 + is_deep, dims, most));
+    const hid_t plist = H5(H5Pcreate(H5P_DATASET_CREATE));
+    H5(H5Pset_chunk(plist, 2 + is_deep, chunk));
+    H5(H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER));
+    char name[32];
+    snprintf(name, sizeof name, "variable_%03d", number);
+    const hid_t dataset =
+        H5(H5Dcreate2(file, name, H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, plist, H5P_DEFAULT));
+    H5(H5Pclose(plist));
+    H5(H5Sclose(space));
+    return dataset;
+}
+
+static void write_records(const hid_t *variables, hsize_t records)
+{
+    double *values = malloc(LEVELS * COLUMNS * sizeof *values);
+    for (int i = 0; i < LEVELS * COLUMNS; i++) {
+        values[i] = i;
+    }
+    for (hsize_t record = 0; record < records; record++) {
+        for (int number = 0; number < FLAT + DEEP; number++) {
+            const hsize_t levels = number < FLAT ? 1 : LEVELS;
+            const hsize_t dims[] = {record + 1, number < FLAT ? COLUMNS : LEVELS, COLUMNS};
+            H5(H5Dset_extent(variables[number], dims));
+            const hid_t space = H5(H5Dget_space(variables[number]));
+            const hsize_t own = select_own(space, record, levels);
+            const hid_t memory = H5(H5Screate_simple(1, &own, NULL));
+            H5(H5Dwrite(variables[number], H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, values));
+            H5(H5Sclose(memory));
+            H5(H5Sclose(space));
+        }
+    }
+    free(values);
+}
+
 static hid_t create_values(hid_t file, hsize_t elements)
 {
     const hid_t space = H5(H5Screate_simple(1, &elements, NULL));
@@ -126,8 +203,13 @@ int main(int argc, char **argv)
     step();
     const hid_t file = create(argv[1]);
     const double created = step();
-    hid_t dataset = H5I_INVALID_HID;
-    if (!strcmp(argv[2], "datasets")) {
+    hid_t dataset = H5I_INVALID_HID, variables[FLAT + DEEP];
+    const int is_climate = !strcmp(argv[2], "climate");
+    if (is_climate) {
+        for (int i = 0; i < FLAT + DEEP; i++) {
+            variables[i] = create_variable(file, i);
+        }
+    } else if (!strcmp(argv[2], "datasets")) {
         create_datasets(file, (int)number);
     } else {
         dataset = create_values(file, (hsize_t)number * elements);
@@ -135,12 +217,17 @@ int main(int argc, char **argv)
     const double defined = step();
     if (dataset >= 0) {
         write_pieces(dataset, (hsize_t)number, elements);
+    } else if (is_climate) {
+        write_records(variables, (hsize_t)number);
     }
     const double written = step();
     H5(H5Fflush(file, H5F_SCOPE_GLOBAL));
     const double flushed = step();
     if (dataset >= 0) {
         H5(H5Dclose(dataset));
+    }
+    for (int i = 0; is_climate && i < FLAT + DEEP; i++) {
+        H5(H5Dclose(variables[i]));
     }
     H5(H5Fclose(file));
     const double closed = step();

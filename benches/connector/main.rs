@@ -42,6 +42,19 @@ struct Arguments {
     /// Datasets that are created.
     #[arg(long, default_value_t = 16_384)]
     datasets: u64,
+    /// Records of E3SM's F case, each eighth column of it.
+    #[arg(long, default_value_t = 4)]
+    records: u64,
+    /// What is measured.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "small,large,datasets,climate"
+    )]
+    only: Vec<String>,
+    /// The option flush_every of the connector: one contestant for each value.
+    #[arg(long, value_delimiter = ',', default_value = "30s")]
+    flush_every: Vec<String>,
     /// How the HDF5 was built that programs use.
     #[arg(
         long,
@@ -177,17 +190,26 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
             program: hdf5.clone(),
             variables: Vec::new(),
         });
-        all.push(Contestant {
-            name: format!("connector{after}"),
-            native,
-            program: hdf5,
-            variables: vec![
-                ("HDF5_PLUGIN_PATH", plugins.clone().into()),
-                ("HDF5_VOL_CONNECTOR", "h5logfs".into()),
-                ("H5LOGFS_PROGRAM", h5logfs.clone().into()),
-                ("XDG_CACHE_HOME", dir.join("cache").into()),
-            ],
-        });
+        for every in &arguments.flush_every {
+            let each = match arguments.flush_every.len() {
+                1 => String::new(),
+                _ => format!(", {every}"),
+            };
+            all.push(Contestant {
+                name: format!("connector{after}{each}"),
+                native,
+                program: hdf5.clone(),
+                variables: vec![
+                    ("HDF5_PLUGIN_PATH", plugins.clone().into()),
+                    (
+                        "HDF5_VOL_CONNECTOR",
+                        format!("h5logfs flush_every={every}").into(),
+                    ),
+                    ("H5LOGFS_PROGRAM", h5logfs.clone().into()),
+                    ("XDG_CACHE_HOME", dir.join("cache").into()),
+                ],
+            });
+        }
     }
     all.push(Contestant {
         name: "own API".into(),
@@ -325,8 +347,10 @@ fn measure(arguments: &Arguments) -> Result<()> {
         ("small", arguments.small, "writes of ten floats"),
         ("large", arguments.large, "writes of 1 MiB"),
         ("datasets", arguments.datasets, "datasets created"),
+        ("climate", arguments.records, "records of E3SM's F case"),
     ];
-    for (work, number, title) in works {
+    let is_wanted = |work: &str| arguments.only.iter().any(|wanted| wanted == work);
+    for (work, number, title) in works.into_iter().filter(|(work, ..)| is_wanted(work)) {
         println!("\n{number} {title}");
         compare(&contestants, arguments, dir, work, number)?;
     }

@@ -57,6 +57,89 @@ fn write(
     Ok(())
 }
 
+const COLUMNS: u64 = 109;
+const LEVELS: u64 = 72;
+
+/// What a rank owns of a variable of columns, or of levels and columns: see `hdf5.c`.
+struct Part {
+    levels: u64,
+    starts: Vec<u64>,
+    counts: Vec<u64>,
+    values: Vec<f64>,
+}
+
+impl Part {
+    fn of(world: &SimpleCommunicator, levels: u64) -> Self {
+        let (rank, ranks) = (world.rank() as u64, world.size() as u64);
+        let owner = |column: &u64| {
+            let which = u64::from(b"02020011"[(column % 8) as usize] - b'0');
+            (which.min(ranks - 1) + column / 8) % ranks
+        };
+        let columns: Vec<u64> = (0..COLUMNS).collect();
+        let runs = columns.chunk_by(|one, next| owner(one) == owner(next));
+        let own: Vec<&[u64]> = runs.filter(|run| owner(&run[0]) == rank).collect();
+        let mut part = Part {
+            levels,
+            starts: Vec::new(),
+            counts: Vec::new(),
+            values: Vec::new(),
+        };
+        for level in 0..levels {
+            for run in &own {
+                part.starts.push(0);
+                part.counts.push(1);
+                if levels > 1 {
+                    part.starts.push(level);
+                    part.counts.push(1);
+                }
+                part.starts.push(run[0]);
+                part.counts.push(run.len() as u64);
+                part.values.extend(run.iter().map(|column| *column as f64));
+            }
+        }
+        part
+    }
+
+    fn dims(&self, records: u64) -> Vec<u64> {
+        match self.levels {
+            1 => vec![records, COLUMNS],
+            levels => vec![records, levels, COLUMNS],
+        }
+    }
+}
+
+fn all_variables(parts: &[Part; 2]) -> impl Iterator<Item = &Part> {
+    let [flat, deep] = parts;
+    std::iter::repeat_n(flat, 321).chain(std::iter::repeat_n(deep, 63))
+}
+
+fn write_records(
+    writer: &mut Writer,
+    variables: &[Dataset],
+    parts: &mut [Part; 2],
+    records: u64,
+) -> Result<()> {
+    for record in 0..records {
+        for part in &mut *parts {
+            let rank = part.dims(0).len();
+            part.starts
+                .iter_mut()
+                .step_by(rank)
+                .for_each(|s| *s = record);
+        }
+        for (variable, part) in variables.iter().zip(all_variables(parts)) {
+            writer.extend(*variable, &part.dims(record + 1))?;
+            let (starts, counts) = (&part.starts, &part.counts);
+            writer.write(
+                *variable,
+                Selection::Blocks { starts, counts },
+                &part.values,
+            )?;
+        }
+    }
+    Ok(())
+}
+
 fn run(world: &SimpleCommunicator) -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, work, number] = arguments.as_slice() else {
@@ -64,6 +147,7 @@ fn run(world: &SimpleCommunicator) -> Result<()> {
     };
     let number: u64 = number.parse()?;
     let elements = if work == "large" { 1 << 18 } else { 10 };
+    let climate = (work == "climate").then(|| [Part::of(world, 1), Part::of(world, LEVELS)]);
     let mut steps = Steps {
         world,
         begun: now(),
@@ -71,8 +155,14 @@ fn run(world: &SimpleCommunicator) -> Result<()> {
     steps.next();
     let mut writer = Writer::create(path, world, Options::default())?;
     let mut figures = vec![steps.next()];
-    let mut values = None;
-    if work == "datasets" {
+    let (mut values, mut variables) = (None, Vec::new());
+    if let Some(parts) = &climate {
+        for (number, part) in all_variables(parts).enumerate() {
+            let spec = DatasetSpec::new::<f64>(&part.dims(0)).unlimited(0);
+            let name = format!("/variable_{number:03}");
+            variables.push(writer.dataset(&name, spec.chunk(&part.dims(1)))?);
+        }
+    } else if work == "datasets" {
         for i in 0..number {
             let name = format!("/group_{:02}/variable_{i:05}", i % 16);
             writer.dataset(&name, DatasetSpec::new::<f64>(&[1024, 1024]))?;
@@ -83,6 +173,9 @@ fn run(world: &SimpleCommunicator) -> Result<()> {
     figures.push(steps.next());
     if let Some(dataset) = values {
         write(&mut writer, dataset, world, number, elements)?;
+    }
+    if let Some(mut parts) = climate {
+        write_records(&mut writer, &variables, &mut parts, number)?;
     }
     figures.push(steps.next());
     writer.flush()?;
