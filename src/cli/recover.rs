@@ -148,6 +148,11 @@ fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
             "{path} has what no flush covered after flush {follows}. The log has gone on since, to flush {last}, so it cannot be \
              taken in any more: {removes}"
         ),
+        KeptState::Damaged => {
+            format!(
+                "{path} has what no flush covered, and is damaged, so it cannot be taken in: {removes}"
+            )
+        }
     }
 }
 

@@ -239,7 +239,12 @@ fn the_taking_in_of_what_was_kept_may_be_interrupted() {
         fs::write(journal_path, journal).unwrap();
         left.handled(Unflushing::TakeIn, 3);
         left.shows(2, 3, &Settings::default());
-        // The log has it, and so has the file beside it.
+        // The log has it, and so has the file beside it, or what is left of that.
+        let mut damaged = kept.clone();
+        damaged[120..200].fill(b'?');
+        fs::write(left.kept(), damaged).unwrap();
+        let closed = left.closed(KeptState::Damaged);
+        assert_eq!(left.recover(Unflushing::Keep), closed);
         fs::write(left.kept(), kept).unwrap();
         let closed = left.closed(KeptState::TakenIn { rest: false });
         assert_eq!(left.recover(Unflushing::Keep), closed);

@@ -38,6 +38,8 @@ pub enum KeptState {
         /// The last flush of the log.
         last: u64,
     },
+    /// It cannot be read.
+    Damaged,
 }
 
 /// What was kept beside a closed log, the newest last.
@@ -47,7 +49,13 @@ pub fn all_kept(files: &LogFiles<'_>, master: &SourceFile) -> Result<Vec<(Kept, 
     kept.filter(|kept| Some(kept.id) == id)
         .map(|kept| {
             let path = files.full_path(&kept.place);
-            let state = state(files, master, &kept)?;
+            let state = match state(files, master, &kept) {
+                Err(e @ Error::BadFile { .. }) => {
+                    log::debug!("{e}");
+                    KeptState::Damaged
+                }
+                state => state?,
+            };
             Ok((kept, KeptFile { path, state }))
         })
         .collect()

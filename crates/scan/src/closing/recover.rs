@@ -193,14 +193,16 @@ fn states(kept: Vec<(Kept, KeptFile)>) -> Vec<KeptFile> {
 
 /// Why what was kept cannot be taken in any more; `None` where that is not so.
 fn too_late(file: &KeptFile) -> Option<String> {
-    let KeptState::Late { follows, last } = file.state else {
-        return None;
+    let why = match file.state {
+        KeptState::Waits | KeptState::TakenIn { .. } => return None,
+        KeptState::Late { follows, last } => format!(
+            "has what ranks had written after flush {follows}, and the log has gone on since, to flush {last}: it cannot be taken \
+             in any more"
+        ),
+        KeptState::Damaged => "is damaged, so it cannot be taken in".to_owned(),
     };
-    Some(format!(
-        "{} has what ranks had written after flush {follows}, and the log has gone on since, to flush {last}: it cannot be taken \
-         in any more. `--discard-unflushed` removes it",
-        file.path.display()
-    ))
+    let path = file.path.display();
+    Some(format!("{path} {why}. `--discard-unflushed` removes it"))
 }
 
 /// Fails where flushes are to be dropped of a log that is closed.
