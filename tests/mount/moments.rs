@@ -306,6 +306,34 @@ fn an_open_file_keeps_its_state_when_another_one_replaces_the_log() {
     assert!(said.contains("changed since it was opened"), "{said}");
 }
 
+/// What is asked for of a closed log, or of a settled one, is an error, and never another state.
+#[test]
+fn a_mount_at_a_flush_shows_it_until_the_log_is_closed() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let (dir, mut log) = begin();
+    let messages_dir = tempfile::tempdir().unwrap();
+    let told = messages_dir.path().join("messages");
+    (1..=3).for_each(|flush| grow(&mut log, flush));
+    let newest = Mounted::new(dir.path(), "index_dir=none");
+    let state = fs::read(at(&newest, 2)).unwrap();
+    let options = format!("index_dir=none,at_flush=2,log_file={}", told.display());
+    let mounted = Mounted::new(dir.path(), &options);
+    let shown = mounted.join("below/run.h5");
+    assert!(fs::read(&shown).unwrap() == state);
+    recover(&log.path());
+    let is_told = |words: &str| {
+        let is_error = errno(fs::read(&shown)) == Some(Errno::IO);
+        is_error && fs::read_to_string(&told).unwrap().contains(words)
+    };
+    wait_until("the closed log is an error", || {
+        is_told("only the last one can be shown, 3")
+    });
+    settle(&log.path()).unwrap();
+    wait_until("the settled log is an error", || is_told("it is settled"));
+}
+
 /// The kernel forgets what it has of a file.
 fn drop_pages(file: &File) {
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
