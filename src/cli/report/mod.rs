@@ -148,7 +148,7 @@ fn watch(args: &ReportArgs) -> Result<()> {
         let mut before = files.into_iter();
         files = write(args, force, Some(pause), |number, scanner| {
             let report = || FileReport::of(&args.files[number], args, scanner);
-            renewed(report, &mut changes[number], before.next())
+            renewed(&mut changes[number], before.next(), report)
         })?;
         if !files.iter().any(FileReport::is_unclosed) {
             return Ok(());
@@ -161,20 +161,20 @@ fn watch(args: &ReportArgs) -> Result<()> {
     }
 }
 
-/// What the next page says of a log, which may be closed while the page is made, and settled.
+/// What the next page says of a log, which may be closed while the page is made, and settled. `before`: what the last one said.
 fn renewed(
-    report: impl Fn() -> FileReport,
     changes: &mut Changes,
     before: Option<FileReport>,
+    report: impl Fn() -> FileReport,
 ) -> FileReport {
-    let made = changes.retry(|| match report() {
-        made if made.content.is_err() => Err(made),
-        made => Ok(made),
-    });
-    made.unwrap_or_else(|failed| match before {
-        Some(before) if before.content.is_ok() && changes.is_settled() => before.settled(),
-        _ => failed,
-    })
+    let Some(before) = before else {
+        return report();
+    };
+    let content = changes.retry(|| report().content);
+    if content.is_err() && before.content.is_ok() && changes.is_settled() {
+        return before.settled();
+    }
+    FileReport { content, ..before }
 }
 
 /// What must not be written over. What is not there cannot be.
