@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import random
 import shutil
+import sys
 from pathlib import Path
 
 import h5py
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 import h5logfs
+from conftest import ROOT, logs, options_of
 
 xarray = pytest.importorskip("xarray")
 pytest.importorskip("h5netcdf")
@@ -25,6 +28,65 @@ WITHOUT_DIMENSIONS = CORPUS / "groups_attrs.log.h5"
 def expected():
     with xarray.open_dataset(EXPECTED, engine="h5netcdf") as dataset:
         yield dataset.load()
+
+
+def same_dtype(ours, theirs) -> bool:
+    """Whether two types are the same to the names of their values. What h5py notes of texts is not one of these."""
+    if ours is str or theirs is str:
+        return ours is theirs
+    kept = [{key: value for key, value in (dtype.metadata or {}).items() if "enum" in key} for dtype in (ours, theirs)]
+    return ours == theirs and kept[0] == kept[1]
+
+
+def assert_same(ours, theirs) -> None:
+    """The same datasets, to the last element and attribute, and the same encodings."""
+    assert list(ours.variables) == list(theirs.variables)
+    assert ours.encoding["unlimited_dims"] == theirs.encoding["unlimited_dims"]
+    for name in ours.variables:
+        mine, wanted = dict(ours[name].encoding), dict(theirs[name].encoding)
+        mine.pop("source"), wanted.pop("source")
+        assert same_dtype(mine.pop("dtype"), wanted.pop("dtype")), name
+        np.testing.assert_equal(mine, wanted)
+        assert list(ours[name].attrs) == list(theirs[name].attrs)
+        assert ours[name].dtype == theirs[name].dtype
+    # References of two open files are never the same.
+    references = [name for name, variable in theirs.variables.items() if h5py.check_ref_dtype(variable.encoding["dtype"])]
+    xarray.testing.assert_identical(ours.drop_vars(references), theirs.drop_vars(references))
+
+
+@pytest.mark.parametrize("log", logs(), ids=lambda log: str(log.relative_to(ROOT)))
+def test_every_log_is_the_dataset_that_h5netcdf_makes_of_its_file(log: Path) -> None:
+    options = options_of(log)
+    arguments = {"engine": "h5netcdf", "phony_dims": random.choice(["access", "sort"]), "decode_times": False}
+    print(arguments)
+    try:
+        groups = xarray.open_groups(h5logfs.open(log, **options), **arguments)
+        groups = {path: group.load() for path, group in groups.items()}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return
+    for group in groups.values():
+        group.close()
+    arguments["engine"] = "h5logfs"
+    found = xarray.open_groups(log, **arguments, **options)
+    assert list(found) == list(groups)
+    for path, group in groups.items():
+        assert_same(found[path].load(), group)
+    for group in found.values():
+        group.close()
+
+
+def test_hardly_a_log_needs_h5netcdf(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5netcdf", None)
+    refused = set()
+    for log in logs():
+        try:
+            if h5logfs.is_log(log, **options_of(log)):
+                xarray.open_groups(log, engine="h5logfs", decode_times=False, **options_of(log))
+        except ImportError:
+            refused.add(log.name.split(".")[0])
+        except (OSError, ValueError):
+            pass
+    assert refused == {"links", "objref", "objref_dset", "types_misc"}
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
@@ -43,6 +44,16 @@ class Attributes(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<h5logfs.Attributes {dict(self)!r}>"
+
+    def described(self, name: str) -> _types.Described:
+        """The type of the file, as the native module tells it."""
+        found: _types.Described = self._found[name][0]
+        return found
+
+    def stored(self, name: str) -> np.ndarray[Any, Any]:
+        """The elements as the file has them. Not for those of variable length, nor where there are none."""
+        described, shape, elements = self._found[name]
+        return np.frombuffer(elements, _types.dtype(described)).reshape(tuple(shape) + _types.dtype(described).shape)
 
     def _array(self, described: _types.Described, shape: tuple[int, ...], elements: Any) -> np.ndarray[Any, Any]:
         if not _types.is_variable(described):
@@ -126,17 +137,8 @@ class Group(Mapping[str, "Union[Group, Array]"]):
         return self._objects.object(_joined(self._path, path))
 
     def __iter__(self) -> Iterator[str]:
-        links = self._objects.native.links(self._path)
-        if all(link[1] is not None for link in links):
-            links = sorted(links, key=lambda link: int(link[1]))
-        for name, _, link, _, kind in links:
-            if link == "hard":
-                there: Optional[str] = kind
-            elif link == "soft":
-                there = self._objects.native.kind(_joined(self._path, name))
-            else:
-                there = None
-            if there in ("group", "dataset"):
+        for name, kind in self._members():
+            if kind in ("group", "dataset"):
                 yield name
 
     def __len__(self) -> int:
@@ -144,6 +146,20 @@ class Group(Mapping[str, "Union[Group, Array]"]):
 
     def __contains__(self, path: object) -> bool:
         return isinstance(path, str) and self._objects.native.kind(_joined(self._path, path)) in ("group", "dataset")
+
+    def _members(self) -> Iterator[tuple[str, str]]:
+        """What its links lead to, in their order: names, and "group", "dataset", "datatype", or "outside" of the file. Links that
+        lead nowhere are left out."""
+        links = self._objects.native.links(self._path)
+        if all(link[1] is not None for link in links):
+            links = sorted(links, key=lambda link: int(link[1]))
+        for name, _, link, _, kind in links:
+            if link == "soft":
+                kind = self._objects.native.kind(_joined(self._path, name))
+            elif link != "hard":
+                kind = "outside"
+            if kind is not None:
+                yield name, kind
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -349,8 +365,18 @@ def _joined(group: str, path: str) -> str:
     return path if path.startswith("/") else f"{group.rstrip('/')}/{path}"
 
 
-def _again(path: Union[str, os.PathLike[str]], options: dict[str, Any], inside: str) -> Union[Group, Array]:
+# Arrays of one log that come to this process one by one, as those of a dataset do, share what is open.
+_shared: weakref.WeakValueDictionary[tuple[Any, ...], Log] = weakref.WeakValueDictionary()
+_sharing = threading.Lock()
+
+
+def _again(path: str, options: dict[str, Any], inside: str) -> Union[Group, Array]:
     """The object of another process."""
     from ._log import Log
 
-    return Log(path, **options)[inside]
+    key = (path, *sorted((name, repr(value)) for name, value in options.items()))
+    with _sharing:
+        log = _shared.get(key)
+        if log is None or log._changes.look():
+            log = _shared[key] = Log(path, **options)
+    return log[inside]

@@ -48,8 +48,13 @@ def from_values(described: Described, values: list[Any], shape: tuple[int, ...])
 def decoded(array: np.ndarray[Any, Any], padded: bool) -> np.ndarray[Any, Any]:
     """Texts of a fixed length as objects of `str`, without what follows the text."""
     texts = np.empty(array.shape, object)
-    texts.reshape(-1)[:] = [_text(each.rstrip(b" ") if padded else each) for each in array.reshape(-1)]
+    texts.reshape(-1)[:] = [_text(cut(each, padded)) for each in array.reshape(-1)]
     return texts
+
+
+def cut(text: bytes, padded: bool) -> bytes:
+    """A text of a fixed length without what follows it."""
+    return (text.rstrip(b" ") if padded else text).split(b"\0", 1)[0]
 
 
 def _text(text: bytes) -> str:

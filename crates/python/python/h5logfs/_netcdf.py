@@ -1,0 +1,306 @@
+"""Groups of a log as netCDF-4 has them: dimensions, variables and attributes. Names and values are those that h5netcdf gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+from . import _types
+from ._arrays import Array, Attributes, Group as _LogGroup
+from ._log import Log
+
+# Attributes by which netCDF-4 and HDF5 keep dimensions and the kind of a file.
+HIDDEN = {
+    "CLASS",
+    "DIMENSION_LIST",
+    "NAME",
+    "REFERENCE_LIST",
+    "_NCProperties",
+    "_Netcdf4Coordinates",
+    "_Netcdf4Dimid",
+    "_nc3_strict",
+}
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+_NO_COORDINATE = "_nc4_non_coord_"
+_PLAIN = {"integer", "float", "text", "variable_text", "enumeration", "opaque"}
+# Deflate, shuffle and fletcher32.
+_FILTERS = {1, 2, 3}
+
+
+class NotNetcdf(Exception):
+    """Something for which netCDF-4 has no place. The text names it."""
+
+
+class Dimension(NamedTuple):
+    """A dimension of a group."""
+
+    size: int
+    is_unlimited: bool
+    number: int
+    """By which `_Netcdf4Coordinates` names it."""
+    is_phony: bool = False
+    """Whether its name is made up, because the file has none."""
+
+
+class Variable(NamedTuple):
+    """A variable of a group."""
+
+    array: Array
+    dimensions: tuple[str, ...]
+    shape: tuple[int, ...]
+    """The sizes of its dimensions. Along those that are unlimited, the array can have less: it was never written further."""
+    attributes: dict[str, Any]
+    type_name: Optional[str]
+    """The name of its type, if that is an enumeration that the file has a name for."""
+
+
+class File:
+    """The groups of a log. `phony_dims` tells how dimensions without a name are named: "access" counts in the order in which
+    groups are asked for, "sort" in that of the file."""
+
+    def __init__(self, log: Log, phony_dims: str) -> None:
+        if phony_dims not in ("access", "sort"):
+            raise ValueError(f"unknown value {phony_dims!r} for phony_dims: it is 'access' or 'sort'")
+        self.is_sorted = phony_dims == "sort"
+        self.labelled = 0
+        self.phony = 0
+        self._items: dict[str, tuple[Array, Attributes]] = {}
+        root = log["/"]
+        assert isinstance(root, _LogGroup)
+        self.root = Group(self, root, None)
+        if self.is_sorted:
+            self.below(self.root)
+
+    def group(self, path: str) -> Group:
+        """The group at a path. Raises OSError where there is none, as a file without it does."""
+        group = self.root
+        for name in path.strip("/").split("/"):
+            if name:
+                found = group.child(name)
+                if found is None:
+                    raise OSError(f"group not found: {path}")
+                group = found
+        return group
+
+    def below(self, group: Group) -> list[Group]:
+        """A group, and all groups in it, each before those in it."""
+        groups = [group]
+        for name in group.children:
+            child = group.child(name)
+            assert child is not None
+            groups += self.below(child)
+        return groups
+
+    def item(self, array: Array) -> tuple[Array, Attributes]:
+        """An array with its attributes, which are read once."""
+        return self._items.setdefault(array.path, (array, array.attrs))
+
+    def at(self, path: str, group: _LogGroup) -> tuple[Array, Attributes]:
+        """The array at a path."""
+        if path not in self._items:
+            array = group[path]
+            if not isinstance(array, Array):
+                raise NotNetcdf(f"{path} is no dataset, but a dimension refers to it")
+            self.item(array)
+        return self._items[path]
+
+
+class Group:
+    """A group with what netCDF-4 sees in it."""
+
+    def __init__(self, file: File, group: _LogGroup, parent: Optional[Group]) -> None:
+        self.path = group.path
+        self.children: dict[str, Optional[Group]] = {}
+        self.dimensions: dict[str, Dimension] = {}
+        self._file, self._group, self._parent = file, group, parent
+        self._enumerations: dict[str, Any] = {} if parent is None else dict(parent._enumerations)
+        self._arrays: dict[str, tuple[Array, Attributes]] = {}
+        self._scales: dict[str, list[list[str]]] = {}
+        phony: Counter[int] = Counter()
+        for name, kind in group._members():
+            if kind == "group":
+                self.children[name] = None
+            elif kind == "datatype":
+                self._add_type(name)
+            elif kind == "dataset":
+                phony |= self._add_array(name)
+            else:
+                raise NotNetcdf(f"the link {self._joined(name)} leads out of the file")
+        self._add_phony(phony)
+
+    def child(self, name: str) -> Optional[Group]:
+        """A group in it; None where there is none of this name."""
+        if name not in self.children:
+            return None
+        found = self.children[name]
+        if found is None:
+            below = self._group[name]
+            assert isinstance(below, _LogGroup)
+            found = self.children[name] = Group(self._file, below, self)
+        return found
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        return _attributes(self._group.attrs, self.path)
+
+    def variables(self) -> dict[str, Variable]:
+        """The variables in it."""
+        return {name.replace(_NO_COORDINATE, ""): self._variable(name) for name in self._arrays}
+
+    # --- what the group holds ---
+
+    def _add_type(self, name: str) -> None:
+        described = self._group._objects.native.datatype(self._joined(name))
+        if described[0] == "enumeration":
+            self._enumerations[name] = described
+
+    def _add_array(self, name: str) -> Counter[int]:
+        """Takes in a dataset, and tells of the dimensions that it has no names for."""
+        array, attributes = self._file.item(self._group[name])  # type: ignore[arg-type]
+        if array._shape is None:
+            raise NotNetcdf(f"the dataset {array.path} has no dataspace")
+        is_scale = attributes.get("CLASS") == "DIMENSION_SCALE"
+        if is_scale:
+            self.dimensions[name] = self._dimension(array, attributes)
+        if not (is_scale and _NO_VARIABLE in str(attributes.get("NAME", ""))):
+            self._arrays[name] = (array, attributes)
+        return Counter() if is_scale else self._attached(name, array, attributes)
+
+    def _attached(self, name: str, array: Array, attributes: Attributes) -> Counter[int]:
+        """Notes the scales of each dimension of a dataset. Where it has none at all, its sides."""
+        if not array.ndim:
+            return Counter()
+        listed = attributes.get("DIMENSION_LIST")
+        scales = [[path for path in each if path is not None] for each in ([] if listed is None else listed)]
+        if not any(scales):
+            return Counter(array.shape)
+        if len(scales) != array.ndim or not all(scales):
+            raise ValueError(f"{array.path}: some of the dimensions have scales, and others have none")
+        self._scales[name] = scales
+        return Counter()
+
+    def _dimension(self, array: Array, attributes: Attributes) -> Dimension:
+        if not array.ndim:
+            raise NotNetcdf(f"the dimension scale {array.path} has no extent")
+        own = self._file.labelled
+        self._file.labelled += 1
+        number = attributes.get("_Netcdf4Dimid")
+        is_unlimited = array.maxshape == (None,)
+        size = array.shape[0]
+        users = attributes.get("REFERENCE_LIST") if is_unlimited else None
+        for address, axis in [] if users is None else np.atleast_1d(users).tolist():
+            path = self._group._objects.path_of(address)
+            if path is not None:
+                size = max(size, self._file.at(path, self._group)[0].shape[axis])
+        return Dimension(size, is_unlimited, own if number is None else int(np.ravel(number)[0]))
+
+    def _add_phony(self, wanted: Counter[int]) -> None:
+        """Makes up as many dimensions of each size as a variable needs, where named ones do not do."""
+        there = Counter(dimension.size for dimension in self.dimensions.values() if not dimension.is_unlimited)
+        for size, count in wanted.items():
+            for _ in range(there[size], count):
+                number = self._file.phony + (self._file.labelled if self._file.is_sorted else 0)
+                self.dimensions[f"phony_dim_{number}"] = Dimension(size, False, 0, True)
+                self._file.phony += 1
+
+    # --- variables ---
+
+    def _variable(self, name: str) -> Variable:
+        array, attributes = self._arrays[name]
+        if not is_netcdf(array._described):
+            raise NotNetcdf(f"the dataset {array.path} has the type {array._described[0]}")
+        if any(number not in _FILTERS for number, _ in array.filters):
+            raise NotNetcdf(f"the dataset {array.path} has a filter that netCDF-4 programs may not have")
+        dimensions = self._names(name, array, attributes)
+        shape = tuple(self._dimension_of(each, array).size for each in dimensions)
+        if len(shape) != array.ndim or any(side < there for side, there in zip(shape, array.shape)):
+            raise NotNetcdf(f"the dataset {array.path} does not have the shape of its dimensions")
+        named = [each for each, described in self._enumerations.items() if described == array._described]
+        return Variable(array, dimensions, shape, _attributes(attributes, array.path), next(iter(named), None))
+
+    def _names(self, name: str, array: Array, attributes: Attributes) -> tuple[str, ...]:
+        coordinates = attributes.get("_Netcdf4Coordinates")
+        if coordinates is not None and attributes.get("CLASS") == "DIMENSION_SCALE":
+            by_number = self._by_number()
+            if any(number not in by_number for number in np.ravel(coordinates).tolist()):
+                raise NotNetcdf(f"the dataset {array.path} has a dimension that no group has")
+            return tuple(by_number[number] for number in np.ravel(coordinates).tolist())
+        if name in self._scales:
+            # netCDF programs take the last one of several.
+            return tuple(scales[-1].rpartition("/")[2] for scales in self._scales[name])
+        if self._has(name):
+            return (name,)
+        names: list[str] = []
+        for side in array.shape:
+            same = [each for each, dimension in self.dimensions.items() if dimension.size == side]
+            names.append(same[array.shape[: len(names)].count(side)])
+        return tuple(names)
+
+    def _by_number(self) -> dict[int, str]:
+        found = {} if self._parent is None else self._parent._by_number()
+        for name, dimension in self.dimensions.items():
+            found[dimension.number if not dimension.is_phony else -1] = name
+        return found
+
+    def _has(self, dimension: str) -> bool:
+        return dimension in self.dimensions or (self._parent is not None and self._parent._has(dimension))
+
+    def _dimension_of(self, name: str, array: Array) -> Dimension:
+        group: Optional[Group] = self
+        while group is not None:
+            if name in group.dimensions:
+                return group.dimensions[name]
+            group = group._parent
+        raise NotNetcdf(f"the dataset {array.path} has a dimension {name} that no group above it has")
+
+    def _joined(self, name: str) -> str:
+        return f"{self.path.rstrip('/')}/{name}"
+
+
+def is_netcdf(described: _types.Described) -> bool:
+    """Whether netCDF-4 has this type for a variable or an attribute."""
+    kind = described[0]
+    if kind == "variable_list":
+        return is_netcdf(described[2])
+    if kind == "compound":
+        return all(_is_member(member) for _, _, member in described[2])
+    return kind in _PLAIN
+
+
+def _is_member(described: _types.Described) -> bool:
+    if described[0] != "array":
+        return is_netcdf(described)
+    # h5netcdf makes texts of arrays of characters.
+    return is_netcdf(described[2]) and described[2][0] != "text"
+
+
+def _attributes(attributes: Attributes, path: str) -> dict[str, Any]:
+    found = {}
+    for name in attributes:
+        if name in HIDDEN:
+            continue
+        if not is_netcdf(attributes.described(name)):
+            raise NotNetcdf(f"the attribute {name} of {path} has the type {attributes.described(name)[0]}")
+        found[name] = _value(attributes, name)
+    return found
+
+
+def _value(attributes: Attributes, name: str) -> Any:
+    """The value of an attribute as netCDF programs have it: one element is no array, and arrays of texts are lists."""
+    described = attributes.described(name)
+    value = attributes[name]
+    is_character = described[0] == "text" and described[1] == 1
+    if value is None:
+        return b"" if is_character else np.array([], _types.dtype(described))
+    if is_character:
+        value = attributes.stored(name)
+        value = value.tolist() if value.ndim else value[()]
+    elif described[0] == "text":
+        encoding = "utf-8" if described[2] else "ascii"
+        texts = [_types.cut(each, described[3]).decode(encoding, "surrogateescape") for each in attributes.stored(name).flat]
+        value = texts if isinstance(value, np.ndarray) else texts[0]
+    elif described[0] == "variable_text" and isinstance(value, np.ndarray):
+        value = value.tolist()
+    return value[0] if isinstance(value, (list, np.ndarray)) and len(value) == 1 else value
