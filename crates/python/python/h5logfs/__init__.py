@@ -20,6 +20,7 @@ file. Here it reads as the canonical, chunked HDF5 file that the program meant. 
         print(log.flush.number, log.file()["T"].shape)
 
     xarray.open_dataset("run42/output.h5", engine="h5logfs", chunks={})
+    xarray.open_zarr(h5logfs.ZarrStore("run42/output.h5"), consolidated=False)
     h5logfs.references("run42/output.h5")                   # for readers of Zarr, which need no h5logfs
 
 `open` and `inspect` need nothing but this package; `File` needs h5py, and the arrays of a `Log` need numpy.
@@ -37,6 +38,7 @@ from ._references import References, references
 
 if TYPE_CHECKING:
     from ._arrays import Array, Attributes, Group
+    from ._store import ZarrStore
 
 __all__ = [
     "Array",
@@ -50,6 +52,7 @@ __all__ = [
     "LogError",
     "LogFile",
     "References",
+    "ZarrStore",
     "follow",
     "inspect",
     "is_log",
@@ -67,4 +70,9 @@ def __getattr__(name: str) -> Any:
         from . import _arrays
 
         return getattr(_arrays, name)
+    if name == "ZarrStore":
+        # As zarr does.
+        from ._store import ZarrStore
+
+        return ZarrStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

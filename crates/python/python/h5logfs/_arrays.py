@@ -184,6 +184,8 @@ class Array:
         self._native = native
         self._described: _types.Described = native.datatype
         self._element = _types.dtype(self._described)
+        # With spaces, which are no part of the text.
+        self._is_padded = self._described[0] == "text" and bool(self._described[3])
         shape = native.shape
         self._shape: Optional[tuple[int, ...]] = None if shape is None else tuple(shape)
 
@@ -270,7 +272,8 @@ class Array:
         """Reads `array[key]` into `out`, an array of this shape. Without a copy where `out` has the same type and its elements
         follow each other, and the index has no more than slices that go forward. If that fails, `out` may have anything in it."""
         found = _indexing.plan(key, self.shape)
-        same = out.dtype == self._element and out.flags.c_contiguous and not self._element.hasobject
+        same = out.dtype == self._element and out.flags.c_contiguous
+        same = same and not (self._element.hasobject or self._is_padded)
         if found.pick is None and same and out.shape == found.shape + self._element.shape:
             self._fill(found.selection, out, threads, progress)
             return
@@ -306,7 +309,7 @@ class Array:
             return found.apply(_chosen(array, found))
         array = np.empty(found.shape, self._element)
         self._fill(found.selection, array, threads, progress)
-        if self._described[0] == "text" and self._described[3]:
+        if self._is_padded:
             # As HDF5 pads elements in memory.
             array = np.char.rstrip(array, b" ").astype(self._element)
         answer = found.apply(array)

@@ -27,6 +27,8 @@ _NO_COORDINATE = "_nc4_non_coord_"
 _PLAIN = {"integer", "float", "text", "variable_text", "enumeration", "opaque"}
 # Deflate, shuffle and fletcher32.
 _FILTERS = {1, 2, 3}
+# Groups within groups.
+_DEEPEST = 200
 
 
 class NotNetcdf(Exception):
@@ -85,7 +87,9 @@ class File:
         return group
 
     def below(self, group: Group) -> list[Group]:
-        """A group, and all groups in it, each before those in it."""
+        """A group, and all groups in it, each before those in it. Raises OSError where links lead round in a circle."""
+        if group.path.count("/") > _DEEPEST:
+            raise OSError(f"{group.path}: the groups do not end")
         groups = [group]
         for name in group.children:
             child = group.child(name)
@@ -118,6 +122,7 @@ class Group:
         self._enumerations: dict[str, Any] = {} if parent is None else dict(parent._enumerations)
         self._arrays: dict[str, tuple[Array, Attributes]] = {}
         self._scales: dict[str, list[list[str]]] = {}
+        self._refused: Optional[Exception] = None
         phony: Counter[int] = Counter()
         for name, kind in group._members():
             if kind == "group":
@@ -127,7 +132,7 @@ class Group:
             elif kind == "dataset":
                 phony |= self._add_array(name)
             else:
-                raise NotNetcdf(f"the link {self._joined(name)} leads out of the file")
+                self._refused = NotNetcdf(f"the link {self._joined(name)} leads out of the file")
         self._add_phony(phony)
 
     def child(self, name: str) -> Optional[Group]:
@@ -147,7 +152,16 @@ class Group:
 
     def variables(self) -> dict[str, Variable]:
         """The variables in it."""
+        if self._refused is not None:
+            raise self._refused
         return {name.replace(_NO_COORDINATE, ""): self._variable(name) for name in self._arrays}
+
+    def arrays(self) -> dict[str, tuple[Array, tuple[str, ...]]]:
+        """All datasets in it that are more than dimensions, of whatever type, with the names of their dimensions."""
+        return {
+            name.replace(_NO_COORDINATE, ""): (array, self._names(name, array, attributes))
+            for name, (array, attributes) in self._arrays.items()
+        }
 
     # --- what the group holds ---
 
@@ -160,7 +174,8 @@ class Group:
         """Takes in a dataset, and tells of the dimensions that it has no names for."""
         array, attributes = self._file.item(self._group[name])  # type: ignore[arg-type]
         if array._shape is None:
-            raise NotNetcdf(f"the dataset {array.path} has no dataspace")
+            self._refused = NotNetcdf(f"the dataset {array.path} has no dataspace")
+            return Counter()
         is_scale = attributes.get("CLASS") == "DIMENSION_SCALE"
         if is_scale:
             self.dimensions[name] = self._dimension(array, attributes)
@@ -177,7 +192,8 @@ class Group:
         if not any(scales):
             return Counter(array.shape)
         if len(scales) != array.ndim or not all(scales):
-            raise ValueError(f"{array.path}: some of the dimensions have scales, and others have none")
+            self._refused = ValueError(f"{array.path}: some of the dimensions have scales, and others have none")
+            return Counter(array.shape)
         self._scales[name] = scales
         return Counter()
 

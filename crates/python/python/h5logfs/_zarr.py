@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 Url = Union[None, str, Callable[[str], str]]
 
 # A contiguous dataset is divided along its first dimension into chunks of at most so many bytes.
-_LARGEST_PIECE = 16 << 20
+LARGEST_PIECE = 16 << 20
 # Names in a Zarr store that mean something else, or that lead out of it.
-_TAKEN = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", ".", ".."}
+TAKEN = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", ".", ".."}
 # Attributes by which netCDF-4 and HDF5 keep dimensions. They become the names of the dimensions.
 _OF_DIMENSIONS = {"DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
 _OF_SCALES = {"CLASS", "NAME"}
@@ -123,7 +123,7 @@ class _Reader:
         )
 
     def _array(self, dataset: h5py.Dataset, path: str) -> Array:
-        if path.rpartition("/")[2] in _TAKEN:
+        if path.rpartition("/")[2] in TAKEN:
             raise self.refuse(path, "Zarr stores use its name for something else")
         if dataset.shape is None:
             raise self.refuse(path, "it has no extent, as no Zarr array can be")
@@ -153,13 +153,13 @@ class _Reader:
         if number is not None:
             _native.chunk_references(self.native, number)
         texts = np.asarray(dataset.asstr(errors="surrogateescape")[()], dtype=object).ravel()
-        encoded = _vlen_utf8([text.encode("utf-8", "surrogateescape") for text in texts])
+        encoded = vlen_utf8([text.encode("utf-8", "surrogateescape") for text in texts])
         self._check_inlined(path, len(encoded), "its elements are text of variable length")
         array.pieces[(0,) * len(array.shape)] = encoded
 
     def _put_elements(self, array: Array, dataset: h5py.Dataset, path: str) -> None:
         base, inner = dataset.dtype.subdtype or (dataset.dtype, ())
-        packed = _packed(base)
+        packed = packed_type(base)
         if packed is None:
             raise self.refuse(path, f"no Zarr array has elements of the type {dataset.dtype}")
         number, filters = self._number(dataset), []
@@ -293,10 +293,10 @@ def _divided(grid: _Grid, pieces: list[tuple[int, Any]]) -> tuple[_Grid, list[tu
     if not grid.shape or piece is None or piece[3] not in ("elements", "swapped") or grid.chunk != grid.shape:
         return grid, pieces
     source, offset, length, form = piece
-    if length <= _LARGEST_PIECE:
+    if length <= LARGEST_PIECE:
         return grid, pieces
     row = length // grid.shape[0]
-    rows = max((n for n in _divisors(grid.shape[0]) if n * row <= _LARGEST_PIECE), default=1)
+    rows = max((n for n in _divisors(grid.shape[0]) if n * row <= LARGEST_PIECE), default=1)
     divided = _Grid(grid.shape, (rows,) + grid.chunk[1:])
     step = rows * row
     return divided, [(n, (source, offset + n * step, step, form)) for n in range(divided.count)]
@@ -333,7 +333,7 @@ def _is_text(dataset: h5py.Dataset) -> bool:
     return info is not None and info.length is None
 
 
-def _packed(dtype: np.dtype[Any]) -> Optional[np.dtype[Any]]:
+def packed_type(dtype: np.dtype[Any]) -> Optional[np.dtype[Any]]:
     """The type of the same elements in a Zarr array; None where there is none."""
     if dtype.kind in "biufc":
         # h5py notes there what an enumeration means.
@@ -346,7 +346,7 @@ def _packed(dtype: np.dtype[Any]) -> Optional[np.dtype[Any]]:
     members = []
     for name in dtype.names:
         member = dtype.fields[name][0]  # type: ignore[index]
-        packed = _packed(member)
+        packed = packed_type(member)
         if packed is None or packed.names is not None:
             return None
         members.append((name, packed))
@@ -421,25 +421,31 @@ def _is_same(shown: Any, fill: Any) -> bool:
 
 
 def _plain(value: Any, item: Any) -> Any:
-    """The value of an attribute as JSON has it."""
+    """The value of an attribute as JSON has it. `item`: the object of h5py that has it."""
     import h5py
 
     if isinstance(value, h5py.Empty):
         return "" if value.dtype.kind in "SO" else None
     if isinstance(value, h5py.Reference):
         name = h5py.h5r.get_name(value, item.file.id) if value else None
-        return _plain(name or b"", item)
+        return plain(name or b"")
+    return plain(value, lambda part: _plain(part, item))
+
+
+def plain(value: Any, part: Optional[Callable[[Any], Any]] = None) -> Any:
+    """A value as JSON has it. `part` makes the parts of lists and structures."""
+    part = part or plain
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (np.ndarray, np.generic)):
         if value.dtype.names is not None:
-            return _plain(value.tolist(), item)
+            return part(value.tolist())
         if value.dtype.kind == "V":
             return value.tobytes().hex()
         # Arrays of one element are numbers for netCDF programs.
-        return _plain(value.item() if value.size == 1 else value.tolist(), item)
+        return part(value.item() if value.size == 1 else value.tolist())
     if isinstance(value, (list, tuple)):
-        return [_plain(part, item) for part in value]
+        return [part(each) for each in value]
     if isinstance(value, complex):
         return [value.real, value.imag]
     if isinstance(value, (str, int, float, bool)) or value is None:
@@ -455,7 +461,7 @@ def _attribute(item: Any, name: str) -> Any:
         return f"<{error}>"
 
 
-def _vlen_utf8(texts: list[bytes]) -> bytes:
+def vlen_utf8(texts: list[bytes]) -> bytes:
     """As the codec vlen-utf8 of numcodecs has them."""
     sizes = [len(texts).to_bytes(4, "little")]
     parts = ((len(text).to_bytes(4, "little"), text) for text in texts)
