@@ -1,11 +1,13 @@
 //! The objects of an open log, and the elements of its datasets, without HDF5. `_arrays.py` makes groups and arrays of them.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use h5logfs_arrays::objects::{Attribute, Dataspace, LinkTarget, ObjectKind};
 use h5logfs_arrays::{Axis, Dataset, Log, Object, Reading, Selection};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
@@ -18,6 +20,8 @@ use crate::plain::{described, plain_values, text};
 
 /// Between two looks at signals, and two calls of `progress`.
 const STEP: Duration = Duration::from_millis(100);
+/// Reads of fewer bytes are not worth a thread that looks after them.
+const LONG: usize = 4 << 20;
 
 /// The objects of one state of a log. Threads share it.
 #[pyclass(frozen, module = "h5logfs._native")]
@@ -190,47 +194,98 @@ impl Elements {
         let selection = selected(selection)?;
         let mut out = WritableBuffer::of(out)?;
         let bytes = out.bytes();
-        let raised = Mutex::new(None);
-        let told = Mutex::new(Instant::now());
-        let tell = |done: u64| {
-            let mut last = told.lock();
-            if last.elapsed() < STEP {
-                return ControlFlow::Continue(());
-            }
-            *last = Instant::now();
-            let told = Python::attach(|py| {
-                py.check_signals()?;
-                match &progress {
-                    Some(progress) => progress.call1(py, (done,)).map(drop),
-                    None => Ok(()),
-                }
+        let reading = Reading::of(threads);
+        if bytes.len() < LONG && progress.is_none() {
+            return unlocked(py, || {
+                let read = self.0.read_bytes(&selection, reading, bytes);
+                read.map_err(|e| exception(&e))
             });
-            match told {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    raised.lock().get_or_insert(error);
-                    ControlFlow::Break(())
-                }
-            }
-        };
-        let reading = Reading {
-            progress: Some(&tell),
-            ..Reading::of(threads)
-        };
-        let outcome = unlocked(py, || {
+        }
+        watched(py, progress.as_ref(), |tell| {
+            let progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync) = tell;
+            let reading = Reading {
+                progress: Some(progress),
+                ..reading
+            };
             let read = self.0.read_bytes(&selection, reading, bytes);
             read.map_err(|e| exception(&e))
-        });
-        match raised.into_inner() {
-            Some(error) => Err(error),
-            None => outcome,
-        }
+        })
     }
 
     /// All elements as plain values, in row-major order: for elements of variable length.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let values = unlocked(py, || self.0.values().map_err(|e| exception(&e)))?;
         plain_values(py, &values)
+    }
+}
+
+/// How far a read is, and whether it is to go on.
+#[derive(Default)]
+struct Watched {
+    done: AtomicU64,
+    is_stopped: AtomicBool,
+    has_ended: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// Reads in a thread of its own, and meanwhile looks for signals and calls `progress`. Whatever is inside the log must not wait for
+/// the interpreter's lock: a thread that forks holds it, and waits for those that are inside.
+fn watched(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    read: impl FnOnce(&(dyn Fn(u64) -> ControlFlow<()> + Sync)) -> PyResult<()> + Send,
+) -> PyResult<()> {
+    let state = &Watched::default();
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().spawn_scoped(scope, move || {
+            let _ended = Ended(state);
+            read(&|done| {
+                state.done.store(done, Ordering::Relaxed);
+                match state.is_stopped.load(Ordering::Relaxed) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            })
+        })?;
+        let mut raised = None;
+        while !py.detach(|| state.has_ended_within(STEP)) {
+            let done = state.done.load(Ordering::Relaxed);
+            let told = py.check_signals().and_then(|()| match progress {
+                Some(progress) if raised.is_none() && done > 0 => {
+                    progress.call1(py, (done,)).map(drop)
+                }
+                _ => Ok(()),
+            });
+            if let Err(error) = told {
+                raised.get_or_insert(error);
+                state.is_stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        let outcome = unlocked(py, || {
+            let outcome = reader.join();
+            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        raised.map_or(outcome, Err)
+    })
+}
+
+impl Watched {
+    fn has_ended_within(&self, time: Duration) -> bool {
+        let mut has_ended = self.has_ended.lock();
+        if !*has_ended {
+            self.ended.wait_for(&mut has_ended, time);
+        }
+        *has_ended
+    }
+}
+
+/// Tells that the read has ended, also where it has panicked.
+struct Ended<'a>(&'a Watched);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        *self.0.has_ended.lock() = true;
+        self.0.ended.notify_all();
     }
 }
 

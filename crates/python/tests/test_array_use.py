@@ -192,6 +192,17 @@ def test_what_progress_raises_ends_the_read(slow: Path) -> None:
     assert not array[:8].any()
 
 
+def test_a_fork_waits_for_the_read_and_the_read_for_no_fork(slow: Path) -> None:
+    array = h5logfs.Log(slow)["x"]
+    begun = threading.Event()
+    reader = threading.Thread(target=lambda: array.read(threads=2, progress=lambda done: begun.set()))
+    reader.start()
+    assert begun.wait(60)
+    # The read tells of its progress while this thread has the interpreter's lock, and waits for the read.
+    assert forked(lambda: not array[:8].any())
+    reader.join()
+
+
 INTERRUPTED = """
 import sys, h5logfs
 array = h5logfs.Log(sys.argv[1])["x"]

@@ -91,7 +91,7 @@ class _Objects:
         assert self._paths is not None
         below = []
         for name, _, link, target, kind in self.native.links(group):
-            if link == "hard" and target not in self._paths:
+            if link == "hard" and isinstance(target, int) and target not in self._paths:
                 path = _joined(group, name)
                 self._paths[target] = path
                 if kind == "group":
@@ -152,7 +152,7 @@ class Group(Mapping[str, "Union[Group, Array]"]):
         lead nowhere are left out."""
         links = self._objects.native.links(self._path)
         if all(link[1] is not None for link in links):
-            links = sorted(links, key=lambda link: int(link[1]))
+            links = sorted(links, key=lambda link: link[1] or 0)
         for name, _, link, _, kind in links:
             if link == "soft":
                 kind = self._objects.native.kind(_joined(self._path, name))

@@ -37,7 +37,7 @@ def plan(key: Any, shape: tuple[int, ...]) -> Plan:
     items = _items(key, shape)
     arrays = [item for item in items if isinstance(item, np.ndarray)]
     if len(arrays) == len(items) == len(shape) and len(items) > 1:
-        points = np.broadcast_arrays(*arrays)
+        points = list(np.broadcast_arrays(*arrays))
         if points[0].size * _SPARSE < np.prod([np.unique(array).size for array in arrays], dtype=float):
             return _of_points(points)
     return _of_box(items, shape)

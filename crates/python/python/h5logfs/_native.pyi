@@ -1,5 +1,6 @@
+from collections.abc import Callable
 from os import PathLike
-from typing import Optional, TypedDict, Union
+from typing import Any, Optional, TypedDict, Union
 
 from typing_extensions import Buffer
 
@@ -54,3 +55,34 @@ def source_files(file: OpenFile) -> list[str]: ...
 def datasets(file: OpenFile) -> list[Dataset]: ...
 def chunk_references(file: OpenFile, number: int) -> list[tuple[int, Optional[Piece]]]: ...
 def chunk(file: OpenFile, number: int, chunk: int, filtered: bool) -> bytes: ...
+
+Described = tuple[Any, ...]
+"""A datatype: the name of its class, the bytes of an element, and what else the class has."""
+
+Link = tuple[str, Optional[int], str, Union[int, str, tuple[str, str], None], Optional[str]]
+"""Name, order of creation, "hard", "soft", "external" or "other", what it leads to, and the kind of object behind a hard link."""
+
+class Objects:
+    """The objects of one state of a log. Paths begin at the root group."""
+
+    def __init__(self, file: OpenFile) -> None: ...
+    def kind(self, path: str) -> Optional[str]: ...
+    def links(self, group: str) -> list[Link]: ...
+    def attributes(self, path: str) -> list[tuple[str, Described, Any, Any]]: ...
+    def dataset(self, path: str) -> Elements: ...
+    def datatype(self, path: str) -> Described: ...
+
+class Elements:
+    """A dataset of a log."""
+
+    shape: Optional[list[int]]
+    maxshape: Optional[list[Optional[int]]]
+    datatype: Described
+    chunks: Optional[list[int]]
+    filters: list[tuple[int, list[int]]]
+    fill_value: Optional[bytes]
+    address: int
+    def read(
+        self, selection: Any, out: Any, threads: int = 0, progress: Optional[Callable[[int], Any]] = None
+    ) -> None: ...
+    def values(self) -> list[Any]: ...

@@ -303,11 +303,11 @@ class _Chunks:
         if self._dtype is None:
             texts = np.asarray(self._array[region], object).reshape(-1)
             return vlen_utf8([text.encode("utf-8", "surrogateescape") for text in texts])
-        inside = tuple(slice(0, part.stop - part.start) for part in region)
+        inside: Any = (*(slice(0, part.stop - part.start) for part in region), ...)
         whole = np.empty(self._chunk + self._inner, self._dtype)
-        if whole[(*inside, ...)].shape != whole.shape:
+        if whole[inside].shape != whole.shape:
             whole[...] = self._fill()
-        self._array.read_direct(whole[(*inside, ...)], region)
+        self._array.read_direct(whole[inside], region)
         return whole.reshape(-1).view(np.uint8)
 
     def _sides(self) -> list[int]:
