@@ -152,7 +152,8 @@ fn races(what: &str, attacker: &Path, victim: &Path, mut act: impl FnMut(&Path, 
     fs::remove_dir_all(&own_run)
         .or_else(|_| fs::remove_dir_all(&run))
         .unwrap();
-    assert_eq!(lost, 0, "{what}: lost {lost} of {all} races");
+    eprintln!("{what}: lost {lost} of {all} races");
+    assert_eq!(lost, 0, "{what}");
 }
 
 /// All that is in a directory.

@@ -174,6 +174,7 @@ impl AddressMap {
                 }
             });
         }
+        snapshot.has_unreadable |= !last.is_empty();
         make_sparse(snapshot, &mut datasets);
         let mut cursor = Cursor::new(snapshot.user_block);
         cursor.place(snapshot.image.len() as u64, 1, Region::Preamble);
