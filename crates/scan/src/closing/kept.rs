@@ -111,13 +111,12 @@ fn in_any_place(header: &ExtentHeader) -> ExtentHeader {
     }
 }
 
-/// Removes what was kept of which the log has all. Returns what is left, and what was removed.
+/// Removes what was kept of which the log has all, and takes it out of the list. Returns where it lay.
 pub fn remove_taken_in(
     files: &LogFiles<'_>,
-    kept: Vec<(Kept, KeptFile)>,
-) -> Result<(Vec<(Kept, KeptFile)>, Vec<PathBuf>)> {
+    kept: &mut Vec<(Kept, KeptFile)>,
+) -> Result<Vec<PathBuf>> {
     let is_taken = |file: &KeptFile| file.state == KeptState::TakenIn { rest: false };
-    let (taken, left): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, file)| is_taken(file));
-    let removed = taken.iter().map(|(kept, _)| kept.remove(files));
-    Ok((left, removed.collect::<Result<_>>()?))
+    let taken = kept.extract_if(.., |(_, file)| is_taken(file));
+    taken.map(|(kept, _)| kept.remove(files)).collect()
 }

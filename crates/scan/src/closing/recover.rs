@@ -145,7 +145,7 @@ pub fn recover_knowing(path: &Path, how: How, known: &mut KnownTable) -> Result<
         // One has taken it in, and no more.
         Outcome::Recovered(_) if takes_in && !how.stays_open => {
             let master = SourceFile::open(&dir, &name)?;
-            remove_taken_in(&files, all_kept(&files, &master)?)?;
+            remove_taken_in(&files, &mut all_kept(&files, &master)?)?;
             Ok(outcome)
         }
         outcome => Ok(outcome),
@@ -161,7 +161,7 @@ fn closed(
     known: &mut KnownTable,
 ) -> Result<Outcome> {
     check_nothing_to_drop(path, how)?;
-    let kept = all_kept(files, master)?;
+    let mut kept = all_kept(files, master)?;
     match how.unflushed {
         Unflushing::TakeIn if !how.dry_run => {
             let waits = kept.iter().rev();
@@ -170,12 +170,12 @@ fn closed(
                 let journal = restore(path, files, master, kept)?;
                 return recover_locked(path, files, master, how, journal.file(), known);
             }
-            let (left, removed) = remove_taken_in(files, kept)?;
-            let late = left.iter().find_map(|(_, file)| too_late(file));
+            let removed = remove_taken_in(files, &mut kept)?;
+            let late = kept.iter().find_map(|(_, file)| too_late(file));
             match late {
                 // A program opens it again, and what was kept is of no use to it.
                 Some(reason) if !how.stays_open => Err(Error::of(path, reason)),
-                _ if removed.is_empty() => Ok(Outcome::Closed(states(left))),
+                _ if removed.is_empty() => Ok(Outcome::Closed(states(kept))),
                 _ => Ok(Outcome::Discarded(removed)),
             }
         }
