@@ -294,13 +294,12 @@ impl<W: Write> Follower<'_, W> {
     fn scan(&mut self, moment: Moment) -> Result<Snapshot> {
         let file = &self.args.file;
         let scanned = self.changes.retry(|| self.scanner.snapshot(file, moment));
-        scanned.or_else(|error| {
-            self.changes.look();
-            if self.changes.is_there() {
-                return Err(error);
+        match scanned {
+            Err(_) if !self.changes.is_there() => {
+                bail!("{}: it is not there any more", file.display())
             }
-            bail!("{}: it is not there any more", file.display())
-        })
+            scanned => scanned,
+        }
     }
 
     fn tell_flush(&mut self, snapshot: &Snapshot) -> Result<()> {

@@ -28,6 +28,8 @@ pub struct Changes {
     log: PathBuf,
     journal: PathBuf,
     seen: States,
+    /// A change was seen by [`Changes::retry`], and is to be noticed.
+    is_due: bool,
     pause: Duration,
 }
 
@@ -44,14 +46,19 @@ impl Changes {
             log,
             journal,
             seen: [None; 2],
+            is_due: false,
             pause: SHORTEST,
         };
-        changes.look();
+        changes.look_once();
         Ok(changes)
     }
 
     /// Whether the log has changed since the last look.
     pub fn look(&mut self) -> bool {
+        self.look_once() | std::mem::take(&mut self.is_due)
+    }
+
+    fn look_once(&mut self) -> bool {
         let state = |path: &PathBuf| path.metadata().ok().map(|found| Identity::from(&found));
         let now = [state(&self.log), state(&self.journal)];
         let has_changed = now != self.seen;
@@ -69,11 +76,12 @@ impl Changes {
         File::open(&self.log).is_ok_and(|file| is_settled(&file).unwrap_or(false))
     }
 
-    /// Does something with the log, again where that fails and the log has changed meanwhile.
+    /// Does something with the log, again where that fails and the log has changed meanwhile. The next look notices such a change,
+    /// too: what was done may be about an older state.
     pub fn retry<T, E>(&mut self, mut act: impl FnMut() -> Result<T, E>) -> Result<T, E> {
         for _ in 1..ATTEMPTS {
             match act() {
-                Err(_) if self.look() => {}
+                Err(_) if self.look_once() => self.is_due = true,
                 outcome => return outcome,
             }
         }
@@ -139,5 +147,23 @@ mod tests {
             assert!(!changes.look());
         }
         assert!(!changes.is_there());
+    }
+
+    #[test]
+    fn a_change_while_something_is_tried_again_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("run.h5");
+        fs::write(&log, "1").unwrap();
+        let mut changes = Changes::of(&log).unwrap();
+        let mut attempts = 0;
+        let failed: Result<(), ()> = changes.retry(|| {
+            attempts += 1;
+            if attempts <= 2 {
+                fs::write(&log, vec![0; 1 + attempts]).unwrap();
+            }
+            Err(())
+        });
+        assert_eq!((failed, attempts), (Err(()), 3));
+        assert!(changes.look() && !changes.look());
     }
 }
