@@ -253,6 +253,17 @@ assert h5py.File('a.h5')['y'][()] == 3
 ");
 }
 
+/// What `H5Ocopy` puts into the table of shared messages lies nowhere else, and a closed log has no such table.
+#[test]
+fn a_file_whose_objects_share_messages_is_closed_and_opened() {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let (dir, connector) = (tempfile::tempdir().unwrap(), Connector::new());
+    let mut program = Command::new(hdf5.compiled("connector", "shared"));
+    succeed(program.envs(connector.used()).arg(dir.path()));
+}
+
 /// Debian's libhdf5 does not know these references. What it cannot read is missing, and told; all else is shown.
 #[test]
 fn what_only_a_later_libhdf5_can_read_does_not_hide_the_rest() {

@@ -26,8 +26,12 @@ pub struct Template<'a> {
 }
 
 impl<'a> Template<'a> {
-    pub fn of(old: &Object, at: &'a NewLink<'a>) -> Result<Self> {
-        let creation = h5::dataset_creation(&old.id)?;
+    /// `is_sharing`: objects of the file share messages.
+    pub fn of(old: &Object, at: &'a NewLink<'a>, is_sharing: bool) -> Result<Self> {
+        let mut creation = h5::dataset_creation(&old.id)?;
+        if is_sharing {
+            creation = h5::unshared_creation(&creation)?;
+        }
         old.prepare(&creation)?;
         Ok(Template {
             datatype: h5::dataset_type(&old.id)?,

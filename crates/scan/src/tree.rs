@@ -112,6 +112,7 @@ pub fn copy(original: Original<'_>, target: &Id, datasets: &mut dyn Datasets) ->
     let mut copier = Copier {
         original,
         target: target.clone(),
+        is_sharing: h5::shares_messages(&h5::file_creation(original.file)?)?,
         committed: HashMap::new(),
         is_part: datasets.choice().is_some_and(|choice| !choice.has_all()),
         postponed: Vec::new(),
@@ -184,6 +185,8 @@ struct Group {
 pub struct Copier<'a> {
     pub original: Original<'a>,
     target: Id,
+    /// Objects of the file share messages.
+    pub is_sharing: bool,
     /// Committed types in the copy, by their addresses in the file.
     committed: HashMap<u64, Id>,
     /// Not all objects are copied.
@@ -336,7 +339,7 @@ impl Copier<'_> {
         at: &NewLink<'_>,
         datasets: &mut dyn Datasets,
     ) -> Result<()> {
-        let template = Template::of(old, at)?;
+        let template = Template::of(old, at, self.is_sharing)?;
         let (new, owner) = datasets.make(self, old, &template)?;
         let new_address = h5::address(&new)?;
         self.out.objects.insert(old.info.address, new_address);

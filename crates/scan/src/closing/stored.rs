@@ -132,7 +132,7 @@ impl Datasets for StoredDatasets<'_> {
             None => {
                 let old = h5::open_object(copier.original.file, header)?;
                 let old = copier.object(old, at.path)?;
-                let template = Template::of(&old, at)?;
+                let template = Template::of(&old, at, copier.is_sharing)?;
                 let Some(anchor) = copier.original.layout.anchor(&old.id, &old.attributes)? else {
                     return Ok(None);
                 };

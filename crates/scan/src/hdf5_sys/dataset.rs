@@ -21,6 +21,16 @@ pub fn dataset_creation(dataset: &Id) -> Result<Id> {
     Id::new(h5!(H5Dget_create_plist(dataset.0)))
 }
 
+/// A list of creation properties of its own, as [`unshared`] makes a type of its own: fill value and filters may be in the table
+/// of shared messages, too.
+pub fn unshared_creation(creation: &Id) -> Result<Id> {
+    let mut len = 0;
+    h5!(H5Pencode1(creation.0, ptr::null_mut(), &mut len))?;
+    let mut bytes = vec![0u8; len];
+    h5!(H5Pencode1(creation.0, bytes.as_mut_ptr().cast(), &mut len))?;
+    Id::new(h5!(H5Pdecode(bytes.as_ptr().cast())))
+}
+
 /// Gives a dataset another extent.
 pub fn set_extent(dataset: &Id, dims: &[u64]) -> Result<()> {
     h5!(H5Dset_extent(dataset.0, dims.as_ptr())).map(drop)

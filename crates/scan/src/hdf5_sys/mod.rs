@@ -253,6 +253,13 @@ pub fn new_file_creation() -> Result<Id> {
     Id::new(h5!(H5Pcreate(*H5P_CLS_FILE_CREATE)))
 }
 
+/// Whether a file that was made with these properties has a table of messages that several objects share.
+pub fn shares_messages(creation: &Id) -> Result<bool> {
+    let mut indexes = 0;
+    h5!(H5Pget_shared_mesg_nindexes(creation.0, &mut indexes))?;
+    Ok(indexes > 0)
+}
+
 /// The size of the user block in front of a file, in bytes.
 pub fn user_block(creation: &Id) -> Result<u64> {
     let mut size = 0;
