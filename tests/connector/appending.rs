@@ -136,8 +136,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// A program that closes its log again and again keeps the process that does it. The program may fork, close descriptors that it
-/// does not know, and lose that process.
+/// A program that closes its log again and again keeps the process that does it. That has nothing of the program's own files, such
+/// as the lock of one. The program may fork, close descriptors that it does not know, and lose that process.
 #[test]
 fn the_process_that_closes_logs_may_be_lost() {
     let connector = Connector::new();
@@ -146,8 +146,12 @@ fn the_process_that_closes_logs_may_be_lost() {
     };
     let dir = tempfile::tempdir().unwrap();
     let code = "
-import h5py, os, signal, socket, sys
+import fcntl, h5py, os, signal, socket, sys
 path, steps = sys.argv[1], 0
+def locked():
+    fd = os.open(path + '.lock', os.O_CREAT | os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return fd
 def step():
     global steps
     with h5py.File(path, 'a') as f:
@@ -164,10 +168,15 @@ def closers(process='self'):
             found += [int(child)] if 'close-log' in arguments else []
             found += closers(child)
     return found
+# As libhdf5 opens files.
+own = locked()
+os.set_inheritable(own, True)
 for _ in range(4):
     step()
 kept = closers()
 assert len(kept) == 1, kept
+os.close(own)
+os.close(locked())
 step()
 assert closers() == kept
 child = os.fork()

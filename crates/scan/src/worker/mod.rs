@@ -101,8 +101,10 @@ pub fn end_with_parent() -> Result<()> {
 pub struct Closing(Channel<OwnedFd, Patiently>);
 
 impl Closing {
-    /// Its end of the channel.
+    /// Its end of the channel. Closes all else that this process has inherited: it may stay for a while, and the locks of files
+    /// that its host has open would, too.
     pub fn new() -> io::Result<Self> {
+        close_inherited().map_err(io::Error::other)?;
         let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
         Ok(Closing(Channel::new(socket, Patiently)))
     }
@@ -168,7 +170,7 @@ fn confine(confinement: &Confinement) -> confine::Result<Confined> {
     })
 }
 
-/// Closes the descriptors that this process inherited through the daemon. They are not for workers.
+/// Closes the descriptors that this process inherited from its daemon or host. They are not for it.
 fn close_inherited() -> confine::Result<()> {
     // SAFETY: this process has opened nothing yet, so no descriptor of a Rust value is closed.
     match unsafe { libc::close_range(FIRST as libc::c_uint, libc::c_uint::MAX, 0) } {
