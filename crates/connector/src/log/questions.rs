@@ -91,6 +91,12 @@ impl Log {
         Ok(chunks.saturating_mul(dataset.bytes(shape)))
     }
 
+    /// Bytes that a native file would give to a chunk at once, before filters.
+    fn allocated_chunk(dataset: &Dataset) -> u64 {
+        let shape = dataset.chunk.as_ref();
+        shape.map_or(0, |shape| dataset.bytes(shape))
+    }
+
     /// Operations of the native connector on a logged dataset.
     ///
     /// # Safety
@@ -138,7 +144,11 @@ impl Log {
             },
             operation::CHUNK_STORAGE_SIZE => unsafe {
                 let asked = &*args.arguments.cast::<ChunkStorageSize>();
-                *asked.size = self.chunk_size(dataset, at(asked.offset))?;
+                *asked.size = match self.chunk_size(dataset, at(asked.offset))? {
+                    0 if dataset.wanted.allocation == Some(EARLY) => Self::allocated_chunk(dataset),
+                    0 => return Err("the chunk has no storage: nothing was written to it".into()),
+                    size => size,
+                };
             },
             operation::NUM_CHUNKS => unsafe {
                 let asked = &*args.arguments.cast::<NumChunks>();
