@@ -409,6 +409,11 @@ impl Job {
         self.processes().into_iter().find(is_rank)
     }
 
+    /// Processor time that its processes have taken, and those that these have started and that have ended.
+    pub fn cpu(&self) -> Duration {
+        self.processes().into_iter().map(cpu_of).sum()
+    }
+
     /// The processes of the job that live.
     fn processes(&self) -> Vec<Pid> {
         let wanted = format!("{TOKEN}={}", self.token).into_bytes();
@@ -417,6 +422,17 @@ impl Job {
         let ours = |pid: &Pid| has_variable(*pid, &wanted);
         pids.filter_map(Pid::from_raw).filter(ours).collect()
     }
+}
+
+/// Processor time of a process, and of its children that have ended.
+fn cpu_of(process: Pid) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid()));
+    let stat = stat.unwrap_or_default();
+    // The name of the program comes before, which may have spaces.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let times = fields.split_whitespace().skip(11).take(4);
+    let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();
+    Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32
 }
 
 /// What a rank has in its environment: as Open MPI says it, and MPICH.

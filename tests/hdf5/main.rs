@@ -28,14 +28,11 @@ use common::once::shared_dir;
 use report::{End, Report};
 use table::Table;
 
-/// How long a program may take: much longer than any does on a machine that is not busy. Parallel ones may wait for each other
-/// for ever.
-fn limit(programs: Programs) -> Duration {
-    match programs {
-        Programs::Serial => Duration::from_secs(600),
-        Programs::Parallel => Duration::from_secs(300),
-    }
-}
+/// Processor time that all processes of a program may take together: much more than any does that ends.
+const MOST_CPU: Duration = Duration::from_secs(600);
+
+/// How long one may take that waits and does nothing. Other programs may keep the machine busy meanwhile.
+const LONGEST: Duration = Duration::from_secs(2400);
 
 /// A way of running programs: its name in the table, and what is in their environment.
 struct Way {
@@ -201,9 +198,8 @@ fn run(built: &Path, command: &str, way: &Way) -> (Report, String) {
     assert!(copy.status().unwrap().success(), "{}", sources.display());
     let mut report = Report::default();
     let mut all = String::new();
-    let limit = limit(Programs::of(command));
     let mut ended = |program: &str| {
-        let (end, said) = wait(start(built, program, way, dir.path()), limit);
+        let (end, said) = wait(start(built, program, way, dir.path()));
         all.push_str(&said);
         (end, said)
     };
@@ -258,12 +254,17 @@ fn start(built: &Path, command: &str, way: &Way, dir: &Path) -> Job {
 }
 
 /// Waits for the end, for a limited time: how it came, and what was printed.
-fn wait(mut job: Job, limit: Duration) -> (End, String) {
+fn wait(mut job: Job) -> (End, String) {
     let start = Instant::now();
+    let mut next_look = Duration::from_secs(60);
     while !job.has_ended() {
-        if start.elapsed() > limit {
+        let elapsed = start.elapsed();
+        if elapsed > LONGEST || (elapsed > next_look && job.cpu() > MOST_CPU) {
             job.kill();
             return (End::Late, job.said());
+        }
+        if elapsed > next_look {
+            next_look += Duration::from_secs(5);
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -192,7 +192,7 @@ fn name(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The names of the tests that a program lists with `-help`.
+/// The names of the tests that a program lists with `-help`. Other ranks may say who they are meanwhile.
 pub fn listed(help: &str) -> Vec<String> {
     let mut lines = help
         .lines()
@@ -200,6 +200,7 @@ pub fn listed(help: &str) -> Vec<String> {
     lines.next();
     let names = lines.take_while(|line| !line.trim().is_empty());
     names
+        .filter(|line| !line.starts_with("MPI-process "))
         .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
         .collect()
 }
@@ -219,6 +220,6 @@ fn reports_are_what_programs_print() {
         report.failing,
         ["a part", "the end"].map(str::to_owned).into()
     );
-    let help = "Usage\n\n            Name Description\n            ---- -----------\n          config what\n            heap more\n\n\n";
+    let help = "Usage\n\n            Name Description\n            ---- -----------\n          config what\nMPI-process 3. hostname=node\n            heap more\n\n\n";
     assert_eq!(listed(help), ["config", "heap"]);
 }
