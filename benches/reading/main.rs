@@ -225,7 +225,9 @@ fn modules(python: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for module in ["hidefix", "zarr", "zarrs"] {
         let import = format!("import {module}");
-        let tried = process::Command::new(python).args(["-c", &import]).output()?;
+        let tried = process::Command::new(python)
+            .args(["-c", &import])
+            .output()?;
         if tried.status.success() {
             found.push(module.to_owned());
         }
