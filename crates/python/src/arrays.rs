@@ -241,10 +241,10 @@ fn watched(
             let _ended = Ended(state);
             read(&|done| {
                 state.done.store(done, Ordering::Relaxed);
-                match state.is_stopped.load(Ordering::Relaxed) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if state.is_stopped.load(Ordering::Relaxed) {
+                    return ControlFlow::Break(());
                 }
+                ControlFlow::Continue(())
             })
         })?;
         let mut raised = None;
