@@ -50,7 +50,7 @@ pub enum Object {
     /// A group.
     Group,
     /// A dataset.
-    Dataset(Dataset),
+    Dataset(Box<Dataset>),
     /// A named datatype.
     Datatype(h5logfs_objects::Datatype),
 }
@@ -94,7 +94,7 @@ impl Log {
     /// The dataset at a path from the root group on. Soft links are followed.
     pub fn dataset(&self, path: &str) -> Result<Dataset> {
         match self.object(path)? {
-            Some(Object::Dataset(dataset)) => Ok(dataset),
+            Some(Object::Dataset(dataset)) => Ok(*dataset),
             Some(_) => Err(self.failed(path, "it is no dataset".into())),
             None => Err(self.failed(path, "there is no such object".into())),
         }
@@ -112,7 +112,7 @@ impl Log {
                 ObjectKind::Dataset => {
                     let info = objects.dataset(address)?;
                     let log = Arc::clone(&self.inner);
-                    Object::Dataset(Dataset::new(log, path, address, info))
+                    Object::Dataset(Box::new(Dataset::new(log, path, address, info)))
                 }
             }))
         })

@@ -77,9 +77,10 @@ fn around<'a>(points: impl Iterator<Item = &'a [u64]>, rank: usize) -> Bounds {
         end: vec![0; rank],
     };
     for point in points {
-        for d in 0..rank {
-            bounds.start[d] = bounds.start[d].min(point[d]);
-            bounds.end[d] = bounds.end[d].max(point[d] + 1);
+        let sides = bounds.start.iter_mut().zip(&mut bounds.end);
+        for (at, (start, end)) in point.iter().zip(sides) {
+            *start = (*start).min(*at);
+            *end = (*end).max(at + 1);
         }
     }
     bounds

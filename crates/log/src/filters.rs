@@ -172,17 +172,17 @@ fn undone<'a>(
 
 /// How many bytes a stream inflates to is known only where it is the one deflate filter of its pipeline.
 fn check_deflated_once(others: &[Filter]) -> Result<(), Fault> {
-    match others.iter().any(|f| f.id == DEFLATE) {
-        true => Err("deflate appears twice in the pipeline".into()),
-        false => Ok(()),
+    if others.iter().any(|f| f.id == DEFLATE) {
+        return Err("deflate appears twice in the pipeline".into());
     }
+    Ok(())
 }
 
 fn check_len(bytes: &[u8], raw: u64) -> Result<(), Fault> {
-    match bytes.len() as u64 == raw {
-        true => Ok(()),
-        false => Err(format!("{} bytes instead of {raw}", bytes.len()).into()),
+    if bytes.len() as u64 == raw {
+        return Ok(());
     }
+    Err(format!("{} bytes instead of {raw}", bytes.len()).into())
 }
 
 fn shuffle_width(filter: &Filter) -> usize {

@@ -103,7 +103,7 @@ impl Objects {
     fn dataset(&self, py: Python<'_>, path: &str) -> PyResult<Elements> {
         let object = unlocked(py, || self.0.object(path).map_err(|e| exception(&e)))?;
         match object {
-            Some(Object::Dataset(dataset)) => Ok(Elements(dataset)),
+            Some(Object::Dataset(dataset)) => Ok(Elements(*dataset)),
             _ => Err(PyKeyError::new_err(path.to_owned())),
         }
     }
