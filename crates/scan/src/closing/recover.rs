@@ -254,7 +254,9 @@ fn recover_locked(
         Some(Found::of(files, &all, how)?)
     };
     let kept = choose_flushes(path, files, all, how.last_flush)?;
-    data_sources(files, &kept)?.iter().for_each(refresh);
+    open_data_files(files, &kept.header)?
+        .iter()
+        .for_each(refresh);
     if !how.is_own {
         check_whole(path, files, &kept)?;
     }
@@ -682,7 +684,7 @@ fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<
     if !is_sealed(journal) {
         return Ok(());
     }
-    let sources = data_sources(files, journal)?;
+    let sources = open_data_files(files, &journal.header)?;
     let Some(unseen) = first_unseen(journal, &sources, MOST_DATA) else {
         return Ok(());
     };
@@ -695,17 +697,13 @@ fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<
     Err(Error::of(path, reason))
 }
 
-pub(super) fn data_sources(files: &LogFiles<'_>, journal: &Recorded) -> Result<Vec<SourceFile>> {
-    open_data_files(files, &journal.header)
-}
-
 /// The error of a log whose data files do not have all of its flushes, with what can be done about it.
 fn with_way_out(files: &LogFiles<'_>, journal: &Recorded, damage: Error) -> Error {
     let Error::BadFile { path, reason } = damage else {
         return damage;
     };
     let has_all = |commits: usize| {
-        let sources = data_sources(files, journal)?;
+        let sources = open_data_files(files, &journal.header)?;
         for (number, source) in sources.iter().enumerate() {
             let ends = journal.ends(number).take(commits);
             if !sections(source, number as u16, ends)?
@@ -737,7 +735,7 @@ fn read_data_files(
     journal: &Recorded,
     known: &mut KnownTable,
 ) -> Result<Vec<DataFile>> {
-    let sources = data_sources(files, journal)?;
+    let sources = open_data_files(files, &journal.header)?;
     let read = |(number, source): (usize, SourceFile)| {
         let path = source.path().to_owned();
         if source.file_id()? != Some(journal.id) {

@@ -8,7 +8,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::recover::data_sources;
 use crate::extents::{self, Extended};
 use crate::hdf5_sys as h5;
 use h5logfs_common::error::{Error, Result};
@@ -18,7 +17,7 @@ use h5logfs_log::journal::closed::sealed;
 use h5logfs_log::journal::definition::Definition;
 use h5logfs_log::journal::kept::Kept;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
-use h5logfs_log::journal::unflushed::{Extent, Summary};
+use h5logfs_log::journal::unflushed::{Extent, Summary, open_data_files};
 use h5logfs_log::journal::{self, Commit, HeldFile, Line, Recorded, Unflushed, sync};
 use h5logfs_log::journal::{extended, parent};
 use h5logfs_log::log_files::LogFiles;
@@ -317,7 +316,10 @@ fn larger<'a>(
         ..Tables::default()
     };
     let mut sources = Vec::new();
-    for (number, file) in data_sources(files, journal)?.into_iter().enumerate() {
+    for (number, file) in open_data_files(files, &journal.header)?
+        .into_iter()
+        .enumerate()
+    {
         let file = file.first_bytes(commit.ends[number])?;
         let ends = journal.ends(number);
         let ends = ends.chain([(commit.flush, commit.ends[number])]);
@@ -364,7 +366,7 @@ pub fn restore(
             "it goes on while what was kept of it is taken in",
         ));
     }
-    for (number, file) in data_sources(files, &journal)?.iter().enumerate() {
+    for (number, file) in open_data_files(files, &journal.header)?.iter().enumerate() {
         make_unclosed(file, &journal, journal.end(number))?;
     }
     if journal.header.subfiles > 0 {
