@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`logvol`], [`classic`], [`netcdf`] | the layouts |
+//! | [`striped`], [`flat`] | HDF5 files in several parts, which have no records |
 //! | [`plain`] | whether an HDF5 file is certainly no log |
 //! | [`model`], [`records`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
 //! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and whose files count |
@@ -31,6 +32,7 @@ pub mod deflate;
 pub mod descriptors;
 pub mod file_id;
 pub mod filters;
+pub mod flat;
 pub mod front;
 pub mod image;
 pub mod journal;
@@ -49,6 +51,7 @@ pub mod settled;
 pub mod snapshot;
 pub mod source_dir;
 pub mod source_file;
+pub mod striped;
 pub mod tiling;
 pub mod walk;
 pub mod window;
@@ -57,6 +60,7 @@ use std::fmt::Debug;
 
 use serde::{Deserialize, Serialize};
 
+use flat::Flat;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
@@ -80,6 +84,8 @@ pub enum Tables {
     Classic(classic::Tables),
     /// netCDF files with burst-buffer logs (`docs/formats/pnetcdf-burst-buffer.md`).
     Netcdf(netcdf::Tables),
+    /// One HDF5 file in several (`docs/formats/hdf5-subfiling.md`).
+    Striped(striped::Tables),
 }
 
 impl Default for Tables {
@@ -95,6 +101,7 @@ impl Tables {
             Tables::LogVol(tables) => tables,
             Tables::Classic(tables) => tables,
             Tables::Netcdf(tables) => tables,
+            Tables::Striped(tables) => tables,
         }
     }
 
@@ -105,6 +112,7 @@ impl Tables {
             Tables::LogVol(tables) => tables.check(sources),
             Tables::Classic(tables) => tables.check(sources),
             Tables::Netcdf(tables) => tables.check(sources),
+            Tables::Striped(tables) => tables.check(sources),
         }
     }
 }
@@ -126,6 +134,11 @@ pub struct Logged<'a> {
 pub trait Layout {
     /// As `h5logfs inspect` names it.
     fn name(&self) -> &'static str;
+
+    /// Where the bytes of the canonical file lie, of a layout that has them as they are. There are no records then.
+    fn flat(&self) -> Option<&Flat> {
+        None
+    }
 
     /// Reads the record tables. Cost and memory grow with the number of entries, not of their blocks.
     /// Damage is not an error here: see [`RecordTable::diagnostics`].

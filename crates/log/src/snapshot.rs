@@ -6,6 +6,7 @@ use serde_bytes::Bytes;
 
 use crate::arrangement::Arrangement;
 use crate::filters::Filter;
+use crate::flat::Flat;
 use crate::image::MAX_RANK;
 use crate::journal::Header;
 use crate::journal::sealed::Sealed;
@@ -299,7 +300,15 @@ impl Snapshot {
     pub fn check(&self) -> Result<(), Fault> {
         let sources = self.sources.len();
         let first = self.sources.first().map_or(0, |s| s.identity.size);
-        if self.user_block > first {
+        let flat = self.log.layout().flat();
+        let is_alone = self.datasets.is_empty() && self.image.is_empty();
+        if let Some(flat) = flat
+            && !(is_alone && flat.user_block == self.user_block)
+        {
+            return Err("a flat file with an image of its own".into());
+        }
+        // That of a flat file may lie in a member.
+        if self.user_block > first && flat.is_none() {
             let user_block = self.user_block;
             return Err(format!("a user block of {user_block} bytes in a file of {first}").into());
         }
@@ -390,6 +399,7 @@ impl Snapshot {
             + arrangements.sum::<usize>()
             + self.datasets.iter().map(dataset).sum::<usize>()
             + self.addresses.len() * 16
+            + self.log.layout().flat().map_or(0, Flat::bytes)
             + self.sealed.as_ref().map_or(0, Sealed::bytes)
             + self
                 .diagnostics

@@ -28,6 +28,7 @@ pub mod kind {
     pub const SYMBOL_TABLE: u16 = 0x11;
     pub const MODIFICATION_TIME: u16 = 0x12;
     pub const BTREE_K: u16 = 0x13;
+    pub const DRIVER_INFO: u16 = 0x14;
     pub const ATTRIBUTE_INFO: u16 = 0x15;
     pub const REFERENCE_COUNT: u16 = 0x16;
     pub const FILE_SPACE_INFO: u16 = 0x17;

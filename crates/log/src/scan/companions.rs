@@ -1,19 +1,23 @@
 //! Companion files: files that make a log of another file, which does not change when they come and go.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::listings::named_after;
 use super::{Listings, Settings};
 use crate::front;
 use crate::journal::{self, Moment, kept::path_of_kept};
 use crate::log_files::{LogFiles, foreign};
 use crate::logvol::names::{SPILL_DIR, SUBFILE_DIR, spill_dir, subfile_dir};
-use crate::netcdf::{self, names::LogName};
+use crate::netcdf;
 use crate::ownership::Foreign;
 use crate::snapshot::Snapshot;
 use crate::source_dir::{SourceDir, SourcePath};
 use crate::source_file::SourceFile;
+use crate::striped::driver_info::Driver;
+use crate::striped::names::{SubfileName, first_members};
+use crate::striped::{self, Kind, lone, subfiles};
 use crate::{find_signature, plain};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
@@ -28,6 +32,8 @@ pub struct Look {
     pub companions: Option<Companions>,
     /// Files that have names of companion files, and belong to other users.
     pub foreign: ForeignFiles,
+    /// It is one HDF5 file in several, of this kind. It needs no scan: see [`unscanned`](super::unscanned).
+    pub unscanned: Option<Kind>,
 }
 
 /// The companion files of one file that may come and go without a change of it.
@@ -137,16 +143,26 @@ pub fn look(
                     may_be_log: false,
                     companions: None,
                     foreign: ForeignFiles::default(),
+                    unscanned: None,
                 });
             }
             companions => companions?,
         };
-        let has_logs = !companions.own.is_empty();
+        let has_logs = companions.own.iter().any(|place| !is_subfile(place));
+        // A stub that was never flushed.
+        let has_subfiles = !companions.own.is_empty() && !is_subfile(&SourcePath::below(relative));
+        let is_stub = !has_logs && source.is_empty() && has_subfiles;
+        let without_logs = settings.without_logs && !source.is_empty();
         return Ok(Look {
-            may_be_log: has_logs || (settings.without_logs && !source.is_empty()),
+            may_be_log: has_logs || is_stub || without_logs,
             companions: Some(companions),
             foreign,
+            unscanned: is_stub.then_some(Kind::Subfiling),
         });
+    }
+    // Before anything else: a stub may look like a file that has all its data.
+    if let Some(look) = look_at_driver(&files, source, listings)? {
+        return Ok(look);
     }
     // None of the flushes that a settled log had can be shown, which a scan says.
     let may_be_log = may_be_log(&files, source)?
@@ -161,7 +177,46 @@ pub fn look(
         may_be_log,
         companions: None,
         foreign,
+        unscanned: None,
     })
+}
+
+/// The look at a file whose driver tells that it is one in several; `None` of any other.
+fn look_at_driver(
+    files: &LogFiles<'_>,
+    source: &SourceFile,
+    listings: &Listings,
+) -> Result<Option<Look>> {
+    let of_kind = |kind| {
+        Ok(Some(Look {
+            may_be_log: true,
+            companions: None,
+            foreign: ForeignFiles::default(),
+            unscanned: Some(kind),
+        }))
+    };
+    let is_stub = match striped::driver(source)? {
+        Driver::None => return Ok(None),
+        Driver::Family(_) => return of_kind(Kind::Family),
+        Driver::Multi => return of_kind(Kind::Multi),
+        Driver::Subfiling(_) => true,
+        Driver::Elsewhere => false,
+    };
+    let (companions, foreign) = companions(files, listings)?;
+    let has_subfiles = companions.own.iter().any(is_subfile);
+    // Without subfiles it is what was cut off, or all that there is.
+    let may_be_log = has_subfiles || (is_stub && !lone::is_whole(source)?);
+    Ok(Some(Look {
+        may_be_log,
+        companions: Some(companions),
+        foreign,
+        unscanned: may_be_log.then_some(Kind::Subfiling),
+    }))
+}
+
+fn is_subfile(place: &SourcePath) -> bool {
+    let name = place.path.file_name();
+    name.is_some_and(|name| SubfileName::parse(name).is_some())
 }
 
 /// Whether a scan may find a log in a file that is no netCDF classic file.
@@ -190,7 +245,7 @@ pub fn companions(files: &LogFiles<'_>, listings: &Listings) -> Result<(Companio
 
 /// The files whose names make them logs of the one at `relative`, in its directory or in the further ones, sorted.
 pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Vec<SourcePath>> {
-    let name = relative.file_name().unwrap_or_default();
+    let name = subfiles::stub_of(relative.file_name().unwrap_or_default());
     let beside = relative.parent().unwrap_or(Path::new(""));
     let mut found = Vec::new();
     for (number, place) in dir.all().enumerate() {
@@ -205,7 +260,7 @@ pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Ve
 }
 
 /// All files that are part of the log at `relative` by their names, as far as they are there: the log file, its journal,
-/// its subfiles, what its ranks have spilled, what was kept of that, its burst-buffer logs. Names alone decide, so some of them may belong to no log: this is for programs
+/// its subfiles, what its ranks have spilled, what was kept of that, its burst-buffer logs, its stripes. Names alone decide, so some of them may belong to no log: this is for programs
 /// that must leave alone what may be a part.
 ///
 /// Where a directory cannot be listed, no part in it could be read either.
@@ -245,8 +300,14 @@ pub fn log_of(path: &Path) -> Option<PathBuf> {
     has_name.then(|| dir.with_file_name(OsStr::from_bytes(master)))
 }
 
-/// The name of the log file to which `name` belongs, as a burst-buffer log, a directory of subfiles or of what ranks have
-/// spilled, a journal, or what was kept of the latter. Only the name decides.
+/// The names of files that are listed under their own names and may have `name` as a member: the first members of families.
+/// Only the files themselves tell whether they do.
+pub fn may_be_member_of(name: &OsStr) -> Vec<OsString> {
+    first_members(name)
+}
+
+/// The name of the log file to which `name` belongs, as a burst-buffer log, a subfile or the configuration of subfiles, a
+/// directory of subfiles or of what ranks have spilled, a journal, or what was kept of the latter. Only the name decides.
 pub fn master_of(name: &OsStr) -> Option<&OsStr> {
     let bytes = name.as_bytes();
     let master = without_suffix(bytes, &[SUBFILE_DIR, SPILL_DIR, journal::SUFFIX]);
@@ -262,7 +323,7 @@ pub fn master_of(name: &OsStr) -> Option<&OsStr> {
         without_suffix(front, &[journal::kept::SUFFIX])
     });
     let master = master.map(OsStr::from_bytes);
-    let master = master.or_else(|| LogName::parse(name).map(|log| log.master));
+    let master = master.or_else(|| named_after(name));
     master.filter(|master| !master.is_empty())
 }
 

@@ -1,4 +1,4 @@
-//! The names of burst-buffer logs in directories.
+//! The names of companion files in directories: burst-buffer logs, and subfiles.
 //!
 //! A directory of thousands of files is listed once, not once for each file. One that is large and changes all the time
 //! is listed again after a while only, and look-ups meanwhile use the listing before.
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::netcdf::names::LogName;
 use crate::source_dir::SourceDir;
 use crate::source_file::Identity;
+use crate::striped::names::SubfileName;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::lru::Lru;
 use h5logfs_common::single_flight::SingleFlight;
@@ -33,6 +34,13 @@ const REST: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 type Key = (u16, PathBuf);
+
+/// The file that one with this name is a part of, if it may come and go without a change of that file: a burst-buffer log,
+/// a subfile, or the configuration of subfiles.
+pub(super) fn named_after(name: &OsStr) -> Option<&OsStr> {
+    let log = LogName::parse(name).map(|log| log.master);
+    log.or_else(|| SubfileName::parse(name).map(|part| part.stub))
+}
 
 /// Listings of directories, cached for as long as the directories do not change.
 #[derive(Debug)]
@@ -81,7 +89,7 @@ impl Listings {
         }
         let (mut logs, mut memory) = (Vec::new(), 0);
         let visit = |file: &OsStr| {
-            if LogName::parse(file).is_some_and(|log| log.master == name) {
+            if named_after(file) == Some(name) {
                 memory += file.len() + OVERHEAD;
                 if memory <= LARGEST {
                     logs.push(file.to_owned());
@@ -145,15 +153,15 @@ impl Listing {
         let mut logs: HashMap<OsString, Vec<OsString>> = HashMap::new();
         let mut memory = 0;
         dir.visit(path, |name| {
-            let Some(log) = LogName::parse(name).filter(|_| memory <= LARGEST) else {
+            let Some(log) = named_after(name).filter(|_| memory <= LARGEST) else {
                 return;
             };
             memory += name.len() + OVERHEAD;
-            if let Some(names) = logs.get_mut(log.master) {
+            if let Some(names) = logs.get_mut(log) {
                 names.push(name.to_owned());
             } else {
-                memory += log.master.len() + 2 * OVERHEAD;
-                logs.insert(log.master.to_owned(), vec![name.to_owned()]);
+                memory += log.len() + 2 * OVERHEAD;
+                logs.insert(log.to_owned(), vec![name.to_owned()]);
             }
         })?;
         logs.values_mut().for_each(|names| names.sort());

@@ -5,6 +5,7 @@
 //! * [`companions`] knows which files make a log of another one.
 //! * [`overwrite`] keeps files of logs from being written over.
 //! * [`incomplete`] is the attribute that tells readers what is missing.
+//! * [`unscanned`] makes the snapshots of files that need no scan.
 //! * [`settings`] holds the options that decide the outcome of a scan.
 //! * [`choice`]: which objects of a log a copy has.
 //! * [`shape`] chooses chunk shapes where the log records none.
@@ -19,6 +20,7 @@ pub mod overwrite;
 pub mod protocol;
 pub mod settings;
 pub mod shape;
+pub mod unscanned;
 
 use std::fmt;
 use std::path::Path;
@@ -119,5 +121,9 @@ pub fn scan_file(
         settings,
         known: None,
     };
-    look.complete(scanner.scan(task, request))
+    let scanned = match look.unscanned {
+        Some(kind) => unscanned::snapshot(task, request, &source, kind),
+        None => scanner.scan(task, request),
+    };
+    look.complete(scanned)
 }

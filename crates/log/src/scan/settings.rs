@@ -18,7 +18,7 @@ use crate::source_dir::bytes_of_paths;
 pub struct Settings {
     /// Chunk shapes where the log records none.
     pub chunking: Chunking,
-    /// Directories with logs of files that are elsewhere, in the order of
+    /// Directories with logs and subfiles of files that are elsewhere, in the order of
     /// [`SourceDir::all`](crate::source_dir::SourceDir::all).
     #[serde(with = "bytes_of_paths")]
     pub log_dirs: Vec<PathBuf>,
@@ -71,12 +71,20 @@ pub struct LayoutOption {
 }
 
 /// All options of layouts.
-pub const LAYOUT_OPTIONS: [LayoutOption; 6] = [
+pub const LAYOUT_OPTIONS: [LayoutOption; 7] = [
     LayoutOption {
         name: BURST_DIR,
         form: "DIR[:DIR…]",
         help: "directories of PnetCDF's burst-buffer logs that are not in the directory of their \
                netCDF file; repeated options add up",
+        default: "none",
+        adds_up: true,
+    },
+    LayoutOption {
+        name: SUBFILE_DIR,
+        form: "DIR[:DIR…]",
+        help: "directories of HDF5 subfiles, and of their configurations, that are not in the directory of their stub; \
+               repeated options add up",
         default: "none",
         adds_up: true,
     },
@@ -121,6 +129,7 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 6] = [
 ];
 
 const BURST_DIR: &str = "burst_dir";
+const SUBFILE_DIR: &str = "subfile_dir";
 const NETCDF: &str = "netcdf";
 const INCOMPLETE_ATTRIBUTE: &str = "incomplete_attribute";
 const SHOW_UNFLUSHED: &str = "show_unflushed";
@@ -131,11 +140,11 @@ impl Settings {
     /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
     pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), String> {
         match (option, value) {
-            (BURST_DIR, _) => {
+            (BURST_DIR | SUBFILE_DIR, _) => {
                 let dirs = value.split(|b| *b == b':');
                 let dirs: Vec<_> = dirs.filter(|dir| !dir.is_empty()).collect();
                 if dirs.is_empty() {
-                    return Err(format!("{BURST_DIR}= has no directory"));
+                    return Err(format!("{option}= has no directory"));
                 }
                 let dirs = dirs.into_iter().map(OsStr::from_bytes);
                 self.log_dirs.extend(dirs.map(PathBuf::from));
@@ -218,7 +227,8 @@ mod tests {
         let mut settings = Settings::default();
         settings.set("burst_dir", b"/a:b::/c d").unwrap();
         settings.set("burst_dir", b"e").unwrap();
-        let dirs: Vec<PathBuf> = ["/a", "b", "/c d", "e"].map(PathBuf::from).into();
+        settings.set("subfile_dir", b"f:g").unwrap();
+        let dirs: Vec<PathBuf> = ["/a", "b", "/c d", "e", "f", "g"].map(PathBuf::from).into();
         assert_eq!(settings.log_dirs, dirs);
         settings.set("netcdf", b"hdf5").unwrap();
         assert!(settings.without_logs);
@@ -239,6 +249,7 @@ mod tests {
         settings.set("at_time", b"2026-03-01T12:00").unwrap();
         for (option, value) in [
             ("burst_dir", ":"),
+            ("subfile_dir", ""),
             ("netcdf", "4"),
             ("incomplete_attribute", "1"),
             ("show_unflushed", "yes"),

@@ -1,0 +1,84 @@
+//! Snapshots of files that need no scan: no libhdf5, and no process of its own.
+
+use super::{Choice, ScanRequest};
+use crate::Tables;
+use crate::arrangement::Arrangement;
+use crate::log_files::LogFiles;
+use crate::snapshot::{Snapshot, Source};
+use crate::source_dir::SourcePath;
+use crate::source_file::SourceFile;
+use crate::striped::{self, Found, Kind, family, subfiles};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::memory::Reserved;
+use h5logfs_common::task::Task;
+
+/// The snapshot of `file`, which a look has found to be of this kind. Fails with [`Error::NotALog`] where such a file
+/// cannot be presented as one.
+pub fn snapshot(
+    task: &Task,
+    request: ScanRequest<'_>,
+    file: &SourceFile,
+    kind: Kind,
+) -> Result<Reserved<Snapshot>> {
+    let settings = request.settings;
+    if settings.image_at.is_some() || settings.choice != Choice::default() {
+        let reason =
+            "it is one HDF5 file in several already: `h5logfs export` makes one file of it";
+        return Err(Error::of(file.path(), reason));
+    }
+    let files = LogFiles::of(request.dir, request.relative, file);
+    let found = match kind {
+        Kind::Subfiling => {
+            let companions = request.companions.unwrap_or_default();
+            subfiles::Entry::of(&files, file).find(companions)?
+        }
+        Kind::Family => family::find(&files, file)?,
+        Kind::Multi => {
+            return Err(Error::NotALog {
+                path: file.path().to_owned(),
+                reason: striped::MULTI.into(),
+            });
+        }
+    };
+    let moment = settings.moment.check_closed(None);
+    moment.map_err(|reason| Error::NoMoment {
+        path: file.path().to_owned(),
+        reason,
+    })?;
+    let snapshot = of_found(found, SourcePath::below(request.relative), file);
+    let reservation = task.reserve(snapshot.bytes() as u64);
+    let reservation = reservation.map_err(|reason| Error::of(file.path(), reason))?;
+    Ok(Reserved::new(snapshot, reservation))
+}
+
+fn of_found(found: Found, place: SourcePath, file: &SourceFile) -> Snapshot {
+    let source = |place, file: &SourceFile| Source {
+        place,
+        identity: file.identity(),
+        grows: false,
+        arrangement: Arrangement::Whole,
+    };
+    let members = found.members.into_iter();
+    let members = members.map(|(place, file)| source(place, &file));
+    Snapshot {
+        user_block: found.tables.flat.user_block,
+        image: Vec::new(),
+        image_at: None,
+        sources: std::iter::once(source(place, file))
+            .chain(members)
+            .collect(),
+        journal: None,
+        flushes: 0,
+        asked: 0,
+        newest: 0,
+        flushed_at: None,
+        is_late: false,
+        sealed: None,
+        datasets: Vec::new(),
+        log: Tables::Striped(found.tables),
+        addresses: Vec::new(),
+        diagnostics: found.diagnostics,
+        has_unreadable: false,
+        has_large_tables: false,
+    }
+}

@@ -1,0 +1,160 @@
+//! Tells a stub whose subfiles are elsewhere from a file into which they were put together
+//! (`docs/formats/hdf5-subfiling.md`, section 7).
+//!
+//! Both have the same driver information, and since HDF5 2.1 the same length. But a stub has superblock and object headers
+//! only, and zeros in the place of all else. So it is whole where it has a byte that no stub has.
+
+use std::ops::{ControlFlow, Range};
+
+use super::driver_info::Superblock;
+use crate::find_signature;
+use crate::image::object_header::{self, Mode, kind};
+use crate::image::{Fields, Hdf5, HeaderBytes, Window, read_vec};
+use crate::source_file::SourceFile;
+use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
+
+/// How much of a file is looked at for structures, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
+/// How much of a dataset's data is looked at from its begin on, in bytes.
+const MOST_DATA: u64 = 4 << 20;
+/// Bytes read at once.
+const STEP: u64 = 1 << 20;
+
+/// The first bytes of structures that HDF5 does not write to a stub. All are as long as that of an object header.
+const ELSEWHERE: [&[u8; 4]; 12] = [
+    b"TREE", b"SNOD", b"HEAP", b"GCOL", b"BTHD", b"BTIN", b"BTLF", b"FHDB", b"FADB", b"EADB",
+    b"EASB", b"FSSE",
+];
+const HEADER: &[u8; 4] = b"OHDR";
+
+/// Whether the file, whose driver information is that of the subfiling driver, has all its bytes itself.
+pub fn is_whole(file: &SourceFile) -> Result<bool> {
+    let Some(base) = find_signature(file)? else {
+        return Ok(false);
+    };
+    let bytes = Window::new(Hdf5 { source: file, base });
+    let superblock = Superblock::read(&bytes);
+    let Some(superblock) = superblock.filter(|superblock| superblock.end <= file.len()) else {
+        return Ok(false);
+    };
+    // What cannot be read is not there.
+    Ok(has_more(&bytes, superblock.root).unwrap_or(false))
+}
+
+/// Whether it has a byte that no stub has.
+fn has_more<B: HeaderBytes>(bytes: &B, root: u64) -> Result<bool, Fault> {
+    let mut root_header = Header::default();
+    root_header.read(bytes, root)?;
+    if let Some(tree) = root_header.tree {
+        return Ok(read_vec(bytes, tree, 4)? == b"TREE");
+    }
+    let mut headers = Header::default();
+    let mut others = Vec::new();
+    let end = bytes.size().min(MOST_BYTES);
+    let mut at = 0;
+    while at < end {
+        // The next step begins with the last bytes of this one, in which a signature may begin.
+        let step = read_vec(bytes, at, (end - at).min(STEP + 3))?;
+        for (offset, found) in (at..).zip(step.windows(4)) {
+            if found == HEADER {
+                // Data may look like a header.
+                let _ = headers.read(bytes, offset);
+            } else if ELSEWHERE.iter().any(|signature| found == *signature) {
+                others.push(offset);
+            }
+        }
+        if headers.has_other(&mut others) {
+            return Ok(true);
+        }
+        at += STEP;
+    }
+    let has_data = |range: &Range<u64>| has_data(bytes, range);
+    Ok(headers.data.iter().any(has_data))
+}
+
+/// Whether one of these bytes is there and not zero.
+fn has_data<B: HeaderBytes>(bytes: &B, range: &Range<u64>) -> bool {
+    let end = range.end.min(range.start.saturating_add(MOST_DATA));
+    let mut at = range.start;
+    while at < end {
+        let len = STEP.min(end - at);
+        match read_vec(bytes, at, len) {
+            Ok(found) if found.iter().all(|byte| *byte == 0) => at += len,
+            Ok(_) => return true,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// What object headers say.
+#[derive(Debug, Default)]
+struct Header {
+    /// Where they lie.
+    blocks: Vec<Range<u64>>,
+    /// The B-tree of the names in an old group.
+    tree: Option<u64>,
+    /// Where data of datasets lie.
+    data: Vec<Range<u64>>,
+}
+
+/// More headers and data than are needed to find some.
+const MOST_RANGES: usize = 1 << 16;
+
+impl Header {
+    /// Adds the header at `at`.
+    fn read<B: HeaderBytes>(&mut self, bytes: &B, at: u64) -> Result<(), Fault> {
+        let mut found = Header::default();
+        object_header::messages(bytes, at, Mode::Checked, |message| {
+            if let Some(block) = &message.block
+                && found.blocks.last() != Some(block)
+            {
+                found.blocks.push(block.clone());
+            }
+            match message.kind {
+                kind::SYMBOL_TABLE => found.tree = Fields(&message.body(bytes)?).u64(),
+                kind::LAYOUT => found.data.extend(data_of(&message.body(bytes)?)),
+                _ => {}
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if self.blocks.len() < MOST_RANGES {
+            self.blocks.extend(found.blocks);
+            self.data.extend(found.data);
+        }
+        self.tree = self.tree.or(found.tree);
+        Ok(())
+    }
+
+    /// Whether one of the places lies in no header. Takes out those that do.
+    fn has_other(&self, places: &mut Vec<u64>) -> bool {
+        let covered = |at: &u64| self.blocks.iter().any(|block| block.contains(at));
+        places.retain(|at| !covered(at));
+        !places.is_empty()
+    }
+}
+
+/// Where the data lie that a layout message names (IV.A.2.i), as far as it says so itself.
+fn data_of(body: &[u8]) -> Option<Range<u64>> {
+    let mut fields = Fields(body);
+    let version = fields.u8()?;
+    match (version, fields.u8()?) {
+        (3 | 4, 1) => {
+            let start = fields.address()??;
+            Some(start..start.checked_add(fields.u64()?)?)
+        }
+        (4, 2) => {
+            fields.skip(1)?;
+            let dimensions = usize::from(fields.u8()?);
+            let width = usize::from(fields.u8()?);
+            fields.skip(dimensions.checked_mul(width)?)?;
+            // A single chunk, and chunks one behind the other.
+            let is_direct = matches!(fields.u8()?, 1 | 2);
+            let address = body.split_last_chunk::<8>()?.1;
+            let start = Fields(address).address()??;
+            is_direct.then_some(start..start.checked_add(4096)?)
+        }
+        _ => None,
+    }
+}

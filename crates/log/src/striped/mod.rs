@@ -1,0 +1,144 @@
+//! One HDF5 file in several: striped over subfiles (`docs/formats/hdf5-subfiling.md`), or cut into the members of a family.
+//!
+//! Such files have no records. [`Flat`] says where their bytes lie.
+//!
+//! * [`names`] knows the files of a set by their names.
+//! * [`config`] and [`driver_info`] say how a file is striped.
+//! * [`subfiles`] finds the files of a set, [`family`] those of a family.
+//! * [`lone`] tells a stub whose subfiles are elsewhere from a file that has all its bytes.
+
+pub mod config;
+pub mod driver_info;
+pub mod family;
+pub mod lone;
+pub mod names;
+pub mod subfiles;
+
+use serde::{Deserialize, Serialize};
+
+use crate::find_signature;
+use crate::flat::Flat;
+use crate::image::{Hdf5, Window};
+use crate::model::Selections;
+use crate::source_dir::SourcePath;
+use crate::source_file::SourceFile;
+use crate::tiling::Tilings;
+use crate::{DatasetRecords, Layout, Logged, RecordTable};
+use driver_info::{Driver, Superblock};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::error::Result;
+use h5logfs_common::fault::Fault;
+use h5logfs_common::task::Task;
+
+/// How a file is spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Over subfiles.
+    Subfiling,
+    /// Over the members of a family.
+    Family,
+    /// Over members with addresses that no flat file has: split, and multi.
+    Multi,
+}
+
+/// The reason why a file of [`Kind::Multi`] is not presented.
+pub const MULTI: &str = "a part of a split or multi file, whose raw data begin at address 2^63-1 or behind it, so that it \
+     cannot be shown as one file: read it with HDF5's split or multi driver";
+
+/// Where the bytes of such a file lie.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tables {
+    /// How the file is spread.
+    pub kind: Kind,
+    /// Where the bytes lie.
+    pub flat: Flat,
+}
+
+/// What was found of a file and its members.
+#[derive(Debug)]
+pub struct Found {
+    /// Where its bytes lie. Source 0 is the file itself.
+    pub tables: Tables,
+    /// The other sources.
+    pub members: Vec<(SourcePath, SourceFile)>,
+    /// What a user should know.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What a file says of its driver, where it is an HDF5 file.
+pub fn driver(file: &SourceFile) -> Result<Driver> {
+    let Some(base) = find_signature(file)? else {
+        return Ok(Driver::None);
+    };
+    let bytes = Window::new(Hdf5 { source: file, base });
+    let superblock = Superblock::read(&bytes);
+    Ok(superblock.map_or(Driver::None, |superblock| superblock.driver(&bytes)))
+}
+
+impl Tables {
+    /// Fails with the reason where it contradicts itself, in a log of so many sources.
+    pub(super) fn check(&self, sources: usize) -> Result<(), Fault> {
+        self.flat.check(sources)
+    }
+}
+
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Subfiling => "HDF5 subfiling",
+            Kind::Family => "HDF5 family",
+            Kind::Multi => "HDF5 multi",
+        }
+    }
+
+    fn flat(&self) -> Option<&Flat> {
+        Some(&self.flat)
+    }
+
+    fn read_tables(
+        &self,
+        _: &Task,
+        _: &[SourceFile],
+        _: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>, Fault> {
+        Ok(Box::new(NoRecords))
+    }
+
+    fn tables_len(&self, _: &[SourceFile]) -> u64 {
+        0
+    }
+
+    fn tilings(&self, _: &[SourceFile]) -> Tilings {
+        Tilings::default()
+    }
+}
+
+/// The record table of a file that has none.
+#[derive(Debug)]
+struct NoRecords;
+
+impl RecordTable for NoRecords {
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &[]
+    }
+
+    fn records(
+        &self,
+        task: &Task,
+        _: &[SourceFile],
+        dataset: &Logged<'_>,
+        _: &Selections,
+    ) -> Result<DatasetRecords, Fault> {
+        DatasetRecords::none(task, dataset.dims.len())
+    }
+
+    fn entries(&self) -> usize {
+        0
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn release_share(&self) {}
+}
