@@ -1,7 +1,7 @@
 //! What the catalog remembers of a path.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -158,7 +158,11 @@ impl CatalogEntry {
                 snapshot.flushed_at.map(seconds)
             } else {
                 let journal = snapshot.journal.as_ref();
-                journal.map(|journal| journal.identity.modified)
+                let journal = journal.map(|journal| journal.identity.modified);
+                // A program that writes to such a file need not touch the one that is listed.
+                let is_flat = snapshot.log.layout().flat().is_some();
+                let files = snapshot.sources.iter().filter(|_| is_flat);
+                journal.or_else(|| files.map(|file| file.identity.modified).max())
             },
         };
         let is_lost = || {
@@ -196,6 +200,11 @@ impl CatalogEntry {
                 .then_some((generation, len)),
             _ => None,
         }
+    }
+
+    /// Whether it is a view of which the file `name` beside it is a part.
+    pub fn hides(&self, name: &OsStr) -> bool {
+        matches!(self.presented, Presented::View { .. }) && self.hidden.contains(name)
     }
 
     /// When the scan began that made the entry.

@@ -749,7 +749,7 @@ impl Catalog {
         wait: Wait,
     ) -> Lookup<bool> {
         let Some(main) = companions::master_of(name) else {
-            return Lookup::Known(false);
+            return self.is_hidden_member(directory, parent, name, wait);
         };
         let Ok(stat) = stat_in(directory, main) else {
             return Lookup::Known(false);
@@ -776,6 +776,36 @@ impl Catalog {
             Presented::Broken(_) => may_hide(),
             Presented::Plain | Presented::Absent => false,
         })
+    }
+
+    /// Whether `name` is a member of a file that is listed under the name of its first one. The name alone tells little, so
+    /// only a view hides it.
+    fn is_hidden_member(
+        &self,
+        directory: BorrowedFd<'_>,
+        parent: &Path,
+        name: &OsStr,
+        wait: Wait,
+    ) -> Lookup<bool> {
+        for main in companions::may_be_member_of(name) {
+            let Ok(stat) = stat_in(directory, &*main) else {
+                continue;
+            };
+            let (relative, identity) = (parent.join(&main), Identity::from(&stat));
+            let at = At::from(&*relative);
+            let recent = self.entries.get(at);
+            let recent = recent.filter(|entry| entry.was_just_compared() && entry.is_of(identity));
+            let entry = match recent {
+                Some(entry) => Ok(Lookup::Known(entry)),
+                None => self.entry_with(at, Some(identity), wait),
+            };
+            match entry {
+                Ok(Lookup::Known(entry)) if entry.hides(name) => return Lookup::Known(true),
+                Ok(Lookup::NeedsScan) => return Lookup::NeedsScan,
+                Ok(Lookup::Known(_)) | Err(_) => {}
+            }
+        }
+        Lookup::Known(false)
     }
 
     /// Of the names that `entry`, the entry of the log at `relative`, may hide, keeps those that belong to its owner.

@@ -9,7 +9,7 @@ use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::scan::companions::Look;
-use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
+use h5logfs_log::scan::{ScanRequest, Scanner, Settings, unscanned};
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
@@ -94,7 +94,9 @@ impl Opener {
     ///
     /// [`Error::NotALog`]: h5logfs_common::error::Error::NotALog
     pub fn open(&self, candidate: Candidate<'_>) -> Result<Opened> {
-        let Some(store) = &self.store else {
+        // What needs no scan is not worth keeping.
+        let store = self.store.as_ref();
+        let Some(store) = store.filter(|_| candidate.look.unscanned.is_none()) else {
             return self.scan(candidate, None);
         };
         let inputs = ScanInputs {
@@ -162,6 +164,9 @@ impl Opener {
             settings: candidate.settings,
             known: candidate.known.map(|known| known.last),
         };
+        if let Some(kind) = candidate.look.unscanned {
+            return task.retry(|| unscanned::snapshot(task, request, candidate.source, kind));
+        }
         let stats = self.budget.stats();
         let scan = |request| {
             stats.scans.count();

@@ -107,6 +107,28 @@ impl View {
         }
     }
 
+    /// Reads all bytes of files that the canonical file has as they are, and passes each error to `report`, until that breaks
+    /// off. What they lack is known without that.
+    pub fn check_flat(&self, report: &mut impl FnMut(Error) -> ControlFlow<()>) {
+        if self.snapshot.log.layout().flat().is_none() {
+            return;
+        }
+        let mut buf = vec![0; CHECK_STEP as usize];
+        for source in &self.sources {
+            let mut at = 0;
+            while at < source.len() {
+                let len = CHECK_STEP.min(source.len() - at);
+                let read = source.read_exact_at(&mut buf[..len as usize], at);
+                if let Err(e) = read.and_then(|()| source.check_unchanged())
+                    && report(e).is_break()
+                {
+                    return;
+                }
+                at += len;
+            }
+        }
+    }
+
     fn check_chunks(
         &self,
         number: usize,

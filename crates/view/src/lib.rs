@@ -146,7 +146,9 @@ impl View {
         let sources = open_sources(dir, &snapshot, &guards, &budget)?;
         let map = AddressMap::new(&mut snapshot).map_err(|e| Error::of(&main, e))?;
         let image = std::mem::take(&mut snapshot.image);
+        let is_flat = snapshot.log.layout().flat().is_some();
         let preamble = match snapshot.image_at {
+            None if is_flat => Ok(Vec::new()),
             None => preamble::complete(image, &snapshot, &map),
             // Such an image is not for the canonical file, of which the view then has no more than the chunks.
             Some(_) => Ok(image),
@@ -221,8 +223,12 @@ impl View {
         self.len() == 0
     }
 
-    /// Bytes of the user block and the file metadata, which lie at the start of the file.
+    /// Bytes of the user block and the file metadata, which lie at the start of the file. Where the files of the log have its
+    /// bytes as they are, metadata may lie anywhere.
     pub fn preamble_len(&self) -> u64 {
+        if self.snapshot.log.layout().flat().is_some() {
+            return self.len();
+        }
         self.snapshot.user_block + self.preamble.len() as u64
     }
 

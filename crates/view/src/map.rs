@@ -132,6 +132,8 @@ impl Placement {
 pub enum Region {
     /// User block and file metadata.
     Preamble,
+    /// The whole file, of a layout that has its bytes as they are.
+    Flat,
     /// A chunk index.
     Tree(usize),
     /// All chunks of a dataset.
@@ -152,6 +154,13 @@ pub struct AddressMap {
 impl AddressMap {
     /// The map of the file that shows `snapshot`. Datasets for which a file has no room become unreadable there.
     pub fn new(snapshot: &mut Snapshot) -> Result<Self, Fault> {
+        if let Some(flat) = snapshot.log.layout().flat() {
+            return Ok(AddressMap {
+                datasets: Vec::new(),
+                regions: vec![(0..flat.len, Region::Flat)],
+                len: flat.len,
+            });
+        }
         let too_large = |d: &Dataset| {
             format!(
                 "dataset {} ({:?} elements of {} bytes) cannot be laid out in a file",

@@ -1,7 +1,8 @@
 //! Reading: from an offset in the canonical file down to the bytes of the log.
 //!
 //! ```text
-//! read_at ─ read_region ─┬ read_preamble: the user block from the log file, file metadata from memory
+//! read_at ─ read_region ─┬ read_flat: a file that lies in others as it is
+//!                        ├ read_preamble: the user block from the log file, file metadata from memory
 //!                        ├ read_node: a B-tree node, computed
 //!                        ├ read_contiguous: bytes of the log as they lie
 //!                        └ read_chunk ─┬ read_in_place: elements that follow each other in the log
@@ -80,10 +81,19 @@ impl View {
                 buf.fill(0);
                 Ok(len)
             }
+            Some(Region::Flat) => self.read_flat(offset, buf),
             Some(Region::Preamble) => self.read_preamble(offset, buf),
             Some(Region::Tree(number)) => self.read_node(task, number, offset, buf),
             Some(Region::Chunks(number)) => self.read_data(task, number, offset, buf),
         }
+    }
+
+    /// Reads bytes that the files of the log have as they are.
+    fn read_flat(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if let Some(flat) = self.snapshot.log.layout().flat() {
+            flat.read(&self.sources, offset, buf)?;
+        }
+        Ok(buf.len())
     }
 
     /// Reads from the user block, which is that of the log file, or from the file metadata behind it.
