@@ -132,6 +132,14 @@ fn check(view: &View) -> Vec<String> {
     let mut faults = check_log(view);
     let datasets = 0..view.snapshot().datasets.len();
     faults.extend(datasets.flat_map(|number| check_dataset(view, number)));
+    view.check_flat(&mut |e| {
+        faults.push(e.to_string());
+        if faults.len() < MOST_FAULTS {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    });
     faults
 }
 

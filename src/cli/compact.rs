@@ -124,6 +124,11 @@ impl CompactArgs {
         let other = other.map(|other| Metadata::of_scan(&mut log.snapshot, other.snapshot));
         let other = other.transpose()?;
         let view = log.open()?;
+        ensure!(
+            view.snapshot().log.layout().flat().is_none(),
+            "{}: it is one HDF5 file in several already: `h5logfs export` makes one file of it",
+            view.path().display()
+        );
         Ok(Source {
             metadata: other.map_or_else(|| Metadata::of_view(&view), Ok)?,
             skips_damaged: self.skip_damaged,

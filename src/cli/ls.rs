@@ -320,6 +320,7 @@ impl Row {
     fn of(path: &Path, view: &View) -> h5logfs_common::error::Result<Self> {
         let unclosed = Unclosed::of(path, view);
         let snapshot = view.snapshot();
+        let is_flat = snapshot.log.layout().flat().is_some();
         let mut known = snapshot.diagnostics.iter();
         let fault = known.find(|d| d.severity > Severity::Note);
         let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
@@ -327,10 +328,11 @@ impl Row {
             path: path.to_owned(),
             state: State::of(unclosed.as_ref()),
             layout: Some(snapshot.log.layout().name()),
-            datasets: Some(snapshot.datasets.len()),
+            // What lies in other files as it is was not looked into.
+            datasets: (!is_flat).then_some(snapshot.datasets.len()),
             canonical_bytes: Some(view.len()),
             // Of a log that has no dataset yet nothing is known.
-            covered: if unclosed.is_some() && snapshot.datasets.is_empty() {
+            covered: if is_flat || unclosed.is_some() && snapshot.datasets.is_empty() {
                 None
             } else {
                 view.covered_in_all(&view.task(None))?

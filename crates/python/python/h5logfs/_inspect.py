@@ -133,7 +133,7 @@ def _complaint(stderr: bytes) -> str:
 # Of the options of `open`, those that the program takes as arguments of their own. Options of layouts go in `-o`, and
 # the others concern only what is kept.
 _OWN_ARGUMENTS = ("cache_size", "index_memory", "chunk", "scan_memory", "scan_cpu")
-_LAYOUT_OPTIONS = ("burst_dir", "netcdf", "incomplete_attribute")
+_LAYOUT_OPTIONS = ("burst_dir", "subfile_dir", "netcdf", "incomplete_attribute")
 
 
 def _arguments(options: Dict[str, Any]) -> List[str]:
