@@ -11,6 +11,7 @@
 //! | `stored_item` | damage to an item of the store | a read gives the item that was stored, or nothing |
 //! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same definitions, or the same image |
 //! | `unflushed` | bytes behind the last flush of a log | the extents that are found share no bytes, and their data match the checksums |
+//! | `parts` | the configuration of an HDF5 file in subfiles, and the first of them | a snapshot that is made passes its checks, and can be read |
 //! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
 //! | `objects` | an HDF5 file, as it is, and with right checksums | what is found by its name is in the list of all |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
@@ -25,6 +26,7 @@ mod input;
 mod journal;
 pub mod memory;
 mod objects;
+mod parts;
 mod plain;
 mod reading;
 mod samples;
@@ -92,6 +94,11 @@ pub const ALL: [Target; 12] = [
         name: "unflushed",
         run: unflushed::run,
         seeds: unflushed::seeds,
+    },
+    Target {
+        name: "parts",
+        run: parts::run,
+        seeds: parts::seeds,
     },
     Target {
         name: "plain",

@@ -36,6 +36,7 @@ pub mod served;
 pub mod settled;
 pub mod shadow;
 pub mod slow;
+pub mod striped;
 pub mod suite;
 pub mod team;
 pub mod twice;

@@ -9,6 +9,7 @@ use crate::common::readers::{
     Python, check_all, corpus, netcdf_reads, read_as_expected, said, whole_corpus,
 };
 use crate::common::shadow::Made;
+use crate::common::striped::CASES;
 use crate::common::unclosed::Log;
 use h5logfs_catalog::direct::{self, Close, Options};
 use serde_json::Value;
@@ -74,6 +75,34 @@ fn a_netcdf_file_with_logs_elsewhere_reads_as_expected() {
     let logs = dir.path().join(ELSEWHERE).join("bb");
     let options = format!("burst_dir={}", logs.display());
     netcdf_files_read_as_expected(&cases, dir.path(), &options);
+}
+
+/// HDF5 files in several parts: each is the one file that it is, to its last byte.
+#[test]
+fn files_in_several_parts_read_as_expected() {
+    let driver = Driver::new();
+    let (Some(python), Some(plain)) = (driver.python(), Python::new()) else {
+        return;
+    };
+    let read = "
+import sys, h5py
+def show(name, object):
+    attributes = sorted((k, str(v)) for k, v in object.attrs.items())
+    value = object[()].tobytes() if isinstance(object, h5py.Dataset) else None
+    print(name, attributes, value)
+with h5py.File(sys.argv[1], 'r') as f:
+    show('/', f)
+    f.visititems(show)
+";
+    check_all(CASES.iter().collect(), |case| {
+        let python = python.with_variables(vec![("HDF5_DRIVER_CONFIG", case.options().into())]);
+        let shown = python.run(read, &[&case.path()]);
+        let expected = plain.run(read, &[&case.expected()]);
+        if shown == expected && shown.len() > 100 {
+            return Ok(());
+        }
+        Err(format!("{}: {shown}", case.name))
+    });
 }
 
 #[test]

@@ -6,7 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Words by which log layouts are known.
-const LAYOUTS: [&str; 6] = ["logvol", "log vol", "log_vol", "netcdf", "burst", "classic"];
+const LAYOUTS: [&str; 8] = [
+    "logvol",
+    "log vol",
+    "log_vol",
+    "netcdf",
+    "burst",
+    "classic",
+    "striped",
+    "subfiling",
+];
 
 /// What stands above the layouts. The other parts read a layout, or belong to the writer, which makes logs of
 /// one.

@@ -36,5 +36,6 @@ mod plain;
 mod references;
 mod settle;
 mod shadow;
+mod striped;
 mod unflushed;
 mod workers;

@@ -27,6 +27,7 @@ mod recover;
 mod report;
 mod shown;
 mod stats;
+mod striped;
 mod survival;
 mod unclosed;
 mod workers;

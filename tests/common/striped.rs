@@ -1,0 +1,93 @@
+//! HDF5 files in several parts, as HDF5's own drivers have written them, each with the one file that it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::readers::project;
+
+/// One file in several parts.
+pub struct Case {
+    /// Its directory in the corpus.
+    pub name: &'static str,
+    /// The file that a user opens, below that directory.
+    pub entry: &'static str,
+    /// The option that names directories of its subfiles, below that directory.
+    pub elsewhere: &'static [&'static str],
+}
+
+const fn case(name: &'static str, entry: &'static str) -> Case {
+    Case {
+        name,
+        entry,
+        elsewhere: &[],
+    }
+}
+
+/// All files that can be presented.
+pub const CASES: [Case; 13] = [
+    case("attrs_4", "sub/run.h5"),
+    case("chunk_3_ioc1", "data.h5"),
+    case("contig_2", "data.h5"),
+    case("extend_3", "data.h5"),
+    case("killed_flushed", "data.h5"),
+    case("odd_stripe_6", "data.h5"),
+    case("one_subfile", "data.h5"),
+    case("reopen_2jobs", "data.h5"),
+    case("v220_zero_stub", "data.h5"),
+    Case {
+        elsewhere: &["nodelocal", "conf"],
+        ..case("config_prefix", "data.h5")
+    },
+    Case {
+        elsewhere: &["fast"],
+        ..case("prefix_dir", "data.h5")
+    },
+    case("fam", "fam_00000.h5"),
+    case("famL", "famL_000.h5"),
+];
+
+impl Case {
+    /// Where its parts are.
+    pub fn dir(&self) -> PathBuf {
+        let name = if self.name.starts_with("fam") {
+            "family"
+        } else {
+            self.name
+        };
+        corpus().join(name)
+    }
+
+    /// The file that a user opens.
+    pub fn path(&self) -> PathBuf {
+        self.dir().join(self.entry)
+    }
+
+    /// What it is as one file.
+    pub fn expected(&self) -> PathBuf {
+        corpus().join(format!("{}.expected.h5", self.name))
+    }
+
+    /// The option that a reader needs.
+    pub fn options(&self) -> String {
+        let dir = |name: &&str| self.dir().join(name).display().to_string();
+        let dirs: Vec<String> = self.elsewhere.iter().map(dir).collect();
+        match dirs.is_empty() {
+            true => String::new(),
+            false => format!("subfile_dir={}", dirs.join(":")),
+        }
+    }
+}
+
+/// The corpus.
+pub fn corpus() -> PathBuf {
+    project().join("tests/corpus-striped")
+}
+
+/// Copies a directory of the corpus to `to`, which is made.
+pub fn copy(name: &str, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(corpus().join(name)).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
