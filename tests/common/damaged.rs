@@ -435,6 +435,8 @@ fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
         // Its magic bytes.
         Tables::Netcdf(_) if at < 8 => Some(Region::Table),
         Tables::Netcdf(_) => Some(Region::Unused),
+        // It has no records.
+        Tables::Striped(_) => None,
     }
 }
 

@@ -165,6 +165,11 @@ impl Report {
         })
     }
 
+    /// Whether the files have the bytes of the canonical file as they are.
+    pub fn is_in_parts(&self) -> bool {
+        self.parts.is_some()
+    }
+
     /// The log, then each dataset in full with its records, where these were asked for.
     pub fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         self.print_summary(out)?;
