@@ -1,12 +1,13 @@
 //! HDF5 files in several parts: subfiling and families.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use crate::common::encoder::read_whole;
+use crate::common::is_root;
 use crate::common::striped::{CASES, copy, corpus};
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
 use h5logfs_common::diagnostic::Severity;
@@ -342,6 +343,43 @@ fn hostile_configurations_are_refused_by_name() {
     file.set_len(1 << 32).unwrap();
     file.write_all_at(&[b'x'; 100], 0).unwrap();
     refused(&stub, &["no stripe_size"]);
+}
+
+#[test]
+fn subfiles_whose_names_were_swapped_are_refused() {
+    let (dir, stub) = set("contig_2");
+    let (first, second) = (subfile(dir.path(), 1), subfile(dir.path(), 2));
+    let between = dir.path().join("x");
+    fs::rename(&first, &between).unwrap();
+    fs::rename(&second, &first).unwrap();
+    fs::rename(&between, &second).unwrap();
+    refused(&stub, &["_1_of_2 begins with another superblock"]);
+    rename(dir.path(), fs::metadata(&stub).unwrap().ino());
+    refused(&stub, &["_1_of_2 does not begin with its superblock"]);
+}
+
+/// Another user may have put them there.
+#[test]
+fn subfiles_of_other_users_do_not_count() {
+    if !is_root() {
+        eprintln!("skipped: only root can make files of several users");
+        return;
+    }
+    let (dir, stub) = set("contig_2");
+    let own = |path: &Path, owner| chown(path, Some(owner), None).unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
+    own(&stub, 61_001);
+    parts(dir.path()).iter().for_each(|part| own(part, 61_001));
+    assert!(diagnostics(&open(&stub, ""), Severity::Lost).is_empty());
+    own(&subfile(dir.path(), 2), 61_002);
+    let log = open(&stub, "");
+    let lost = diagnostics(&log, Severity::Lost).join("\n");
+    assert!(lost.contains("_2_of_2: it is missing"), "{lost}");
+    let notes = diagnostics(&log, Severity::Note).join("\n");
+    assert!(notes.contains("61002"), "{notes}");
+    assert!(log.read_at(4096, &mut [0]).is_err() && log.read_at(0, &mut [0]).is_ok());
+    parts(dir.path()).iter().for_each(|part| own(part, 61_002));
+    refused(&stub, &["none of them is there"]);
 }
 
 #[test]

@@ -196,6 +196,8 @@ struct Set {
     flat: Flat,
     members: Vec<(SourcePath, SourceFile)>,
     superblock: Option<Superblock>,
+    /// The stub has a superblock, and other bytes stand in its place in the subfiles.
+    begins_otherwise: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -239,6 +241,7 @@ impl Set {
             flat,
             members,
             superblock: None,
+            begins_otherwise: false,
             diagnostics,
         };
         set.read_superblock(entry, own, geometry)?;
@@ -254,13 +257,23 @@ impl Set {
     ) -> Result<()> {
         let members = self.members.iter().map(|(_, file)| file);
         let sources: Vec<&SourceFile> = std::iter::once(entry.file).chain(members).collect();
-        let signature = signature(&self.flat, &sources);
-        self.flat.user_block = signature.unwrap_or(own.user_block);
+        // Where the stub tells it, a signature elsewhere is that of other bytes.
+        let searched = own.superblock.is_none();
+        let found = searched.then(|| signature(&self.flat, &sources));
+        self.flat.user_block = found.flatten().unwrap_or(own.user_block);
         let bytes = FlatFile {
             flat: &self.flat,
             sources: &sources,
         };
         self.superblock = Superblock::read(&bytes);
+        let first = self.flat.piece(own.user_block, 1).member;
+        let first = self
+            .flat
+            .members
+            .get(first)
+            .and_then(|member| member.source);
+        let has_first = first.is_some_and(|first| !sources[usize::from(first)].is_empty());
+        self.begins_otherwise = own.superblock.is_some() && self.superblock.is_none() && has_first;
         if let Some(superblock) = &self.superblock
             && let Driver::Subfiling(info) = superblock.driver(&bytes)
         {
@@ -274,7 +287,7 @@ impl Set {
     fn fits(&self, own: &OwnSuperblock) -> bool {
         match (&own.superblock, &self.superblock) {
             (Some(own), Some(found)) => own.bytes == found.bytes,
-            _ => true,
+            _ => !self.begins_otherwise,
         }
     }
 
@@ -293,6 +306,12 @@ impl Set {
 
     /// Fails where nothing can be read of the file. Tells what is missing otherwise.
     fn into_found(mut self, entry: &Entry<'_>) -> Result<Found> {
+        if self.begins_otherwise {
+            return Err(entry.refused(format!(
+                "{} does not begin with its superblock",
+                self.name_of(entry, 0)
+            )));
+        }
         let own = OwnSuperblock::of(entry.file)?;
         let Some(superblock) = self.superblock.as_ref().or(own.superblock.as_ref()) else {
             return Err(entry.refused(
