@@ -12,6 +12,7 @@ pub mod ls;
 pub mod mount;
 pub mod output;
 pub mod pages;
+mod parts;
 mod progress;
 pub mod recover;
 pub mod report;

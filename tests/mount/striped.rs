@@ -136,12 +136,21 @@ fn commands_tell_what_is_missing() {
     for words in [
         "HDF5 subfiling file",
         "as HDF5: 99898 bytes",
-        "in 6 parts, with stripes of 5000 bytes",
-        "each part has 15000 to 20000 bytes",
+        "in 6 parts, with stripes of 5000 bytes; each part has 15000 to 20000 bytes",
         "it is a copy",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
+    let output = run(
+        "report",
+        "",
+        &[&path("odd_stripe_6"), Path::new("--output=-")],
+    );
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("each part has 15000 to 20000 bytes"),
+        "{said}"
+    );
     let output = run("ls", "", &[&corpus().join("contig_2")]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(

@@ -788,7 +788,7 @@ impl Catalog {
         wait: Wait,
     ) -> Lookup<bool> {
         for main in companions::may_be_member_of(name) {
-            let Ok(stat) = stat_in(directory, &*main) else {
+            let Ok(stat) = stat_in(directory, &main) else {
                 continue;
             };
             let (relative, identity) = (parent.join(&main), Identity::from(&stat));

@@ -8,10 +8,10 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::output::{Output, percent};
+use crate::cli::parts::Parts;
 use crate::cli::unclosed::Unclosed;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::base::Base;
-use h5logfs_log::flat::FlatMember;
 use h5logfs_log::model::{Encoding, Record};
 use h5logfs_log::snapshot::{Content, Storage};
 use h5logfs_view::View;
@@ -28,65 +28,13 @@ pub(super) struct Report {
     metadata_bytes: u64,
     /// How the files have the bytes of the canonical file, where they have them as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    parts: Option<PartsReport>,
+    parts: Option<Parts>,
     pub datasets: Vec<DatasetReport>,
     /// Parts of the log that are missing.
     losses: Vec<String>,
     warnings: Vec<String>,
     /// Faults of the log that make no dataset unreadable.
     complaints: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct PartsReport {
-    /// Bytes of the canonical file that follow each other in one file.
-    stripe: u64,
-    members: Vec<MemberReport>,
-}
-
-#[derive(Debug, Serialize)]
-struct MemberReport {
-    name: String,
-    /// `null` where it is missing.
-    bytes: Option<u64>,
-    /// What it should have, at least.
-    promised: u64,
-}
-
-impl PartsReport {
-    fn of(view: &View) -> Option<Self> {
-        let snapshot = view.snapshot();
-        let flat = snapshot.log.layout().flat()?;
-        let members = flat.members.iter().enumerate();
-        let member = |(number, member): (usize, &FlatMember)| {
-            let source = member.source.map(usize::from);
-            let source = source.and_then(|source| snapshot.sources.get(source));
-            MemberReport {
-                name: member.name.clone(),
-                bytes: source.map(|source| source.identity.size),
-                promised: flat.promised_by(number),
-            }
-        };
-        Some(PartsReport {
-            stripe: flat.stripe,
-            members: members.map(member).collect(),
-        })
-    }
-
-    fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
-        let count = self.members.len();
-        writeln!(
-            out,
-            "  in {count} parts, with stripes of {} bytes",
-            self.stripe
-        )?;
-        let bytes = || self.members.iter().filter_map(|member| member.bytes);
-        let (least, most) = (bytes().min(), bytes().max());
-        if let Some((least, most)) = least.zip(most) {
-            writeln!(out, "  each part has {least} to {most} bytes")?;
-        }
-        Ok(())
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -157,7 +105,7 @@ impl Report {
             unclosed,
             canonical_bytes: view.len(),
             metadata_bytes: view.preamble_len(),
-            parts: PartsReport::of(view),
+            parts: Parts::of(view),
             datasets,
             losses: texts(losses),
             warnings: texts(notes),
@@ -190,7 +138,7 @@ impl Report {
         match &self.parts {
             Some(parts) => {
                 writeln!(out, "  as HDF5: {} bytes", self.canonical_bytes)?;
-                parts.print(out)?;
+                writeln!(out, "  {parts}")?;
             }
             None => {
                 writeln!(

@@ -15,6 +15,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::ls::{State, last_write};
+use super::parts::Parts;
 use super::target::{STDOUT, Target, Wish, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs};
@@ -275,6 +276,7 @@ impl LogReport {
         let notes = notes.into_iter().chain(&origins.diagnostics);
         let mut notes: Vec<String> = notes.map(Diagnostic::to_string).collect();
         notes.extend(unclosed.as_ref().map(Unclosed::to_string));
+        notes.extend(Parts::of(view).map(|parts| parts.to_string()));
         let wanted = |dataset: &Dataset| wanted(dataset, snapshot.datasets.len(), args);
         let mut pictures = Pictures::new(view, &origins);
         let dataset = |(number, dataset): (usize, &Dataset)| {

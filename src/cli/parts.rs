@@ -1,0 +1,59 @@
+//! Files that hold the bytes of a canonical file as they are: how many there are, and how even.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use h5logfs_log::flat::FlatMember;
+use h5logfs_view::View;
+
+/// How such files share the bytes of the canonical file.
+#[derive(Debug, Serialize)]
+pub struct Parts {
+    /// Bytes of the canonical file that follow each other in one file.
+    stripe: u64,
+    members: Vec<Member>,
+}
+
+#[derive(Debug, Serialize)]
+struct Member {
+    name: String,
+    /// `null` where it is missing.
+    bytes: Option<u64>,
+    /// What it should have, at least.
+    promised: u64,
+}
+
+impl Parts {
+    /// Those of a view; `None` where its bytes are made.
+    pub fn of(view: &View) -> Option<Self> {
+        let snapshot = view.snapshot();
+        let flat = snapshot.log.layout().flat()?;
+        let members = flat.members.iter().enumerate();
+        let member = |(number, member): (usize, &FlatMember)| {
+            let source = member.source.map(usize::from);
+            let source = source.and_then(|source| snapshot.sources.get(source));
+            Member {
+                name: member.name.clone(),
+                bytes: source.map(|source| source.identity.size),
+                promised: flat.promised_by(number),
+            }
+        };
+        Some(Parts {
+            stripe: flat.stripe,
+            members: members.map(member).collect(),
+        })
+    }
+}
+
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.members.len();
+        write!(f, "in {count} parts, with stripes of {} bytes", self.stripe)?;
+        let bytes = || self.members.iter().filter_map(|member| member.bytes);
+        match bytes().min().zip(bytes().max()) {
+            Some((least, most)) => write!(f, "; each part has {least} to {most} bytes"),
+            None => Ok(()),
+        }
+    }
+}
