@@ -240,7 +240,7 @@ fn watched(
         let reader = thread::Builder::new().spawn_scoped(scope, move || {
             let _ended = Ended(state);
             read(&|done| {
-                state.done.store(done, Ordering::Relaxed);
+                state.done.fetch_max(done, Ordering::Relaxed);
                 if state.is_stopped.load(Ordering::Relaxed) {
                     return ControlFlow::Break(());
                 }
@@ -265,7 +265,14 @@ fn watched(
             let outcome = reader.join();
             outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        raised.map_or(outcome, Err)
+        if let Some(error) = raised {
+            return Err(error);
+        }
+        outcome?;
+        // Also where the read took less than a step.
+        let done = state.done.load(Ordering::Relaxed);
+        let told = progress.map(|progress| progress.call1(py, (done,)));
+        told.transpose().map(drop)
     })
 }
 

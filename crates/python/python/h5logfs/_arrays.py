@@ -258,7 +258,7 @@ class Array:
 
     def read(self, key: Any = ..., *, threads: Optional[int] = None, progress: Union[bool, Progress, None] = None) -> Any:
         """As `array[key]`. `threads`: those of the log where it is None. `progress`: True shows a bar (with tqdm); a function is
-        called with the number of bytes that are there, some times a second."""
+        called with the number of bytes that are there, some times a second and at the end."""
         return self._read(_indexing.plan(key, self.shape), threads, progress)
 
     def read_direct(
