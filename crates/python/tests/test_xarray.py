@@ -189,3 +189,13 @@ def assert_means(found, expected) -> None:
     assert len(found.data_vars) > 2
     for name, mean in found.data_vars.items():
         np.testing.assert_allclose(mean, expected[name].mean(), rtol=1e-6)
+
+
+def test_a_file_in_several_parts_is_read_as_the_file_that_they_make_up():
+    parts = CORPUS.parent / "corpus-striped" / "contig_2" / "data.h5"
+    with xarray.open_dataset(CORPUS.parent / "corpus-striped" / "contig_2.expected.h5", engine="h5netcdf", phony_dims="sort") as plain:
+        with xarray.open_dataset(parts, engine="h5logfs", phony_dims="sort") as dataset:
+            assert len(dataset.variables) > 0
+            xarray.testing.assert_identical(dataset.load(), plain.load())
+    with pytest.raises(ValueError, match="in several parts"):
+        list(h5logfs.Log(parts))

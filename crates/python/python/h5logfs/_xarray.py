@@ -135,7 +135,8 @@ class _Source:
         self._options = options
         self._log: Optional[Log] = None
         with open_log(self._path, **options) as file:
-            if file.is_log:
+            # An HDF5 file in several parts has datasets as any other one.
+            if file._open_file().has_datasets:
                 self._log = Log(self._path, threads=threads, **options)
 
     def store(self, group: str) -> AbstractDataStore:
