@@ -49,7 +49,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 12] = [
+pub const ALL: [Target; 13] = [
     Target {
         name: "logvol",
         run: decoders::logvol,

@@ -71,10 +71,10 @@ impl Case {
     pub fn options(&self) -> String {
         let dir = |name: &&str| self.dir().join(name).display().to_string();
         let dirs: Vec<String> = self.elsewhere.iter().map(dir).collect();
-        match dirs.is_empty() {
-            true => String::new(),
-            false => format!("subfile_dir={}", dirs.join(":")),
+        if dirs.is_empty() {
+            return String::new();
         }
+        format!("subfile_dir={}", dirs.join(":"))
     }
 }
 
