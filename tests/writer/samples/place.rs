@@ -57,6 +57,14 @@ impl Place {
         ] {
             fs::copy(source, place.path(name)).unwrap();
         }
+        if sample.contains("job7") {
+            let striped = project().join("tests/corpus-striped");
+            let copied = place.run(&format!(
+                "cp -r '{0}/contig_2' job7 && cp -r '{0}/prefix_dir' job8",
+                striped.display()
+            ));
+            assert!(copied.status.success(), "{}", said(&copied));
+        }
         let options = "[defaults]\ncache_size = \"1G\"\n";
         fs::write(place.path("h5logfs.toml"), options).unwrap();
         for (name, script) in REPLACED {
