@@ -313,10 +313,7 @@ impl Bench {
         })?;
         out.contents(&wrong);
         // Only our own readers have to prove themselves.
-        let own = self
-            .readers()
-            .into_iter()
-            .filter(|who| !ARRAYS[2..].iter().any(|(other, _)| other == who));
+        let own = self.readers().into_iter().filter(|who| !is_foreign(who));
         for who in own {
             let turn = self.turn(who, prepared)?;
             let digests = turn.clients().with(|client| client.digests(&turn.path))?;
@@ -403,9 +400,23 @@ impl Bench {
             for turn in 0..contestants.len() {
                 let who = (turn + round) % contestants.len();
                 let who = &mut contestants[who];
+                if who.is_out {
+                    continue;
+                }
                 let turn = self.turn(who.name, prepared)?;
-                who.passes[0].push(pass(&turn)?);
-                who.passes[1].push(pass(&turn)?);
+                let figures = pass(&turn).and_then(|first| Ok([first, pass(&turn)?]));
+                match figures {
+                    Ok([first, second]) => {
+                        who.passes[0].push(first);
+                        who.passes[1].push(second);
+                    }
+                    // Not each log can be read in each of their ways.
+                    Err(error) if is_foreign(who.name) => {
+                        who.is_out = true;
+                        out.note(format!("{}: {}: {error:#}", job.what, who.name));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         let [native, first, others @ ..] = &contestants[..] else {
@@ -473,6 +484,8 @@ impl Bench {
 struct Contestant {
     name: &'static str,
     passes: [Vec<Vec<f64>>; 2],
+    /// It could not read the file.
+    is_out: bool,
 }
 
 impl Contestant {
@@ -480,6 +493,7 @@ impl Contestant {
         Contestant {
             name,
             passes: [Vec::new(), Vec::new()],
+            is_out: false,
         }
     }
 
@@ -549,6 +563,11 @@ impl Job<'_> {
             out.row(row.map(|row| row.against(&mounts, &theirs).goal(goal)));
         }
     }
+}
+
+/// Whether a contestant is a library of others.
+fn is_foreign(who: &str) -> bool {
+    ARRAYS[2..].iter().any(|(other, _)| *other == who)
 }
 
 /// The value of `cache_size` among mount options.
