@@ -77,7 +77,7 @@ use h5logfs_view::{Compared, View};
 pub use at::At;
 use at::{Entries, Key};
 use entry::{CatalogEntry, CompanionStates};
-use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states, source_without_log};
+use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
 use reported::Reported;
 use superseded::Superseded;
 
@@ -691,7 +691,7 @@ impl Catalog {
     fn journal_of(&self, relative: &Path) -> Option<Source> {
         let place = SourcePath::below(journal::path_of(relative));
         let identity = opening::identity(&self.dir, &place)?;
-        Some(source_without_log(place, identity))
+        Some(Source::whole(place, identity))
     }
 
     /// The entry of a file that is presented without a view.
@@ -703,7 +703,7 @@ impl Catalog {
         presented: Presented,
         companions: CompanionStates,
     ) -> Arc<CatalogEntry> {
-        let main = source_without_log(SourcePath::below(at.path), source.identity());
+        let main = Source::whole(SourcePath::below(at.path), source.identity());
         let entry = CatalogEntry::new(since, vec![main], companions, presented, Weak::new());
         self.remember(at, entry)
     }
@@ -756,9 +756,7 @@ impl Catalog {
         };
         let may_hide = || may_hide(directory, main, name).unwrap_or(false);
         let (relative, identity) = (parent.join(main), Identity::from(&stat));
-        let recent = self.entries.get(At::from(&*relative));
-        let recent = recent.filter(|entry| entry.was_just_compared() && entry.is_of(identity));
-        let entry = match recent {
+        let entry = match self.just_compared(At::from(&*relative), identity) {
             Some(entry) => Ok(Lookup::Known(entry)),
             // A file of another user need not wait for the scan.
             None if !may_hide() => return Lookup::Known(false),
@@ -793,9 +791,7 @@ impl Catalog {
             };
             let (relative, identity) = (parent.join(&main), Identity::from(&stat));
             let at = At::from(&*relative);
-            let recent = self.entries.get(at);
-            let recent = recent.filter(|entry| entry.was_just_compared() && entry.is_of(identity));
-            let entry = match recent {
+            let entry = match self.just_compared(at, identity) {
                 Some(entry) => Ok(Lookup::Known(entry)),
                 None => self.entry_with(at, Some(identity), wait),
             };
@@ -806,6 +802,12 @@ impl Catalog {
             }
         }
         Lookup::Known(false)
+    }
+
+    /// The entry of a file in this state, if that was compared a moment ago: a listing asks for one file after the other.
+    fn just_compared(&self, at: At<'_>, identity: Identity) -> Option<Arc<CatalogEntry>> {
+        let entry = self.entries.get(at)?;
+        (entry.was_just_compared() && entry.is_of(identity)).then_some(entry)
     }
 
     /// Of the names that `entry`, the entry of the log at `relative`, may hide, keeps those that belong to its owner.

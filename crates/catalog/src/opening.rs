@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use h5logfs_common::error::Result;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
-use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::scan::companions::Look;
 use h5logfs_log::scan::{ScanRequest, Scanner, Settings, unscanned};
 use h5logfs_log::snapshot::{Snapshot, Source};
@@ -61,16 +60,6 @@ pub(crate) struct Opened {
     pub time: Duration,
 }
 
-/// The source of a file that holds no log data, in the state `identity`.
-pub(crate) fn source_without_log(place: SourcePath, identity: Identity) -> Source {
-    Source {
-        place,
-        identity,
-        grows: false,
-        arrangement: Arrangement::Whole,
-    }
-}
-
 /// The state of the file at `place`; `None` where there is none.
 pub(crate) fn identity(dir: &SourceDir, place: &SourcePath) -> Option<Identity> {
     let stat = dir.of(place).ok()?.stat(&place.path).ok()?;
@@ -81,7 +70,7 @@ pub(crate) fn identity(dir: &SourceDir, place: &SourcePath) -> Option<Identity> 
 pub(crate) fn companion_states(dir: &SourceDir, look: &Look) -> Vec<Source> {
     let state = |path: &SourcePath| {
         let identity = identity(dir, path)?;
-        Some(source_without_log(path.clone(), identity))
+        Some(Source::whole(path.clone(), identity))
     };
     let own = look.companions.iter().flat_map(|found| &found.own);
     own.filter_map(state).collect()

@@ -147,12 +147,10 @@ mod tests {
     use std::fs;
     use std::sync::Weak;
 
-    use h5logfs_log::snapshot::Snapshot;
+    use h5logfs_log::snapshot::{Snapshot, Source};
     use h5logfs_log::source_dir::{SourceDir, SourcePath};
     use h5logfs_log::source_file::SourceFile;
     use h5logfs_view::cache::MemoryLimits;
-
-    use crate::opening::source_without_log;
 
     use super::*;
 
@@ -169,26 +167,12 @@ mod tests {
         let dir = SourceDir::open(dir.path()).unwrap();
         let source = |name: &String| {
             let file = SourceFile::open(&dir, name.as_ref()).unwrap();
-            source_without_log(SourcePath::below(name.as_str()), file.identity())
+            Source::whole(SourcePath::below(name.as_str()), file.identity())
         };
         let snapshot = Snapshot {
-            user_block: 0,
             image: vec![0; 96],
-            image_at: None,
             sources: names.iter().map(source).collect(),
-            journal: None,
-            flushes: 0,
-            asked: 0,
-            newest: 0,
-            flushed_at: None,
-            is_late: false,
-            sealed: None,
-            datasets: Vec::new(),
-            log: Default::default(),
-            addresses: Vec::new(),
-            diagnostics: Vec::new(),
-            has_unreadable: false,
-            has_large_tables: false,
+            ..Snapshot::default()
         };
         View::open(&dir, snapshot, Arc::clone(budget), None).unwrap()
     }

@@ -21,8 +21,8 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// One state of one log file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// One state of one log file. The default has no source: it is what a layout starts from that has no more to say.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Bytes of the user block of the canonical file. It is that of the log file, and read from there.
     pub user_block: u64,
@@ -83,6 +83,16 @@ pub struct Source {
 }
 
 impl Source {
+    /// All bytes of a file, which do not grow.
+    pub fn whole(place: SourcePath, identity: Identity) -> Self {
+        Source {
+            place,
+            identity,
+            grows: false,
+            arrangement: Arrangement::Whole,
+        }
+    }
+
     /// Whether the file of identity `now` still has the bytes that the scan saw.
     pub fn is_still(&self, now: Identity) -> bool {
         self.identity.is_still(now, self.grows)
@@ -469,36 +479,23 @@ mod tests {
     }
 
     fn snapshot(datasets: Vec<Dataset>) -> Snapshot {
-        let source = Source {
-            place: SourcePath::below("log.h5"),
-            identity: Identity {
-                device: 1,
-                inode: 2,
-                size: 3,
-                modified: (4, 5),
-                owner: 6,
-            },
-            grows: false,
-            arrangement: Arrangement::Whole,
+        let identity = Identity {
+            device: 1,
+            inode: 2,
+            size: 3,
+            modified: (4, 5),
+            owner: 6,
         };
+        let source = Source::whole(SourcePath::below("log.h5"), identity);
         Snapshot {
-            image_at: None,
             sources: vec![source.clone(), source],
-            journal: None,
-            flushes: 0,
-            asked: 0,
-            newest: 0,
-            flushed_at: None,
-            is_late: false,
-            sealed: None,
             user_block: 3,
             image: vec![8; 1000],
             datasets,
-            log: Tables::default(),
             addresses: vec![(1, 10), (2, 5)],
             diagnostics: vec![Diagnostic::note("odd")],
             has_unreadable: true,
-            has_large_tables: false,
+            ..Snapshot::default()
         }
     }
 

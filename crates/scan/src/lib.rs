@@ -255,12 +255,7 @@ fn scan_log(
     }
     Ok(Snapshot {
         sources,
-        journal: None,
-        flushes: 0,
-        asked: 0,
         newest: last.unwrap_or(0),
-        flushed_at: None,
-        is_late: false,
         sealed: (!log.sealed.is_empty()).then_some(Sealed {
             last: None,
             goes_on: false,
@@ -275,5 +270,6 @@ fn scan_log(
         diagnostics: shown.diagnostics,
         has_unreadable,
         has_large_tables,
+        ..Snapshot::default()
     })
 }

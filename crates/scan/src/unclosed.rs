@@ -16,7 +16,6 @@ use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
-use h5logfs_log::arrangement::Arrangement;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
 use h5logfs_log::journal::visible::{Unseen, Visible, is_sealed, known_flush, visible};
@@ -94,27 +93,21 @@ pub fn scan(
     diagnostics.extend(shown.diagnostics);
     Ok(Snapshot {
         sources: sources.describe(),
-        journal: Some(Source {
-            place: journal_place,
-            identity: journal.identity,
-            grows: false,
-            arrangement: Arrangement::Whole,
-        }),
+        journal: Some(Source::whole(journal_place, journal.identity)),
         flushes: journal.flushes(),
         asked: journal.asked(),
         newest,
         flushed_at,
         is_late,
         sealed,
-        user_block: 0,
         image: shown.image,
-        image_at: None,
         datasets: shown.datasets,
         log,
         addresses: shown.addresses,
         diagnostics,
         has_unreadable,
         has_large_tables,
+        ..Snapshot::default()
     })
 }
 

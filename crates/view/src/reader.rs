@@ -66,7 +66,6 @@ impl Seek for ViewReader {
 mod tests {
     use super::*;
     use crate::cache::{Budget, MemoryLimits};
-    use h5logfs_log::arrangement::Arrangement;
     use h5logfs_log::snapshot::{Snapshot, Source};
     use h5logfs_log::source_dir::{SourceDir, SourcePath};
     use h5logfs_log::source_file::SourceFile;
@@ -78,28 +77,10 @@ mod tests {
         let dir = SourceDir::open(dir.path()).unwrap();
         let file = SourceFile::open(&dir, "log".as_ref()).unwrap();
         let snapshot = Snapshot {
-            image_at: None,
             user_block: 512,
             image: vec![0; 96],
-            sources: vec![Source {
-                place: SourcePath::below("log"),
-                identity: file.identity(),
-                grows: false,
-                arrangement: Arrangement::Whole,
-            }],
-            journal: None,
-            flushes: 0,
-            asked: 0,
-            newest: 0,
-            flushed_at: None,
-            is_late: false,
-            sealed: None,
-            datasets: Vec::new(),
-            log: Default::default(),
-            addresses: Vec::new(),
-            diagnostics: Vec::new(),
-            has_unreadable: false,
-            has_large_tables: false,
+            sources: vec![Source::whole(SourcePath::below("log"), file.identity())],
+            ..Snapshot::default()
         };
         let budget = Arc::new(Budget::new(MemoryLimits::default()));
         View::open(&dir, snapshot, budget, None).unwrap()

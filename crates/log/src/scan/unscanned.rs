@@ -2,7 +2,6 @@
 
 use super::{Choice, ScanRequest};
 use crate::Tables;
-use crate::arrangement::Arrangement;
 use crate::log_files::LogFiles;
 use crate::snapshot::{Snapshot, Source};
 use crate::source_dir::SourcePath;
@@ -52,33 +51,14 @@ pub fn snapshot(
 }
 
 fn of_found(found: Found, place: SourcePath, file: &SourceFile) -> Snapshot {
-    let source = |place, file: &SourceFile| Source {
-        place,
-        identity: file.identity(),
-        grows: false,
-        arrangement: Arrangement::Whole,
-    };
     let members = found.members.into_iter();
-    let members = members.map(|(place, file)| source(place, &file));
+    let members = members.map(|(place, file)| Source::whole(place, file.identity()));
+    let own = Source::whole(place, file.identity());
     Snapshot {
         user_block: found.tables.flat.user_block,
-        image: Vec::new(),
-        image_at: None,
-        sources: std::iter::once(source(place, file))
-            .chain(members)
-            .collect(),
-        journal: None,
-        flushes: 0,
-        asked: 0,
-        newest: 0,
-        flushed_at: None,
-        is_late: false,
-        sealed: None,
-        datasets: Vec::new(),
+        sources: std::iter::once(own).chain(members).collect(),
         log: Tables::Striped(found.tables),
-        addresses: Vec::new(),
         diagnostics: found.diagnostics,
-        has_unreadable: false,
-        has_large_tables: false,
+        ..Snapshot::default()
     }
 }

@@ -95,22 +95,14 @@ fn present(
     diagnostics.extend(made.diagnostics);
     Ok(Snapshot {
         sources: sources.describe(),
-        journal: None,
-        flushes: 0,
-        asked: 0,
-        newest: 0,
-        flushed_at: None,
-        is_late: false,
-        sealed: None,
-        user_block: 0,
         image: made.image,
-        image_at: None,
         datasets: made.datasets,
         log,
         addresses: made.addresses,
         diagnostics,
         has_unreadable,
         has_large_tables,
+        ..Snapshot::default()
     })
 }
 
