@@ -149,7 +149,9 @@ impl ranks::Communicator for MpiRanks {
     }
 
     fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
-        let (datatype, comm) = (unsafe { ffi::RSMPI_UINT64_T }, self.0.as_raw());
+        // SAFETY: a constant of MPI.
+        let datatype = unsafe { ffi::RSMPI_UINT64_T };
+        let comm = self.0.as_raw();
         Pending::begin(value, |value, request| {
             // SAFETY: the value stays where it is until the broadcast is complete, for ever if it never is.
             unsafe { ffi::MPI_Ibcast(value.cast(), 1, datatype, 0, comm, request) };

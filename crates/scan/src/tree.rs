@@ -153,9 +153,7 @@ impl Object {
         }
         Ok(())
     }
-}
 
-impl Object {
     fn has_very_many_attributes(&self) -> bool {
         self.info.version >= 2 && self.attributes.len() > MOST_IN_HEADER
     }

@@ -260,8 +260,8 @@ pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Ve
 }
 
 /// All files that are part of the log at `relative` by their names, as far as they are there: the log file, its journal,
-/// its subfiles, what its ranks have spilled, what was kept of that, its burst-buffer logs, its stripes. Names alone decide, so some of them may belong to no log: this is for programs
-/// that must leave alone what may be a part.
+/// its subfiles, what its ranks have spilled, what was kept of that, its burst-buffer logs, its stripes. Names alone decide, so
+/// some of them may belong to no log: this is for programs that must leave alone what may be a part.
 ///
 /// Where a directory cannot be listed, no part in it could be read either.
 pub fn all_files(dir: &SourceDir, relative: &Path) -> Vec<SourcePath> {

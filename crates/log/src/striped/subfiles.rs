@@ -52,7 +52,7 @@ impl<'a> Entry<'a> {
         let own = OwnSuperblock::of(self.file)?;
         let mut sets = self.sets(companions, &own)?;
         let chosen = self.choose(&own, &mut sets)?;
-        sets.swap_remove(chosen).into_found(self)
+        sets.swap_remove(chosen).into_found(self, &own)
     }
 
     /// The sets of subfiles that have the name of the stub.
@@ -305,14 +305,13 @@ impl Set {
     }
 
     /// Fails where nothing can be read of the file. Tells what is missing otherwise.
-    fn into_found(mut self, entry: &Entry<'_>) -> Result<Found> {
+    fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<Found> {
         if self.begins_otherwise {
             return Err(entry.refused(format!(
                 "{} does not begin with its superblock",
                 self.name_of(entry, 0)
             )));
         }
-        let own = OwnSuperblock::of(entry.file)?;
         let Some(superblock) = self.superblock.as_ref().or(own.superblock.as_ref()) else {
             return Err(entry.refused(
                 "its subfiles have no HDF5 superblock: the program that wrote it never flushed it",
