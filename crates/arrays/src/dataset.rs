@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::boxes::{Place, copy_box};
 use super::element::Element;
 use super::log::Inner;
 use super::parts::Layout;
 use super::reading::{self, Reading, Source};
 use super::resident;
-use super::selection::Selection;
+use super::selection::{Selection, bytes_of};
 use bytemuck::allocation::try_zeroed_vec;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, Shortage};
@@ -79,28 +80,22 @@ impl Dataset {
     /// Reads a selection as an array of numbers, with all cores. Fails where the elements are no numbers.
     pub fn read<T: Element>(&self, selection: &Selection) -> Result<ArrayD<T>> {
         let shape = self.shape_of(selection)?;
-        let shape: Option<Vec<usize>> = shape
-            .iter()
-            .map(|side| usize::try_from(*side).ok())
-            .collect();
-        let len = shape.as_ref().and_then(|shape| {
-            shape
-                .iter()
-                .try_fold(1usize, |n, side| n.checked_mul(*side))
-        });
-        let room = |len: usize| {
-            try_zeroed_vec(len).map_err(|()| {
-                let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-                self.failed(Shortage::System { bytes }.into())
-            })
-        };
-        let (Some(shape), Some(len)) = (shape, len) else {
-            return Err(self.failed("more elements than can be counted".into()));
-        };
-        let mut numbers: Vec<T> = room(len)?;
+        let mut numbers: Vec<T> = self.zeroed(bytes_of(&shape, 1))?;
         self.read_into(selection, Reading::default(), &mut numbers)?;
+        // Their number was counted, so each side is one, too.
+        let shape: Vec<usize> = shape.iter().map(|side| *side as usize).collect();
         ArrayD::from_shape_vec(IxDyn(&shape), numbers)
             .map_err(|e| self.failed(e.to_string().into()))
+    }
+
+    /// Memory for so many numbers, zeros; `None` stands for more than can be counted.
+    fn zeroed<T: Element>(&self, len: Option<u64>) -> Result<Vec<T>> {
+        let len = len.and_then(|len| usize::try_from(len).ok());
+        let len = len.ok_or_else(|| self.failed("more elements than can be counted".into()))?;
+        try_zeroed_vec(len).map_err(|()| {
+            let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+            self.failed(Shortage::System { bytes }.into())
+        })
     }
 
     /// Reads a selection into memory of the caller, in row-major order: as many numbers as [`Selection::shape`] tells. After a
@@ -178,14 +173,7 @@ impl Dataset {
         let bytes = match self.log.number(self.address) {
             None => self.resident()?,
             Some(_) => {
-                let elements = self
-                    .dims
-                    .iter()
-                    .try_fold(self.element(), |n, side| n.checked_mul(*side));
-                let bytes = elements.and_then(|bytes| usize::try_from(bytes).ok());
-                let bytes = bytes.and_then(|bytes| try_zeroed_vec(bytes).ok());
-                let mut bytes = bytes
-                    .ok_or_else(|| self.failed("more elements than there is memory".into()))?;
+                let mut bytes = self.zeroed(bytes_of(&self.dims, self.element()))?;
                 self.read_bytes(&Selection::All, Reading::default(), &mut bytes)?;
                 bytes
             }
@@ -212,10 +200,7 @@ impl Dataset {
     /// Fails where a selection does not fit the dataset, or `out` does not have the length of its elements.
     fn check(&self, selection: &Selection, element: u64, out: &[u8]) -> Result<()> {
         let shape = self.shape_of(selection)?;
-        let bytes = shape
-            .iter()
-            .try_fold(element, |n, side| n.checked_mul(*side));
-        if bytes == Some(out.len() as u64) {
+        if bytes_of(&shape, element) == Some(out.len() as u64) {
             return Ok(());
         }
         Err(self.failed(format!("{shape:?} elements in a buffer of {} bytes", out.len()).into()))
@@ -257,13 +242,17 @@ impl Source for Elements<'_> {
         match &self.content {
             Content::Log(slabs) => slabs.read(task, wanted, out),
             Content::Metadata(bytes) => {
-                copy_box(
-                    bytes,
-                    &self.dataset.dims,
-                    wanted,
-                    self.layout().element as usize,
-                    out,
-                );
+                let count: Vec<u64> = wanted.count().collect();
+                let all = Place {
+                    sides: &self.dataset.dims,
+                    start: &wanted.start,
+                };
+                let own = Place {
+                    sides: &count,
+                    start: &vec![0; count.len()],
+                };
+                let element = self.dataset.element() as usize;
+                copy_box(&count, element, (bytes, all), (out, own));
                 Ok(())
             }
         }
@@ -306,24 +295,6 @@ impl<S: Source, C: Fn(&[u8], &mut [u8]) + Sync> Source for Converted<'_, S, C> {
 
     fn failed(&self, fault: Fault) -> Error {
         self.source.failed(fault)
-    }
-}
-
-/// Copies a box of an array in memory.
-fn copy_box(all: &[u8], dims: &[u64], wanted: &Bounds, element: usize, out: &mut [u8]) {
-    let sides: Vec<u64> = wanted.count().collect();
-    let row = sides.last().copied().unwrap_or(1) as usize * element;
-    let mut at = wanted.start.clone();
-    for out in out.chunks_exact_mut(row.max(1)) {
-        let place = at.iter().zip(dims).fold(0, |n, (at, side)| n * side + at) as usize * element;
-        out.copy_from_slice(&all[place..place + row]);
-        for d in (0..at.len().saturating_sub(1)).rev() {
-            at[d] += 1;
-            if at[d] < wanted.end[d] {
-                break;
-            }
-            at[d] = wanted.start[d];
-        }
     }
 }
 

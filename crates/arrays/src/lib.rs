@@ -18,12 +18,14 @@
 //! * `dataset`: what a dataset is, and where its elements come from: the log, or (`resident`) the metadata.
 //! * `selection`: what is read. `parts`: that in pieces, each of which is read at once. `reading`: the threads that read them.
 //!   `points`: single elements.
+//! * `boxes`: copies of boxes between arrays in memory.
 //! * `element`: numbers of Rust, and conversions to them.
 //!
 //! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as those of a mount come from the view.
 
 #![deny(missing_docs)]
 
+mod boxes;
 mod dataset;
 mod element;
 mod log;

@@ -21,10 +21,8 @@ pub(crate) fn read(
     let element = layout.element as usize;
     let cell = cell(layout);
     let point = |number: &usize| &coordinates[number * rank..(number + 1) * rank];
-    let cell_of = |number: &usize| -> Vec<u64> {
-        let at = point(number).iter().zip(&cell);
-        at.map(|(at, side)| at / side).collect()
-    };
+    let cell_of = |number: &usize| point(number).iter().zip(&cell).map(|(at, side)| at / side);
+    let by_cell = |a: &usize, b: &usize| cell_of(a).cmp(cell_of(b));
     let task = source.task();
     let failed = |shortage: Shortage| source.failed(shortage.into());
     let mut reservation = task.reservation();
@@ -32,11 +30,11 @@ pub(crate) fn read(
     let count = coordinates.len() / rank;
     reservation.make_room(&mut order, count).map_err(failed)?;
     order.extend(0..count);
-    if !order.is_sorted_by_key(cell_of) {
-        order.sort_by_cached_key(cell_of);
+    if !order.is_sorted_by(|a, b| by_cell(a, b).is_le()) {
+        order.sort_by(by_cell);
     }
     let mut sorted: Vec<u8> = reservation.filled(out.len()).map_err(failed)?;
-    let boxes: Vec<&[usize]> = order.chunk_by(|a, b| cell_of(a) == cell_of(b)).collect();
+    let boxes: Vec<&[usize]> = order.chunk_by(|a, b| by_cell(a, b).is_eq()).collect();
     let work = Work::new(source, reading);
     let len = |number: u64| (boxes[number as usize].len() * element) as u64;
     work.each_in_order(boxes.len() as u64, &mut sorted, len, |task, number, out| {

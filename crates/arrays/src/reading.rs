@@ -6,11 +6,12 @@
 //!       └ points: sorted by cell, read as boxes, put in their order
 //! ```
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::boxes::{Place, copy_box, next};
 use super::parts::{Layout, Part, Parts};
 use super::points;
 use super::selection::{Axis, Selection};
@@ -182,7 +183,7 @@ impl<'a, S: Source> Work<'a, S> {
                 task.retry(|| {
                     let (mut own, _reservation) = self.room(task, Some(len))?;
                     self.read_part(task, &part, axes, &mut own)?;
-                    copy_rows(&own, &part, shape, element, &mut out.lock());
+                    copy_part(&own, &part, shape, element, &mut out.lock());
                     Ok(())
                 })?;
                 told(len as usize)?;
@@ -274,30 +275,18 @@ impl<'a, S: Source> Work<'a, S> {
 }
 
 /// Copies the elements of a part to their places in the array.
-fn copy_rows(from: &[u8], part: &Part<'_>, shape: &[u64], element: usize, to: &mut [u8]) {
-    let ranges: Vec<Range<u64>> = part.groups.iter().map(|g| g.positions.clone()).collect();
-    // The dimensions from `inner` on make one row.
-    let mut inner = ranges.len();
-    let mut row = element;
-    while inner > 0 {
-        inner -= 1;
-        row *= (ranges[inner].end - ranges[inner].start) as usize;
-        if ranges[inner].end - ranges[inner].start != shape[inner] {
-            break;
-        }
-    }
-    let mut at: Vec<u64> = ranges.iter().map(|range| range.start).collect();
-    for from in from.chunks_exact(row) {
-        let place = at.iter().zip(shape).fold(0, |n, (at, side)| n * side + at) as usize * element;
-        to[place..place + row].copy_from_slice(from);
-        for d in (0..inner).rev() {
-            at[d] += 1;
-            if at[d] < ranges[d].end {
-                break;
-            }
-            at[d] = ranges[d].start;
-        }
-    }
+fn copy_part(from: &[u8], part: &Part<'_>, shape: &[u64], element: usize, to: &mut [u8]) {
+    let count: Vec<u64> = part.groups.iter().map(|group| group.len()).collect();
+    let start: Vec<u64> = part.groups.iter().map(|g| g.positions.start).collect();
+    let own = Place {
+        sides: &count,
+        start: &vec![0; count.len()],
+    };
+    let target = Place {
+        sides: shape,
+        start: &start,
+    };
+    copy_box(&count, element, (from, own), (to, target));
 }
 
 /// Takes the elements at all combinations of indices out of a box of these sides, in row-major order.
@@ -306,14 +295,11 @@ fn gather(from: &[u8], sides: &[u64], indices: &[Vec<u64>], element: usize, to: 
         return to.copy_from_slice(from);
     };
     let row = sides[sides.len() - 1] as usize * element;
+    let counts: Vec<u64> = outer.iter().map(|list| list.len() as u64).collect();
     let mut at = vec![0; outer.len()];
     for to in to.chunks_exact_mut(last.len() * element) {
-        let number = at.iter().zip(outer).zip(sides).fold(
-            0,
-            |n, ((at, list), side): ((&usize, &Vec<u64>), &u64)| {
-                n * *side as usize + list[*at] as usize
-            },
-        );
+        let along = at.iter().zip(outer).zip(sides);
+        let number = along.fold(0, |n, ((at, list), side)| n * side + list[*at as usize]) as usize;
         let from = &from[number * row..(number + 1) * row];
         match element {
             4 => take::<4>(from, last, to),
@@ -325,13 +311,7 @@ fn gather(from: &[u8], sides: &[u64], indices: &[Vec<u64>], element: usize, to: 
                 }
             }
         }
-        for d in (0..outer.len()).rev() {
-            at[d] += 1;
-            if at[d] < outer[d].len() {
-                break;
-            }
-            at[d] = 0;
-        }
+        next(&mut at, &counts);
     }
 }
 

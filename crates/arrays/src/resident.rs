@@ -1,6 +1,8 @@
 //! Elements that lie in the metadata of a canonical file: those of datasets that the scan has copied, as it does with small ones
 //! and with those of variable length.
 
+use super::boxes::{Place, copy_box};
+use super::selection::bytes_of;
 use h5logfs_common::buffers::zeroed;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::filters;
@@ -17,10 +19,7 @@ pub(crate) fn elements(
     most: u64,
 ) -> Result<Vec<u8>> {
     let element = u64::from(dataset.datatype.size);
-    let bytes = dims
-        .iter()
-        .try_fold(element, |n, side| n.checked_mul(*side));
-    let bytes = bytes.filter(|bytes| *bytes <= most);
+    let bytes = bytes_of(dims, element).filter(|bytes| *bytes <= most);
     let bytes = bytes.ok_or("its elements are more than cache_size allows")?;
     let mut all = zeroed(usize::try_from(bytes)?)?;
     if let Some(fill) = dataset
@@ -65,10 +64,7 @@ fn put_chunks(
     all: &mut [u8],
 ) -> Result<()> {
     let element = u64::from(dataset.datatype.size);
-    let raw = chunk
-        .iter()
-        .try_fold(element, |n, side| n.checked_mul(*side));
-    let raw = raw.filter(|raw| *raw <= most && chunk.len() == dims.len());
+    let raw = bytes_of(chunk, element).filter(|raw| *raw <= most && chunk.len() == dims.len());
     let raw = raw.ok_or("its chunks are larger than cache_size allows")?;
     for found in objects.chunk_addresses(dataset)? {
         if found.size > objects.bytes().size() {
@@ -101,25 +97,14 @@ fn put_chunk(
     let count: Vec<u64> = (0..dims.len())
         .map(|d| chunk[d].min(dims[d] - offset[d]))
         .collect();
-    let row = count.last().map_or(1, |count| *count as usize) * element;
-    let mut at = vec![0; dims.len()];
-    loop {
-        let in_chunk = at.iter().zip(chunk).fold(0, |n, (at, side)| n * side + at) as usize;
-        let place = at.iter().zip(offset).zip(dims);
-        let in_all = place.fold(0, |n, ((at, first), side)| n * side + first + at) as usize;
-        all[in_all * element..][..row].copy_from_slice(&from[in_chunk * element..][..row]);
-        // The last dimension is a row.
-        let mut d = dims.len().saturating_sub(1);
-        loop {
-            let Some(before) = d.checked_sub(1) else {
-                return Ok(());
-            };
-            d = before;
-            at[d] += 1;
-            if at[d] < count[d] {
-                break;
-            }
-            at[d] = 0;
-        }
-    }
+    let own = Place {
+        sides: chunk,
+        start: &vec![0; chunk.len()],
+    };
+    let target = Place {
+        sides: dims,
+        start: offset,
+    };
+    copy_box(&count, element, (from, own), (all, target));
+    Ok(())
 }

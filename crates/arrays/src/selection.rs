@@ -146,3 +146,10 @@ impl Selection {
         }
     }
 }
+
+/// Bytes of an array of these sides, whose elements have `element` bytes; `None` where they cannot be counted.
+pub(crate) fn bytes_of(sides: &[u64], element: u64) -> Option<u64> {
+    sides
+        .iter()
+        .try_fold(element, |n, side| n.checked_mul(*side))
+}

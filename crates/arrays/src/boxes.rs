@@ -1,0 +1,105 @@
+//! Copies of boxes between arrays in memory, which are in row-major order.
+
+/// Sides of an array, and where a box begins in it. Both count elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub sides: &'a [u64],
+    pub start: &'a [u64],
+}
+
+impl Place<'_> {
+    /// The byte of the element that lies so far behind the begin of the box, along the first dimensions.
+    fn byte(&self, behind: &[u64], element: usize) -> usize {
+        let behind = behind.iter().chain(std::iter::repeat(&0));
+        let along = self.start.iter().zip(self.sides).zip(behind);
+        let number = along.fold(0, |n, ((start, side), behind)| n * side + start + behind);
+        number as usize * element
+    }
+}
+
+/// Copies a box of `count` elements along each dimension, which lies in both arrays. An element has `element` bytes.
+pub(crate) fn copy_box(
+    count: &[u64],
+    element: usize,
+    (from, source): (&[u8], Place<'_>),
+    (to, target): (&mut [u8], Place<'_>),
+) {
+    if count.contains(&0) {
+        return;
+    }
+    // The dimensions from `inner` on make one row in both.
+    let mut inner = count.len();
+    let mut row = element;
+    while inner > 0 {
+        inner -= 1;
+        row *= count[inner] as usize;
+        if count[inner] != source.sides[inner] || count[inner] != target.sides[inner] {
+            break;
+        }
+    }
+    let mut at = vec![0; inner];
+    loop {
+        let (first, place) = (source.byte(&at, element), target.byte(&at, element));
+        to[place..place + row].copy_from_slice(&from[first..first + row]);
+        if !next(&mut at, count) {
+            return;
+        }
+    }
+}
+
+/// Counts coordinates up, the last of them fastest, each as far as its side. Returns false at the end.
+pub(crate) fn next(at: &mut [u64], sides: &[u64]) -> bool {
+    for (at, side) in at.iter_mut().zip(sides).rev() {
+        *at += 1;
+        if *at < *side {
+            return true;
+        }
+        *at = 0;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Sides of both arrays, where the box begins in them, and its own.
+    fn dimension() -> impl Strategy<Value = (u64, u64, u64, u64, u64)> {
+        (0u64..4, 0u64..4, 0u64..5, 0u64..3, 0u64..3).prop_map(|(one, other, count, a, b)| {
+            (one + count + a, other + count + b, one, other, count)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_box_is_copied_and_nothing_else(
+            dimensions in prop::collection::vec(dimension(), 0..4), element in 1usize..5,
+        ) {
+            let each = |take: fn(&(u64, u64, u64, u64, u64)) -> u64| dimensions.iter().map(take).collect::<Vec<u64>>();
+            let (of_source, of_target) = (each(|d| d.0), each(|d| d.1));
+            let (source, target, count) = (each(|d| d.2), each(|d| d.3), each(|d| d.4));
+            let bytes = |sides: &[u64]| sides.iter().product::<u64>() as usize * element;
+            let from: Vec<u8> = (0..bytes(&of_source)).map(|n| n as u8 | 1).collect();
+            let mut to = vec![0; bytes(&of_target)];
+            let mut wanted = to.clone();
+            let mut at = vec![0; count.len()];
+            let linear = |start: &[u64], at: &[u64], sides: &[u64]| {
+                let along = start.iter().zip(at).zip(sides);
+                along.fold(0, |n, ((start, at), side)| n * side + start + at) as usize * element
+            };
+            while !count.contains(&0) {
+                let (a, b) = (linear(&source, &at, &of_source), linear(&target, &at, &of_target));
+                wanted[b..b + element].copy_from_slice(&from[a..a + element]);
+                if !next(&mut at, &count) {
+                    break;
+                }
+            }
+            let source = Place { sides: &of_source, start: &source };
+            let target = Place { sides: &of_target, start: &target };
+            copy_box(&count, element, (&from, source), (&mut to, target));
+            prop_assert_eq!(to, wanted);
+        }
+    }
+}
