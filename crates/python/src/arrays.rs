@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use h5logfs_arrays::objects::{Attribute, Dataspace, LinkTarget, ObjectKind};
 use h5logfs_arrays::{Axis, Dataset, Log, Object, Reading, Selection};
+use h5logfs_common::error::Error;
 use parking_lot::{Condvar, Mutex};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyKeyError, PyValueError};
@@ -14,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::buffer::WritableBuffer;
-use crate::error::{exception, unlocked};
+use crate::error::{exception, unlocked, unlocked_log};
 use crate::file::OpenFile;
 use crate::plain::{described, plain_values, text};
 
@@ -34,25 +35,24 @@ impl Objects {
     fn new(py: Python<'_>, file: &OpenFile) -> PyResult<Self> {
         let log = file.shared_log();
         let log = log.ok_or_else(|| PyValueError::new_err("the file is no log"))?;
-        unlocked(py, || Log::of(log).map(Objects).map_err(|e| exception(&e)))
+        unlocked_log(py, || Log::of(log).map(Objects))
     }
 
     /// "group", "dataset" or "datatype"; None where no path leads to an object.
     fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
-        let found = unlocked(py, || self.0.kind_of(path).map_err(|e| exception(&e)))?;
+        let found = unlocked_log(py, || self.0.kind_of(path))?;
         Ok(found.map(kind_name))
     }
 
     /// The links of a group, by name: name, order of creation if the group keeps it, "hard", "soft", "external" or "other", what
     /// that leads to, and the kind of the object behind a hard link.
     fn links<'py>(&self, py: Python<'py>, group: &str) -> PyResult<Bound<'py, PyList>> {
-        let found = unlocked(py, || {
-            let links = self.0.links(group).map_err(|e| exception(&e))?;
-            let kinds = links.into_iter().map(|link| {
-                let kind = self.0.kind(&link).map_err(|e| exception(&e))?;
+        let found = unlocked_log(py, || {
+            let kinds = self.0.links(group)?.into_iter().map(|link| {
+                let kind = self.0.kind(&link)?;
                 Ok((link, kind.map(kind_name)))
             });
-            kinds.collect::<PyResult<Vec<_>>>()
+            kinds.collect::<Result<Vec<_>, Error>>()
         })?;
         let list = PyList::empty(py);
         for (link, kind) in found {
@@ -74,14 +74,19 @@ impl Objects {
     /// The attributes of an object: name, datatype, shape (None without a dataspace), and the bytes of the elements, or a
     /// list of them where they have variable lengths.
     fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyList>> {
-        let attributes = unlocked(py, || self.0.attributes(path).map_err(|e| exception(&e)))?;
+        let attributes = unlocked_log(py, || {
+            let found = self.0.attributes(path)?.into_iter().map(|attribute| {
+                let is_elsewhere = attribute.datatype.has_heap_values();
+                let values = is_elsewhere.then(|| self.0.values(&attribute));
+                Ok((values.transpose()?, attribute))
+            });
+            found.collect::<Result<Vec<_>, Error>>()
+        })?;
         let list = PyList::empty(py);
-        for attribute in attributes {
-            let elements = if attribute.datatype.has_heap_values() {
-                let values = self.0.values(&attribute).map_err(|e| exception(&e))?;
-                plain_values(py, &values)?
-            } else {
-                PyBytes::new(py, &attribute.bytes).into_any()
+        for (values, attribute) in attributes {
+            let elements = match values {
+                Some(values) => plain_values(py, &values)?,
+                None => PyBytes::new(py, &attribute.bytes).into_any(),
             };
             let Attribute {
                 name,
@@ -101,8 +106,7 @@ impl Objects {
 
     /// A dataset. KeyError where there is none at this path.
     fn dataset(&self, py: Python<'_>, path: &str) -> PyResult<Elements> {
-        let object = unlocked(py, || self.0.object(path).map_err(|e| exception(&e)))?;
-        match object {
+        match unlocked_log(py, || self.0.object(path))? {
             Some(Object::Dataset(dataset)) => Ok(Elements(*dataset)),
             _ => Err(PyKeyError::new_err(path.to_owned())),
         }
@@ -110,8 +114,7 @@ impl Objects {
 
     /// The datatype at a path. KeyError where there is none.
     fn datatype<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
-        let object = unlocked(py, || self.0.object(path).map_err(|e| exception(&e)))?;
-        match object {
+        match unlocked_log(py, || self.0.object(path))? {
             Some(Object::Datatype(datatype)) => described(py, &datatype),
             _ => Err(PyKeyError::new_err(path.to_owned())),
         }
@@ -196,10 +199,7 @@ impl Elements {
         let bytes = out.bytes();
         let reading = Reading::of(threads);
         if bytes.len() < LONG && progress.is_none() {
-            return unlocked(py, || {
-                let read = self.0.read_bytes(&selection, reading, bytes);
-                read.map_err(|e| exception(&e))
-            });
+            return unlocked_log(py, || self.0.read_bytes(&selection, reading, bytes));
         }
         watched(py, progress.as_ref(), |tell| {
             let progress: &(dyn Fn(u64) -> ControlFlow<()> + Sync) = tell;
@@ -214,7 +214,7 @@ impl Elements {
 
     /// All elements as plain values, in row-major order: for elements of variable length.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let values = unlocked(py, || self.0.values().map_err(|e| exception(&e)))?;
+        let values = unlocked_log(py, || self.0.values())?;
         plain_values(py, &values)
     }
 }

@@ -50,6 +50,14 @@ pub fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<T> + Se
         .unwrap_or_else(|panic| Err(LogError::new_err(panic_text(panic.as_ref()))))
 }
 
+/// The same for work with a log.
+pub fn unlocked_log<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    unlocked(py, || work().map_err(|error| exception(&error)))
+}
+
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

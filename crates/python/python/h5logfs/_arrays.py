@@ -31,7 +31,12 @@ class Attributes(Mapping[str, Any]):
         described, shape, elements = self._found[name]
         if shape is None:
             return None
-        array = self._array(described, tuple(shape), elements)
+        if _types.is_variable(described):
+            array = self._of_values(described, tuple(shape), elements)
+        else:
+            array = self.stored(name)
+            if described[0] == "text":
+                array = _types.decoded(array, described[3])
         if described[0] == "reference":
             array = self._paths(array)
         return array[()] if array.ndim == 0 else array
@@ -53,13 +58,11 @@ class Attributes(Mapping[str, Any]):
     def stored(self, name: str) -> np.ndarray[Any, Any]:
         """The elements as the file has them. Not for those of variable length, nor where there are none."""
         described, shape, elements = self._found[name]
-        return np.frombuffer(elements, _types.dtype(described)).reshape(tuple(shape) + _types.dtype(described).shape)
+        own = _types.dtype(described)
+        return np.frombuffer(elements, own).reshape(tuple(shape) + own.shape)
 
-    def _array(self, described: _types.Described, shape: tuple[int, ...], elements: Any) -> np.ndarray[Any, Any]:
-        if not _types.is_variable(described):
-            array = np.frombuffer(elements, _types.dtype(described)).reshape(shape + _types.dtype(described).shape)
-            return _types.decoded(array, described[3]) if described[0] == "text" else array
-        array = _types.from_values(described, elements, shape)
+    def _of_values(self, described: _types.Described, shape: tuple[int, ...], values: Any) -> np.ndarray[Any, Any]:
+        array = _types.from_values(described, values, shape)
         if described[0] == "variable_list" and described[2][0] == "reference":
             lists = np.empty(array.shape, object)
             lists.reshape(-1)[:] = [self._paths(each) for each in array.reshape(-1)]

@@ -51,6 +51,10 @@ def _without_moment(options: dict[str, Any]) -> dict[str, Any]:
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
+class NotALog(ValueError):
+    """A file that is no log."""
+
+
 class Log(Mapping[str, "Union[Group, Array]"]):
     """One state of a log: the newest flush, until `refresh` goes on to a newer one. It is the root group of what the log holds:
     `log["group/T"][-1]` reads, with all cores and without HDF5. See `Group` and `Array`.
@@ -185,7 +189,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         file = LogFile(self._path, **self._options)
         if not file.is_log and not file._open_file().is_settled():
             file.close()
-            raise ValueError(f"{self._path}: not a log")
+            raise NotALog(f"{self._path}: not a log")
         return file
 
     def _native(self) -> _native.OpenFile:

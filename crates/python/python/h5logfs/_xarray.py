@@ -17,7 +17,7 @@ from ._arrays import Array
 from ._file import is_log
 from ._file import open as open_log
 from ._h5py import register_driver
-from ._log import Log
+from ._log import Log, NotALog
 from ._netcdf import NotNetcdf
 
 if TYPE_CHECKING:
@@ -134,10 +134,13 @@ class _Source:
         self._decode_vlen_strings = decode_vlen_strings
         self._options = options
         self._log: Optional[Log] = None
-        with open_log(self._path, **options) as file:
-            # An HDF5 file in several parts has datasets as any other one.
-            if file._open_file().has_datasets:
-                self._log = Log(self._path, threads=threads, **options)
+        try:
+            log = Log(self._path, threads=threads, **options)
+        except NotALog:
+            return
+        # An HDF5 file in several parts has datasets as any other one.
+        if log._native().has_datasets:
+            self._log = log
 
     def store(self, group: str) -> AbstractDataStore:
         """The group at a path."""
