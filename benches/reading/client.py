@@ -88,68 +88,78 @@ def opened_arrays(path):
     return h5logfs.Log(path, threads=int(READER), **OPTIONS)
 
 
-def timed_arrays(request):
-    """Opens the log, and reads its arrays one after the other."""
-    reads = request["reads"]
-    targets = [room(read) for read in reads]
-    # The memory may have moved while it grew.
-    targets = [room(read) for read in reads]
-    each = [0.0] * len(reads)
+def arrays(reads, targets):
+    """What opens a log, and gives what does one of the reads from its arrays, and what closes it."""
     keys = [tuple(slice(s, s + n) for s, n in zip(read["start"], read["count"])) for read in reads]
-    begun = time.clock_gettime(time.CLOCK_MONOTONIC)
-    log = opened_arrays(request["path"])
-    last = time.perf_counter()
-    opening = time.clock_gettime(time.CLOCK_MONOTONIC) - begun
-    arrays = {}
-    for number, read in enumerate(reads):
-        array = arrays.get(read["dataset"])
-        if array is None:
-            array = arrays[read["dataset"]] = log[read["dataset"]]
-        if hasattr(array, "read_direct"):
-            array.read_direct(targets[number], keys[number])
-        else:
-            targets[number] = array[keys[number]]
-        now = time.perf_counter()
-        each[number] = now - last
-        last = now
-    ended = time.clock_gettime(time.CLOCK_MONOTONIC)
-    first = targets[0].reshape(-1)[:1].astype(float).tolist() if reads else []
-    return {"begun": begun, "ended": ended, "open": opening, "each": each, "first": first}
+
+    def open_log(path):
+        log, found = opened_arrays(path), {}
+
+        def read(number):
+            name = reads[number]["dataset"]
+            array = found.get(name)
+            if array is None:
+                array = found[name] = log[name]
+            if hasattr(array, "read_direct"):
+                array.read_direct(targets[number], keys[number])
+            else:
+                targets[number] = array[keys[number]]
+
+        return read, found.clear
+
+    return open_log
+
+
+def hdf5(reads, targets):
+    """The same with HDF5."""
+    spaces = [h5s.create_simple(tuple(read["count"])) for read in reads]
+    names = [read["dataset"].encode() for read in reads]
+    blocks = [(tuple(read["start"]), tuple(read["count"])) for read in reads]
+
+    def open_file(path):
+        file, datasets = opened(path), {}
+
+        def read(number):
+            name = names[number]
+            dataset = datasets.get(name)
+            if dataset is None:
+                dataset = datasets[name] = h5d.open(file, name)
+            space = dataset.get_space()
+            space.select_hyperslab(*blocks[number])
+            dataset.read(spaces[number], space, targets[number])
+
+        def close():
+            datasets.clear()
+            file.close()
+
+        return read, close
+
+    return open_file
 
 
 def timed(request):
     """Opens the file, does the reads one after the other, closes it."""
-    if READER is not None:
-        return timed_arrays(request)
     reads = request["reads"]
-    targets = [(room(read), h5s.create_simple(tuple(read["count"]))) for read in reads]
+    targets = [room(read) for read in reads]
     # The memory may have moved while it grew.
-    targets = [(room(read), space) for read, (_, space) in zip(reads, targets)]
-    names = [read["dataset"].encode() for read in reads]
-    blocks = [(tuple(read["start"]), tuple(read["count"])) for read in reads]
+    targets = [room(read) for read in reads]
+    open_file = (hdf5 if READER is None else arrays)(reads, targets)
     each = [0.0] * len(reads)
     if "begin" in request:
         time.sleep(max(0.0, request["begin"] - time.clock_gettime(time.CLOCK_MONOTONIC)))
     begun = time.clock_gettime(time.CLOCK_MONOTONIC)
-    file = opened(request["path"])
+    read, close = open_file(request["path"])
     last = time.perf_counter()
     opening = time.clock_gettime(time.CLOCK_MONOTONIC) - begun
-    datasets = {}
-    for number, name in enumerate(names):
-        dataset = datasets.get(name)
-        if dataset is None:
-            dataset = datasets[name] = h5d.open(file, name)
-        space = dataset.get_space()
-        space.select_hyperslab(*blocks[number])
-        dataset.read(targets[number][1], space, targets[number][0])
+    for number in range(len(reads)):
+        read(number)
         now = time.perf_counter()
         each[number] = now - last
         last = now
     # What is closed may have to be read again: that is part of what the next reader pays.
     ended = time.clock_gettime(time.CLOCK_MONOTONIC)
-    first = targets[0][0].reshape(-1)[:1].astype(float).tolist() if reads else []
-    datasets.clear()
-    file.close()
+    first = targets[0].reshape(-1)[:1].astype(float).tolist() if reads else []
+    close()
     return {"begun": begun, "ended": ended, "open": opening, "each": each, "first": first}
 
 

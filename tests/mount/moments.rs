@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::io::Errno;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir, TempPath};
 
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
 use crate::common::settled::settle;
@@ -29,6 +29,13 @@ fn begin() -> (TempDir, Log) {
     fs::create_dir(dir.path().join("below")).unwrap();
     let log = Log::begin(&dir.path().join("below/run.h5"));
     (dir, log)
+}
+
+/// A mount of `dir`, and the file with the messages of its daemon. `options` follow those that each test has.
+fn mounted_with_messages(dir: &Path, options: &str) -> (Mounted, TempPath) {
+    let told = NamedTempFile::new().unwrap().into_temp_path();
+    let options = format!("index_dir=none,log_file={}{options}", told.display());
+    (Mounted::new(dir, &options), told)
 }
 
 /// Writes a flush.
@@ -208,10 +215,7 @@ fn an_open_file_keeps_its_state_until_the_log_is_settled() {
         return;
     }
     let (dir, mut log) = begin();
-    let messages_dir = tempfile::tempdir().unwrap();
-    let told = messages_dir.path().join("messages");
-    let options = format!("index_dir=none,log_file={}", told.display());
-    let mounted = Mounted::new(dir.path(), &options);
+    let (mounted, told) = mounted_with_messages(dir.path(), "");
     let shown = mounted.join("below/run.h5");
     for flush in 1..=40 {
         grow(&mut log, flush);
@@ -271,10 +275,7 @@ fn an_open_file_keeps_its_state_when_another_one_replaces_the_log() {
         return;
     }
     let (dir, mut log) = begin();
-    let messages_dir = tempfile::tempdir().unwrap();
-    let told = messages_dir.path().join("messages");
-    let options = format!("index_dir=none,log_file={}", told.display());
-    let mounted = Mounted::new(dir.path(), &options);
+    let (mounted, told) = mounted_with_messages(dir.path(), "");
     let shown = mounted.join("below/run.h5");
     (1..=3).for_each(|flush| grow(&mut log, flush));
     let state = fs::read(&shown).unwrap();
@@ -313,13 +314,10 @@ fn a_mount_at_a_flush_shows_it_until_the_log_is_closed() {
         return;
     }
     let (dir, mut log) = begin();
-    let messages_dir = tempfile::tempdir().unwrap();
-    let told = messages_dir.path().join("messages");
     (1..=3).for_each(|flush| grow(&mut log, flush));
     let newest = Mounted::new(dir.path(), "index_dir=none");
     let state = fs::read(at(&newest, 2)).unwrap();
-    let options = format!("index_dir=none,at_flush=2,log_file={}", told.display());
-    let mounted = Mounted::new(dir.path(), &options);
+    let (mounted, told) = mounted_with_messages(dir.path(), ",at_flush=2");
     let shown = mounted.join("below/run.h5");
     assert!(fs::read(&shown).unwrap() == state);
     recover(&log.path());
