@@ -309,9 +309,10 @@ fn plug_ins_print_nothing() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 19] = [
+const CRATES: [(&str, &[&str]); 20] = [
     ("h5logfs-common", &[]),
-    ("h5logfs-log", &["h5logfs-common"]),
+    ("h5logfs-adios", &["h5logfs-common"]),
+    ("h5logfs-log", &["h5logfs-common", "h5logfs-adios"]),
     ("h5logfs-objects", &["h5logfs-common", "h5logfs-log"]),
     ("h5logfs-view", &["h5logfs-common", "h5logfs-log"]),
     (

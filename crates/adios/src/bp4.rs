@@ -1,0 +1,1 @@
+//! Metadata of BP4 (section 4).

@@ -1,0 +1,1 @@
+//! Metadata of BP5 (section 3).

@@ -1,0 +1,54 @@
+//! ADIOS2 BP4 and BP5 directories (`docs/formats/adios-bp.md`; section numbers are those of that page): what is in each step,
+//! and the HDF5 objects that a reader sees. Plain data of plain bytes: this crate opens no file and needs no ADIOS2.
+//!
+//! * `header`: the first bytes of `md.idx`, which tell the version.
+//! * `bp4`, `bp5`: the metadata of one step, as a [`Step`]. `directory` chooses between them.
+//! * `operator`: decodes blocks that were written with an operator.
+//! * `tree`: the groups, datasets and attributes of all steps.
+//! * [`model`]: what these modules hand to each other.
+//!
+//! **Bytes may be hostile.** Whatever they say, each call ends, and takes memory that is bounded by the number of bytes.
+
+#![deny(missing_docs)]
+
+pub mod bp4;
+pub mod bp5;
+pub mod directory;
+pub mod header;
+pub mod model;
+pub mod operator;
+pub mod tree;
+
+pub use model::{Block, Kind, Place, Step, Type, Variable};
+
+/// The result of reading what a file says.
+pub type Result<T> = std::result::Result<T, h5logfs_common::fault::Fault>;
+
+/// The bytes of one file of a directory, which may grow while it is read.
+pub trait Bytes {
+    /// Its length.
+    fn len(&self) -> u64;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buffer` from offset `at`. Fails where the file has not these bytes.
+    fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()>;
+}
+
+impl Bytes for [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()> {
+        let bytes = usize::try_from(at).ok().and_then(|at| {
+            let end = at.checked_add(buffer.len())?;
+            self.get(at..end)
+        });
+        buffer.copy_from_slice(bytes.ok_or("ends before these bytes")?);
+        Ok(())
+    }
+}

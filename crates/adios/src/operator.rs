@@ -1,0 +1,1 @@
+//! Blocks that were written with an operator (section 5).

@@ -1,0 +1,1 @@
+//! The HDF5 objects of a directory.
