@@ -1,1 +1,185 @@
 //! Metadata of BP5 (section 3).
+
+mod attributes;
+mod blocks;
+mod ffs;
+mod fields;
+mod formats;
+mod index;
+mod record;
+mod types;
+mod variables;
+
+use std::ops::Range;
+
+use crate::directory::Files;
+use crate::header::Header;
+use crate::model::Step;
+use crate::numbers::{self, Numbers};
+use crate::{Bytes, Result};
+
+use attributes::Attributes;
+use formats::{Formats, Id, Meaning};
+use index::Records;
+use record::Record;
+use variables::{Variables, Writer};
+
+/// Where the metadata of each step lie, and what the formats of records mean.
+#[derive(Debug)]
+pub struct Index {
+    header: Header,
+    records: Records,
+    formats: Formats,
+    problems: Vec<String>,
+}
+
+impl Index {
+    /// Reads where each step lies. The first whose metadata are not all there ends the list.
+    pub fn open(files: Files<'_>, header: Header) -> Result<Self> {
+        let mut records = Records::read(files.index, &header)?;
+        let mut problems = Vec::new();
+        if records.rest > 0 && !header.is_active {
+            let rest = records.rest;
+            problems.push(format!("md.idx: its last {rest} bytes are no whole record"));
+        }
+        let len = files.metadata.len();
+        if let Some(first) = records.steps.iter().position(|step| !step.is_below(len)) {
+            records.steps.truncate(first);
+            problems.push(format!(
+                "step {first} and those after it are not there: md.0 has {len} bytes and ends before the metadata do"
+            ));
+        }
+        let formats = match files.formats {
+            Some(formats) => Formats::read(formats, header.is_big_endian)?,
+            None if records.steps.is_empty() => Formats::default(),
+            None => return Err("mmd.0 is not there".into()),
+        };
+        Ok(Index {
+            header,
+            records,
+            formats,
+            problems,
+        })
+    }
+
+    /// Number of complete steps.
+    pub fn steps(&self) -> usize {
+        self.records.steps.len()
+    }
+
+    /// The largest number of writers of any step.
+    pub fn writers(&self) -> u64 {
+        self.records.writers()
+    }
+
+    /// What is wrong with the directory.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+/// Reads the metadata of one step. `is_asked` chooses variables by name. A fault is about the whole step.
+pub fn step(
+    index: &Index,
+    files: Files<'_>,
+    number: usize,
+    is_asked: &dyn Fn(&str) -> bool,
+) -> Result<Step> {
+    let header = &index.header;
+    let step = index.records.steps.get(number).ok_or("has no such step")?;
+    let places = index.records.places(files.index, header, step)?;
+    let bytes = numbers::read(files.metadata, step.metadata, step.size, "md.0")?;
+    let section = Numbers {
+        bytes: &bytes,
+        is_big_endian: header.is_big_endian,
+    };
+    let blocks = blocks(section, places.writers())?;
+    let (of_variables, of_attributes) = blocks.split_at(places.writers());
+    let reading = Reading {
+        index,
+        formats: files.formats.ok_or("mmd.0 is not there")?,
+        section,
+        at: step.metadata,
+    };
+    let mut variables = Variables::new(header.is_column_major, is_asked);
+    let lost = reading.each(of_variables, &mut |writer, id, record| {
+        let Meaning::Variables(fields) = reading.meaning(id)? else {
+            return Err("a record of variables has another format".into());
+        };
+        let writer = Writer {
+            rank: writer,
+            places: places.of_writer(writer as usize),
+        };
+        variables.add(&writer, id, fields, record)
+    })?;
+    let mut attributes = Attributes::default();
+    let others = reading.each(
+        of_attributes,
+        &mut |_, id, record| match reading.meaning(id)? {
+            Meaning::Attributes(fields) => fields.read(record, &mut attributes),
+            Meaning::OwnAttributes(fields) => fields.read(record, &mut attributes),
+            Meaning::Variables(_) => Err("a record of attributes has another format".into()),
+        },
+    )?;
+    let (mut variables, mut problems) = variables.finish();
+    if !lost.is_empty() {
+        // Any variable may have blocks that nobody knows of.
+        variables.clear();
+    }
+    problems.extend(lost);
+    problems.extend(attributes.problems);
+    problems.extend(others);
+    Ok(Step {
+        variables,
+        attributes: attributes.all,
+        problems,
+    })
+}
+
+/// Where the records of a step lie in its section of `md.0`: those of variables of all writers, then those of attributes
+/// (section 3.2).
+fn blocks(section: Numbers<'_>, writers: usize) -> Result<Vec<Range<u64>>> {
+    let sizes = section.part(8, 16 * writers as u64);
+    let sizes = sizes.map_err(|fault| fault.at("md.0: sizes of the records"))?;
+    let mut at = 8 + 16 * writers as u64;
+    let end = section.bytes.len() as u64;
+    let block = |size| {
+        let begin = at;
+        at = begin.checked_add(size).filter(|at| *at <= end)?;
+        Some(begin..at)
+    };
+    let blocks: Option<_> = sizes.u64s().map(block).collect();
+    blocks.ok_or_else(|| "md.0: the records of the step have more bytes than its section".into())
+}
+
+/// The records of one step.
+struct Reading<'a> {
+    index: &'a Index,
+    formats: &'a dyn Bytes,
+    section: Numbers<'a>,
+    /// Where the section begins in `md.0`.
+    at: u64,
+}
+
+impl<'a> Reading<'a> {
+    fn meaning(&self, id: &Id) -> Result<&'a Meaning> {
+        self.index.formats.meaning(self.formats, id)
+    }
+
+    /// Hands the record of each writer that has one to `read`. Returns what is wrong with those that cannot be read.
+    fn each(
+        &self,
+        blocks: &[Range<u64>],
+        read: &mut dyn FnMut(u32, &Id, &Record<'_>) -> Result<()>,
+    ) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        for (writer, block) in (0..).zip(blocks).filter(|(_, block)| !block.is_empty()) {
+            let bytes = self.section.part(block.start, block.end - block.start)?;
+            let record = Record::open(bytes, self.at + block.start);
+            if let Err(fault) = record.and_then(|(id, record)| read(writer, &id, &record)) {
+                problems.push(format!("writer {writer}: {}", fault.into_damage()?));
+            }
+        }
+        Ok(problems)
+    }
+}

@@ -3,8 +3,9 @@
 //! [`Directory::open`] walks through `md.idx` and keeps where the metadata of each step lie; [`Directory::step`] reads those of
 //! one. So what is asked for decides what is read.
 
+use crate::header::{Header, Version};
 use crate::model::Step;
-use crate::{Bytes, Result};
+use crate::{Bytes, Result, bp4, bp5};
 
 /// The metadata files of a directory.
 #[derive(Clone, Copy)]
@@ -19,26 +20,101 @@ pub struct Files<'a> {
 
 /// Where the metadata of all steps of one directory lie.
 #[derive(Debug)]
-pub struct Directory {}
+pub struct Directory {
+    header: Header,
+    writers: u64,
+    index: Index,
+}
+
+#[derive(Debug)]
+enum Index {
+    Bp4(bp4::Index),
+    Bp5(bp5::Index),
+}
 
 impl Directory {
     /// Reads where each step lies. Steps that are not complete yet, or no more, are not there.
-    pub fn open(_files: Files<'_>) -> Result<Self> {
-        Ok(Directory {})
+    pub fn open(files: Files<'_>) -> Result<Self> {
+        let header = Header::read(files.index).map_err(|fault| fault.at("md.idx"))?;
+        let (index, writers) = match header.version {
+            Version::Bp4 => {
+                let mut index = bp4::Index::open(files.index)?;
+                index.limit(files.metadata.len());
+                let writers = index.writers(files.metadata)?;
+                (Index::Bp4(index), writers)
+            }
+            Version::Bp5 => {
+                let index = bp5::Index::open(files, header)?;
+                let writers = index.writers();
+                (Index::Bp5(index), writers)
+            }
+        };
+        Ok(Directory {
+            header,
+            writers,
+            index,
+        })
     }
 
     /// Number of complete steps.
     pub fn steps(&self) -> usize {
-        0
+        match &self.index {
+            Index::Bp4(index) => index.steps(),
+            Index::Bp5(index) => index.steps(),
+        }
     }
 
-    /// Reads the metadata of one step. `is_asked` chooses variables by name: others cost as little as can be.
+    /// Reads the metadata of one step. `is_asked` chooses variables by name: others cost as little as can be. Of a step whose
+    /// metadata are damaged as a whole there is nothing but a problem.
     pub fn step(
         &self,
-        _files: Files<'_>,
-        _number: usize,
-        _is_asked: &dyn Fn(&str) -> bool,
+        files: Files<'_>,
+        number: usize,
+        is_asked: &dyn Fn(&str) -> bool,
     ) -> Result<Step> {
-        Ok(Step::default())
+        let step = match &self.index {
+            Index::Bp4(index) => bp4::step(index, files, number, is_asked),
+            Index::Bp5(index) => bp5::step(index, files, number, is_asked),
+        };
+        match step {
+            Ok(step) => Ok(step),
+            Err(fault) => Ok(Step {
+                problems: vec![fault.into_damage()?],
+                ..Step::default()
+            }),
+        }
+    }
+
+    /// Its format.
+    pub fn version(&self) -> Version {
+        self.header.version
+    }
+
+    /// All numbers are big-endian; else little-endian.
+    pub fn is_big_endian(&self) -> bool {
+        self.header.is_big_endian
+    }
+
+    /// A writer has it open, or ended without closing it.
+    pub fn is_active(&self) -> bool {
+        self.header.is_active
+    }
+
+    /// The steps are to be shown as one (section 3.9).
+    pub fn is_flattened(&self) -> bool {
+        self.header.is_flattened
+    }
+
+    /// The largest number of writers of a step.
+    pub fn writers(&self) -> u64 {
+        self.writers
+    }
+
+    /// What is wrong with the directory: steps that are left out, bytes that nobody knows.
+    pub fn problems(&self) -> &[String] {
+        match &self.index {
+            Index::Bp4(index) => index.problems(),
+            Index::Bp5(index) => index.problems(),
+        }
     }
 }

@@ -16,6 +16,7 @@ pub mod bp5;
 pub mod directory;
 pub mod header;
 pub mod model;
+mod numbers;
 pub mod operator;
 pub mod tree;
 
@@ -38,15 +39,15 @@ pub trait Bytes {
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()>;
 }
 
-impl Bytes for [u8] {
+impl<T: AsRef<[u8]>> Bytes for T {
     fn len(&self) -> u64 {
-        <[u8]>::len(self) as u64
+        <[u8]>::len(self.as_ref()) as u64
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()> {
         let bytes = usize::try_from(at).ok().and_then(|at| {
-            let end = at.checked_add(buffer.len())?;
-            self.get(at..end)
+            let end = at.checked_add(<[u8]>::len(buffer))?;
+            self.as_ref().get(at..end)
         });
         buffer.copy_from_slice(bytes.ok_or("ends before these bytes")?);
         Ok(())

@@ -1,0 +1,272 @@
+//! The blocks of one variable in one step, of all writers (section 3.6).
+
+use super::fields::{ArrayFields, Content, Described, Fields};
+use super::record::Record;
+use super::variables::Writer;
+use crate::Result;
+use crate::model::{Block, File, Kind, Place, Type, Variable};
+use crate::numbers::Numbers;
+
+/// Stands in a shape for the dimension along which blocks are joined.
+const JOINED: u64 = u64::MAX - 1;
+
+/// Where a block lies that has no data: one of a derived variable of which only statistics are kept.
+const NOWHERE: u64 = u64::MAX;
+
+/// Dimensions of an array at most: BP4 has one byte for their number.
+const RANK: u64 = 255;
+
+/// Extents and starts are below this. HDF5 has no larger ones, and what stands for no extent is larger.
+const EXTENT: u64 = 1 << 63;
+
+/// What is known of a variable.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// `None` until a writer has it.
+    kind: Option<(Kind, Type)>,
+    rank: usize,
+    shape: Vec<u64>,
+    /// The dimension along which blocks are joined.
+    joined: usize,
+    blocks: Vec<Block>,
+    starts: Vec<u64>,
+    counts: Vec<u64>,
+    texts: Vec<String>,
+}
+
+/// What a writer says about an array: all numbers of 8 bytes, in its order of dimensions.
+struct Array<'a> {
+    rank: usize,
+    shape: Option<Numbers<'a>>,
+    counts: Numbers<'a>,
+    starts: Option<Numbers<'a>>,
+    locations: Numbers<'a>,
+    stored: Option<Numbers<'a>>,
+    is_column_major: bool,
+}
+
+impl Blocks {
+    /// Adds those of a writer, which come after those of the writers before it.
+    pub fn add(
+        &mut self,
+        writer: &Writer<'_>,
+        fields: &Fields,
+        field: &Described,
+        record: &Record<'_>,
+        is_column_major: bool,
+    ) -> Result<()> {
+        let is_first = self.kind.is_none();
+        let (kind, ty) = self
+            .kind
+            .get_or_insert_with(|| (field.kind, field.ty.clone()));
+        if *kind != field.kind || *ty != field.ty {
+            return Err("it has another kind or type than with the writers before".into());
+        }
+        match field.content {
+            // One value for all: that of the first writer.
+            _ if *kind == Kind::GlobalValue && !is_first => Ok(()),
+            Content::Value { offset } => {
+                let at = u64::from(offset);
+                record.take(at, ty.size())?;
+                self.push_value(writer, record.place(at), field.ty.size());
+                Ok(())
+            }
+            Content::Text(slot) => {
+                let pointer = record.number(0, slot)?;
+                let text = record.text(pointer)?;
+                self.push_value(writer, record.place(pointer), text.len() as u64);
+                self.texts.push(text.to_owned());
+                Ok(())
+            }
+            Content::Array { offset, fields: of } => {
+                let array = Array::read(
+                    record,
+                    u64::from(offset),
+                    &fields.arrays[of],
+                    is_column_major,
+                )?;
+                if is_first {
+                    self.set_shape(field.kind, &array)?;
+                }
+                self.push_blocks(writer, field, &array)
+            }
+        }
+    }
+
+    fn push_value(&mut self, writer: &Writer<'_>, offset: u64, len: u64) {
+        self.blocks.push(Block {
+            writer: writer.rank,
+            place: Place {
+                file: File::Metadata,
+                offset,
+                len,
+            },
+            has_operator: false,
+        });
+    }
+
+    /// The shape is that of the first writer that has the variable.
+    fn set_shape(&mut self, kind: Kind, array: &Array<'_>) -> Result<()> {
+        self.rank = array.rank;
+        if kind == Kind::LocalArray {
+            return Ok(());
+        }
+        self.shape = array.shape()?;
+        if kind == Kind::JoinedArray {
+            self.joined = array.joined()?;
+            self.shape[self.joined] = 0;
+        }
+        match self.shape.iter().find(|extent| **extent >= EXTENT) {
+            Some(extent) => Err(format!("{extent} is no extent of an array").into()),
+            None => Ok(()),
+        }
+    }
+
+    fn push_blocks(
+        &mut self,
+        writer: &Writer<'_>,
+        field: &Described,
+        array: &Array<'_>,
+    ) -> Result<()> {
+        let is_other = array.rank != self.rank
+            || field.kind == Kind::JoinedArray && array.joined()? != self.joined;
+        if is_other {
+            return Err("it has other dimensions than with the writers before".into());
+        }
+        for (number, location) in array.locations.u64s().enumerate() {
+            let begin = self.counts.len();
+            array.row(&array.counts, number, &mut self.counts)?;
+            let joined = self.join(field.kind, begin)?;
+            if self.counts[begin..].contains(&0) {
+                self.counts.truncate(begin);
+                continue;
+            }
+            match (field.kind, array.starts) {
+                (Kind::GlobalArray, None) => return Err("its blocks have no starts".into()),
+                (Kind::GlobalArray, Some(starts)) => {
+                    array.row(&starts, number, &mut self.starts)?
+                }
+                _ => self.starts.resize(begin + self.rank, 0),
+            }
+            if let Some(start) = joined {
+                self.starts[begin + self.joined] = start;
+            }
+            let len = self.len_of_last(begin, field.ty.size())?;
+            if location == NOWHERE {
+                return Err("it is derived, and its data are not stored".into());
+            }
+            let stored = array.stored.map(|stored| stored.u64(8 * number as u64));
+            self.blocks.push(Block {
+                writer: writer.rank,
+                place: writer.places.of(location, stored.unwrap_or(Ok(len))?)?,
+                has_operator: array.stored.is_some(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Where the block whose counts are at `begin` starts in the dimension along which blocks are joined. The array ends
+    /// behind it.
+    fn join(&mut self, kind: Kind, begin: usize) -> Result<Option<u64>> {
+        if kind != Kind::JoinedArray {
+            return Ok(None);
+        }
+        let start = self.shape[self.joined];
+        let end = start.checked_add(self.counts[begin + self.joined]);
+        let end = end.filter(|end| *end < EXTENT);
+        self.shape[self.joined] = end.ok_or("its blocks are too large to be joined")?;
+        Ok(Some(start))
+    }
+
+    /// Bytes of the elements of the block whose starts and counts are at `begin`.
+    fn len_of_last(&self, begin: usize, size: u64) -> Result<u64> {
+        let mut len = Some(size);
+        for (start, count) in self.starts[begin..].iter().zip(&self.counts[begin..]) {
+            let end = start.checked_add(*count).filter(|end| *end < EXTENT);
+            len = end.and_then(|_| len?.checked_mul(*count));
+        }
+        let len = len.filter(|len| *len < EXTENT);
+        len.ok_or_else(|| "it has a block that is larger than anything".into())
+    }
+
+    /// The variable, if any writer has it.
+    pub fn finish(mut self, name: &str) -> Option<Variable> {
+        let (kind, ty) = self.kind?;
+        if kind == Kind::LocalValue {
+            self.shape = vec![self.blocks.len() as u64];
+        }
+        Some(Variable {
+            name: name.to_owned(),
+            kind,
+            ty,
+            shape: self.shape,
+            rank: self.rank,
+            blocks: self.blocks,
+            starts: self.starts,
+            counts: self.counts,
+            texts: self.texts,
+        })
+    }
+}
+
+impl<'a> Array<'a> {
+    /// Reads the struct at `base`. As many numbers as it names must be there.
+    fn read(
+        record: &Record<'a>,
+        base: u64,
+        fields: &ArrayFields,
+        is_column_major: bool,
+    ) -> Result<Self> {
+        record.take(base, u64::from(fields.len))?;
+        let number = |slot| record.number(base, slot);
+        let (rank, blocks) = (number(fields.rank)?, number(fields.blocks)?);
+        if !(1..=RANK).contains(&rank) {
+            return Err(format!("an array of {rank} dimensions").into());
+        }
+        let extents = rank.checked_mul(blocks);
+        let extents = extents.filter(|extents| number(fields.extents) == Ok(*extents));
+        let extents = extents.ok_or("its numbers of dimensions and of blocks do not agree")?;
+        let target = |slot, count| record.target(number(slot)?, count, 8);
+        let if_there = |slot, count| match number(slot)? {
+            0 => Ok(None),
+            _ => target(slot, count).map(Some),
+        };
+        Ok(Array {
+            rank: usize::try_from(rank)?,
+            shape: if_there(fields.shape, rank)?,
+            counts: target(fields.counts, extents)?,
+            starts: if_there(fields.starts, extents)?,
+            locations: target(fields.locations, blocks)?,
+            stored: fields.stored.map(|slot| target(slot, blocks)).transpose()?,
+            is_column_major,
+        })
+    }
+
+    /// Appends the numbers that a block has along each dimension.
+    fn row(&self, of: &Numbers<'_>, block: usize, to: &mut Vec<u64>) -> Result<()> {
+        let len = 8 * self.rank as u64;
+        let row = of.part(len * block as u64, len)?.u64s();
+        if self.is_column_major {
+            to.extend(row.rev());
+        } else {
+            to.extend(row);
+        }
+        Ok(())
+    }
+
+    fn shape(&self) -> Result<Vec<u64>> {
+        let mut shape = Vec::with_capacity(self.rank);
+        self.row(&self.shape.ok_or("it has no shape")?, 0, &mut shape)?;
+        Ok(shape)
+    }
+
+    /// The dimension along which blocks are joined.
+    fn joined(&self) -> Result<usize> {
+        let shape = self.shape()?;
+        let mut joined = (0..self.rank).filter(|dimension| shape[*dimension] == JOINED);
+        match (joined.next(), joined.next()) {
+            (Some(dimension), None) => Ok(dimension),
+            _ => Err("its blocks are not joined along one dimension".into()),
+        }
+    }
+}

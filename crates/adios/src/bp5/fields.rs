@@ -1,0 +1,276 @@
+//! What the fields of variable metadata are (section 3.6).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::ffs::{Field, Format, Slot, Struct};
+use super::formats::Id;
+use super::types;
+use crate::Result;
+use crate::model::{Kind, StructType, Type};
+
+/// The last field that is not one of a variable.
+const LAST_OF_ALL: &str = "DataBlockSize";
+
+/// The fields of one format.
+#[derive(Debug)]
+pub(super) struct Fields {
+    /// Number of words that tell which variables are present.
+    pub bit_words: Slot,
+    /// Points to these words.
+    pub bits: Slot,
+    /// One for each variable.
+    pub variables: Vec<VariableField>,
+    /// Structs of arrays.
+    pub arrays: Vec<ArrayFields>,
+}
+
+/// The field of one variable.
+#[derive(Debug)]
+pub(super) struct VariableField {
+    /// The name of the variable; that of the field where it has not the parts that it should have.
+    pub name: String,
+    /// What the field is, or why nobody knows.
+    pub described: std::result::Result<Described, String>,
+}
+
+/// What a field says without its value.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub kind: Kind,
+    pub ty: Type,
+    pub content: Content,
+}
+
+/// What a field of a variable contains.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Content {
+    /// The value itself.
+    Value { offset: u32 },
+    /// A pointer to the value.
+    Text(Slot),
+    /// A struct, which is one of [`Fields::arrays`].
+    Array { offset: u32, fields: usize },
+}
+
+/// The fields of a struct that describes the blocks of an array.
+#[derive(Debug)]
+pub(super) struct ArrayFields {
+    /// Bytes of the struct.
+    pub len: u32,
+    pub rank: Slot,
+    pub blocks: Slot,
+    /// Rank times blocks.
+    pub extents: Slot,
+    pub shape: Slot,
+    pub counts: Slot,
+    pub starts: Slot,
+    pub locations: Slot,
+    /// Bytes that are stored of each block, if an operator made them.
+    pub stored: Option<Slot>,
+}
+
+impl Fields {
+    /// Finds out what the fields of a format are. `members` gives the type that another format describes.
+    pub fn of(format: &Format, members: impl Fn(&Id) -> Result<Arc<StructType>>) -> Result<Self> {
+        let top = format.top();
+        let last = top
+            .fields
+            .iter()
+            .position(|field| field.name == LAST_OF_ALL);
+        let last = last.ok_or("struct \"MetaData\" has no field \"DataBlockSize\"")?;
+        let mut made = Making {
+            format,
+            members,
+            numbers: HashMap::new(),
+            arrays: Vec::new(),
+        };
+        let mut variables = Vec::with_capacity(top.fields.len() - last);
+        for field in &top.fields[last + 1..] {
+            let named = named(&field.name);
+            let name = named.as_ref().map_or(&*field.name, |named| named.name);
+            let described = named
+                .as_ref()
+                .ok_or_else(|| "its field has an unknown name".into());
+            let described = match described.and_then(|named| made.described(field, named)) {
+                Ok(described) => Ok(described),
+                Err(fault) => Err(fault.into_damage()?),
+            };
+            variables.push(VariableField {
+                name: name.to_owned(),
+                described,
+            });
+        }
+        Ok(Fields {
+            bit_words: top.number("BitFieldCount")?,
+            bits: top.pointer("BitField", 8)?,
+            variables,
+            arrays: made.arrays,
+        })
+    }
+}
+
+/// What is needed to find out what fields are.
+struct Making<'a, M> {
+    format: &'a Format,
+    members: M,
+    /// Which of `arrays` is that of a struct.
+    numbers: HashMap<usize, usize>,
+    arrays: Vec<ArrayFields>,
+}
+
+impl<M: Fn(&Id) -> Result<Arc<StructType>>> Making<'_, M> {
+    fn described(&mut self, field: &Field, named: &Named<'_>) -> Result<Described> {
+        let (ty, content) = match &named.elements {
+            None => self.value(field)?,
+            Some(elements) => self.array(field, elements)?,
+        };
+        Ok(Described {
+            kind: named.kind,
+            ty,
+            content,
+        })
+    }
+
+    fn value(&self, field: &Field) -> Result<(Type, Content)> {
+        let unknown = || format!("type {:?} of {} bytes is unknown", field.ty, field.size);
+        let ty = types::of_field(&field.ty, field.size).ok_or_else(unknown)?;
+        let top = self.format.top();
+        if ty == Type::Text {
+            return Ok((ty, Content::Text(top.pointer_at(field.offset)?)));
+        }
+        let slot = top.slot(field.offset, u8::try_from(ty.size())?)?;
+        let Slot { offset, .. } = slot;
+        Ok((ty, Content::Value { offset }))
+    }
+
+    fn array(&mut self, field: &Field, elements: &Elements) -> Result<(Type, Content)> {
+        let ty = match elements.members {
+            Some(id) => Type::Struct((self.members)(&id)?),
+            None => types::of_number(elements.ty)
+                .filter(|ty| *ty != Type::Text)
+                .ok_or_else(|| format!("type {} is unknown", elements.ty))?,
+        };
+        let size = ty.size();
+        if size != elements.size || size == 0 {
+            return Err(format!(
+                "elements of {} bytes, but the type has {size}",
+                elements.size
+            )
+            .into());
+        }
+        let fields = self.fields_of(&field.ty)?;
+        let end = u64::from(field.offset) + u64::from(self.arrays[fields].len);
+        if end > u64::from(self.format.top().len) {
+            return Err("its field lies outside".into());
+        }
+        let offset = field.offset;
+        Ok((ty, Content::Array { offset, fields }))
+    }
+
+    /// Which of the structs of arrays this is.
+    fn fields_of(&mut self, ty: &str) -> Result<usize> {
+        let (sub, fields) = self
+            .format
+            .sub(ty)
+            .ok_or_else(|| format!("struct {ty:?} is not there"))?;
+        if let Some(known) = self.numbers.get(&sub) {
+            return Ok(*known);
+        }
+        let known = self.arrays.len();
+        self.arrays.push(ArrayFields::of(fields)?);
+        self.numbers.insert(sub, known);
+        Ok(known)
+    }
+}
+
+impl ArrayFields {
+    fn of(fields: &Struct) -> Result<Self> {
+        let has_operator = fields.name.starts_with("MetaArrayOp");
+        let stored = has_operator.then(|| fields.pointer("DataBlockSize", 8));
+        Ok(ArrayFields {
+            len: fields.len,
+            rank: fields.number("Dims")?,
+            blocks: fields.number("BlockCount")?,
+            extents: fields.number("DBCount")?,
+            shape: fields.pointer("Shape", 8)?,
+            counts: fields.pointer("Count", 8)?,
+            starts: fields.pointer("Offset", 8)?,
+            locations: fields.pointer("DataBlockLocation", 8)?,
+            stored: stored.transpose()?,
+        })
+    }
+}
+
+/// The parts of the name of a field.
+#[derive(Debug, PartialEq)]
+struct Named<'a> {
+    kind: Kind,
+    name: &'a str,
+    /// Of arrays. The field of a value has the type itself.
+    elements: Option<Elements>,
+}
+
+/// What the name of the field of an array says about its elements.
+#[derive(Debug, PartialEq)]
+struct Elements {
+    /// Bytes of each.
+    size: u64,
+    ty: u32,
+    /// The format of a struct type.
+    members: Option<Id>,
+}
+
+/// Takes the name of a field apart. The expression of a derived variable is skipped.
+fn named(field: &str) -> Option<Named<'_>> {
+    let rest = field.strip_prefix("BP")?;
+    let kind = match rest.as_bytes().first()? {
+        b'g' => Kind::GlobalValue,
+        b'l' => Kind::LocalValue,
+        b'G' => Kind::GlobalArray,
+        b'L' => Kind::LocalArray,
+        b'J' => Kind::JoinedArray,
+        _ => return None,
+    };
+    let rest = &rest[1..];
+    if matches!(kind, Kind::GlobalValue | Kind::LocalValue) {
+        let name = rest.strip_prefix('_')?;
+        return Some(Named {
+            kind,
+            name,
+            elements: None,
+        });
+    }
+    let rest = match rest.strip_prefix('-') {
+        Some(derived) => {
+            let (len, derived) = derived.split_once('-')?;
+            derived.get(len.parse().ok()?..)?.strip_prefix('-')?
+        }
+        None => rest.strip_prefix('_')?,
+    };
+    let (size, rest) = rest.split_once('_')?;
+    let (ty, rest) = rest.split_once('_')?;
+    let (size, ty) = (size.parse().ok()?, ty.parse().ok()?);
+    let (members, name) = match ty {
+        types::STRUCT => {
+            let (id, name) = rest.split_once('_')?;
+            (Some(of_hex(id)?), name)
+        }
+        _ => (None, rest),
+    };
+    Some(Named {
+        kind,
+        name,
+        elements: Some(Elements { size, ty, members }),
+    })
+}
+
+fn of_hex(text: &str) -> Option<Id> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let bytes = pairs
+        .iter()
+        .map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
+}

@@ -1,0 +1,137 @@
+//! The formats of `mmd.0` (section 3.3). Each is decoded when a record of it is read first, and kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use super::attributes::{NamedFields, OwnFields};
+use super::ffs::Format;
+use super::fields::Fields;
+use super::types;
+use crate::model::StructType;
+use crate::numbers::{self, Numbers};
+use crate::{Bytes, Result};
+
+/// Names a format in the records.
+pub(super) type Id = [u8; 12];
+
+/// Bytes of an entry before its body: two lengths and the id.
+const HEAD: u64 = 28;
+
+/// All formats of a directory.
+#[derive(Debug, Default)]
+pub(super) struct Formats {
+    is_big_endian: bool,
+    entries: HashMap<Id, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: u64,
+    len: u64,
+    meaning: Kept<Meaning>,
+    members: Kept<Arc<StructType>>,
+}
+
+/// What came of decoding, or what is wrong with the format.
+type Kept<T> = OnceLock<std::result::Result<T, String>>;
+
+/// What the records of a format are.
+#[derive(Debug)]
+pub(super) enum Meaning {
+    /// Variables of one writer in one step.
+    Variables(Fields),
+    /// Attributes by a name each.
+    Attributes(NamedFields),
+    /// Attributes as fields of the format.
+    OwnAttributes(OwnFields),
+}
+
+impl Formats {
+    /// Finds all formats. Ends before the first that is not complete.
+    pub fn read(file: &dyn Bytes, is_big_endian: bool) -> Result<Self> {
+        let mut entries = HashMap::new();
+        let (mut at, end) = (0, file.len());
+        while end - at >= HEAD {
+            let mut head = [0; HEAD as usize];
+            file.read_exact_at(&mut head, at)?;
+            let numbers = Numbers {
+                bytes: &head,
+                is_big_endian,
+            };
+            let (id, len) = (numbers.u64(0)?, numbers.u64(8)?);
+            if id != size_of::<Id>() as u64 || len > end - at - HEAD {
+                break;
+            }
+            let entry = || Entry {
+                at: at + HEAD,
+                len,
+                meaning: OnceLock::new(),
+                members: OnceLock::new(),
+            };
+            let (_, id) = head.split_last_chunk().ok_or("mmd.0: no id")?;
+            entries.entry(*id).or_insert_with(entry);
+            at += HEAD + len;
+        }
+        Ok(Formats {
+            is_big_endian,
+            entries,
+        })
+    }
+
+    /// What the records of this format are.
+    pub fn meaning(&self, file: &dyn Bytes, id: &Id) -> Result<&Meaning> {
+        let entry = self.entry(id)?;
+        self.kept(file, entry, &entry.meaning, |format| {
+            match &*format.top().name {
+                "MetaData" => Ok(Meaning::Variables(Fields::of(format, |id| {
+                    self.members(file, id)
+                })?)),
+                "GenericAttributes" => Ok(Meaning::Attributes(NamedFields::of(format)?)),
+                "Attributes" => Ok(Meaning::OwnAttributes(OwnFields::of(format)?)),
+                other => Err(format!("records of struct {other:?} are unknown").into()),
+            }
+        })
+    }
+
+    /// The struct that this format describes, as the type of a variable.
+    fn members(&self, file: &dyn Bytes, id: &Id) -> Result<Arc<StructType>> {
+        let entry = self.entry(id)?;
+        let members = self.kept(file, entry, &entry.members, |format| {
+            types::members(format.top()).map(Arc::new)
+        })?;
+        Ok(members.clone())
+    }
+
+    fn entry(&self, id: &Id) -> Result<&Entry> {
+        let entry = self.entries.get(id);
+        entry.ok_or_else(|| format!("mmd.0 has no format {}", hex(id)).into())
+    }
+
+    /// Decodes a format, or takes what was made of it before. What is wrong with its bytes is kept, too.
+    fn kept<'a, T>(
+        &self,
+        file: &dyn Bytes,
+        entry: &Entry,
+        kept: &'a Kept<T>,
+        make: impl FnOnce(&Format) -> Result<T>,
+    ) -> Result<&'a T> {
+        let made = match kept.get() {
+            Some(made) => made,
+            None => {
+                let body = numbers::read(file, entry.at, entry.len, "mmd.0")?;
+                let format = Format::decode(&body, self.is_big_endian);
+                let made = match format.and_then(|format| make(&format)) {
+                    Ok(made) => Ok(made),
+                    Err(fault) => Err(fault.into_damage()?),
+                };
+                kept.get_or_init(|| made)
+            }
+        };
+        made.as_ref()
+            .map_err(|reason| format!("mmd.0: {reason}").into())
+    }
+}
+
+fn hex(id: &Id) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,240 @@
+//! The records of `md.idx` (section 3.1).
+
+use crate::header::Header;
+use crate::model::{File, Place};
+use crate::numbers::{self, Numbers};
+use crate::{Bytes, Result};
+
+/// Bytes that the walk through `md.idx` reads at once: most records are short, and long ones are not read whole.
+const WINDOW: u64 = 4096;
+
+/// Bytes of a record before its content: its type and its length.
+const HEAD: u64 = 9;
+
+/// Where the records of all complete steps lie.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    pub steps: Vec<StepRecord>,
+    maps: Vec<MapRecord>,
+    /// Bytes behind the last complete record.
+    pub rest: u64,
+}
+
+/// The record of a step, whose number of bytes is not checked yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepRecord {
+    /// Where its content begins in `md.idx`.
+    at: u64,
+    /// Where the section of the step begins in `md.0`.
+    pub metadata: u64,
+    /// How many bytes the section has.
+    pub size: u64,
+    /// How many of [`Records::maps`] come before it.
+    maps: u32,
+}
+
+/// Where the content of a writer map lies.
+#[derive(Debug, Clone, Copy)]
+struct MapRecord {
+    at: u64,
+    len: u64,
+    writers: u64,
+}
+
+impl StepRecord {
+    /// Whether `md.0` with this length has its section.
+    pub fn is_below(&self, len: u64) -> bool {
+        self.metadata
+            .checked_add(self.size)
+            .is_some_and(|end| end <= len)
+    }
+}
+
+impl Records {
+    /// Walks through `md.idx`. Ends before the first record that is not complete.
+    pub fn read(index: &dyn Bytes, header: &Header) -> Result<Self> {
+        let mut window = Window::new(index, header.is_big_endian);
+        let mut records = Records::default();
+        let (mut at, end) = (Header::LEN as u64, index.len());
+        while let Some(content) = at.checked_add(HEAD).filter(|content| *content <= end) {
+            let head = window.get(at, HEAD)?;
+            let len = head.u64(1)?;
+            if len > end - content {
+                break;
+            }
+            match head.bytes[0] {
+                b's' => records.steps.push(StepRecord {
+                    at: content,
+                    metadata: window.first(content, len, 0)?,
+                    size: window.first(content, len, 8)?,
+                    maps: u32::try_from(records.maps.len())?,
+                }),
+                b'w' => records.maps.push(MapRecord {
+                    at: content,
+                    len,
+                    writers: window.first(content, len, 0)?,
+                }),
+                _ => {}
+            }
+            at = content + len;
+        }
+        records.rest = end - at;
+        Ok(records)
+    }
+
+    /// The largest number of writers.
+    pub fn writers(&self) -> u64 {
+        self.maps.iter().map(|map| map.writers).max().unwrap_or(0)
+    }
+
+    /// Where the data of all writers of a step lie.
+    pub fn places(&self, index: &dyn Bytes, header: &Header, step: &StepRecord) -> Result<Places> {
+        let number = (step.maps as usize).checked_sub(1);
+        let map = number.and_then(|number| self.maps.get(number));
+        let map = map.ok_or("md.idx: no writer map comes before the step")?;
+        let read = |at, len| words(index, header, at, len);
+        let map = read(map.at, map.len)?;
+        let writers = map.first().copied().unwrap_or(0);
+        if writers.checked_add(3) != Some(map.len() as u64) || u32::try_from(writers).is_err() {
+            return Err(
+                "md.idx: the writer map has another length than its number of writers says".into(),
+            );
+        }
+        let len = read(step.at - 8, 8)?.first().copied().unwrap_or(0);
+        let row = read(step.at, len)?;
+        let flushes = row.get(2).copied().unwrap_or(0);
+        let expected = flushes
+            .checked_mul(2)
+            .and_then(|words| words.checked_add(1)?.checked_mul(writers)?.checked_add(3));
+        if expected != Some(row.len() as u64) {
+            return Err("md.idx: the record of the step has another length than its numbers of writers and flushes say".into());
+        }
+        Ok(Places {
+            flushes: usize::try_from(flushes)?,
+            files: map[3..].to_vec(),
+            row: row[3..].to_vec(),
+        })
+    }
+}
+
+/// The numbers of 8 bytes of a part of `md.idx`.
+fn words(index: &dyn Bytes, header: &Header, at: u64, len: u64) -> Result<Vec<u64>> {
+    let numbers = Numbers {
+        bytes: &numbers::read(index, at, len, "md.idx")?,
+        is_big_endian: header.is_big_endian,
+    };
+    Ok(numbers.u64s().collect())
+}
+
+/// Where the data of the writers of one step lie.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// Flushes before the last write.
+    flushes: usize,
+    /// The file of each writer.
+    files: Vec<u64>,
+    /// For each writer where each flush lies and how long it is, and where the last write lies.
+    row: Vec<u64>,
+}
+
+impl Places {
+    /// Their number, which is below 2^32.
+    pub fn writers(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Where the data of a writer lie.
+    pub fn of_writer(&self, writer: usize) -> WriterPlaces<'_> {
+        let words = 2 * self.flushes + 1;
+        let row = &self.row[writer * words..][..words];
+        let (flushes, _) = row.as_chunks();
+        let mut end = 0u64;
+        let ends = flushes.iter().map(|[_, size]| {
+            end = end.saturating_add(*size);
+            end
+        });
+        WriterPlaces {
+            file: self.files[writer],
+            ends: ends.collect(),
+            flushes,
+            last: row[words - 1],
+        }
+    }
+}
+
+/// Where the data of one writer of one step lie.
+#[derive(Debug)]
+pub(super) struct WriterPlaces<'a> {
+    file: u64,
+    /// Position and size of each flush.
+    flushes: &'a [[u64; 2]],
+    /// How many bytes the writer put until the end of each flush.
+    ends: Vec<u64>,
+    /// Position of what no flush wrote.
+    last: u64,
+}
+
+impl WriterPlaces<'_> {
+    /// Where the `len` bytes at `location` of what the writer put in this step lie: in one flush.
+    pub fn of(&self, location: u64, len: u64) -> Result<Place> {
+        let flush = self.ends.partition_point(|end| *end <= location);
+        let begin = flush.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let (position, size) = match self.flushes.get(flush) {
+            Some([position, size]) => (*position, *size),
+            None => (self.last, u64::MAX),
+        };
+        let within = location - begin;
+        let is_inside = within.checked_add(len).is_some_and(|end| end <= size);
+        let offset = position.checked_add(within).filter(|_| is_inside);
+        let offset = offset.filter(|offset| offset.checked_add(len).is_some());
+        Ok(Place {
+            file: File::Data(u32::try_from(self.file)?),
+            offset: offset.ok_or_else(|| {
+                format!("the block at byte {location} of the writer's data lies nowhere")
+            })?,
+            len,
+        })
+    }
+}
+
+/// A part of `md.idx`, read at once.
+struct Window<'a> {
+    index: &'a dyn Bytes,
+    is_big_endian: bool,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    fn new(index: &'a dyn Bytes, is_big_endian: bool) -> Self {
+        Window {
+            index,
+            is_big_endian,
+            at: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The bytes from `at`, which the file has.
+    fn get(&mut self, at: u64, len: u64) -> Result<Numbers<'_>> {
+        let is_here = at >= self.at && at + len <= self.at + self.bytes.len() as u64;
+        if !is_here {
+            let len = WINDOW.min(self.index.len().saturating_sub(at));
+            self.bytes = numbers::read(self.index, at, len, "md.idx")?;
+            self.at = at;
+        }
+        let numbers = Numbers {
+            bytes: &self.bytes,
+            is_big_endian: self.is_big_endian,
+        };
+        numbers.part(at - self.at, len)
+    }
+
+    /// A number of the content of a record, which is at `at` and has `len` bytes; 0 where it has too few.
+    fn first(&mut self, at: u64, len: u64, within: u64) -> Result<u64> {
+        if len < within + 8 {
+            return Ok(0);
+        }
+        self.get(at + within, 8)?.u64(0)
+    }
+}

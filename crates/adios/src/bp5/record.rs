@@ -1,0 +1,91 @@
+//! Encoded records of `md.0` (section 3.5).
+
+use std::cell::Cell;
+
+use super::ffs::Slot;
+use super::formats::Id;
+use crate::Result;
+use crate::numbers::Numbers;
+
+/// Bytes before the base: the id, the length, padding.
+const HEADER: u64 = 24;
+
+/// One record: a struct as in the writer's memory, and what its pointers reach.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    /// From the base on, from which pointers count.
+    bytes: Numbers<'a>,
+    /// Where the base lies in `md.0`.
+    at: u64,
+    /// How many bytes may still be taken. No byte of a record belongs to two fields, so all of them together have no more
+    /// than the record. Without this bound fields that lie on each other could ask for any amount of memory.
+    left: Cell<u64>,
+}
+
+impl<'a> Record<'a> {
+    /// The format of a record, and the record. `block` lies at byte `at` of `md.0`.
+    pub fn open(block: Numbers<'a>, at: u64) -> Result<(Id, Self)> {
+        let id = block
+            .bytes
+            .first_chunk::<12>()
+            .ok_or("is too short for an id")?;
+        let bytes = block.part(HEADER, block.u64(12)?)?;
+        let record = Record {
+            bytes,
+            at: at + HEADER,
+            left: Cell::new(bytes.bytes.len() as u64),
+        };
+        Ok((*id, record))
+    }
+
+    /// Takes `len` bytes from `at`.
+    pub fn take(&self, at: u64, len: u64) -> Result<Numbers<'a>> {
+        let part = self.bytes.part(at, len)?;
+        let left = self.left.get().checked_sub(len);
+        self.left.set(left.ok_or("fields lie on each other")?);
+        Ok(part)
+    }
+
+    /// Takes what a pointer reaches: nothing where there is nothing to be reached.
+    pub fn target(&self, pointer: u64, count: u64, size: u64) -> Result<Numbers<'a>> {
+        let len = count
+            .checked_mul(size)
+            .ok_or("an array of more than 2^64 bytes")?;
+        if len > 0 && pointer == 0 {
+            return Err("an array is not there".into());
+        }
+        self.take(pointer, len)
+    }
+
+    /// Takes the text that a pointer reaches; nothing is an empty one.
+    pub fn text(&self, pointer: u64) -> Result<&'a str> {
+        if pointer == 0 {
+            return Ok("");
+        }
+        let rest = usize::try_from(pointer)
+            .ok()
+            .and_then(|at| self.bytes.bytes.get(at..));
+        let rest = rest.ok_or("a text lies outside")?;
+        let len = rest
+            .iter()
+            .take(usize::try_from(self.left.get())?)
+            .position(|byte| *byte == 0);
+        let bytes = self
+            .take(pointer, len.ok_or("a text does not end")? as u64)?
+            .bytes;
+        Ok(str::from_utf8(bytes).map_err(|_| "a text is not UTF-8")?)
+    }
+
+    /// Where a byte of the record lies in `md.0`.
+    pub fn place(&self, at: u64) -> u64 {
+        self.at + at
+    }
+
+    /// A number of a struct that begins at `base`.
+    pub fn number(&self, base: u64, slot: Slot) -> Result<u64> {
+        let at = base
+            .checked_add(u64::from(slot.offset))
+            .ok_or("a struct lies outside")?;
+        self.bytes.unsigned(at, slot.size)
+    }
+}

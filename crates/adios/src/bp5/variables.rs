@@ -1,0 +1,135 @@
+//! The variables of one step: what all writers say about each, put together (section 3.6).
+
+use std::collections::HashMap;
+
+use super::blocks::Blocks;
+use super::fields::{Fields, VariableField};
+use super::formats::Id;
+use super::index::WriterPlaces;
+use super::record::Record;
+use crate::Result;
+use crate::model::Variable;
+
+/// Puts the variables of one step together, writer by writer in the order of their ranks.
+pub(super) struct Variables<'a> {
+    is_column_major: bool,
+    is_asked: &'a dyn Fn(&str) -> bool,
+    /// What each name became.
+    by_name: HashMap<&'a str, Known>,
+    /// What the fields of each format became, so that a name is looked up once and not for each writer.
+    by_format: HashMap<Id, Vec<Option<Known>>>,
+    gathered: Vec<Gathered<'a>>,
+    problems: Vec<String>,
+}
+
+/// What a name became.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    NotAsked,
+    /// One of those that are gathered.
+    Number(usize),
+}
+
+/// A variable, as far as writers have told about it.
+struct Gathered<'a> {
+    name: &'a str,
+    /// `None` once a writer has told what cannot be understood.
+    blocks: Option<Blocks>,
+}
+
+/// The writer of a record.
+pub(super) struct Writer<'a> {
+    pub rank: u32,
+    pub places: WriterPlaces<'a>,
+}
+
+impl<'a> Variables<'a> {
+    /// None so far. Dimensions of a column-major writer are reversed.
+    pub fn new(is_column_major: bool, is_asked: &'a dyn Fn(&str) -> bool) -> Self {
+        Variables {
+            is_column_major,
+            is_asked,
+            by_name: HashMap::new(),
+            by_format: HashMap::new(),
+            gathered: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Adds what a writer has. A fault says that nobody knows what that is.
+    pub fn add(
+        &mut self,
+        writer: &Writer<'_>,
+        id: &Id,
+        fields: &'a Fields,
+        record: &Record<'_>,
+    ) -> Result<()> {
+        let words = record.number(0, fields.bit_words)?;
+        let bits = record.target(record.number(0, fields.bits)?, words, 8)?;
+        let known = self.by_format.remove(id);
+        let mut known = known.unwrap_or_else(|| vec![None; fields.variables.len()]);
+        for (word, bits) in bits.u64s().enumerate() {
+            let mut bits = bits;
+            while bits != 0 {
+                let number = 64 * word + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let field = fields.variables.get(number);
+                let field = field.ok_or_else(|| format!("bit {number} belongs to no variable"))?;
+                let known = known[number].get_or_insert_with(|| self.find(&field.name));
+                if let Known::Number(variable) = *known {
+                    self.add_to(variable, writer, fields, field, record);
+                }
+            }
+        }
+        self.by_format.insert(*id, known);
+        Ok(())
+    }
+
+    fn find(&mut self, name: &'a str) -> Known {
+        if let Some(known) = self.by_name.get(name) {
+            return *known;
+        }
+        let known = if (self.is_asked)(name) {
+            self.gathered.push(Gathered {
+                name,
+                blocks: Some(Blocks::default()),
+            });
+            Known::Number(self.gathered.len() - 1)
+        } else {
+            Known::NotAsked
+        };
+        self.by_name.insert(name, known);
+        known
+    }
+
+    fn add_to(
+        &mut self,
+        variable: usize,
+        writer: &Writer<'_>,
+        fields: &Fields,
+        field: &VariableField,
+        record: &Record<'_>,
+    ) {
+        let Gathered { name, blocks } = &mut self.gathered[variable];
+        let Some(known) = blocks else {
+            return;
+        };
+        let added = match &field.described {
+            Ok(described) => known.add(writer, fields, described, record, self.is_column_major),
+            Err(reason) => Err(reason.as_str().into()),
+        };
+        if let Err(fault) = added {
+            let rank = writer.rank;
+            self.problems
+                .push(format!("variable {name:?} of writer {rank}: {fault}"));
+            *blocks = None;
+        }
+    }
+
+    /// The variables that all writers have told well, and what is wrong with the others.
+    pub fn finish(self) -> (Vec<Variable>, Vec<String>) {
+        let all = self.gathered.into_iter();
+        let whole = all.filter_map(|Gathered { name, blocks }| blocks?.finish(name));
+        (whole.collect(), self.problems)
+    }
+}
