@@ -14,6 +14,7 @@
 pub mod bp4;
 pub mod bp5;
 pub mod directory;
+mod fields;
 pub mod header;
 pub mod model;
 mod numbers;

@@ -61,7 +61,7 @@ pub enum Kind {
 /// One block, as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// The rank that wrote it.
+    /// The rank that wrote it; 0 in BP4, whose metadata do not tell.
     pub writer: u32,
     /// Where its bytes are.
     pub place: Place,

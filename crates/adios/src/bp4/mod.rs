@@ -1,0 +1,151 @@
+//! Metadata of BP4 (section 4).
+//!
+//! * `index`: the rows of `md.idx`, one a step.
+//! * `set`: what the metadata say of one block.
+//! * `variable`, `attribute`: one entry of the indices of a step.
+
+mod attribute;
+mod index;
+mod set;
+mod types;
+mod variable;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use index::Index;
+
+use std::collections::HashSet;
+
+use crate::Result;
+use crate::directory::Files;
+use crate::fields::Fields;
+use crate::model::Step;
+use index::Row;
+
+/// The most bytes that the metadata of one step may have.
+const MOST_METADATA: u64 = 1 << 30;
+
+/// The most problems of a step that are told.
+const MOST_PROBLEMS: usize = 100;
+
+/// What holds for all variables of a step.
+#[derive(Debug, Clone, Copy)]
+struct Writing {
+    /// Dimensions are in the order of Fortran.
+    is_column_major: bool,
+    /// Where the section of the step begins in `md.0`.
+    begin: u64,
+    /// Blocks with an operator have no header of section 5 (section 4.7).
+    has_bare_operators: bool,
+}
+
+/// Reads the metadata of step `number`, counted from 0. `is_asked` chooses variables by name.
+pub fn step(
+    index: &Index,
+    files: Files<'_>,
+    number: usize,
+    is_asked: &dyn Fn(&str) -> bool,
+) -> Result<Step> {
+    let row = index.row(number)?;
+    let section = section(row, files).map_err(|fault| fault.at("md.0"))?;
+    let part = |begin, end| {
+        // `Index` has put these in order.
+        let mut part = Fields::new(&section[..(end - row.begin) as usize], index.is_big_endian);
+        part.take((begin - row.begin) as usize).map(|_| part)
+    };
+    let writing = Writing {
+        is_column_major: is_column_major(part(row.begin, row.variables)?)
+            .map_err(|fault| fault.at("md.0: process groups"))?,
+        begin: row.begin,
+        has_bare_operators: index.has_bare_operators,
+    };
+    let mut step = Step::default();
+    let mut names = HashSet::new();
+    let mut variable = |entry| {
+        let (name, entry) = variable::name(entry)?;
+        if !is_asked(name) {
+            return Ok(());
+        }
+        let at = |fault: h5logfs_common::fault::Fault| fault.at(format!("variable {name}"));
+        if !names.insert(name.to_owned()) {
+            return Err(at("it comes twice in one step".into()));
+        }
+        let variable = variable::read(name, entry, writing).map_err(at)?;
+        step.variables.push(variable);
+        Ok(())
+    };
+    each(
+        part(row.variables, row.attributes)?,
+        "variables",
+        &mut step.problems,
+        &mut variable,
+    );
+    let mut attribute = |entry| {
+        step.attributes.push(attribute::read(entry)?);
+        Ok(())
+    };
+    each(
+        part(row.attributes, row.end)?,
+        "attributes",
+        &mut step.problems,
+        &mut attribute,
+    );
+    Ok(step)
+}
+
+/// The bytes of a step in `md.0`.
+fn section(row: &Row, files: Files<'_>) -> Result<Vec<u8>> {
+    let len = row.end - row.begin;
+    if len > MOST_METADATA {
+        return Err(format!("{len} bytes of metadata: at most {MOST_METADATA} are read").into());
+    }
+    if row.end > files.metadata.len() {
+        return Err("the file ends before the metadata of the step do".into());
+    }
+    let mut section = vec![0; len as usize];
+    files.metadata.read_exact_at(&mut section, row.begin)?;
+    Ok(section)
+}
+
+/// Whether dimensions are in the order of Fortran: the first process group tells it for all of the step.
+fn is_column_major(mut groups: Fields<'_>) -> Result<bool> {
+    if groups.u64()? == 0 {
+        return Ok(false);
+    }
+    groups.u64()?;
+    groups.u16()?;
+    groups.text()?;
+    Ok(groups.u8()? == b'y')
+}
+
+/// Hands each entry of an index to `entry`. What it fails at is a problem; its length leads to the entry behind it.
+fn each<'a>(
+    index: Fields<'a>,
+    what: &str,
+    problems: &mut Vec<String>,
+    entry: &mut dyn FnMut(Fields<'a>) -> Result<()>,
+) {
+    let mut tell = |problem: String| {
+        if problems.len() < MOST_PROBLEMS {
+            problems.push(problem);
+        }
+    };
+    let mut walk = |mut index: Fields<'a>| -> Result<()> {
+        let count = index.u32()?;
+        let len = index.u64()?;
+        let mut entries = index.part(len)?;
+        for _ in 0..count {
+            let len = entries.u32()?;
+            if let Err(fault) = entry(entries.part(len.into())?) {
+                tell(fault.to_string());
+            }
+        }
+        Ok(())
+    };
+    if let Err(fault) = walk(index) {
+        tell(format!("index of {what}: {fault}"));
+    }
+}

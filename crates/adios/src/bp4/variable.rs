@@ -1,0 +1,175 @@
+//! An entry of the index of variables (sections 4.2 and 4.3).
+
+use super::set::{Dim, Of, Set};
+use super::{Writing, types};
+use crate::Result;
+use crate::fields::Fields;
+use crate::model::{Block, File, Kind, Place, Type, Variable};
+
+/// The shape of a dimension along which blocks follow each other.
+const JOINED: u64 = u64::MAX - 1;
+
+/// The shape of a value that each writer has.
+const LOCAL_VALUE: u64 = u64::MAX - 2;
+
+/// The name of an entry, and what is behind it.
+pub(super) fn name(mut entry: Fields<'_>) -> Result<(&str, Fields<'_>)> {
+    let _id = entry.u32()?;
+    let _group = entry.text()?;
+    let name = entry.text()?;
+    Ok((name, entry))
+}
+
+/// Reads what is behind the name.
+pub(super) fn read(name: &str, mut entry: Fields<'_>, writing: Writing) -> Result<Variable> {
+    let _order = entry.u16()?;
+    let number = entry.u8()?;
+    if number == types::TEXTS {
+        return Err("a variable of several texts".into());
+    }
+    let ty = types::of(number)?;
+    let _sets = entry.u64()?;
+    let mut sets = Vec::new();
+    while !entry.is_empty() {
+        let mut set = Set::read(&mut entry, &ty, Of::Variable)?;
+        if writing.is_column_major {
+            set.dims.reverse();
+        }
+        sets.push(set);
+    }
+    let kind = kind(&sets)?;
+    let mut variable = Variable {
+        name: name.to_owned(),
+        kind,
+        ty,
+        shape: Vec::new(),
+        rank: 0,
+        blocks: Vec::new(),
+        starts: Vec::new(),
+        counts: Vec::new(),
+        texts: Vec::new(),
+    };
+    match kind {
+        Kind::GlobalValue => sets.truncate(1),
+        Kind::LocalValue => variable.shape = vec![sets.len() as u64],
+        _ => {
+            add_arrays(&mut variable, &sets, writing)?;
+            return Ok(variable);
+        }
+    }
+    for set in sets {
+        add_value(&mut variable, set, writing)?;
+    }
+    Ok(variable)
+}
+
+/// The kind of a variable: that of its blocks. Those without any extent may be of each kind.
+fn kind(sets: &[Set<'_>]) -> Result<Kind> {
+    let mut kinds = sets.iter().filter_map(kind_of);
+    let first = kinds.next();
+    if kinds.any(|kind| Some(kind) != first) {
+        return Err("its blocks are of different kinds".into());
+    }
+    Ok(first.unwrap_or(Kind::GlobalArray))
+}
+
+fn kind_of(set: &Set<'_>) -> Option<Kind> {
+    let dims = &set.dims;
+    if matches!(**dims, [dim] if dim.shape == LOCAL_VALUE) {
+        Some(Kind::LocalValue)
+    } else if dims
+        .iter()
+        .all(|dim| [dim.count, dim.shape, dim.start] == [0; 3])
+    {
+        set.value.as_ref().map(|_| Kind::GlobalValue)
+    } else if dims.iter().any(|dim| dim.shape == JOINED) {
+        Some(Kind::JoinedArray)
+    } else if dims.iter().all(|dim| [dim.shape, dim.start] == [0; 2]) {
+        Some(Kind::LocalArray)
+    } else {
+        Some(Kind::GlobalArray)
+    }
+}
+
+/// Adds a value, which lies in the metadata.
+fn add_value(variable: &mut Variable, set: Set<'_>, writing: Writing) -> Result<()> {
+    let mut value = set.value.ok_or("a block without its value")?;
+    if variable.ty == Type::Text {
+        variable.texts.push(value.clone().text()?.to_owned());
+        value.u16()?;
+    }
+    variable.blocks.push(Block {
+        writer: 0,
+        place: Place {
+            file: File::Metadata,
+            offset: writing.begin + value.at() as u64,
+            len: value.rest().len() as u64,
+        },
+        has_operator: false,
+    });
+    Ok(())
+}
+
+/// Adds the blocks of an array, without those that have no elements.
+fn add_arrays(variable: &mut Variable, sets: &[Set<'_>], writing: Writing) -> Result<()> {
+    let last = sets.last().ok_or("it has no block")?;
+    variable.rank = last.dims.len();
+    if sets.iter().any(|set| set.dims.len() != variable.rank) {
+        return Err("its blocks have different numbers of dimensions".into());
+    }
+    if variable.rank == 0 || variable.ty == Type::Text {
+        return Err("a block without its value".into());
+    }
+    if variable.kind != Kind::LocalArray {
+        variable.shape = last.dims.iter().map(|dim| dim.shape).collect();
+    }
+    let along = variable.shape.iter().position(|of| *of == JOINED);
+    let mut joined = 0_u64;
+    for set in sets {
+        let mut dims = set.dims.clone();
+        if let Some(along) = along {
+            let dim = &mut dims[along];
+            if dim.shape != JOINED {
+                return Err("its blocks are joined along different dimensions".into());
+            }
+            dim.start = joined;
+            joined = joined.checked_add(dim.count).ok_or("too many elements")?;
+        }
+        if dims.iter().all(|dim| dim.count > 0) {
+            variable.blocks.push(block(set, &variable.ty, writing)?);
+            variable.starts.extend(dims.iter().map(|dim| dim.start));
+            variable.counts.extend(dims.iter().map(|dim| dim.count));
+        }
+    }
+    if let Some(along) = along {
+        variable.shape[along] = joined;
+    }
+    Ok(())
+}
+
+/// Where the elements of a block are.
+fn block(set: &Set<'_>, ty: &Type, writing: Writing) -> Result<Block> {
+    let plain = plain(&set.dims, ty).ok_or("a block of too many elements")?;
+    let operator = set.operator.as_ref();
+    if let Some(operator) = operator.filter(|_| writing.has_bare_operators) {
+        let name = operator.name;
+        return Err(format!("operator {name} of a writer before ADIOS2 2.8 is not read").into());
+    }
+    Ok(Block {
+        writer: 0,
+        place: Place {
+            file: File::Data(set.file),
+            offset: set.payload.ok_or("a block without a place")?,
+            len: operator.map_or(plain, |operator| operator.stored),
+        },
+        has_operator: operator.is_some(),
+    })
+}
+
+/// Bytes of the elements. `None` where a number is too large, or the block ends beyond any array.
+fn plain(dims: &[Dim], ty: &Type) -> Option<u64> {
+    dims.iter().try_fold(ty.size(), |len, dim| {
+        dim.start.checked_add(dim.count)?;
+        len.checked_mul(dim.count)
+    })
+}
