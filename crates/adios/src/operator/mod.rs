@@ -1,1 +1,121 @@
 //! Blocks that were written with an operator (section 5).
+//!
+//! * `bzip2`: batches of bzip2 streams.
+//! * `blosc`: chunks of blosc 1 and 2.
+//!
+//! **Memory.** Decoding writes into the caller's bytes. Besides, it takes at most [`scratch`] bytes.
+
+mod blosc;
+mod bzip2;
+
+use crate::Result;
+use crate::fields::Fields;
+
+/// Bytes of memory that the state of a decoder takes, whatever is decoded.
+const STATE: u64 = 16 << 20;
+
+/// The operators that are read.
+const BLOSC: u8 = 0;
+const BZIP2: u8 = 1;
+const NULL: u8 = 127;
+
+/// The most bytes of memory that decoding a block of `len` bytes takes besides the block.
+pub fn scratch(len: u64) -> u64 {
+    len.saturating_mul(2).saturating_add(STATE)
+}
+
+/// Decodes what an operator made of a block. `out` has the length of the block's elements. Fails where the stored bytes
+/// make another number of bytes, are damaged, or are of an operator that is not read: the fault names it.
+pub fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
+    let operator = *stored.first().ok_or("no header of an operator is there")?;
+    let name = name(operator);
+    let decoded = match operator {
+        BLOSC => blosc::decode,
+        BZIP2 => bzip2::decode,
+        NULL => null,
+        _ => return Err(format!("operator {name} is none that h5logfs can undo").into()),
+    };
+    decoded(stored, out).map_err(|fault| fault.at(format!("operator {name}")))
+}
+
+/// The name of an operator by the number that its header begins with.
+fn name(operator: u8) -> String {
+    let name = match operator {
+        BLOSC => "blosc",
+        BZIP2 => "bzip2",
+        2 => "libpressio",
+        3 => "mgard",
+        4 => "png",
+        5 => "sirius",
+        6 => "sz",
+        7 => "zfp",
+        8 => "mgardplus",
+        9 => "bigwhoop",
+        10 => "mgardcomplex",
+        11 => "sz3",
+        41 | 42 => "mdr",
+        45 => "caesar",
+        53 => "plugin",
+        NULL => "null",
+        other => return format!("number {other}"),
+    };
+    name.to_owned()
+}
+
+/// What is behind the common header and the number of bytes before the operator, in the byte order of the writer. That
+/// number is known beforehand, so it tells the order.
+fn behind_size(stored: &[u8], len: usize, version: u8) -> Result<Fields<'_>> {
+    for is_big_endian in [false, true] {
+        let mut fields = Fields::new(stored, is_big_endian);
+        let _operator = fields.u8()?;
+        let found = fields.u8()?;
+        if found != version {
+            return Err(format!("version {found} is not read: {version} is").into());
+        }
+        let _unused = fields.u16()?;
+        if fields.u64()? == len as u64 {
+            return Ok(fields);
+        }
+    }
+    Err(format!("it does not hold the {len} bytes of the block").into())
+}
+
+/// Nothing was done.
+fn null(stored: &[u8], out: &mut [u8]) -> Result<()> {
+    let mut fields = behind_size(stored, out.len(), 1)?;
+    out.copy_from_slice(fields.take(out.len())?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A common header and the number of bytes.
+    fn header(operator: u8, len: u64) -> Vec<u8> {
+        [&[operator, 1, 0, 0][..], &len.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn plain_bytes_of_either_order() {
+        let mut out = [0; 3];
+        let little = [&header(NULL, 3)[..], b"abc"].concat();
+        assert_eq!(decode(&little, &mut out), Ok(()));
+        assert_eq!(&out, b"abc");
+        let big = [&[NULL, 1, 0, 0][..], &3_u64.to_be_bytes(), b"xyz"].concat();
+        assert_eq!(decode(&big, &mut out), Ok(()));
+        assert_eq!(&out, b"xyz");
+        for len in 0..little.len() {
+            assert!(decode(&little[..len], &mut out).is_err());
+        }
+        assert!(decode(&little, &mut [0; 4]).is_err());
+    }
+
+    #[test]
+    fn others_are_refused_by_name() {
+        for (operator, name) in [(7, "zfp"), (6, "sz"), (3, "mgard"), (99, "number 99")] {
+            let fault = decode(&header(operator, 8), &mut [0; 8]).unwrap_err();
+            assert!(fault.to_string().contains(name), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The codecs of streams.
+
+use flate2::{Decompress, FlushDecompress};
+use ruzstd::decoding::FrameDecoder;
+
+use super::blosclz;
+use crate::Result;
+
+/// The largest window of Zstandard that needs no more bytes than any decoder should have.
+const WINDOW: u64 = 8 << 20;
+
+/// What decodes the streams of a chunk.
+pub(super) enum Codec {
+    BloscLz,
+    Lz4,
+    Zlib(Decompress),
+    Zstd(Box<FrameDecoder>),
+}
+
+impl Codec {
+    /// The one with this number. `block` is the most bytes that a stream makes.
+    pub fn new(number: u8, block: usize) -> Result<Self> {
+        Ok(match number {
+            0 => Codec::BloscLz,
+            1 => Codec::Lz4,
+            3 => Codec::Zlib(Decompress::new(true)),
+            4 => {
+                let mut decoder = FrameDecoder::new();
+                decoder.set_max_window_size(WINDOW.max(block as u64));
+                Codec::Zstd(Box::new(decoder))
+            }
+            2 => return Err("codec snappy is none that h5logfs can undo".into()),
+            other => {
+                return Err(format!("codec {other} is none that h5logfs can undo").into());
+            }
+        })
+    }
+
+    /// Decodes a stream that makes all of `out`.
+    pub fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let made = match self {
+            Codec::BloscLz => blosclz::decode(stored, out)?,
+            Codec::Lz4 => lz4_flex::block::decompress_into(stored, out)
+                .map_err(|error| format!("a damaged stream of LZ4: {error}"))?,
+            Codec::Zlib(decoder) => {
+                decoder.reset(true);
+                decoder
+                    .decompress(stored, out, FlushDecompress::Finish)
+                    .map_err(|error| format!("a damaged stream of zlib: {error}"))?;
+                decoder.total_out() as usize
+            }
+            Codec::Zstd(decoder) => decoder
+                .decode_all(stored, out)
+                .map_err(|error| format!("a damaged stream of Zstandard: {error}"))?,
+        };
+        if made != out.len() {
+            return Err(format!("a stream of {made} bytes in place of {}", out.len()).into());
+        }
+        Ok(())
+    }
+}
