@@ -1,1 +1,0 @@
-//! The HDF5 objects of a directory.

@@ -1,0 +1,470 @@
+//! Objects from variables and attributes.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::paths::{self, Unique};
+use super::summary::{Extent, Form, Part, Problems, Seen, Summary};
+use super::{Content, Dataset, Object, Source, Steps, Tree};
+use crate::model::{Kind, Type, Value};
+
+/// Dimensions that a dataset of HDF5 may have.
+const MOST_DIMENSIONS: usize = 32;
+
+/// Numbers that the blocks of one variable have in `adios2_steps` together. Where these are more, the group has the attribute.
+const MOST_NOTED: u64 = 1 << 20;
+
+/// What is to be shown, by names.
+#[derive(Default)]
+pub(super) struct Shown<'a> {
+    /// Steps of the directory.
+    pub steps: u64,
+    pub variables: BTreeMap<Cow<'a, str>, View<'a>>,
+    pub attributes: BTreeMap<Cow<'a, str>, Arc<Value>>,
+    /// Paths of groups that are there even if nothing is in them.
+    pub groups: BTreeSet<String>,
+}
+
+/// What is shown of a variable.
+pub(super) struct View<'a> {
+    /// Its name as the writer gave it.
+    pub variable: &'a Arc<str>,
+    pub seen: &'a Seen,
+    pub which: Which,
+}
+
+/// Which steps of a variable are shown.
+pub(super) enum Which {
+    All,
+    /// The blocks of all steps as those of one.
+    Flat,
+    /// This one, as if there were no others.
+    Step(u64),
+}
+
+/// What an attribute belongs to.
+enum Host<'a> {
+    /// The variable of this name.
+    Variable(&'a str),
+    /// The group at this path.
+    Group(String),
+}
+
+impl<'a> Shown<'a> {
+    /// All that a directory has.
+    pub fn of(summary: &'a Summary) -> Self {
+        let mut shown = Shown {
+            steps: summary.steps,
+            ..Shown::default()
+        };
+        for (variable, seen) in &summary.variables {
+            let flat = summary.is_flattened.then(|| seen.flattened());
+            let which = flat.flatten().unwrap_or(Which::All);
+            let view = View {
+                variable,
+                seen,
+                which,
+            };
+            shown.variables.insert(Cow::Borrowed(variable), view);
+        }
+        for (name, history) in &summary.attributes {
+            if let Some((_, value)) = history.last() {
+                let name = Cow::Borrowed(&**name);
+                shown.attributes.insert(name, value.clone());
+            }
+        }
+        shown
+    }
+}
+
+impl Seen {
+    /// How its steps are shown as one; `None` where each is shown.
+    fn flattened(&self) -> Option<Which> {
+        let first = self.parts.first()?;
+        let rank = |part: &Part| match &part.form.extent {
+            Extent::Whole(shape) => (false, shape.len()),
+            Extent::Blocks { rank, .. } => (true, *rank),
+        };
+        let is_alike = |part: &Part| part.form.ty == first.form.ty && rank(part) == rank(first);
+        match self.kind {
+            Kind::GlobalValue => first.steps.get(0).map(Which::Step),
+            Kind::GlobalArray | Kind::LocalArray => {
+                self.parts.iter().all(is_alike).then_some(Which::Flat)
+            }
+            Kind::LocalValue | Kind::JoinedArray => None,
+        }
+    }
+}
+
+/// Makes the objects.
+pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
+    let mut builder = Builder {
+        steps: shown.steps,
+        objects: BTreeMap::new(),
+        attribute_names: Unique::default(),
+        problems,
+    };
+    let hosted = builder.hosted(&shown);
+    let groups = groups(&shown, &hosted);
+    builder.object("");
+    for group in &groups {
+        builder.object(group);
+    }
+    let placed = place(&shown, &groups);
+    for (name, view) in &shown.variables {
+        if let Some(path) = placed.get(&**name) {
+            builder.variable(name, path, view);
+        }
+    }
+    for (host, name, value) in hosted {
+        let path = match &host {
+            Host::Group(path) => Some(path),
+            Host::Variable(variable) => placed.get(variable),
+        };
+        if let Some(path) = path {
+            builder.attribute(path, &name, Content::Value(value.clone()));
+        }
+    }
+    let objects = builder.objects.into_iter();
+    let objects = objects.map(|(path, mut object)| {
+        object.path = format!("/{path}");
+        object.attributes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        object
+    });
+    Tree {
+        objects: objects.collect(),
+        problems: builder.problems.finish(),
+    }
+}
+
+/// All groups that variables do not make by their own shapes. None is at the path of a variable, unless something is in it.
+fn groups(shown: &Shown<'_>, hosted: &[(Host<'_>, String, &Arc<Value>)]) -> BTreeSet<String> {
+    let mut groups = BTreeSet::new();
+    let mut add_parents = |path: &str| {
+        let (mut parent, _) = paths::split(path);
+        while !parent.is_empty() && groups.insert(parent.to_owned()) {
+            (parent, _) = paths::split(parent);
+        }
+    };
+    let mut variables = BTreeSet::new();
+    for name in shown.variables.keys() {
+        let path = paths::of_name(name);
+        add_parents(&path);
+        variables.insert(path);
+    }
+    let hosts = hosted.iter().filter_map(|(host, ..)| match host {
+        Host::Group(path) => Some(path),
+        Host::Variable(_) => None,
+    });
+    let alone: Vec<&String> = shown.groups.iter().chain(hosts).collect();
+    for path in &alone {
+        add_parents(path);
+    }
+    let is_free = |path: &&&String| !path.is_empty() && !variables.contains(**path);
+    groups.extend(alone.iter().filter(is_free).map(|path| (*path).clone()));
+    groups
+}
+
+/// Gives each variable a path of its own. A name that is the path gets it before others do.
+fn place<'s>(shown: &'s Shown<'_>, groups: &BTreeSet<String>) -> HashMap<&'s str, String> {
+    let mut wishes = Vec::new();
+    for name in shown.variables.keys() {
+        let path = paths::of_name(name);
+        let is_group = groups.contains(&path);
+        let below = is_group.then(|| paths::join(&path, "_value"));
+        let wish = below.unwrap_or_else(|| path.clone());
+        let plain = name.strip_prefix('/').unwrap_or(name);
+        let order = (plain != wish, plain != path, name.starts_with('/'));
+        wishes.push((order, &**name, wish));
+    }
+    wishes.sort();
+    let mut unique = Unique::default();
+    let mut place = |wish: &str| unique.name(wish, |path| !groups.contains(path));
+    let placed = wishes.iter().map(|(_, name, wish)| (*name, place(wish)));
+    placed.collect()
+}
+
+struct Builder {
+    /// Steps of the directory.
+    steps: u64,
+    /// By path, without `/` in front.
+    objects: BTreeMap<String, Object>,
+    attribute_names: Unique,
+    problems: Problems,
+}
+
+/// What one or several datasets of a variable are made of.
+#[derive(Clone)]
+struct Piece<'p> {
+    variable: &'p Arc<str>,
+    form: &'p Form,
+    steps: Arc<Steps>,
+    has_steps: bool,
+    /// Whether `adios2_steps` says which steps these are.
+    is_noted: bool,
+    texts: &'p [Arc<str>],
+    /// `adios2_shape` of a local array.
+    label: Option<&'static str>,
+}
+
+const LOCAL: &str = "local array";
+const CHANGES: &str = "changes with the step";
+
+impl Builder {
+    // --- attributes ------------------------------------------------------------------------------
+
+    /// Finds what each attribute belongs to, and its name there. Those whose names are as they have to be come first.
+    fn hosted<'s>(&mut self, shown: &'s Shown<'_>) -> Vec<(Host<'s>, String, &'s Arc<Value>)> {
+        let mut by_path: HashMap<String, &str> = HashMap::new();
+        for name in shown.variables.keys() {
+            let path = paths::of_name(name);
+            let is_exact = path == **name;
+            let known = by_path.entry(path).or_insert(name);
+            if is_exact {
+                *known = name;
+            }
+        }
+        let mut hosted = Vec::new();
+        for (name, value) in &shown.attributes {
+            let path = paths::of_name(name);
+            if path.is_empty() {
+                self.problems
+                    .push(|| format!("attribute {name:?} has no name"));
+                continue;
+            }
+            let is_moved = path != name.strip_prefix('/').unwrap_or(name);
+            let (host, name) = host(shown, &by_path, name).unwrap_or_else(|| {
+                let (parent, last) = paths::split(&path);
+                (Host::Group(parent.to_owned()), last.to_owned())
+            });
+            hosted.push((is_moved, host, name, value));
+        }
+        hosted.sort_by_key(|(is_moved, ..)| *is_moved);
+        let hosted = hosted.into_iter();
+        hosted
+            .map(|(_, host, name, value)| (host, name, value))
+            .collect()
+    }
+
+    fn attribute(&mut self, path: &str, name: &str, content: Content) {
+        // A name may have a slash, but not this.
+        let unique = format!("{path}\0{name}");
+        let unique = self.attribute_names.name(&unique, |_| true);
+        let name = unique.split_once('\0').map_or("", |(_, name)| name);
+        let attributes = &mut self.object(path).attributes;
+        attributes.push((name.to_owned(), content));
+    }
+
+    fn text(&mut self, path: &str, name: &str, text: &str) {
+        let value = Arc::new(Value::Text(text.to_owned()));
+        self.attribute(path, name, Content::Value(value));
+    }
+
+    // --- variables -------------------------------------------------------------------------------
+
+    fn variable(&mut self, name: &str, path: &str, view: &View<'_>) {
+        let seen = view.seen;
+        match (&view.which, seen.parts.as_slice()) {
+            (_, []) => return,
+            (Which::Step(step), _) => match seen.part(*step) {
+                Some((part, at)) => self.step(path, view.variable, part, *step, at, true),
+                None => return,
+            },
+            (Which::Flat, parts) => {
+                if !seen.missing.is_empty() {
+                    return;
+                }
+                self.flat(path, view, parts);
+            }
+            (Which::All, [part]) => {
+                let piece = Piece {
+                    variable: view.variable,
+                    form: &part.form,
+                    steps: part.steps.clone(),
+                    has_steps: seen.present > 1,
+                    is_noted: part.steps.len() != self.steps,
+                    texts: &part.texts,
+                    label: Some(LOCAL),
+                };
+                self.piece(path, &piece);
+            }
+            (Which::All, parts) => self.by_step(path, view.variable, parts),
+        }
+        let is_moved = !paths::segments(name).eq(paths::segments(path));
+        if is_moved && self.objects.contains_key(path) {
+            self.text(path, "adios2_name", name);
+        }
+    }
+
+    /// The blocks of all steps as those of one.
+    fn flat(&mut self, path: &str, view: &View<'_>, parts: &[Part]) {
+        let Some(first) = parts.first() else { return };
+        let extent = match &first.form.extent {
+            Extent::Whole(shape) => Extent::Whole(shape.clone()),
+            Extent::Blocks { rank, .. } => {
+                let mut all = Vec::new();
+                for part in parts {
+                    for _ in part.steps.iter() {
+                        if let Extent::Blocks { counts, .. } = &part.form.extent {
+                            all.extend_from_slice(counts);
+                        }
+                    }
+                }
+                let (rank, counts) = (*rank, all.into());
+                Extent::Blocks { rank, counts }
+            }
+        };
+        let form = Form {
+            ty: first.form.ty.clone(),
+            extent,
+        };
+        let piece = Piece {
+            variable: view.variable,
+            form: &form,
+            steps: Arc::new(view.seen.steps().collect()),
+            has_steps: false,
+            is_noted: false,
+            texts: &[],
+            label: Some(LOCAL),
+        };
+        self.piece(path, &piece);
+    }
+
+    /// Groups of steps.
+    fn by_step(&mut self, path: &str, variable: &Arc<str>, parts: &[Part]) {
+        let is_local = |part: &Part| matches!(part.form.extent, Extent::Blocks { .. });
+        let is_local = parts.iter().all(is_local);
+        self.object(path);
+        let label = if is_local { LOCAL } else { CHANGES };
+        self.text(path, "adios2_shape", label);
+        for part in parts {
+            for (at, step) in (0..).zip(part.steps.iter()) {
+                let path = paths::join(path, &format!("step_{step:05}"));
+                self.step(&path, variable, part, step, at, !is_local);
+            }
+        }
+    }
+
+    /// One step of a part, which is the `at`th of it.
+    fn step(
+        &mut self,
+        path: &str,
+        variable: &Arc<str>,
+        part: &Part,
+        step: u64,
+        at: u64,
+        is_labelled: bool,
+    ) {
+        let mut texts: &[Arc<str>] = &[];
+        if !part.texts.is_empty() {
+            let each = part.texts.len() / part.steps.len() as usize;
+            texts = part
+                .texts
+                .chunks(each.max(1))
+                .nth(at as usize)
+                .unwrap_or(&[]);
+        }
+        let piece = Piece {
+            variable,
+            form: &part.form,
+            steps: Arc::new([step].into_iter().collect()),
+            has_steps: false,
+            is_noted: false,
+            texts,
+            label: is_labelled.then_some(LOCAL),
+        };
+        self.piece(path, &piece);
+    }
+
+    fn piece(&mut self, path: &str, piece: &Piece<'_>) {
+        let (rank, counts) = match &piece.form.extent {
+            Extent::Whole(shape) => return self.dataset(path, piece, shape, None),
+            Extent::Blocks { rank, counts } => ((*rank).max(1), counts),
+        };
+        self.object(path);
+        if let Some(label) = piece.label {
+            self.text(path, "adios2_shape", label);
+        }
+        let blocks = (counts.len() / rank) as u64;
+        let mut of_block = piece.clone();
+        if piece.is_noted && blocks.saturating_mul(piece.steps.len()) > MOST_NOTED {
+            of_block.is_noted = false;
+            self.attribute(path, "adios2_steps", Content::Steps(piece.steps.clone()));
+        }
+        for (number, shape) in (0..).zip(counts.chunks_exact(rank)) {
+            let path = paths::join(path, &format!("block_{number:05}"));
+            self.dataset(&path, &of_block, shape, Some(number));
+        }
+    }
+
+    fn dataset(&mut self, path: &str, piece: &Piece<'_>, shape: &[u64], block: Option<u64>) {
+        let steps = piece.has_steps.then(|| piece.steps.len());
+        let shape: Vec<u64> = steps.iter().chain(shape).copied().collect();
+        if let Some(reason) = refused(&piece.form.ty, &shape) {
+            self.problems
+                .push(|| format!("/{path} is left out: {reason}"));
+            return;
+        }
+        let dataset = Dataset {
+            ty: piece.form.ty.clone(),
+            shape,
+            has_steps: piece.has_steps,
+            source: Source {
+                variable: piece.variable.clone(),
+                steps: piece.steps.clone(),
+                block,
+            },
+            texts: piece.texts.to_vec(),
+        };
+        self.object(path).dataset = Some(dataset);
+        if piece.has_steps {
+            // The label of the dimension is an attribute, too.
+            let label = format!("{path}\0DIMENSION_LABELS");
+            self.attribute_names.name(&label, |_| true);
+        }
+        if piece.is_noted {
+            self.attribute(path, "adios2_steps", Content::Steps(piece.steps.clone()));
+        }
+    }
+
+    /// The object at a path: a group, if there was none.
+    fn object(&mut self, path: &str) -> &mut Object {
+        self.objects.entry(path.to_owned()).or_default()
+    }
+}
+
+/// The variable that an attribute belongs to: that with the longest name in front of it.
+fn host<'s>(
+    shown: &'s Shown<'_>,
+    by_path: &HashMap<String, &'s str>,
+    name: &str,
+) -> Option<(Host<'s>, String)> {
+    for (at, _) in paths::cut(name).rmatch_indices('/') {
+        let before = &name[..at];
+        let exact = shown
+            .variables
+            .get_key_value(before)
+            .map(|(name, _)| &**name);
+        let variable = exact.or_else(|| by_path.get(&paths::of_name(before)).copied());
+        let rest = || paths::of_name(&name[at + 1..]);
+        if let Some(variable) = variable
+            && let rest = rest()
+            && !rest.is_empty()
+        {
+            return Some((Host::Variable(variable), rest));
+        }
+    }
+    None
+}
+
+/// Why HDF5 cannot have a dataset of this shape.
+fn refused(ty: &Type, shape: &[u64]) -> Option<&'static str> {
+    if shape.len() > MOST_DIMENSIONS {
+        return Some("HDF5 has at most 32 dimensions");
+    }
+    let bytes = |product: u64, extent: &u64| product.checked_mul((*extent).max(1));
+    let bytes = shape.iter().try_fold(ty.size().max(16), bytes);
+    let is_possible = bytes.is_some_and(|bytes| i64::try_from(bytes).is_ok());
+    (!is_possible).then_some("its shape has more elements than a file can have")
+}

@@ -1,0 +1,126 @@
+//! Paths of HDF5 objects from names of variables and attributes.
+
+use std::collections::{HashMap, HashSet};
+
+/// Bytes of a path, and of the name of an attribute, that are kept.
+pub const LONGEST: usize = 1024;
+
+/// Levels of groups that are kept.
+const DEEPEST: usize = 64;
+
+/// The path of a name, from the root and without `/` in front: without empty segments, without `.`, and not longer than what
+/// is kept.
+pub fn of_name(name: &str) -> String {
+    let mut path = String::new();
+    for segment in segments(name).take(DEEPEST) {
+        if !path.is_empty() {
+            path.push('/');
+        }
+        path.push_str(segment);
+        if path.len() > LONGEST {
+            break;
+        }
+    }
+    path.truncate(cut(&path).len());
+    // HDF5 has no end of a name but this one.
+    let path = path.replace('\0', "\u{fffd}");
+    let cut = path.strip_suffix("/.").unwrap_or(&path);
+    cut.trim_end_matches('/').to_owned()
+}
+
+/// As much of a text as is kept.
+pub fn cut(text: &str) -> &str {
+    let end = text.len().min(LONGEST);
+    let end = (0..=end).rev().find(|end| text.is_char_boundary(*end));
+    end.map_or("", |end| &text[..end])
+}
+
+/// What a name has between slashes.
+pub fn segments(name: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let parts = name.split('/');
+    parts.filter(|part| !part.is_empty() && *part != ".")
+}
+
+/// The group that an object is in, and its name there.
+pub fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// A path below another, which may be the root.
+pub fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() {
+        return name.to_owned();
+    }
+    format!("{parent}/{name}")
+}
+
+/// The rest of a path whose first segment is this.
+pub fn below<'p>(path: &'p str, first: &str) -> Option<&'p str> {
+    let rest = path.strip_prefix(first)?;
+    match rest {
+        "" => Some(rest),
+        rest => rest.strip_prefix('/'),
+    }
+}
+
+/// Gives each thing a name of its own.
+#[derive(Default)]
+pub struct Unique {
+    taken: HashSet<String>,
+    /// The next number to try, by the name that is wanted.
+    next: HashMap<String, u64>,
+}
+
+impl Unique {
+    /// The name that is wanted where it is free; otherwise with a number behind it.
+    pub fn name(&mut self, wanted: &str, is_free: impl Fn(&str) -> bool) -> String {
+        if is_free(wanted) && self.taken.insert(wanted.to_owned()) {
+            return wanted.to_owned();
+        }
+        let next = self.next.entry(wanted.to_owned()).or_insert(2);
+        loop {
+            let name = format!("{wanted}_{next}");
+            *next += 1;
+            if is_free(&name) && self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_segments_and_dots_are_dropped() {
+        for (name, path) in [
+            ("/a//b/./c/", "a/b/c"),
+            ("./rel", "rel"),
+            ("//", ""),
+            ("a/../b", "a/../b"),
+            ("a b\n", "a b\n"),
+            ("n\0l", "n\u{fffd}l"),
+        ] {
+            assert_eq!(of_name(name), path);
+        }
+    }
+
+    #[test]
+    fn very_long_and_very_deep_names_are_cut() {
+        assert_eq!(of_name(&"a/".repeat(1 << 20)).len(), 2 * DEEPEST - 1);
+        let long = of_name(&"é".repeat(LONGEST));
+        assert_eq!(long, "é".repeat(LONGEST / 2));
+        assert!(of_name(&format!("{}/b", "a".repeat(LONGEST - 1))).ends_with('a'));
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        let mut unique = Unique::default();
+        let mut given = |wanted: &str| unique.name(wanted, |name| name != "a_3");
+        assert_eq!(
+            ["a", "a_2", "a", "a"].map(&mut given),
+            ["a", "a_2", "a_4", "a_5"]
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Numbers of steps, in few bytes where they are regular.
+
+/// Numbers of steps, ascending.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Steps {
+    runs: Vec<Run>,
+}
+
+/// Steps at equal distances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Run {
+    first: u64,
+    /// 1 where there is only one step.
+    distance: u64,
+    count: u64,
+    /// Steps before this run.
+    before: u64,
+}
+
+impl Run {
+    fn get(&self, index: u64) -> u64 {
+        self.first + index * self.distance
+    }
+
+    fn last(&self) -> u64 {
+        self.get(self.count - 1)
+    }
+}
+
+impl Steps {
+    /// Adds a step behind all others. One that is there, or comes before them, is not added.
+    pub fn push(&mut self, step: u64) {
+        let before = self.len();
+        if self.last() >= Some(step) {
+            return;
+        }
+        if let Some(run) = self.runs.last_mut()
+            && let Some(distance) = step.checked_sub(run.last())
+            && (run.count == 1 || run.distance == distance)
+        {
+            run.distance = distance;
+            run.count += 1;
+            return;
+        }
+        self.runs.push(Run {
+            first: step,
+            distance: 1,
+            count: 1,
+            before,
+        });
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> u64 {
+        self.runs.last().map_or(0, |run| run.before + run.count)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The step at a place in the order.
+    pub fn get(&self, index: u64) -> Option<u64> {
+        let after = self.runs.partition_point(|run| run.before <= index);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        let within = index - run.before;
+        (within < run.count).then(|| run.get(within))
+    }
+
+    /// The place of a step in the order; `None` where it is not there.
+    pub fn position(&self, step: u64) -> Option<u64> {
+        let after = self.runs.partition_point(|run| run.first <= step);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        let past = step - run.first;
+        let is_there = step <= run.last() && past.is_multiple_of(run.distance);
+        is_there.then(|| run.before + past / run.distance)
+    }
+
+    /// All, one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let of_run = |run: &Run| {
+            let run = run.clone();
+            (0..run.count).map(move |index| run.get(index))
+        };
+        self.runs.iter().flat_map(of_run)
+    }
+
+    /// The last one.
+    pub fn last(&self) -> Option<u64> {
+        self.runs.last().map(Run::last)
+    }
+}
+
+impl FromIterator<u64> for Steps {
+    fn from_iter<T: IntoIterator<Item = u64>>(steps: T) -> Self {
+        let mut all = Steps::default();
+        steps.into_iter().for_each(|step| all.push(step));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn equal_a_list(distances in proptest::collection::vec(1u64..4, 0..40), first in 0u64..3) {
+            let mut list = Vec::new();
+            let mut next = first;
+            for distance in distances {
+                list.push(next);
+                next += distance;
+            }
+            let steps: Steps = list.iter().copied().collect();
+            prop_assert_eq!(steps.len(), list.len() as u64);
+            prop_assert_eq!(steps.iter().collect::<Vec<_>>(), list.clone());
+            prop_assert_eq!(steps.last(), list.last().copied());
+            for index in 0..=list.len() {
+                prop_assert_eq!(steps.get(index as u64), list.get(index).copied());
+            }
+            for step in 0..next + 2 {
+                let there = list.iter().position(|s| *s == step).map(|p| p as u64);
+                prop_assert_eq!(steps.position(step), there);
+            }
+        }
+    }
+
+    #[test]
+    fn regular_steps_are_one_run() {
+        let steps: Steps = (0..1000).map(|n| 10 * n + 3).collect();
+        assert_eq!(steps.runs.len(), 1);
+    }
+}

@@ -1,0 +1,310 @@
+//! What decides the objects, collected from one step after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::paths;
+use super::steps::Steps;
+use crate::model::{Attribute, Kind, Place, Step, StructType, Type, Value, Variable};
+
+/// Texts about problems that are kept.
+const MOST_PROBLEMS: usize = 1000;
+
+/// Below these names openPMD has attributes whose earlier values are shown.
+const WITH_HISTORY: [&str; 2] = ["data", "__openPMD_groups"];
+
+/// The steps of a directory so far.
+#[derive(Debug, Default)]
+pub struct Summary {
+    pub(super) is_big_endian: bool,
+    pub(super) is_flattened: bool,
+    /// Steps of the directory so far.
+    pub(super) steps: u64,
+    pub(super) variables: BTreeMap<Arc<str>, Seen>,
+    pub(super) attributes: BTreeMap<Arc<str>, History>,
+    pub(super) problems: Problems,
+}
+
+/// A variable in all steps that have it.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// In the first of the steps.
+    pub kind: Kind,
+    /// Its steps whose bytes are all there, by what it is like in them: a new part begins where that changes.
+    pub parts: Vec<Part>,
+    /// Steps where bytes of it are missing.
+    pub missing: Steps,
+    /// Steps that have it, and the last of them.
+    pub present: u64,
+    last: u64,
+}
+
+/// Steps in which a variable has the same type and shape.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub form: Arc<Form>,
+    pub steps: Arc<Steps>,
+    /// Of a variable of texts: all texts of all these steps.
+    pub texts: Vec<Arc<str>>,
+}
+
+/// Type and shape of a variable in one step.
+#[derive(Debug, PartialEq)]
+pub(super) struct Form {
+    pub ty: Type,
+    pub extent: Extent,
+}
+
+/// The shape of a variable in one step.
+#[derive(Debug, PartialEq)]
+pub(super) enum Extent {
+    /// One array or value.
+    Whole(Box<[u64]>),
+    /// Blocks of a local array, each with so many dimensions.
+    Blocks { rank: usize, counts: Box<[u64]> },
+}
+
+/// The values of an attribute, each with the step that has set it.
+pub(super) type History = Vec<(u64, Arc<Value>)>;
+
+/// Texts about what is wrong, as many as are kept.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    texts: Vec<String>,
+    more: u64,
+}
+
+impl Problems {
+    pub fn push(&mut self, text: impl FnOnce() -> String) {
+        if self.texts.len() < MOST_PROBLEMS {
+            self.texts.push(text());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub fn finish(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.texts.push(format!("{} more problems", self.more));
+        }
+        self.texts
+    }
+}
+
+impl Summary {
+    /// Without steps. `is_big_endian`: numbers of attributes have this order. `is_flattened`: the steps are pieces of one.
+    pub fn new(is_big_endian: bool, is_flattened: bool) -> Self {
+        Summary {
+            is_big_endian,
+            is_flattened,
+            ..Summary::default()
+        }
+    }
+
+    /// Adds a step, which comes after all that were added. `is_missing` tells of stored bytes whether some are not there.
+    pub fn add(&mut self, number: u64, step: &Step, is_missing: &dyn Fn(&Place) -> bool) {
+        self.steps = self.steps.max(number.saturating_add(1));
+        for problem in &step.problems {
+            self.problems.push(|| format!("step {number}: {problem}"));
+        }
+        for variable in &step.variables {
+            self.add_variable(number, variable, is_missing);
+        }
+        for attribute in &step.attributes {
+            self.add_attribute(number, attribute);
+        }
+    }
+
+    fn add_variable(&mut self, step: u64, new: &Variable, is_missing: &dyn Fn(&Place) -> bool) {
+        if let Some(reason) = unusable(new) {
+            let name = &new.name;
+            self.problems
+                .push(|| format!("step {step}: variable {name}: {reason}"));
+            return;
+        }
+        if !self.variables.contains_key(&*new.name) {
+            let seen = Seen {
+                kind: new.kind,
+                parts: Vec::new(),
+                missing: Steps::default(),
+                present: 0,
+                last: 0,
+            };
+            self.variables.insert(new.name.as_str().into(), seen);
+        }
+        if let Some(seen) = self.variables.get_mut(&*new.name)
+            && (seen.present == 0 || seen.last < step)
+        {
+            seen.add(step, new, is_missing);
+        }
+    }
+
+    fn add_attribute(&mut self, step: u64, new: &Attribute) {
+        if let Some(reason) = damage(&new.value) {
+            let name = &new.name;
+            self.problems
+                .push(|| format!("step {step}: attribute {name}: {reason}"));
+            return;
+        }
+        let Some(history) = self.attributes.get_mut(&*new.name) else {
+            let first = vec![(step, Arc::new(new.value.clone()))];
+            self.attributes.insert(new.name.as_str().into(), first);
+            return;
+        };
+        if history
+            .last()
+            .is_some_and(|(_, value)| **value == new.value)
+        {
+            return;
+        }
+        // Only files of openPMD show what an attribute was before.
+        if !has_history(&new.name) || history.last().is_some_and(|(at, _)| *at == step) {
+            history.pop();
+        }
+        history.push((step, Arc::new(new.value.clone())));
+    }
+}
+
+impl Seen {
+    fn add(&mut self, step: u64, new: &Variable, is_missing: &dyn Fn(&Place) -> bool) {
+        self.present += 1;
+        self.last = step;
+        if new.blocks.iter().any(|block| is_missing(&block.place)) {
+            self.missing.push(step);
+            return;
+        }
+        let texts = new.texts.iter().map(|text| Arc::from(text.as_str()));
+        if let Some(part) = self.parts.last_mut()
+            && part.form.is_of(new)
+        {
+            Arc::make_mut(&mut part.steps).push(step);
+            part.texts.extend(texts);
+            return;
+        }
+        self.parts.push(Part {
+            form: Arc::new(Form::of(new)),
+            steps: Arc::new([step].into_iter().collect()),
+            texts: texts.collect(),
+        });
+    }
+
+    /// The part that a step belongs to, and its place there.
+    pub fn part(&self, step: u64) -> Option<(&Part, u64)> {
+        let is_before = |part: &Part| part.steps.get(0) <= Some(step);
+        let after = self.parts.partition_point(is_before);
+        let part = self.parts.get(after.checked_sub(1)?)?;
+        Some((part, part.steps.position(step)?))
+    }
+
+    /// All its steps whose bytes are there.
+    pub fn steps(&self) -> impl Iterator<Item = u64> + '_ {
+        self.parts.iter().flat_map(|part| part.steps.iter())
+    }
+}
+
+impl Form {
+    fn of(variable: &Variable) -> Self {
+        let extent = match variable.kind {
+            Kind::LocalArray => Extent::Blocks {
+                rank: variable.rank,
+                counts: variable.counts.as_slice().into(),
+            },
+            _ => Extent::Whole(variable.shape.as_slice().into()),
+        };
+        Form {
+            ty: shown(&variable.ty).clone(),
+            extent,
+        }
+    }
+
+    /// Whether a variable has this type and shape.
+    fn is_of(&self, variable: &Variable) -> bool {
+        let is_local = variable.kind == Kind::LocalArray;
+        let has_extent = match &self.extent {
+            Extent::Whole(shape) => !is_local && **shape == *variable.shape,
+            Extent::Blocks { rank, counts } => {
+                is_local && *rank == variable.rank && **counts == *variable.counts
+            }
+        };
+        has_extent && self.ty == *shown(&variable.ty)
+    }
+}
+
+fn shown(ty: &Type) -> &Type {
+    match ty {
+        Type::Char => &Type::I8,
+        other => other,
+    }
+}
+
+/// Whether it counts which value an attribute had in a step, not only its last one.
+fn has_history(name: &str) -> bool {
+    let path = paths::of_name(name);
+    WITH_HISTORY
+        .iter()
+        .any(|first| paths::below(&path, first).is_some())
+}
+
+/// Why a variable cannot be a dataset.
+fn unusable(variable: &Variable) -> Option<&'static str> {
+    if paths::of_name(&variable.name).is_empty() {
+        return Some("has no name");
+    }
+    if variable.kind == Kind::LocalArray && variable.rank == 0 {
+        return Some("blocks without dimensions");
+    }
+    if let Type::Struct(of) = &variable.ty
+        && !is_sound(of)
+    {
+        return Some("members of its type overlap, reach beyond it, or have no names of their own");
+    }
+    if variable.ty != Type::Text {
+        return None;
+    }
+    let product = |sum: u64, extent: &u64| sum.checked_mul(*extent);
+    let needed = variable.shape.iter().try_fold(1, product);
+    let has_all = needed == Some(variable.texts.len() as u64);
+    let is_array = !matches!(variable.kind, Kind::GlobalValue | Kind::LocalValue);
+    (is_array || !has_all).then_some("not as many texts as its shape needs")
+}
+
+/// What is wrong with the value of an attribute.
+fn damage(value: &Value) -> Option<&'static str> {
+    let Value::Numbers {
+        ty,
+        is_single,
+        bytes,
+    } = value
+    else {
+        return None;
+    };
+    let (size, len) = (ty.size(), bytes.len() as u64);
+    if matches!(ty, Type::Struct(_)) || size == 0 {
+        return Some("not numbers");
+    }
+    if len % size != 0 || (*is_single && len != size) {
+        return Some("not as many bytes as its type needs");
+    }
+    None
+}
+
+/// Whether HDF5 can have such a type.
+fn is_sound(ty: &StructType) -> bool {
+    let mut names = BTreeSet::new();
+    let mut places: Vec<(u64, u64)> = Vec::new();
+    for member in &ty.members {
+        let is_number = !matches!(member.ty, Type::Text | Type::Struct(_));
+        let count = u64::from(member.count.unwrap_or(1));
+        let start = u64::from(member.offset);
+        places.push((start, start + member.ty.size() * count));
+        let name = &member.name;
+        if !is_number || count == 0 || name.is_empty() || name.contains('\0') || !names.insert(name)
+        {
+            return false;
+        }
+    }
+    places.sort();
+    let is_apart = places.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+    let end = places.last().map_or(0, |(_, end)| *end);
+    !places.is_empty() && is_apart && end <= u64::from(ty.size)
+}

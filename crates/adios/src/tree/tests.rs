@@ -1,0 +1,350 @@
+use super::testing::*;
+use crate::model::{Attribute, Kind, Type};
+
+#[test]
+fn slashes_make_groups_and_a_variable_that_is_a_group_becomes_its_value() {
+    let names = ["/lead/slash", "a//b", "a/b", "a/b/c", "trail/", "./rel"];
+    let tree = tree_of(&[step(names.map(value).into())]);
+    let expected = [
+        "/a",
+        "/a/b",
+        "/a/b/_value I32[]",
+        "/a/b/_value@adios2_name=a/b",
+        "/a/b/_value_2 I32[]",
+        "/a/b/_value_2@adios2_name=a//b",
+        "/a/b/c I32[]",
+        "/lead",
+        "/lead/slash I32[]",
+        "/rel I32[]",
+        "/trail I32[]",
+    ];
+    assert_eq!(lines(&tree), expected);
+}
+
+#[test]
+fn names_with_one_path_are_numbered_after_the_exact_one() {
+    let names = ["/a", "a/", "a", "a_2", "a_3/x"];
+    let tree = tree_of(&[step(names.map(value).into())]);
+    let of = |path: &str| {
+        let mut objects = tree.objects.iter();
+        let object = objects.find(|object| object.path == path).unwrap();
+        object.dataset.as_ref().unwrap().source.variable.to_string()
+    };
+    let found = ["/a", "/a_2", "/a_3/x", "/a_4", "/a_5"].map(of);
+    assert_eq!(found, ["a", "a_2", "a_3/x", "/a", "a/"]);
+}
+
+#[test]
+fn several_steps_make_a_dimension() {
+    let all = || vec![global("x", &[4]), value("n")];
+    let steps = [
+        step(vec![global("x", &[4]), value("n"), value("once")]),
+        step(vec![value("n")]),
+        step(all()),
+    ];
+    let tree = tree_of(&steps);
+    let expected = [
+        "/n I32[3]*",
+        "/once I32[]",
+        "/once@adios2_steps=[0]",
+        "/x F64[2, 4]*",
+        "/x@adios2_steps=[0, 2]",
+    ];
+    assert_eq!(lines(&tree), expected);
+    assert_eq!(lines(&tree_of(&[step(all())])), ["/n I32[]", "/x F64[4]"]);
+}
+
+#[test]
+fn what_changes_is_in_groups_of_steps() {
+    let other_type = variable("t", Kind::GlobalArray, Type::F32, &[1]);
+    let steps = [
+        step(vec![global("x", &[4]), global("t", &[1])]),
+        step(vec![global("x", &[5]), other_type]),
+        step(vec![global("x", &[5]), local("t", &[3])]),
+    ];
+    let expected = [
+        "/t",
+        "/t@adios2_shape=changes with the step",
+        "/t/step_00000 F64[1]",
+        "/t/step_00001 F32[1]",
+        "/t/step_00002",
+        "/t/step_00002@adios2_shape=local array",
+        "/t/step_00002/block_00000 I16[3]",
+        "/x",
+        "/x@adios2_shape=changes with the step",
+        "/x/step_00000 F64[4]",
+        "/x/step_00001 F64[5]",
+        "/x/step_00002 F64[5]",
+    ];
+    let tree = tree_of(&steps);
+    assert_eq!(lines(&tree), expected);
+    let last = tree.objects.last().unwrap().dataset.as_ref().unwrap();
+    assert_eq!(last.source.steps.iter().collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn local_values_are_one_array_and_local_arrays_a_group_of_blocks() {
+    let ranks = || variable("rank", Kind::LocalValue, Type::I32, &[2]);
+    let steps = [
+        step(vec![ranks(), local("a", &[2, 3]), local("b", &[1])]),
+        step(vec![ranks(), local("a", &[2, 3]), local("b", &[1, 1])]),
+        step(vec![local("a", &[2, 3])]),
+    ];
+    let tree = tree_of(&steps);
+    let expected = [
+        "/a",
+        "/a@adios2_shape=local array",
+        "/a/block_00000 I16[3, 2]*",
+        "/a/block_00001 I16[3, 3]*",
+        "/b",
+        "/b@adios2_shape=local array",
+        "/b/step_00000",
+        "/b/step_00000/block_00000 I16[1]",
+        "/b/step_00001",
+        "/b/step_00001/block_00000 I16[1]",
+        "/b/step_00001/block_00001 I16[1]",
+        "/rank I32[2, 2]*",
+        "/rank@adios2_steps=[0, 1]",
+    ];
+    assert_eq!(lines(&tree), expected);
+}
+
+#[test]
+fn texts_are_kept() {
+    let note = |text| texts("note", Kind::GlobalValue, &[text]);
+    let host = |names: &[&str]| texts("host", Kind::LocalValue, names);
+    let steps = [
+        step(vec![note("a"), host(&["x", "y"])]),
+        step(vec![note("b"), host(&["z", "w"])]),
+        step(vec![note("c"), host(&["v"])]),
+    ];
+    let tree = tree_of(&steps);
+    let found: Vec<String> = tree
+        .objects
+        .iter()
+        .filter_map(|object| Some((object, object.dataset.as_ref()?)))
+        .map(|(object, dataset)| format!("{} {}", object.path, dataset.texts.join("")))
+        .collect();
+    let expected = [
+        "/host/step_00000 xy",
+        "/host/step_00001 zw",
+        "/host/step_00002 v",
+        "/note abc",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn attributes_belong_to_the_longest_name_in_front_of_them() {
+    let first = vec![
+        text("title", "first"),
+        text("g/x/unit", "m"),
+        text("/g/x//deep/er", "d"),
+        text("g/about", "group"),
+        text("new/group/a", "b"),
+        text("g/x", "beside"),
+    ];
+    let steps = [
+        with_attributes(vec![global("g/x", &[1]), global("g", &[1])], first),
+        with_attributes(vec![], vec![text("title", "last")]),
+    ];
+    let expected = [
+        "/@title=last",
+        "/g",
+        "/g/_value F64[1]",
+        "/g/_value@about=group",
+        "/g/_value@adios2_name=g",
+        "/g/_value@adios2_steps=[0]",
+        "/g/_value@x=beside",
+        "/g/x F64[1]",
+        "/g/x@adios2_steps=[0]",
+        "/g/x@deep/er=d",
+        "/g/x@unit=m",
+        "/new",
+        "/new/group",
+        "/new/group@a=b",
+    ];
+    assert_eq!(lines(&tree_of(&steps)), expected);
+}
+
+#[test]
+fn attributes_of_one_name_are_all_kept() {
+    let attributes = vec![text("/a", "1"), text("a", "2"), text("a/", "3")];
+    let mut own = attributes.clone();
+    own.push(text("x/adios2_steps", "mine"));
+    own.push(text("x/DIMENSION_LABELS", "mine"));
+    let steps = [
+        with_attributes(vec![value("x")], own),
+        step(vec![value("x")]),
+        step(vec![]),
+    ];
+    let expected = [
+        "/@a=1",
+        "/@a_2=2",
+        "/@a_3=3",
+        "/x I32[2]*",
+        "/x@DIMENSION_LABELS_2=mine",
+        "/x@adios2_steps=[0, 1]",
+        "/x@adios2_steps_2=mine",
+    ];
+    assert_eq!(lines(&tree_of(&steps)), expected);
+}
+
+#[test]
+fn flattened_steps_are_one() {
+    let ranks = || variable("rank", Kind::LocalValue, Type::I32, &[2]);
+    let each = || vec![global("x", &[6, 3]), value("n"), local("l", &[2]), ranks()];
+    let tree = flattened(&[step(each()), step(each())]);
+    let expected = [
+        "/l",
+        "/l@adios2_shape=local array",
+        "/l/block_00000 I16[2]",
+        "/l/block_00001 I16[2]",
+        "/n I32[]",
+        "/rank I32[2, 2]*",
+        "/x F64[6, 3]",
+    ];
+    assert_eq!(lines(&tree), expected);
+    let steps = |path: &str| {
+        let object = tree.objects.iter().find(|object| object.path == path);
+        let dataset = object.unwrap().dataset.as_ref().unwrap();
+        dataset.source.steps.iter().collect::<Vec<_>>()
+    };
+    assert_eq!(steps("/x"), [0, 1]);
+    assert_eq!(steps("/n"), [0]);
+}
+
+#[test]
+fn steps_with_missing_bytes_are_left_out() {
+    let rho = || global("rho", &[5]);
+    let steps = [
+        step(vec![rho(), missing(value("n"))]),
+        step(vec![missing(rho())]),
+        step(vec![missing(rho())]),
+    ];
+    let tree = tree_of(&steps);
+    assert_eq!(lines(&tree), ["/rho F64[1, 5]*", "/rho@adios2_steps=[0]"]);
+    let expected = [
+        "variable n: step 0 is left out, because files end before its bytes",
+        "variable rho: 2 steps from 1 to 2 are left out, because files end before its bytes",
+    ];
+    assert_eq!(tree.problems, expected);
+}
+
+#[test]
+fn what_hdf5_cannot_have_is_told() {
+    let mut odd = number("odd", 1);
+    if let crate::model::Value::Numbers { bytes, .. } = &mut odd.value {
+        bytes.pop();
+    }
+    let variables = vec![
+        global("deep", &[1; 33]),
+        global("large", &[1 << 40, 1 << 40]),
+        value("//"),
+        texts("few", Kind::LocalValue, &[]),
+    ];
+    let mut damaged = with_attributes(variables, vec![odd, text("/", "no name")]);
+    damaged.variables[3].shape = vec![2];
+    damaged.problems = vec!["writer 3: its record is cut".into()];
+    let tree = tree_of(&[damaged]);
+    assert!(lines(&tree).is_empty());
+    let told = tree.problems.join("\n");
+    for of in ["writer 3", "/deep ", "/large ", "//", "few", "odd", "\"/\""] {
+        assert!(told.contains(of), "{told}");
+    }
+}
+
+#[test]
+fn very_many_names_of_one_path_and_long_names_are_bounded() {
+    let long = "a/".repeat(100_000);
+    let same = (0..20_000).map(|n| value(&format!("x{}", "/".repeat(n % 300))));
+    let mut variables: Vec<_> = same.collect();
+    variables.push(value(&long));
+    let tree = tree_of(&[step(variables)]);
+    let deepest = tree.objects.iter().map(|object| object.path.len()).max();
+    assert_eq!(deepest, Some(2 * 64));
+    let cut = tree
+        .objects
+        .iter()
+        .find(|object| object.path.len() == 2 * 64);
+    assert_eq!(cut.unwrap().attributes[0].0, "adios2_name");
+}
+
+/// Attributes that a file of openPMD has in its root.
+fn openpmd(encoding: &str) -> Vec<Attribute> {
+    vec![
+        text("/openPMD", "1.1.0"),
+        text("/iterationEncoding", encoding),
+        text("/basePath", "/data"),
+        text("__openPMD_internal/useSteps", "1"),
+    ]
+}
+
+#[test]
+fn openpmd_of_groups_has_no_dimension_of_steps() {
+    let mut attributes = openpmd("groupBased");
+    attributes.push(number("__openPMD_groups/data/0/empty", 0));
+    attributes.push(number("__openPMD_groups/data/0/E", 0));
+    attributes.push(number("/data/snapshot", 0));
+    let steps = [
+        with_attributes(vec![global("/data/0/E/x", &[2])], attributes),
+        step(vec![global("/data/0/E/x", &[3])]),
+    ];
+    let expected = [
+        "/@basePath=/data",
+        "/@iterationEncoding=groupBased",
+        "/@openPMD=1.1.0",
+        "/data",
+        "/data/0",
+        "/data/0/E",
+        "/data/0/E/x F64[3]",
+        "/data/0/empty",
+    ];
+    assert_eq!(lines(&tree_of(&steps)), expected);
+}
+
+#[test]
+fn openpmd_of_variables_has_a_group_for_each_iteration() {
+    let mut first = openpmd("variableBased");
+    first.extend([
+        number("__openPMD_groups/data", 0),
+        number("__openPMD_groups/data/E", 0),
+        number("__openPMD_groups/data/gone", 0),
+        number("/data/snapshot", 100),
+        number("/data/time", 7),
+        number("/data/E/x/unit", 3),
+        number("/data/gone/unit", 4),
+    ]);
+    let second = vec![
+        number("__openPMD_groups/data", 1),
+        number("__openPMD_groups/data/E", 1),
+        number("/data/snapshot", 200),
+        number("/data/time", 8),
+    ];
+    let x = || vec![global("/data/E/x", &[2])];
+    let steps = [with_attributes(x(), first), with_attributes(x(), second)];
+    let tree = tree_of(&steps);
+    let expected = [
+        "/@basePath=/data/%T/",
+        "/@iterationEncoding=groupBased",
+        "/@iterationFormat=/data/%T/",
+        "/@openPMD=1.1.0",
+        "/data",
+        "/data/100",
+        "/data/100@time=7",
+        "/data/100/E",
+        "/data/100/E/x F64[2]",
+        "/data/100/E/x@unit=3",
+        "/data/100/gone",
+        "/data/100/gone@unit=4",
+        "/data/200",
+        "/data/200@time=8",
+        "/data/200/E",
+        "/data/200/E/x F64[2]",
+        "/data/200/E/x@unit=3",
+    ];
+    assert_eq!(lines(&tree), expected);
+    let last = tree.objects.last().unwrap().dataset.as_ref().unwrap();
+    assert_eq!(&*last.source.variable, "/data/E/x");
+    assert_eq!(last.source.steps.iter().collect::<Vec<_>>(), [1]);
+}
