@@ -10,6 +10,11 @@ mod record;
 mod types;
 mod variables;
 
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
 use crate::directory::Files;
