@@ -6,7 +6,7 @@ use crate::Result;
 
 /// Decodes batches that follow each other, in the stored bytes as in `out`.
 pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
-    let mut table = super::behind_size(stored, out.len(), 1)?;
+    let mut table = super::behind_size(stored, out.len() as u64)?;
     let batches = table.u64()?;
     let mut streams = table.clone();
     streams.take(usize::try_from(batches.saturating_mul(16))?)?;

@@ -3,7 +3,7 @@
 //! * `bzip2`: batches of bzip2 streams.
 //! * `blosc`: chunks of blosc 1 and 2.
 //!
-//! **Memory.** Decoding writes into the caller's bytes. Besides, it takes at most [`scratch`] bytes.
+//! Decoding writes into the caller's memory, and takes at most [`memory`] bytes besides.
 
 mod blosc;
 mod bzip2;
@@ -11,17 +11,24 @@ mod bzip2;
 use crate::Result;
 use crate::fields::Fields;
 
-/// Bytes of memory that the state of a decoder takes, whatever is decoded.
-const STATE: u64 = 16 << 20;
+/// Bytes of memory that a decoder of bzip2 takes.
+const BZIP2_STATE: u64 = 4 << 20;
 
 /// The operators that are read.
 const BLOSC: u8 = 0;
 const BZIP2: u8 = 1;
 const NULL: u8 = 127;
 
-/// The most bytes of memory that decoding a block of `len` bytes takes besides the block.
-pub fn scratch(len: u64) -> u64 {
-    len.saturating_mul(2).saturating_add(STATE)
+/// The version of the header of each of them.
+const VERSION: u8 = 1;
+
+/// The most bytes of memory that decoding takes besides the stored bytes and `len` bytes of elements.
+pub fn memory(stored: &[u8], len: u64) -> u64 {
+    match stored.first() {
+        Some(&BLOSC) => blosc::memory(stored, len),
+        Some(&BZIP2) => BZIP2_STATE,
+        _ => 0,
+    }
 }
 
 /// Decodes what an operator made of a block. `out` has the length of the block's elements. Fails where the stored bytes
@@ -64,16 +71,16 @@ fn name(operator: u8) -> String {
 
 /// What is behind the common header and the number of bytes before the operator, in the byte order of the writer. That
 /// number is known beforehand, so it tells the order.
-fn behind_size(stored: &[u8], len: usize, version: u8) -> Result<Fields<'_>> {
+fn behind_size(stored: &[u8], len: u64) -> Result<Fields<'_>> {
     for is_big_endian in [false, true] {
         let mut fields = Fields::new(stored, is_big_endian);
         let _operator = fields.u8()?;
-        let found = fields.u8()?;
-        if found != version {
-            return Err(format!("version {found} is not read: {version} is").into());
+        let version = fields.u8()?;
+        if version != VERSION {
+            return Err(format!("version {version} is not read: {VERSION} is").into());
         }
         let _unused = fields.u16()?;
-        if fields.u64()? == len as u64 {
+        if fields.u64()? == len {
             return Ok(fields);
         }
     }
@@ -82,7 +89,7 @@ fn behind_size(stored: &[u8], len: usize, version: u8) -> Result<Fields<'_>> {
 
 /// Nothing was done.
 fn null(stored: &[u8], out: &mut [u8]) -> Result<()> {
-    let mut fields = behind_size(stored, out.len(), 1)?;
+    let mut fields = behind_size(stored, out.len() as u64)?;
     out.copy_from_slice(fields.take(out.len())?);
     Ok(())
 }

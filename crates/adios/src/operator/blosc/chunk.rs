@@ -63,23 +63,42 @@ enum Special {
     Repeated,
 }
 
-/// Bytes that the chunk at the begin of `stored` makes, and bytes that it has.
-pub(super) fn sizes(stored: &[u8]) -> Result<(usize, usize)> {
+/// Numbers of bytes.
+pub(super) struct Sizes {
+    /// That the chunk makes.
+    pub plain: usize,
+    /// Of its blocks.
+    pub block: usize,
+    /// That the chunk itself has.
+    pub packed: usize,
+}
+
+/// The sizes of the chunk at the begin of `stored`.
+pub(super) fn sizes(stored: &[u8]) -> Result<Sizes> {
     let mut fields = Fields::new(stored, false);
     fields.take(4)?;
-    let plain = fields.u32()?;
-    let _block = fields.u32()?;
-    Ok((plain as usize, fields.u32()? as usize))
+    Ok(Sizes {
+        plain: fields.u32()? as usize,
+        block: fields.u32()? as usize,
+        packed: fields.u32()? as usize,
+    })
 }
 
 /// Decodes a chunk that makes all of `out`.
 pub(super) fn decode(chunk: &[u8], out: &mut [u8]) -> Result<()> {
-    let (plain, packed) = sizes(chunk)?;
+    let Sizes {
+        plain,
+        block,
+        packed,
+    } = sizes(chunk)?;
+    if plain > 0 && !(1..=plain).contains(&block) {
+        return Err(format!("blocks of {block} bytes in a chunk of {plain}").into());
+    }
     if plain != out.len() {
         return Err(format!("a chunk of {plain} bytes in place of {}", out.len()).into());
     }
     let chunk = chunk.get(..packed).ok_or("ends inside a chunk")?;
-    let header = Header::read(Fields::new(chunk, false), plain)?;
+    let header = Header::read(Fields::new(chunk, false), block)?;
     let behind = chunk.get(header.len..).ok_or("ends inside a header")?;
     match header.special {
         Special::Zeros => out.fill(0),
@@ -97,7 +116,7 @@ pub(super) fn decode(chunk: &[u8], out: &mut [u8]) -> Result<()> {
 }
 
 impl Header {
-    fn read(mut fields: Fields<'_>, plain: usize) -> Result<Self> {
+    fn read(mut fields: Fields<'_>, block: usize) -> Result<Self> {
         let [version, _of_codec, flags, size] =
             [fields.u8()?, fields.u8()?, fields.u8()?, fields.u8()?];
         if version > LAST_VERSION {
@@ -105,9 +124,7 @@ impl Header {
                 format!("chunks of version {version}: at most {LAST_VERSION} is read").into(),
             );
         }
-        fields.u32()?;
-        let block = fields.u32()? as usize;
-        fields.u32()?;
+        let _sizes = fields.take(12)?;
         let size = usize::from(size).max(1);
         let mut header = Header {
             version,
@@ -125,9 +142,6 @@ impl Header {
             header.filters.push(Filter::Shuffle(size));
         } else if flags & SHUFFLED_BITS != 0 && block >= size {
             header.filters.push(Filter::ShuffleBits);
-        }
-        if plain > 0 && !(1..=plain).contains(&block) {
-            return Err(format!("blocks of {block} bytes in a chunk of {plain}").into());
         }
         Ok(header)
     }

@@ -6,8 +6,13 @@ use ruzstd::decoding::FrameDecoder;
 use super::blosclz;
 use crate::Result;
 
-/// The largest window of Zstandard that needs no more bytes than any decoder should have.
-const WINDOW: u64 = 8 << 20;
+/// The largest window of Zstandard that any block may have.
+const SMALL_WINDOW: u64 = 1 << 20;
+
+/// The largest window of Zstandard that blocks of so many bytes may have. Compressors make it as large as a block, at most.
+pub(super) fn window(block: u64) -> u64 {
+    block.max(SMALL_WINDOW)
+}
 
 /// What decodes the streams of a chunk.
 pub(super) enum Codec {
@@ -18,7 +23,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    /// The one with this number. `block` is the most bytes that a stream makes.
+    /// The one with this number. Streams make at most `block` bytes.
     pub fn new(number: u8, block: usize) -> Result<Self> {
         Ok(match number {
             0 => Codec::BloscLz,
@@ -26,7 +31,7 @@ impl Codec {
             3 => Codec::Zlib(Decompress::new(true)),
             4 => {
                 let mut decoder = FrameDecoder::new();
-                decoder.set_max_window_size(WINDOW.max(block as u64));
+                decoder.set_max_window_size(window(block as u64));
                 Codec::Zstd(Box::new(decoder))
             }
             2 => return Err("codec snappy is none that h5logfs can undo".into()),

@@ -11,38 +11,98 @@ mod codec;
 mod shuffle;
 
 use crate::Result;
+use crate::fields::Fields;
+
+/// Bytes of memory that the state of any codec takes, but for its window.
+const STATE: u64 = 1 << 20;
+
+/// The most bytes of memory that decoding takes: two blocks for the filters, and the window of a codec.
+pub(super) fn memory(stored: &[u8], len: u64) -> u64 {
+    let Ok(Body::Chunks(chunks)) = Body::read(stored, len) else {
+        return 0;
+    };
+    let blocks = chunks.map_while(|chunk| chunk::sizes(chunk.ok()?).ok());
+    let largest = blocks.map(|sizes| sizes.block as u64).max().unwrap_or(0);
+    2 * largest + codec::window(largest) + STATE
+}
 
 /// Decodes what ADIOS2 stores of a block.
 pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
-    let mut fields = super::behind_size(stored, out.len(), 1)?;
-    let _version_of_blosc = fields.take(3)?;
-    let whole = fields.clone();
-    if fields.u32()? != 0 {
-        // Writers before chunks: the one that there is begins here.
-        return chunk::decode(whole.rest(), out);
-    }
-    let chunks = fields.u32()?;
-    if chunks == 0 {
-        out.copy_from_slice(fields.take(out.len())?);
-        return Ok(());
-    }
+    let chunks = match Body::read(stored, out.len() as u64)? {
+        Body::Plain(mut bytes) => {
+            out.copy_from_slice(bytes.take(out.len())?);
+            return Ok(());
+        }
+        Body::Chunks(chunks) => chunks,
+    };
     let mut decoded = 0;
-    let mut left = fields.rest();
-    for _ in 0..chunks {
-        let (plain, packed) = chunk::sizes(left)?;
-        let (chunk, rest) = left.split_at_checked(packed).ok_or("ends inside a chunk")?;
+    for chunk in chunks {
+        let chunk = chunk?;
+        let plain = chunk::sizes(chunk)?.plain;
         let part = &mut out[decoded..];
         let part = part
             .get_mut(..plain)
             .ok_or("more bytes than the block has")?;
         chunk::decode(chunk, part)?;
         decoded += plain;
-        left = rest;
     }
     if decoded < out.len() {
         return Err(format!("only {decoded} of {} bytes", out.len()).into());
     }
     Ok(())
+}
+
+/// What is behind the header of ADIOS2.
+enum Body<'a> {
+    /// Blosc refused: the elements follow.
+    Plain(Fields<'a>),
+    Chunks(Chunks<'a>),
+}
+
+/// Chunks back to back.
+struct Chunks<'a> {
+    count: u32,
+    left: &'a [u8],
+}
+
+impl<'a> Body<'a> {
+    fn read(stored: &'a [u8], len: u64) -> Result<Self> {
+        let mut fields = super::behind_size(stored, len)?;
+        let _version_of_blosc = fields.take(3)?;
+        let left = fields.rest();
+        if fields.u32()? != 0 {
+            // A writer that knew of no chunks: the only one begins here.
+            return Ok(Body::Chunks(Chunks { count: 1, left }));
+        }
+        match fields.u32()? {
+            0 => Ok(Body::Plain(fields)),
+            count => Ok(Body::Chunks(Chunks {
+                count,
+                left: fields.rest(),
+            })),
+        }
+    }
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = Result<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.count = self.count.checked_sub(1)?;
+        let packed = match chunk::sizes(self.left) {
+            Ok(sizes) => sizes.packed,
+            Err(fault) => return Some(Err(fault)),
+        };
+        let split = self.left.split_at_checked(packed);
+        Some(
+            split
+                .ok_or_else(|| "ends inside a chunk".into())
+                .map(|(chunk, rest)| {
+                    self.left = rest;
+                    chunk
+                }),
+        )
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const BLOSC2: &[u8] = include_bytes!("../../../tests/chunks/blosc2");
 fn chunks(mut file: &[u8]) -> Vec<&[u8]> {
     let mut chunks = Vec::new();
     while !file.is_empty() {
-        let (_, packed) = chunk::sizes(file).unwrap();
+        let packed = chunk::sizes(file).unwrap().packed;
         let (chunk, rest) = file.split_at(packed);
         chunks.push(chunk);
         file = rest;
@@ -44,7 +44,7 @@ fn chunks_of_the_libraries() {
         let chunks = chunks(file);
         assert_eq!(chunks.len(), count);
         for (number, chunk) in chunks.into_iter().enumerate() {
-            let (len, _) = chunk::sizes(chunk).unwrap();
+            let len = chunk::sizes(chunk).unwrap().plain;
             let mut out = vec![1; len];
             assert_eq!(chunk::decode(chunk, &mut out), Ok(()), "{number}");
             assert!(
@@ -59,13 +59,18 @@ fn chunks_of_the_libraries() {
 #[test]
 fn a_block_has_chunks_or_plain_bytes() {
     let chunks = chunks(BLOSC1);
-    let lens = [chunks[0], chunks[1]].map(|chunk| chunk::sizes(chunk).unwrap().0);
+    let lens = [chunks[0], chunks[1]].map(|chunk| chunk::sizes(chunk).unwrap().plain);
     let len = lens.iter().sum();
     let whole = stored(len, &chunks[..2]);
     let mut out = vec![0; len];
     assert_eq!(decode(&whole, &mut out), Ok(()));
     assert_eq!(out[lens[0]..], plain(usize::from(chunks[1][3]), lens[1]));
     assert!(decode(&stored(len, &chunks[..1]), &mut out).is_err());
+    let block = chunks[..2]
+        .iter()
+        .map(|chunk| chunk::sizes(chunk).unwrap().block);
+    let most = 2 * block.max().unwrap() as u64 + (2 << 20);
+    assert_eq!(super::memory(&whole, len as u64), most);
 
     let mut few = [0; 3];
     assert_eq!(
@@ -133,7 +138,7 @@ fn runs_of_bytes() {
 fn damaged_bytes_are_answered() {
     let chunks = [chunks(BLOSC1), chunks(BLOSC2)].concat();
     for chunk in chunks.into_iter().step_by(5) {
-        let (len, _) = chunk::sizes(chunk).unwrap();
+        let len = chunk::sizes(chunk).unwrap().plain;
         let whole = stored(len, &[chunk]);
         let mut out = vec![0; len];
         for len in (0..whole.len()).step_by(13) {
