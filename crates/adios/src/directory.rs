@@ -38,8 +38,7 @@ impl Directory {
         let header = Header::read(files.index).map_err(|fault| fault.at("md.idx"))?;
         let (index, writers) = match header.version {
             Version::Bp4 => {
-                let mut index = bp4::Index::open(files.index)?;
-                index.limit(files.metadata.len());
+                let index = bp4::Index::open(files, header)?;
                 let writers = index.writers(files.metadata)?;
                 (Index::Bp4(index), writers)
             }

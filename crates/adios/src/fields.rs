@@ -1,24 +1,24 @@
-//! Takes bytes apart.
+//! Takes bytes apart that follow each other.
 
 use crate::Result;
+use crate::numbers::Numbers;
 
-/// Numbers and texts, one after the other, in one byte order. What ends before them is damage.
+/// Numbers and texts, one after the other. What ends before them is damage.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields<'a> {
-    bytes: &'a [u8],
-    /// How many were taken.
+    all: Numbers<'a>,
+    /// How many bytes were taken.
     at: usize,
-    is_big_endian: bool,
 }
 
 impl<'a> Fields<'a> {
     /// All of `bytes`.
     pub fn new(bytes: &'a [u8], is_big_endian: bool) -> Self {
-        Fields {
+        let all = Numbers {
             bytes,
-            at: 0,
             is_big_endian,
-        }
+        };
+        Fields { all, at: 0 }
     }
 
     /// How many bytes were taken.
@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
 
     /// The bytes that were not taken yet.
     pub fn rest(&self) -> &'a [u8] {
-        &self.bytes[self.at..]
+        &self.all.bytes[self.at..]
     }
 
     /// Whether all bytes were taken.
@@ -38,10 +38,7 @@ impl<'a> Fields<'a> {
 
     /// The next `len` bytes.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let taken = self.rest().get(..len).ok_or_else(|| {
-            let left = self.rest().len();
-            format!("{len} bytes are expected where {left} are left")
-        })?;
+        let taken = self.all.bytes(self.at as u64, len as u64)?;
         self.at += len;
         Ok(taken)
     }
@@ -50,31 +47,28 @@ impl<'a> Fields<'a> {
     pub fn part(&mut self, len: u64) -> Result<Fields<'a>> {
         let from = self.at;
         self.take(usize::try_from(len)?)?;
-        Ok(Fields {
-            bytes: &self.bytes[..self.at],
-            at: from,
-            is_big_endian: self.is_big_endian,
-        })
+        let all = self.all.part(0, self.at as u64)?;
+        Ok(Fields { all, at: from })
     }
 
     /// A number of one byte.
     pub fn u8(&mut self) -> Result<u8> {
-        Ok(self.array::<1>()?[0])
+        Ok(self.number(1)? as u8)
     }
 
     /// A number of two bytes.
     pub fn u16(&mut self) -> Result<u16> {
-        self.array().map(u16::from_le_bytes)
+        Ok(self.number(2)? as u16)
     }
 
     /// A number of four bytes.
     pub fn u32(&mut self) -> Result<u32> {
-        self.array().map(u32::from_le_bytes)
+        Ok(self.number(4)? as u32)
     }
 
     /// A number of eight bytes.
     pub fn u64(&mut self) -> Result<u64> {
-        self.array().map(u64::from_le_bytes)
+        self.number(8)
     }
 
     /// A text with its length, a number of two bytes, in front of it.
@@ -84,14 +78,10 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(bytes).map_err(|_| "a text that is not UTF-8".into())
     }
 
-    /// The next bytes, those of least value first.
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
-        if self.is_big_endian {
-            array.reverse();
-        }
-        Ok(array)
+    fn number(&mut self, size: u8) -> Result<u64> {
+        let number = self.all.unsigned(self.at as u64, size)?;
+        self.at += usize::from(size);
+        Ok(number)
     }
 }
 

@@ -1,13 +1,18 @@
 //! The rows of `md.idx` (section 4.1).
 
+use crate::directory::Files;
 use crate::fields::Fields;
+use crate::header::Header;
 use crate::{Bytes, Result};
 
-/// Bytes of the header, and of each row behind it.
+/// Bytes of each row behind the header.
 const ROW: usize = 64;
 
 /// Rows that are read at a time.
 const ROWS: usize = 1024;
+
+/// Where the header has the version of ADIOS2: three numbers as characters, `:` of 10.
+const VERSION_AT: u64 = 32;
 
 /// The first version of ADIOS2 whose operators have the header of section 5.
 const HEADERS_SINCE: [u8; 3] = [2, 8, 0];
@@ -33,56 +38,51 @@ pub(super) struct Row {
 }
 
 impl Index {
-    /// Reads the rows of `md.idx`. The first one that is not complete, or breaks the rules, ends the list.
-    pub fn open(index: &dyn Bytes) -> Result<Self> {
-        let mut header = [0; ROW];
-        index.read_exact_at(&mut header, 0)?;
-        let version = [header[32], header[33], header[34]].map(|n| n.wrapping_sub(b'0'));
+    /// Reads the rows of `md.idx`. The first one that is not complete, or whose metadata are not all there, ends the list.
+    pub fn open(files: Files<'_>, header: Header) -> Result<Self> {
+        let index = files.index;
+        let mut version = [0; 3];
+        index.read_exact_at(&mut version, VERSION_AT)?;
         let mut this = Index {
-            is_big_endian: header[36] == 1,
-            has_bare_operators: version < HEADERS_SINCE,
+            is_big_endian: header.is_big_endian,
+            has_bare_operators: version.map(|digit| digit.wrapping_sub(b'0')) < HEADERS_SINCE,
             rows: Vec::new(),
             problems: Vec::new(),
         };
-        let mut at = ROW as u64;
+        let len = files.metadata.len();
+        let mut at = Header::LEN as u64;
         let mut rows = vec![0; ROW * ROWS];
         loop {
             let left = (index.len().saturating_sub(at) / ROW as u64).min(ROWS as u64) as usize;
             let rows = &mut rows[..left * ROW];
             index.read_exact_at(rows, at)?;
             at += rows.len() as u64;
-            let is_whole = rows.chunks_exact(ROW).all(|row| this.add(row));
-            if left == 0 || !is_whole {
+            let is_whole = rows.chunks_exact(ROW).all(|row| this.add(row, len));
+            if !is_whole {
                 return Ok(this);
             }
+            if left == 0 {
+                break;
+            }
         }
+        let rest = index.len().saturating_sub(at);
+        if rest > 0 && !header.is_active {
+            let problem = format!("md.idx: its last {rest} bytes are no whole row");
+            this.problems.push(problem);
+        }
+        Ok(this)
     }
 
-    /// Adds a row. Returns whether it keeps to the rules.
-    fn add(&mut self, row: &[u8]) -> bool {
-        let row = Row::read(Fields::new(row, self.is_big_endian));
-        match row {
+    /// Adds a row where it keeps to the rules, and `md.0`, of `len` bytes, has its step. Returns whether it does.
+    fn add(&mut self, row: &[u8], len: u64) -> bool {
+        let step = self.rows.len();
+        match Row::read(Fields::new(row, self.is_big_endian), len) {
             Ok(row) => self.rows.push(row),
-            Err(fault) => self.cut(self.rows.len(), &fault.to_string()),
+            Err(reason) => self.problems.push(format!(
+                "step {step} and those after it are not there: {reason}"
+            )),
         }
         self.problems.is_empty()
-    }
-
-    /// Ends the list with the last step whose metadata lie in the first `len` bytes of `md.0`.
-    pub fn limit(&mut self, len: u64) {
-        if let Some(step) = self.rows.iter().position(|row| row.end > len) {
-            self.cut(
-                step,
-                &format!("md.0 has {len} bytes and ends before the metadata do"),
-            );
-        }
-    }
-
-    /// Drops all steps from this one on.
-    fn cut(&mut self, step: usize, reason: &str) {
-        self.rows.truncate(step);
-        let problem = format!("step {step} and those after it are not there: {reason}");
-        self.problems = vec![problem];
     }
 
     /// Number of complete steps.
@@ -114,7 +114,7 @@ impl Index {
 }
 
 impl Row {
-    fn read(mut fields: Fields<'_>) -> Result<Self> {
+    fn read(mut fields: Fields<'_>, len: u64) -> Result<Self> {
         let (step, _rank) = (fields.u64()?, fields.u64()?);
         let row = Row {
             begin: fields.u64()?,
@@ -132,6 +132,9 @@ impl Row {
         if step == 0 || !places.is_sorted() {
             return Err("its row in md.idx has no sound places".into());
         }
+        if row.end > len {
+            return Err(format!("md.0 has {len} bytes and ends before the metadata do").into());
+        }
         Ok(row)
     }
 }
@@ -140,34 +143,39 @@ impl Row {
 mod tests {
     use super::*;
 
-    fn index(rows: &[[u64; 6]]) -> Vec<u8> {
+    /// What is read of these rows, and one that is being written, where `md.0` has `len` bytes.
+    fn open(rows: &[[u64; 6]], version: &[u8; 3], len: usize) -> Index {
         let mut bytes = vec![0; 64];
-        bytes[32..35].copy_from_slice(b"2:0");
+        bytes[..10].copy_from_slice(b"ADIOS-BP v");
+        bytes[32..35].copy_from_slice(version);
+        (bytes[37], bytes[38]) = (4, 1);
         for row in rows {
             bytes.extend(row.iter().chain(&[0; 2]).flat_map(|n| n.to_le_bytes()));
         }
-        bytes
+        bytes.extend([1; 63]);
+        let files = Files {
+            index: &bytes,
+            metadata: &vec![0; len],
+            formats: None,
+        };
+        Index::open(files, Header::read(&bytes).unwrap()).unwrap()
     }
 
     #[test]
     fn what_is_not_complete_ends_the_list() {
         let rows = [[1, 0, 64, 80, 90, 100], [2, 0, 100, 120, 130, 140]];
-        let mut bytes = index(&rows);
-        bytes.extend([1; 63]);
-        let mut read = Index::open(&bytes).unwrap();
-        assert_eq!((read.steps(), read.problems().len()), (2, 0));
-        read.limit(140);
-        assert_eq!(read.steps(), 2);
-        read.limit(139);
-        assert_eq!((read.steps(), read.problems().len()), (1, 1));
-        assert!(read.problems()[0].starts_with("step 1 and those after it"));
+        let whole = open(&rows, b"2:0", 140);
+        assert_eq!((whole.steps(), whole.problems().len()), (2, 0));
+        let short = open(&rows, b"2:0", 139);
+        assert_eq!((short.steps(), short.problems().len()), (1, 1));
+        assert!(short.problems()[0].starts_with("step 1 and those after it"));
     }
 
     #[test]
     fn a_row_with_places_out_of_order_ends_the_list() {
         let sound = [1, 0, 64, 80, 90, 100];
         for bad in [[2, 0, 64, 80, 79, 100], [2, 0, 63, 80, 90, 100], [0; 6]] {
-            let read = Index::open(&index(&[sound, bad, sound])).unwrap();
+            let read = open(&[sound, bad, sound], b"2:0", 100);
             assert_eq!((read.steps(), read.problems().len()), (1, 1));
         }
     }
@@ -175,19 +183,17 @@ mod tests {
     #[test]
     fn many_rows_are_read_in_parts() {
         let rows = vec![[1, 0, 64, 64, 64, 64]; 2 * ROWS + 1];
-        assert_eq!(Index::open(&index(&rows)).unwrap().steps(), rows.len());
+        assert_eq!(open(&rows, b"2:0", 64).steps(), rows.len());
     }
 
     #[test]
     fn versions_are_compared_by_their_numbers() {
-        let old = |version: &[u8; 3]| {
-            let mut bytes = index(&[]);
-            bytes[32..35].copy_from_slice(version);
-            Index::open(&bytes).unwrap().has_bare_operators
-        };
-        assert!(old(b"273"));
-        assert!(!old(b"280"));
-        assert!(!old(b"2:0"));
-        assert!(!old(b"300"));
+        let is_old = |version| open(&[], version, 64).has_bare_operators;
+        assert!(is_old(b"273"));
+        assert!(
+            [b"280", b"2:0", b"300"]
+                .into_iter()
+                .all(|version| !is_old(version))
+        );
     }
 }

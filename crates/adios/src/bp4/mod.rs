@@ -19,14 +19,12 @@ pub use index::Index;
 
 use std::collections::HashSet;
 
-use crate::Result;
+use h5logfs_common::fault::Fault;
+
 use crate::directory::Files;
 use crate::fields::Fields;
 use crate::model::Step;
-use index::Row;
-
-/// The most bytes that the metadata of one step may have.
-const MOST_METADATA: u64 = 1 << 30;
+use crate::{Result, numbers};
 
 /// The most problems of a step that are told.
 const MOST_PROBLEMS: usize = 100;
@@ -50,7 +48,7 @@ pub fn step(
     is_asked: &dyn Fn(&str) -> bool,
 ) -> Result<Step> {
     let row = index.row(number)?;
-    let section = section(row, files).map_err(|fault| fault.at("md.0"))?;
+    let section = numbers::read(files.metadata, row.begin, row.end - row.begin, "md.0")?;
     let part = |begin, end| {
         // `Index` has put these in order.
         let mut part = Fields::new(&section[..(end - row.begin) as usize], index.is_big_endian);
@@ -69,7 +67,7 @@ pub fn step(
         if !is_asked(name) {
             return Ok(());
         }
-        let at = |fault: h5logfs_common::fault::Fault| fault.at(format!("variable {name}"));
+        let at = |fault: Fault| fault.at(format!("variable {name}"));
         if !names.insert(name.to_owned()) {
             return Err(at("it comes twice in one step".into()));
         }
@@ -94,20 +92,6 @@ pub fn step(
         &mut attribute,
     );
     Ok(step)
-}
-
-/// The bytes of a step in `md.0`.
-fn section(row: &Row, files: Files<'_>) -> Result<Vec<u8>> {
-    let len = row.end - row.begin;
-    if len > MOST_METADATA {
-        return Err(format!("{len} bytes of metadata: at most {MOST_METADATA} are read").into());
-    }
-    if row.end > files.metadata.len() {
-        return Err("the file ends before the metadata of the step do".into());
-    }
-    let mut section = vec![0; len as usize];
-    files.metadata.read_exact_at(&mut section, row.begin)?;
-    Ok(section)
 }
 
 /// Whether dimensions are in the order of Fortran: the first process group tells it for all of the step.

@@ -4,6 +4,7 @@ use super::Index;
 use super::set::Dim;
 use crate::Result;
 use crate::directory::Files;
+use crate::header::Header;
 use crate::model::Step;
 
 /// A directory with its metadata alone.
@@ -66,15 +67,23 @@ impl Directory {
             .extend(places.iter().flat_map(|n| n.to_le_bytes()));
     }
 
-    /// Reads a step of it.
-    pub fn read(&self, number: usize) -> Result<Step> {
-        let index = Index::open(&self.index)?;
-        let files = Files {
+    /// Its files.
+    pub fn files(&self) -> Files<'_> {
+        Files {
             index: &self.index,
             metadata: &self.metadata,
             formats: None,
-        };
-        super::step(&index, files, number, &|_| true)
+        }
+    }
+
+    /// Opens it.
+    pub fn open(&self) -> Result<Index> {
+        Index::open(self.files(), Header::read(&self.index)?)
+    }
+
+    /// Reads a step of it.
+    pub fn read(&self, number: usize) -> Result<Step> {
+        super::step(&self.open()?, self.files(), number, &|_| true)
     }
 }
 

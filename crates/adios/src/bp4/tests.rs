@@ -131,13 +131,8 @@ fn only_what_is_asked_for_is_read() {
     let mut directory = Directory::new();
     let variables = ["a", "b"].map(|name| entry(name, 99, vec![]));
     directory.step(false, &variables, &[]);
-    let index = super::Index::open(&directory.index).unwrap();
-    let files = crate::directory::Files {
-        index: &directory.index,
-        metadata: &directory.metadata,
-        formats: None,
-    };
-    let step = super::step(&index, files, 0, &|name| name == "b").unwrap();
+    let index = directory.open().unwrap();
+    let step = super::step(&index, directory.files(), 0, &|name| name == "b").unwrap();
     assert_eq!(step.problems, ["variable b: type 99, which is not known"]);
     assert_eq!(index.writers(&directory.metadata), Ok(1));
 }
