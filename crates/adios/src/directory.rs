@@ -63,6 +63,14 @@ impl Directory {
         }
     }
 
+    /// The steps that have metadata. BP4 has none of a step into which nothing was put, which may be any number of steps.
+    pub fn numbers(&self) -> Box<dyn Iterator<Item = usize> + '_> {
+        match &self.index {
+            Index::Bp4(index) => Box::new(index.numbers()),
+            Index::Bp5(index) => Box::new(0..index.steps()),
+        }
+    }
+
     /// Reads the metadata of one step. `is_asked` chooses variables by name: others cost as little as can be. Of a step whose
     /// metadata are damaged as a whole there is nothing but a problem.
     pub fn step(

@@ -30,6 +30,8 @@ pub struct Index {
 /// Where the metadata of one step lie in `md.0`: its indices follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
+    /// The number of the step, from 0. A step into which nothing was put may have no row.
+    pub step: usize,
     /// Of process groups.
     pub begin: u64,
     pub variables: u64,
@@ -75,8 +77,8 @@ impl Index {
 
     /// Adds a row where it keeps to the rules, and `md.0`, of `len` bytes, has its step. Returns whether it does.
     fn add(&mut self, row: &[u8], len: u64) -> bool {
-        let step = self.rows.len();
-        match Row::read(Fields::new(row, self.is_big_endian), len) {
+        let step = self.steps();
+        match Row::read(Fields::new(row, self.is_big_endian), step, len) {
             Ok(row) => self.rows.push(row),
             Err(reason) => self.problems.push(format!(
                 "step {step} and those after it are not there: {reason}"
@@ -85,9 +87,14 @@ impl Index {
         self.problems.is_empty()
     }
 
-    /// Number of complete steps.
+    /// Number of complete steps, also of those without a row.
     pub fn steps(&self) -> usize {
-        self.rows.len()
+        self.rows.last().map_or(0, |row| row.step.saturating_add(1))
+    }
+
+    /// The steps that have rows.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.rows.iter().map(|row| row.step)
     }
 
     /// Why the list of steps ends, where it is not the end of `md.idx`.
@@ -106,17 +113,27 @@ impl Index {
         Ok(most)
     }
 
-    pub(super) fn row(&self, step: usize) -> Result<&Row> {
-        self.rows
-            .get(step)
-            .ok_or_else(|| format!("there is no step {step}").into())
+    /// The row of a step; `None` of one without. Fails where there is no such step.
+    pub(super) fn row(&self, step: usize) -> Result<Option<&Row>> {
+        if step >= self.steps() {
+            return Err(format!("there is no step {step}").into());
+        }
+        let place = self.rows.binary_search_by_key(&step, |row| row.step);
+        Ok(place.ok().and_then(|place| self.rows.get(place)))
     }
 }
 
 impl Row {
-    fn read(mut fields: Fields<'_>, len: u64) -> Result<Self> {
+    /// `least`: the number of its step, if it does not have a greater one.
+    fn read(mut fields: Fields<'_>, least: usize, len: u64) -> Result<Self> {
         let (step, _rank) = (fields.u64()?, fields.u64()?);
+        let step = usize::try_from(step)
+            .ok()
+            .and_then(|step| step.checked_sub(1));
         let row = Row {
+            step: step
+                .ok_or("its row in md.idx has no sound number")?
+                .max(least),
             begin: fields.u64()?,
             variables: fields.u64()?,
             attributes: fields.u64()?,
@@ -129,7 +146,7 @@ impl Row {
             row.attributes,
             row.end,
         ];
-        if step == 0 || !places.is_sorted() {
+        if !places.is_sorted() {
             return Err("its row in md.idx has no sound places".into());
         }
         if row.end > len {
@@ -184,6 +201,19 @@ mod tests {
     fn many_rows_are_read_in_parts() {
         let rows = vec![[1, 0, 64, 64, 64, 64]; 2 * ROWS + 1];
         assert_eq!(open(&rows, b"2:0", 64).steps(), rows.len());
+    }
+
+    #[test]
+    fn steps_into_which_nothing_was_put_have_no_rows() {
+        let rows = [1, 2, 4].map(|step| [step, 0, 64, 64, 64, 64]);
+        let read = open(&rows, b"2:0", 64);
+        assert_eq!(read.steps(), 4);
+        assert_eq!(read.numbers().collect::<Vec<_>>(), [0, 1, 3]);
+        let row = |step| read.row(step).unwrap().map(|row| row.step);
+        assert_eq!([0, 1, 2, 3].map(row), [Some(0), Some(1), None, Some(3)]);
+        assert!(read.row(4).is_err());
+        let wrong = open(&[[u64::MAX, 0, 64, 64, 64, 64]; 2], b"2:0", 64);
+        assert!(wrong.numbers().is_sorted() && wrong.steps() > 0);
     }
 
     #[test]

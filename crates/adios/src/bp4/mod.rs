@@ -47,7 +47,9 @@ pub fn step(
     number: usize,
     is_asked: &dyn Fn(&str) -> bool,
 ) -> Result<Step> {
-    let row = index.row(number)?;
+    let Some(row) = index.row(number)? else {
+        return Ok(Step::default());
+    };
     let section = numbers::read(files.metadata, row.begin, row.end - row.begin, "md.0")?;
     let part = |begin, end| {
         // `Index` has put these in order.
