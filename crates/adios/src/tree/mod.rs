@@ -93,6 +93,7 @@ pub enum Content {
 impl Summary {
     /// The objects of all steps.
     pub fn finish(mut self) -> Tree {
+        self.variables.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (name, seen) in &self.variables {
             if let Some(last) = seen.missing.last() {
                 let many = seen.missing.len();

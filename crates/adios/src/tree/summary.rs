@@ -1,6 +1,6 @@
 //! What decides the objects, collected from one step after the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::paths;
@@ -20,7 +20,11 @@ pub struct Summary {
     pub(super) is_flattened: bool,
     /// Steps of the directory so far.
     pub(super) steps: u64,
-    pub(super) variables: BTreeMap<Arc<str>, Seen>,
+    pub(super) variables: Vec<(Arc<str>, Seen)>,
+    /// Where each variable is in this list.
+    places: HashMap<Arc<str>, usize>,
+    /// Where the next variable of a step is, if its order is that of the steps before.
+    next: usize,
     pub(super) attributes: BTreeMap<Arc<str>, History>,
     pub(super) problems: Problems,
 }
@@ -116,27 +120,39 @@ impl Summary {
     }
 
     fn add_variable(&mut self, step: u64, new: &Variable, is_missing: &dyn Fn(&Place) -> bool) {
-        if let Some(reason) = unusable(new) {
+        let place = self.place_of(new);
+        let seen = place.and_then(|place| self.variables.get_mut(place));
+        let Some((_, seen)) = seen else {
+            let name = &new.name;
+            self.problems
+                .push(|| format!("step {step}: variable {name:?} has no name"));
+            return;
+        };
+        if let Err(reason) = seen.add(step, new, is_missing) {
             let name = &new.name;
             self.problems
                 .push(|| format!("step {step}: variable {name}: {reason}"));
-            return;
         }
-        if !self.variables.contains_key(&*new.name) {
-            let seen = Seen {
-                kind: new.kind,
-                parts: Vec::new(),
-                missing: Steps::default(),
-                present: 0,
-                last: 0,
-            };
-            self.variables.insert(new.name.as_str().into(), seen);
-        }
-        if let Some(seen) = self.variables.get_mut(&*new.name)
-            && (seen.present == 0 || seen.last < step)
-        {
-            seen.add(step, new, is_missing);
-        }
+    }
+
+    /// Where a variable is in the list; `None` where its name makes no path.
+    fn place_of(&mut self, variable: &Variable) -> Option<usize> {
+        let name = variable.name.as_str();
+        let is_next = |(known, _): &(Arc<str>, Seen)| **known == *name;
+        let place = if self.variables.get(self.next).is_some_and(is_next) {
+            self.next
+        } else if let Some(place) = self.places.get(name) {
+            *place
+        } else {
+            paths::segments(name).next()?;
+            let place = self.variables.len();
+            let name: Arc<str> = name.into();
+            self.places.insert(name.clone(), place);
+            self.variables.push((name, Seen::new(variable.kind)));
+            place
+        };
+        self.next = place + 1;
+        Some(place)
     }
 
     fn add_attribute(&mut self, step: u64, new: &Attribute) {
@@ -166,26 +182,51 @@ impl Summary {
 }
 
 impl Seen {
-    fn add(&mut self, step: u64, new: &Variable, is_missing: &dyn Fn(&Place) -> bool) {
+    fn new(kind: Kind) -> Self {
+        Seen {
+            kind,
+            parts: Vec::new(),
+            missing: Steps::default(),
+            present: 0,
+            last: 0,
+        }
+    }
+
+    /// Adds a step. Fails where the variable cannot be a dataset then.
+    fn add(
+        &mut self,
+        step: u64,
+        new: &Variable,
+        is_missing: &dyn Fn(&Place) -> bool,
+    ) -> Result<(), &'static str> {
+        if self.present > 0 && self.last >= step {
+            return Err("it comes twice in one step");
+        }
+        check_texts(new)?;
+        let part = self.parts.last_mut();
+        let same = part.filter(|part| part.form.is_of(new));
+        if same.is_none() {
+            check_form(new)?;
+        }
         self.present += 1;
         self.last = step;
         if new.blocks.iter().any(|block| is_missing(&block.place)) {
             self.missing.push(step);
-            return;
+            return Ok(());
         }
         let texts = new.texts.iter().map(|text| Arc::from(text.as_str()));
-        if let Some(part) = self.parts.last_mut()
-            && part.form.is_of(new)
-        {
-            Arc::make_mut(&mut part.steps).push(step);
-            part.texts.extend(texts);
-            return;
+        match same {
+            Some(part) => {
+                Arc::make_mut(&mut part.steps).push(step);
+                part.texts.extend(texts);
+            }
+            None => self.parts.push(Part {
+                form: Arc::new(Form::of(new)),
+                steps: Arc::new([step].into_iter().collect()),
+                texts: texts.collect(),
+            }),
         }
-        self.parts.push(Part {
-            form: Arc::new(Form::of(new)),
-            steps: Arc::new([step].into_iter().collect()),
-            texts: texts.collect(),
-        });
+        Ok(())
     }
 
     /// The part that a step belongs to, and its place there.
@@ -245,27 +286,32 @@ fn has_history(name: &str) -> bool {
         .any(|first| paths::below(&path, first).is_some())
 }
 
-/// Why a variable cannot be a dataset.
-fn unusable(variable: &Variable) -> Option<&'static str> {
-    if paths::of_name(&variable.name).is_empty() {
-        return Some("has no name");
-    }
-    if variable.kind == Kind::LocalArray && variable.rank == 0 {
-        return Some("blocks without dimensions");
-    }
-    if let Type::Struct(of) = &variable.ty
-        && !is_sound(of)
-    {
-        return Some("members of its type overlap, reach beyond it, or have no names of their own");
-    }
+/// Fails where a variable has not the texts that it should have.
+fn check_texts(variable: &Variable) -> Result<(), &'static str> {
     if variable.ty != Type::Text {
-        return None;
+        return Ok(());
     }
-    let product = |sum: u64, extent: &u64| sum.checked_mul(*extent);
+    let product = |product: u64, extent: &u64| product.checked_mul(*extent);
     let needed = variable.shape.iter().try_fold(1, product);
     let has_all = needed == Some(variable.texts.len() as u64);
-    let is_array = !matches!(variable.kind, Kind::GlobalValue | Kind::LocalValue);
-    (is_array || !has_all).then_some("not as many texts as its shape needs")
+    let is_value = matches!(variable.kind, Kind::GlobalValue | Kind::LocalValue);
+    if is_value && has_all {
+        return Ok(());
+    }
+    Err("not as many texts as its shape needs")
+}
+
+/// Fails where HDF5 cannot have a dataset of the type of a variable, or its blocks are none.
+fn check_form(variable: &Variable) -> Result<(), &'static str> {
+    if variable.kind == Kind::LocalArray && variable.rank == 0 {
+        return Err("blocks without dimensions");
+    }
+    match &variable.ty {
+        Type::Struct(of) if !is_sound(of) => {
+            Err("members of its type overlap, reach beyond it, or have no names of their own")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is wrong with the value of an attribute.
