@@ -301,6 +301,8 @@ pub enum Encoding {
     Pipeline,
     /// Numbers of another type: see [`Record::conversion`].
     Converted,
+    /// What an operator of ADIOS2 made of the elements (`adios-bp.md`, section 5).
+    Operator,
 }
 
 /// Where the bytes of a record lie, and how.

@@ -50,7 +50,7 @@ const CONVERSION_BITS: u64 = 0x1ff;
 /// The lowest bit of [`HOW`] that belongs to the fault: its position plus one.
 pub const FAULT: u32 = 29;
 const ENCODING_BITS: u64 = 7;
-const ENCODINGS: [Encoding; 7] = [
+const ENCODINGS: [Encoding; 8] = [
     Encoding::Raw,
     Encoding::Deflate,
     Encoding::RawOrDeflate,
@@ -58,6 +58,7 @@ const ENCODINGS: [Encoding; 7] = [
     Encoding::Converted,
     Encoding::DeflateStream,
     Encoding::DeflateStreams,
+    Encoding::Operator,
 ];
 
 /// An encoding, as bits of [`HOW`].

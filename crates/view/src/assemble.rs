@@ -7,6 +7,7 @@ use super::cache::Bytes;
 use super::pieces::{Pieces, range};
 use super::plan::{Plans, Touching};
 use super::resolve::{BoxRecords, ChunkResolver, Run};
+use h5logfs_adios::operator;
 use h5logfs_common::buffers::zeroed;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
@@ -249,6 +250,11 @@ impl Assembly<'_> {
                 filters::decode_in(&bytes, filters, out)
             }
             Encoding::Deflate => inflate_in(&stored_bytes(task, self.sources, stored)?, out),
+            Encoding::Operator => {
+                let bytes = stored_bytes(task, self.sources, stored)?;
+                let _reserved = task.reserve(operator::memory(&bytes, out.len() as u64))?;
+                operator::decode(&bytes, out)
+            }
             _ => {
                 let raw = out.len() as u64;
                 let bytes = decode_record(task, self.sources, stored, raw, filters)?;
@@ -371,6 +377,12 @@ pub fn decode_record(
             reservation.grow(filters::decoding_memory(stored.len, raw, filters))?;
             filters::decode(&bytes, raw, filters)?
         }
+        Encoding::Operator => {
+            reservation.grow(raw.saturating_add(operator::memory(&bytes, raw)))?;
+            let mut elements = zeroed(usize::try_from(raw)?)?;
+            operator::decode(&bytes, &mut elements)?;
+            elements
+        }
     };
     reservation.shrink_to(decoded.capacity() as u64);
     Ok(Reserved::new(decoded, reservation))
@@ -378,6 +390,8 @@ pub fn decode_record(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -459,6 +473,70 @@ mod tests {
             assembly.put(&records, &mut chunk).unwrap();
             prop_assert_eq!(&chunk, &wanted[start as usize..(start + len) as usize]);
         }
+    }
+
+    /// The block of an operator, whole and in part.
+    #[test]
+    fn a_block_of_an_operator_is_decoded() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = |operator| [&[operator, 1, 0, 0][..], &6_u64.to_le_bytes()].concat();
+        let log = [header(127), b"abcdef".to_vec(), header(7), vec![0; 6]].concat();
+        std::fs::write(dir.path().join("log"), &log).unwrap();
+        let held = SourceDir::open(dir.path()).unwrap();
+        let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
+        let task = Task::unlimited();
+        let stored = |offset| StoredBytes {
+            source: 0,
+            offset,
+            len: 18,
+            encoding: Encoding::Operator,
+        };
+        let decoded = decode_record(&task, &sources, stored(0), 6, &[]).unwrap();
+        assert_eq!(**decoded, *b"abcdef");
+        let fault = decode_record(&task, &sources, stored(18), 6, &[]).unwrap_err();
+        assert!(fault.to_string().contains("operator zfp"), "{fault}");
+
+        let mut records = RecordList::new(&task, 1, 1).unwrap();
+        records.push_block(stored(0), 0, &[2], &[6]).unwrap();
+        let found = DatasetRecords {
+            records,
+            diagnostics: Vec::new(),
+            decoded: 0,
+        };
+        let index = DatasetIndex::of(&task, found, &[]).unwrap();
+        let assembly = Assembly {
+            task: &task,
+            form: ElementForm {
+                size: 1,
+                fill: b".",
+                filters: &[],
+                references: &[],
+            },
+            sources: &sources,
+            unwritten: None,
+            addresses: &[],
+            plans: None,
+            decoded: &|record| {
+                decode_record(&task, &sources, record.stored, 6, &[])
+                    .map(|bytes| Arc::new(bytes.unowned()))
+            },
+        };
+        let put = |start, end| {
+            let bounds = Bounds {
+                start: vec![start],
+                end: vec![end],
+            };
+            let records = BoxRecords {
+                indexes: &[&index],
+                bounds: &bounds,
+                sides: &[end - start],
+            };
+            let mut chunk = vec![0; (end - start) as usize];
+            assembly.put(&records, &mut chunk).unwrap();
+            String::from_utf8(chunk).unwrap()
+        };
+        assert_eq!(put(0, 10), "..abcdef..");
+        assert_eq!(put(4, 6), "cd");
     }
 
     #[test]

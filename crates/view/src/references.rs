@@ -172,7 +172,8 @@ impl View {
             Encoding::Pipeline
             | Encoding::RawOrDeflate
             | Encoding::DeflateStream
-            | Encoding::DeflateStreams => return None,
+            | Encoding::DeflateStreams
+            | Encoding::Operator => return None,
         };
         match form {
             Form::Filtered | Form::Deflated => {

@@ -329,6 +329,7 @@ impl RecordReport {
                 Encoding::RawOrDeflate => "raw or deflate",
                 Encoding::Pipeline => "filtered",
                 Encoding::Converted => "of another type",
+                Encoding::Operator => "by an operator",
             },
             blocks,
             fault: record.fault.as_ref().map(|f| f.to_string()),
