@@ -27,6 +27,7 @@ use h5logfs_common::parallel;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::JobState;
 use h5logfs_log::journal::unflushed::Summary;
+use h5logfs_log::log_dir;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::walk;
@@ -141,15 +142,22 @@ impl Place {
         if let Some(shown) = ShownFile::at(path) {
             anyhow::bail!("{}: this shows views of logs; {shown}", path.display());
         }
+        if log_dir::named_by(path).is_some() {
+            return Place::of_file(path);
+        }
         match walk::directory(path) {
             Ok(dir) => Ok(Place::Directory(dir)),
             Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotADirectory => {
-                let (dir, name) = walk::directory_of(path)?;
-                let path = path.to_owned();
-                Ok(Place::File(dir, File { name, path }))
+                Place::of_file(path)
             }
             Err(e) => Err(e.into()),
         }
+    }
+
+    fn of_file(path: &Path) -> Result<Self> {
+        let (dir, name) = walk::directory_of_log(path)?;
+        let path = path.to_owned();
+        Ok(Place::File(dir, File { name, path }))
     }
 }
 
@@ -192,7 +200,7 @@ impl Listed {
         rows.into_iter().flatten().collect()
     }
 
-    /// The regular files of the directory `below`, which the user calls `path`.
+    /// The regular files of the directory `below`, which the user calls `path`, and the logs that are directories.
     fn files_below(
         &self,
         path: &Path,
@@ -209,10 +217,16 @@ impl Listed {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
             let name = entry.file_name();
+            let is_log_dir = kind.is_dir() && log_dir::is_in(&held, &name);
             let (name, path) = (below.join(&name), path.join(&name));
-            if kind.is_file() {
+            if kind.is_file() || is_log_dir {
                 // What the working directory has is called by its name alone.
                 let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
+                let name = if is_log_dir {
+                    name.join(log_dir::FILE)
+                } else {
+                    name
+                };
                 files.push(File { name, path });
             } else if kind.is_dir() && recursive && !self.is_part(&name) {
                 self.files_below(&path, &name, recursive, files)?;

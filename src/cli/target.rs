@@ -148,7 +148,7 @@ impl Target {
 /// The files of a log that is read, and those behind them if a mount shows them.
 pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
     let of = |file: &Path| -> Result<Originals> {
-        let (dir, name) = walk::directory_of(file)?;
+        let (dir, name) = walk::directory_of_log(file)?;
         Ok(Originals::of(&dir.with_further(&settings.log_dirs)?, &name))
     };
     let own = of(file)?;
@@ -212,11 +212,11 @@ impl NewFile {
             kind != Some(FileType::Symlink),
             "{name}: is a symbolic link: give the path of the file itself, or remove the link"
         );
+        check_target(&self.dir, &self.name, &self.originals)?;
         ensure!(
             kind.is_none_or(|kind| kind == FileType::RegularFile),
             "{name}: is not a regular file: for a pipe or a device, write to - and direct standard output there"
         );
-        check_target(&self.dir, &self.name, &self.originals)?;
         ensure!(
             self.replaces || kind.is_none(),
             "{name}: exists already (--force replaces it)"

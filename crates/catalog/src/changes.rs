@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use h5logfs_log::journal;
+use h5logfs_log::log_dir;
 use h5logfs_log::settled;
 use h5logfs_log::source_file::Identity;
 
@@ -40,7 +41,7 @@ impl Changes {
     /// Looks at the log at `path` for the first time. Fails where there is no file.
     pub fn of(path: &Path) -> io::Result<Self> {
         // The journal lies beside the log, not beside a link to it.
-        let log = path.canonicalize()?;
+        let log = log_dir::file_of(path).canonicalize()?;
         let journal = journal::path_of(&log);
         let mut changes = Changes {
             log,

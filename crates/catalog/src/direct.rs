@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_common::error::{Error, Result};
+use h5logfs_log::log_dir;
 use h5logfs_log::scan::Listings;
 use h5logfs_log::scan::companions;
 use h5logfs_log::snapshot::{Snapshot, Source};
@@ -199,8 +200,10 @@ pub fn take_in(path: &Path, options: &ReadOptions) -> Result<Option<String>> {
 }
 
 /// Deletes the log at `path`, with all files that belong to it: its subfiles and its journal. `false` where there is no log,
-/// or one of a single file: that is deleted as any other file. Fails where a job writes the log.
+/// or one of a single file: that is deleted as any other file. Fails where a job writes the log, and for a
+/// log that is a directory.
 pub fn delete(path: &Path, options: &ReadOptions) -> Result<bool> {
+    log_dir::check_change(path)?;
     let Some(snapshot) = snapshot(path, options)? else {
         return Ok(false);
     };
@@ -221,11 +224,11 @@ fn of_log<T>(
 ) -> Result<Option<T>> {
     let inside = fork_gate::enter();
     let _inside = inside.map_err(|broken| Error::of(path, broken.to_string()))?;
-    let metadata = path.metadata().map_err(|e| Error::io(path, e))?;
-    if !metadata.is_file() {
+    let metadata = log_dir::file_of(path).metadata();
+    if !metadata.map_err(|e| Error::io(path, e))?.is_file() {
         return Ok(None);
     }
-    let (dir, relative) = SourceDir::of_file(path)?;
+    let (dir, relative) = log_dir::place_of(path)?;
     let dir = dir.with_further(&options.settings.log_dirs)?;
     let once = || of_log_once(&dir, &relative, options, &act);
     for _ in 1..SCAN_ATTEMPTS {

@@ -3,10 +3,11 @@
 use std::ffi::{CStr, OsStr, OsString, c_int, c_uint, c_void};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 
 use h5logfs_catalog::direct::{self, Opened, Options};
+use h5logfs_log::log_dir;
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
 
@@ -106,7 +107,8 @@ fn note_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
 
 /// The log at the path. `None` if the default driver is to open what is there, or to make a file.
 fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fault> {
-    let path = request.path();
+    let makes = request.has(access::TRUNCATE | access::EXCLUSIVE);
+    let path = &path_of_log(request.path(), makes);
     let options = options_of(library, request.fapl)?;
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
         return Ok(None);
@@ -124,7 +126,7 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
             // Before libhdf5 truncates a file it opens it for writing without that, to see whether it has it open
             // already. So opening it for writing cannot fail; all that is done with such a file does.
             let is_refused = request.has(access::WRITE);
-            let log = Log::new(path.into(), open, is_refused);
+            let log = Log::new(request.path().into(), open, is_refused);
             if request.has(access::EXCLUSIVE) {
                 // In the words of the default driver, in which h5py looks for the number.
                 let exists = "errno = 17, error message = 'File exists'";
@@ -138,13 +140,25 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
     }
 }
 
+/// The path of the file to which a name leads. A new file may have the name of a log that is a directory, with an ending.
+fn path_of_log(path: &Path, makes: bool) -> PathBuf {
+    if makes && !path.is_dir() {
+        return path.to_owned();
+    }
+    log_dir::file_of(path)
+}
+
 /// Deletes the log at a path, if it has several files. `false` if the default driver is to delete what is there.
 pub fn delete_log(path: &Path, options: &Options) -> Result<bool, Fault> {
     let found = path.symlink_metadata().ok();
     // Of a link only the link is deleted.
-    let Some(_) = found.filter(fs::Metadata::is_file) else {
+    let Some(found) = found.filter(|found| !found.is_symlink()) else {
         return Ok(false);
     };
+    log_dir::check_change(path).map_err(|e| Fault::from(e).at("it is not deleted"))?;
+    if !found.is_file() {
+        return Ok(false);
+    }
     let Err(refused) = check_replaceable(path) else {
         return Ok(false);
     };

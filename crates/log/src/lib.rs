@@ -10,6 +10,7 @@
 //! | [`plain`] | whether an HDF5 file is certainly no log |
 //! | [`model`], [`records`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
 //! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and whose files count |
+//! | [`log_dir`] | logs that are directories, known by the index in them |
 //! | [`walk`] | paths on which other users may change names, for root |
 //! | [`arrangement`], [`window`], [`file_id`], [`front`], [`descriptors`] | bytes in them |
 //! | [`journal`] | the form of a log that is not closed |
@@ -37,6 +38,7 @@ pub mod front;
 pub mod image;
 pub mod journal;
 pub mod lattice;
+pub mod log_dir;
 pub mod log_files;
 pub mod logvol;
 pub mod model;

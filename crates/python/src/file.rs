@@ -52,13 +52,10 @@ pub fn open(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<OpenFi
 #[pyfunction]
 pub fn is_log(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<bool> {
     let options = parsed(&options)?;
-    unlocked(py, || {
-        std::fs::metadata(&path).map_err(|e| of_plain_file(&path, e))?;
-        match direct::open(&path, &options) {
-            Ok(opened) => Ok(matches!(opened, Opened::Log(_))),
-            Err(error) if is_about_a_log(&error) => Ok(true),
-            Err(error) => Err(exception(&error)),
-        }
+    unlocked(py, || match direct::open(&path, &options) {
+        Ok(opened) => Ok(matches!(opened, Opened::Log(_))),
+        Err(error) if is_about_a_log(&error) => Ok(true),
+        Err(error) => Err(exception(&error)),
     })
 }
 

@@ -60,6 +60,7 @@ use h5logfs_common::task::{Running, Task, processor_time};
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::guard::SealGuard;
 use h5logfs_log::journal::sealed::SealedFile;
+use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::model::Selections;
 use h5logfs_log::snapshot::Snapshot;
@@ -201,10 +202,11 @@ impl View {
         &self.snapshot
     }
 
-    /// Path of the log file.
+    /// Path of the log: of the log file, or of the directory that is one.
     pub fn path(&self) -> PathBuf {
         let main = self.sources.first();
-        main.map(|s| s.path().to_owned()).unwrap_or_default()
+        main.map(|s| log_dir::name_of(s.path()).to_owned())
+            .unwrap_or_default()
     }
 
     /// The files that hold the bytes of the log, and where each was found. The journal is none of them.

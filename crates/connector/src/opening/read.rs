@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use h5logfs_catalog::direct::{self, OpenLog, Options};
 use h5logfs_file_driver::is_written;
 use h5logfs_host::types::{SUCCESS, Status, access};
+use h5logfs_log::log_dir;
 use h5logfs_output::Ranks;
 
 use super::OpenedLog;
@@ -96,7 +97,7 @@ pub fn is_accessible(
 pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), Fault> {
     let path = request.path();
     // What is there makes an exclusive creation fail.
-    if !request.has(access::TRUNCATE) || request.has(access::EXCLUSIVE) || !path.is_file() {
+    if !request.has(access::TRUNCATE) || request.has(access::EXCLUSIVE) || !path.exists() {
         return Ok(());
     }
     if !registry::open_at(info, path)?.is_empty() {
@@ -122,7 +123,7 @@ pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Faul
 
 /// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.
 fn log_at(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
-    let path = request.path();
+    let path = &log_dir::file_of(request.path());
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
         return Ok(None);
     };

@@ -13,6 +13,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::{Image, SUPERBLOCK};
 use h5logfs_log::journal::{self, Beside, JobState};
+use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions::log_of;
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
@@ -43,6 +44,7 @@ pub struct Held {
 impl Held {
     /// Opens the file at `path`; symbolic links are followed. Fails with the reason where it is none that could be settled.
     pub fn open(path: &Path, intent: Intent) -> Result<Self> {
+        log_dir::check_change(&log_dir::file_of(path))?;
         let (dir, name) = walk::directory_of(path)?;
         let path = dir.full_path(&name);
         check_place(&path)?;

@@ -8,6 +8,7 @@ use super::listings::named_after;
 use super::{Listings, Settings};
 use crate::front;
 use crate::journal::{self, Moment, kept::path_of_kept};
+use crate::log_dir;
 use crate::log_files::{LogFiles, foreign};
 use crate::logvol::names::{SPILL_DIR, SUBFILE_DIR, spill_dir, subfile_dir};
 use crate::netcdf;
@@ -260,7 +261,7 @@ pub fn named(dir: &SourceDir, relative: &Path, listings: &Listings) -> Result<Ve
 }
 
 /// All files that are part of the log at `relative` by their names, as far as they are there: the log file, its journal,
-/// its subfiles, what its ranks have spilled, what was kept of that, its burst-buffer logs, its stripes. Names alone decide, so
+/// its subfiles, what its ranks have spilled, what was kept of that, its burst-buffer logs, its stripes, what is in its directory where that is the log. Names alone decide, so
 /// some of them may belong to no log: this is for programs that must leave alone what may be a part.
 ///
 /// Where a directory cannot be listed, no part in it could be read either.
@@ -284,6 +285,11 @@ pub(super) fn parts(dir: &SourceDir, relative: &Path) -> Vec<SourcePath> {
     let kept = kept.take_while(|path| dir.stat(path).is_ok());
     parts.extend(kept.map(SourcePath::below));
     parts.extend(named(dir, relative, &Listings::default()).unwrap_or_default());
+    if let Some(directory) = log_dir::directory_of(relative) {
+        let names = dir.list(directory).unwrap_or_default();
+        let others = names.into_iter().filter(|name| name != log_dir::FILE);
+        parts.extend(others.map(|name| SourcePath::below(directory.join(name))));
+    }
     parts
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::companions::{all_files, log_of, parts};
 use crate::front::is_unclosed;
+use crate::log_dir;
 use crate::source_dir::SourceDir;
 use crate::source_file::{Identity, SourceFile};
 use crate::{find_signature, netcdf};
@@ -56,6 +57,7 @@ impl Originals {
 pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> Result<()> {
     let path = &dir.full_path(relative);
     let refused = |reason: String| Err(Error::of(path, reason));
+    log_dir::check_change(path)?;
     let there = dir.stat(relative).ok();
     if let Some(stat) = &there {
         originals.check_other(path, Identity::from(stat))?;
@@ -85,6 +87,7 @@ pub fn check_target(dir: &SourceDir, relative: &Path, originals: &Originals) -> 
 
 /// Fails if text must not be appended to the file at `path`: it holds data, or its name makes it part of a log.
 pub fn check_text(path: &Path) -> io::Result<()> {
+    log_dir::check_change(path).map_err(io::Error::other)?;
     if let Some(log) = log_of(path).filter(|log| log.exists()) {
         let reason = format!("its name makes it a file of the log {}", log.display());
         return Err(io::Error::other(reason));

@@ -37,7 +37,7 @@ def File(path: Path, mode: str = "r", **options: Any) -> h5py.File:
     settings = text(ours)
     _native.check_options(settings)
     if mode != "r" or "driver" in theirs:
-        if os.path.isfile(path) and _native.is_log(path, settings):
+        if os.path.exists(path) and _native.is_log(path, settings):
             raise OSError(_REFUSAL.format(path=path))
         return h5py.File(path, mode, **theirs)
     os.stat(path)  # Not every driver of HDF5 passes errors of the system on.

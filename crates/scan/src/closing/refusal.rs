@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::journal::{self, Recorded, job_of};
+use h5logfs_log::log_dir;
 use h5logfs_log::log_files::{LogFiles, foreign};
 use h5logfs_log::logvol::remains::Remains;
 use h5logfs_log::scan::companions::log_of;
@@ -16,6 +17,7 @@ use h5logfs_log::{carries_mark, find_signature, netcdf};
 /// The directory of the log file at `path`, and its name there. Fails where `path` leads to anything else than a file,
 /// or to a part of a log.
 pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
+    log_dir::check_change(&log_dir::file_of(path))?;
     let journal = journal::path_of(path);
     let (dir, name) = walk::directory_of(path).map_err(|e| match &e {
         Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound && journal.exists() => {

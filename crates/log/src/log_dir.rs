@@ -1,0 +1,320 @@
+//! Logs that are directories: those of ADIOS2 (`docs/formats/adios-bp.md`, §1).
+//!
+//! The log file is the index in the directory. All that is told of a log by its file is told by that one: who owns it, whether
+//! it has changed, which files belong to it. Only its name is that of the directory.
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::io::Errno;
+
+use crate::ownership::{Ownership, belongs};
+use crate::source_dir::SourceDir;
+use h5logfs_common::error::{Error, Result};
+
+/// The name of the log file in the directory.
+pub const FILE: &str = "md.idx";
+/// What follows the name of the directory where programs choose by the ends of names.
+pub const ENDING: &str = ".h5";
+
+/// The header of the index (§1.1): its length, how it begins, and where the version of the format stands in it.
+const HEADER: usize = 64;
+const MAGIC: &[u8] = b"ADIOS-BP v";
+const VERSION: usize = 37;
+const VERSIONS: [u8; 2] = [4, 5];
+
+const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// How a name stands for a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Naming {
+    /// It is that of the file.
+    File,
+    /// It is that of the directory in which the file lies.
+    Directory,
+    /// It is that of the directory, with [`ENDING`].
+    Ending,
+}
+
+impl Naming {
+    /// The directory that a name or path stands for in this way; `None` where it cannot.
+    pub fn directory(self, path: &Path) -> Option<PathBuf> {
+        match self {
+            Naming::File => None,
+            Naming::Directory => Some(path.to_owned()),
+            Naming::Ending => {
+                let name = path.file_name()?.as_bytes();
+                let name = name.strip_suffix(ENDING.as_bytes())?;
+                (!name.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(name)))
+            }
+        }
+    }
+
+    /// The file that a path stands for in this way.
+    pub fn file(self, path: &Path) -> Cow<'_, Path> {
+        let directory = self.directory(path);
+        directory.map_or(Cow::Borrowed(path), |directory| directory.join(FILE).into())
+    }
+}
+
+/// Opens `name` in an open directory for its place alone, where it is a log. `None` for anything else, which costs one system
+/// call. Does not enter another file system: it might not answer.
+pub fn open_in(directory: impl AsFd, name: &OsStr) -> Option<OwnedFd> {
+    open(&directory, &Path::new(name).join(FILE), OFlags::PATH)?;
+    let opened = open(&directory, Path::new(name), SEARCH)?;
+    has_index(&opened).then_some(opened)
+}
+
+/// Whether `name` in an open directory is a log.
+pub fn is_in(directory: impl AsFd, name: &OsStr) -> bool {
+    open_in(directory, name).is_some()
+}
+
+/// Whether `name` in an open directory is the file of a log that is a directory: that one.
+pub fn is_file_in(directory: impl AsFd, name: &OsStr) -> bool {
+    name == FILE && has_index(directory)
+}
+
+/// Whether the directory at `path` is a log; symbolic links are followed.
+fn is_log(path: &Path) -> bool {
+    let opened = rustix::fs::open(path, SEARCH | OFlags::CLOEXEC, Mode::empty());
+    opened.is_ok_and(has_index)
+}
+
+fn open(directory: impl AsFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
+    let below = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    loop {
+        let flags = flags | OFlags::CLOEXEC;
+        match openat2(&directory, path, flags, Mode::empty(), below) {
+            // A rename elsewhere in the tree raced with the look-up. The kernel asks for another try.
+            Err(Errno::AGAIN) => continue,
+            opened => return opened.ok(),
+        }
+    }
+}
+
+/// Whether an open directory has an index which is its owner's: the files of others must not disappear behind one that any user
+/// can make.
+fn has_index(directory: impl AsFd) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let Some(index) = open(&directory, Path::new(FILE), flags).map(File::from) else {
+        return false;
+    };
+    let owned = || -> io::Result<bool> {
+        let directory = Ownership::from(&fstat(&directory)?);
+        let found = index.metadata()?;
+        let belongs = belongs(&Ownership::from(&found), directory.owner, &directory);
+        Ok(found.is_file() && belongs.is_ok())
+    };
+    owned().unwrap_or(false) && has_header(&index)
+}
+
+fn has_header(index: &File) -> bool {
+    let mut header = [0; HEADER];
+    index.read_exact_at(&mut header, 0).is_ok()
+        && header.starts_with(MAGIC)
+        && VERSIONS.contains(&header[VERSION])
+}
+
+/// The directory of the log that `path` names, by itself or with [`ENDING`]; symbolic links are followed. `None` for any
+/// other path.
+pub fn named_by(path: &Path) -> Option<PathBuf> {
+    let is_log = |directory: &PathBuf| is_log(directory);
+    let itself = Naming::Directory.directory(path).filter(is_log);
+    itself.or_else(|| {
+        let directory = Naming::Ending.directory(path).filter(is_log)?;
+        let is_missing = path
+            .symlink_metadata()
+            .is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        is_missing.then_some(directory)
+    })
+}
+
+/// The file of the log at `path`: another path where that is a directory.
+pub fn file_of(path: &Path) -> PathBuf {
+    named_by(path).map_or_else(|| path.to_owned(), |directory| directory.join(FILE))
+}
+
+/// As [`SourceDir::of_file`], for the file of the log at `path`. That of a directory is found below the directory in which it
+/// lies.
+pub fn place_of(path: &Path) -> Result<(SourceDir, PathBuf)> {
+    place_by(path, SourceDir::of_file)
+}
+
+/// The same by another function than that one.
+pub(crate) fn place_by(
+    path: &Path,
+    find: impl Fn(&Path) -> Result<(SourceDir, PathBuf)>,
+) -> Result<(SourceDir, PathBuf)> {
+    let Some(mut directory) = named_by(path) else {
+        return find(path);
+    };
+    if directory.file_name().is_none() {
+        // A path such as `.` or `..`.
+        let real = directory.canonicalize();
+        directory = real.map_err(|e| Error::io(path, e))?;
+    }
+    find(&directory).map(|(dir, name)| (dir, name.join(FILE)))
+}
+
+/// The directory that is the log whose file is at `file`. The name of the file decides.
+pub fn directory_of(file: &Path) -> Option<&Path> {
+    file.parent()
+        .filter(|_| file.file_name() == Some(OsStr::new(FILE)))
+}
+
+/// What a user calls the log whose file is at `file`.
+pub fn name_of(file: &Path) -> &Path {
+    let named = directory_of(file).filter(|directory| directory.file_name().is_some());
+    named.unwrap_or(file)
+}
+
+/// The name in `directory` of the log in `name`, for programs that choose by endings.
+pub fn with_ending(name: &OsStr) -> OsString {
+    let mut name = name.to_owned();
+    name.push(ENDING);
+    name
+}
+
+/// Fails where `path` is a log that is a directory, or lies in one: these are changed by nobody but ADIOS2.
+pub fn check_change(path: &Path) -> Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directories = [path, parent.unwrap_or(Path::new("."))];
+    match directories.into_iter().find(|dir| is_log(dir)) {
+        Some(directory) => Err(Error::of(
+            directory,
+            "is a directory of ADIOS2, which h5logfs never changes: `h5logfs compact` and `h5logfs export` make HDF5 files of it",
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    fn header(version: u8) -> Vec<u8> {
+        let mut header = vec![0; HEADER];
+        header[..MAGIC.len()].copy_from_slice(MAGIC);
+        header[VERSION] = version;
+        header
+    }
+
+    fn directory_with(index: &[u8]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("run.bp")).unwrap();
+        fs::write(dir.path().join("run.bp").join(FILE), index).unwrap();
+        dir
+    }
+
+    #[test]
+    fn the_index_tells_which_directories_are_logs() {
+        let told = |index: &[u8]| {
+            let dir = directory_with(index);
+            let held = File::open(dir.path()).unwrap();
+            let is_log = is_in(&held, OsStr::new("run.bp"));
+            let path = dir.path().join("run.bp");
+            assert_eq!(is_log, named_by(&path).is_some());
+            let inside = File::open(path).unwrap();
+            assert_eq!(is_log, is_file_in(inside, OsStr::new(FILE)));
+            is_log
+        };
+        assert!(told(&header(4)) && told(&header(5)));
+        assert!(told(&[header(5), vec![1; 100]].concat()));
+        assert!(!told(&header(3)) && !told(&header(5)[..HEADER - 1]));
+        assert!(!told(b"") && !told(&[0; HEADER]));
+    }
+
+    #[test]
+    fn only_a_file_in_the_directory_is_an_index() {
+        let dir = directory_with(&header(5));
+        let at = |name: &str| dir.path().join(name);
+        symlink("run.bp", at("link")).unwrap();
+        fs::create_dir(at("linked")).unwrap();
+        symlink("../run.bp/md.idx", at("linked/md.idx")).unwrap();
+        fs::create_dir_all(at("nested/md.idx")).unwrap();
+        let held = File::open(dir.path()).unwrap();
+        for name in ["link", "linked", "nested", "none", "run.bp/md.idx", ".."] {
+            assert!(!is_in(&held, OsStr::new(name)), "{name}");
+        }
+        // A user's path is followed, but not the index itself.
+        assert_eq!(named_by(&at("link")), Some(at("link")));
+        assert_eq!(named_by(&at("linked")), None);
+    }
+
+    #[test]
+    fn no_user_makes_a_log_of_a_directory_of_others() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of several users");
+            return;
+        }
+        let dir = directory_with(&header(5));
+        let own = |path: &Path, owner| chown(path, Some(owner), None).unwrap();
+        let path = dir.path().join("run.bp");
+        let told = |directory, index| {
+            own(&path, directory);
+            own(&path.join(FILE), index);
+            named_by(&path).is_some()
+        };
+        for mode in [0o755, 0o1777] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(told(61_001, 61_001) && told(61_001, 0), "{mode:o}");
+            assert!(!told(61_001, 61_002) && !told(0, 61_001), "{mode:o}");
+        }
+        // Another user may have linked an index of the owner to this name.
+        fs::hard_link(path.join(FILE), dir.path().join("index")).unwrap();
+        assert!(!told(61_001, 61_001));
+    }
+
+    #[test]
+    fn a_log_has_the_name_of_its_directory_also_with_an_ending() {
+        let dir = directory_with(&header(4));
+        let at = |name: &str| dir.path().join(name);
+        let file = at("run.bp/md.idx");
+        for name in ["run.bp", "run.bp/", "run.bp.h5", "run.bp/md.idx"] {
+            assert_eq!(file_of(&at(name)), file, "{name}");
+            let (held, below) = place_of(&at(name)).unwrap();
+            assert_eq!(
+                held.full_path(&below).canonicalize().unwrap(),
+                file.canonicalize().unwrap()
+            );
+        }
+        assert_eq!(name_of(&file), at("run.bp"));
+        for other in ["md.idx", "a.h5", "/md.idx"] {
+            assert_eq!(name_of(Path::new(other)), Path::new(other));
+        }
+        fs::write(at("run.bp.h5"), "another file").unwrap();
+        assert_eq!(file_of(&at("run.bp.h5")), at("run.bp.h5"));
+        assert_eq!(file_of(&at("none.h5")), at("none.h5"));
+        assert_eq!(Naming::Ending.directory(Path::new("a/.h5")), None);
+    }
+
+    #[test]
+    fn nothing_in_such_a_directory_is_changed() {
+        let dir = directory_with(&header(5));
+        for name in ["run.bp", "run.bp/md.idx", "run.bp/data.0", "run.bp/new"] {
+            let refused = check_change(&dir.path().join(name))
+                .unwrap_err()
+                .to_string();
+            assert!(
+                refused.contains("/run.bp: is a directory of ADIOS2"),
+                "{refused}"
+            );
+        }
+        for name in ["", "other", "run.bpx", "run.bp.h5"] {
+            assert!(check_change(&dir.path().join(name)).is_ok(), "{name}");
+        }
+    }
+}
