@@ -222,6 +222,7 @@ fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
         threads: options.threads,
         read_cpu: options.read_cpu,
         passthrough: options.passthrough,
+        log_dirs: options.log_dirs,
         read: options.read.clone(),
     }
 }

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use h5logfs_catalog::At;
 use h5logfs_common::lru::Lru;
 
-use super::source_tree::Place;
+use super::place::Place;
 
 /// What one call of the system returns of a directory, in bytes.
 const PIECE: usize = 32 << 10;
@@ -26,7 +26,7 @@ const PIECE: usize = 32 << 10;
 const MEMORY: u64 = 16 << 20;
 
 /// One name in a directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Listed {
     pub name: OsString,
     pub kind: FileType,
@@ -35,7 +35,49 @@ pub struct Listed {
     pub next: u64,
 }
 
+/// In the position after a name that the source does not have, and that stands in front of the name at the position itself. No
+/// source has such positions: they would be negative.
+const BEFORE_NEXT: u64 = 1 << 63;
+
+/// Where a listing goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// The position in the source.
+    pub position: u64,
+    /// What stands in front of the name there was listed.
+    pub without_front: bool,
+}
+
+impl From<u64> for Start {
+    /// From what the kernel asks for.
+    fn from(position: u64) -> Self {
+        Start {
+            position: position & !BEFORE_NEXT,
+            without_front: position & BEFORE_NEXT != 0,
+        }
+    }
+}
+
 impl Listed {
+    /// As the source has it, but of another kind.
+    pub fn of_kind(&self, kind: FileType) -> Self {
+        Listed {
+            name: self.name.clone(),
+            kind,
+            ..*self
+        }
+    }
+
+    /// A file of this name in front of it, where the name itself is at `position`.
+    pub fn in_front(&self, name: OsString, position: u64) -> Self {
+        Listed {
+            name,
+            kind: FileType::RegularFile,
+            inode: self.inode,
+            next: position | BEFORE_NEXT,
+        }
+    }
+
     /// Whether it is the directory itself, or the one above.
     pub fn is_dots(&self) -> bool {
         self.name == "." || self.name == ".."

@@ -288,7 +288,7 @@ mod tests {
     use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
-    use crate::fs::source_tree::Place;
+    use crate::fs::place::Place;
     use crate::fs::virtual_files::OpenFiles;
 
     #[test]

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use super::attributes::Attributes;
-use super::source_tree::{Entry, Place, Version};
+use super::place::{Place, Version};
+use super::source_tree::Entry;
 use super::virtual_files::flush_of;
 
 /// The number of the mounted directory. FUSE prescribes it.
@@ -383,6 +384,7 @@ fn memory(key: &Key) -> usize {
 mod tests {
     use std::path::Path;
 
+    use h5logfs_log::log_dir::Naming;
     use rustix::fs::FileType;
 
     use super::*;
@@ -409,6 +411,7 @@ mod tests {
             device: 1,
             inode: 3,
             generation,
+            naming: Naming::File,
         })
     }
 

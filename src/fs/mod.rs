@@ -20,6 +20,7 @@
 //! | `errno` | turns an error into an errno and a log line |
 //! | `service` | what each request means |
 //! | `source_tree` | the present state of each path of the source |
+//! | `place` | where a file is, which one it is, and in which state |
 //! | `permission_check` | whether a user may open a file now |
 //! | `access` | the kernel's rules for permissions, as a function |
 //! | `xattr` | extended attributes, of the source and of logs |
@@ -51,6 +52,7 @@ mod mounting;
 mod mounts;
 mod passthrough;
 mod permission_check;
+mod place;
 mod priority;
 mod pruner;
 mod reply;
@@ -68,3 +70,4 @@ pub use auto_unmount::run_watcher;
 pub use mounting::{InUse, NOTIFY_SOCKET, unmount, unmount_dead};
 pub use mounts::MountId;
 pub use session::{Options, Running, start};
+pub use source_tree::LogDirs;

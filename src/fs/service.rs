@@ -1,6 +1,7 @@
 //! What each request means, without fuser and without a kernel: inode numbers and handles come in, values and errors
 //! go out.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
@@ -17,15 +18,17 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::messages;
 use h5logfs_common::parallel;
 use h5logfs_common::task::{StopFlag, Task};
+use h5logfs_log::log_dir;
 
 use super::access::{Caller, is_administrator};
 use super::attributes::Attributes;
-use super::directory::{Directory, Listed, Piece, Pieces};
+use super::directory::{Directory, Listed, Piece, Pieces, Start};
 use super::errno::is_called_off;
 use super::handles::{Handle, Handles};
 use super::inodes::{Inode, InodeTable};
 use super::monitor::Monitor;
-use super::source_tree::{Entry, Opened, Place, SourceTree};
+use super::place::Place;
+use super::source_tree::{Entry, Opened, Shown, SourceTree};
 use super::virtual_files::{self, OpenFiles, Permit};
 
 /// An open file.
@@ -481,6 +484,7 @@ impl Service {
             }
             Handle::Directory(directory) => {
                 if wait == Wait::Yes {
+                    let Start { position, .. } = Start::from(position);
                     let piece = self.piece(handle, directory, position)?;
                     self.scan_listed(directory, piece.after(position).unwrap_or_default());
                 }
@@ -514,10 +518,14 @@ impl Service {
         &self,
         handle: u64,
         directory: &Directory,
-        mut position: u64,
+        start: u64,
         wait: Wait,
         mut add: impl FnMut(&Listed) -> Result<Lookup<Added>>,
     ) -> Result<Lookup<()>> {
+        let Start {
+            mut position,
+            mut without_front,
+        } = Start::from(start);
         let mut has_any = false;
         // What was added so far is sent. The kernel asks for the rest next. But a page of nothing is the end.
         let so_far = |has_any| {
@@ -533,31 +541,34 @@ impl Service {
             }
             let piece = self.piece(handle, directory, position)?;
             let names = piece.after(position).unwrap_or_default();
-            let Some(last) = names.last() else { break };
-            for listed in names {
-                match self.shows(directory, listed, wait) {
-                    Lookup::Known(true) => {}
-                    Lookup::Known(false) => continue,
-                    Lookup::NeedsScan => return Ok(so_far(has_any)),
-                }
-                match add(listed)? {
-                    Lookup::Known(Added::Yes) => has_any = true,
-                    Lookup::Known(Added::No) => {}
-                    Lookup::Known(Added::Full) => return Ok(Lookup::Known(())),
-                    Lookup::NeedsScan => return Ok(so_far(has_any)),
-                }
+            if names.is_empty() {
+                break;
             }
-            position = last.next;
+            for listed in names {
+                let shown = match self.shows(directory, listed, wait) {
+                    Lookup::Known(shown) => shown,
+                    Lookup::NeedsScan => return Ok(so_far(has_any)),
+                };
+                for listed in shown_as(listed, shown, position, without_front) {
+                    match add(&listed)? {
+                        Lookup::Known(Added::Yes) => has_any = true,
+                        Lookup::Known(Added::No) => {}
+                        Lookup::Known(Added::Full) => return Ok(Lookup::Known(())),
+                        Lookup::NeedsScan => return Ok(so_far(has_any)),
+                    }
+                }
+                (position, without_front) = (listed.next, false);
+            }
         }
         Ok(Lookup::Known(()))
     }
 
-    fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<bool> {
+    fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<Shown> {
         if listed.is_dots() {
-            return Lookup::Known(true);
+            return Lookup::Known(Shown::As(listed.kind));
         }
         if virtual_files::is_hidden(directory.inode, &listed.name) {
-            return Lookup::Known(false);
+            return Lookup::Known(Shown::No);
         }
         self.source.shows(directory, listed, wait)
     }
@@ -606,6 +617,23 @@ impl Service {
         let inode = self.inode(number)?;
         self.source.link_target(&inode.place, inode.version)
     }
+}
+
+/// What is listed for a name of the source, which is at `position`: the name itself comes last.
+fn shown_as<'a>(
+    listed: &'a Listed,
+    shown: Shown,
+    position: u64,
+    without_front: bool,
+) -> impl Iterator<Item = Cow<'a, Listed>> {
+    let front = (shown == Shown::WithFile && !without_front)
+        .then(|| listed.in_front(log_dir::with_ending(&listed.name), position));
+    let itself = match shown {
+        Shown::No => None,
+        Shown::As(kind) if kind != listed.kind => Some(Cow::Owned(listed.of_kind(kind))),
+        Shown::As(_) | Shown::WithFile => Some(Cow::Borrowed(listed)),
+    };
+    front.map(Cow::Owned).into_iter().chain(itself)
 }
 
 fn list_virtual(number: u64, position: u64, mut add: impl FnMut(&Listed) -> Added) {

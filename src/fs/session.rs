@@ -17,6 +17,7 @@ use h5logfs_catalog::options::ReadOptions;
 use h5logfs_catalog::workers::WorkerPool;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_log::descriptors;
+use h5logfs_log::log_dir;
 use h5logfs_log::source_dir::SourceDir;
 
 use super::allocator;
@@ -29,7 +30,7 @@ use super::mounts::MountId;
 use super::pruner;
 use super::scheduler::Rules;
 use super::service::Service;
-use super::source_tree::{PathFilter, SourceTree};
+use super::source_tree::{LogDirs, PathFilter, SourceTree};
 use super::watch::Watch;
 
 /// The signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
@@ -45,7 +46,7 @@ const READ_AHEAD_KB: u64 = 4096;
 /// The options of one mount.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A directory, or one file.
+    /// A directory, or one log.
     pub source: PathBuf,
     pub mount_point: PathBuf,
     /// Other users may use the mount, within the permissions of the files.
@@ -58,6 +59,7 @@ pub struct Options {
     pub read_cpu: Duration,
     /// The kernel reads plain files without the daemon, where it can.
     pub passthrough: bool,
+    pub log_dirs: LogDirs,
     pub read: ReadOptions,
 }
 
@@ -149,19 +151,19 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
     let source = &options.source;
     let real = source.canonicalize().map_err(|e| Error::io(source, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io(source, e))?;
-    let (dir, filter) = if metadata.is_dir() {
+    let (dir, filter) = if is_log_file(&real, &metadata) {
+        let (dir, name) = SourceDir::of_file(&real)?;
+        let filter = PathFilter {
+            without: inside(mount_point, dir.path()),
+            only: Some(name.into_os_string()),
+        };
+        (dir, filter)
+    } else if metadata.is_dir() {
         let filter = PathFilter {
             only: None,
             without: inside(mount_point, &real),
         };
         (SourceDir::open(&real)?, filter)
-    } else if metadata.is_file() {
-        let (dir, name) = SourceDir::of_file(&real)?;
-        let filter = PathFilter {
-            only: Some(name.into_os_string()),
-            without: None,
-        };
-        (dir, filter)
     } else {
         return Err(Error::of(
             source,
@@ -180,7 +182,13 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
         spawn("index_dir", move || tidied.evict())?;
         catalog = catalog.with_store(store);
     }
-    Ok((real, SourceTree::new(catalog, filter)))
+    let tree = SourceTree::new(catalog, filter).with_log_dirs(options.log_dirs);
+    Ok((real, tree))
+}
+
+/// Whether the source is a single file, or a log that is a directory.
+fn is_log_file(source: &Path, found: &fs::Metadata) -> bool {
+    found.is_file() || log_dir::named_by(source).is_some()
 }
 
 /// The path of `inner` below `dir`. `None` also for `dir` itself: a mount over it does no harm, because the daemon has

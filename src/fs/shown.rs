@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use h5logfs_log::log_dir;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use super::mounts::{Mounts, Shown};
@@ -85,13 +86,15 @@ fn mount_of(path: &Path) -> Option<(u64, PathBuf)> {
         .then(|| (number, real.components().chain(rest.components()).collect()))
 }
 
-/// The source may be a single file, which the mount shows by its name.
+/// The source may be a single log, which the mount shows by its name.
 fn source_of(shown: &Shown) -> PathBuf {
     let is_named = shown.source.file_name() == Some(shown.relative.as_os_str());
     let is_file = fs::metadata(&shown.source).map_or(is_named, |found| found.is_file());
     if is_file {
-        shown.source.clone()
-    } else {
-        shown.source.join(&shown.relative)
+        return shown.source.clone();
     }
+    let is_single = log_dir::named_by(&shown.source).is_some();
+    let dir = shown.source.parent().filter(|_| is_single);
+    let source = dir.unwrap_or(&shown.source).join(&shown.relative);
+    log_dir::named_by(&source).unwrap_or(source)
 }

@@ -6,18 +6,18 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, StatVfs};
+use rustix::fs::{FileType, OFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
 use h5logfs_catalog::{At, Catalog, Lookup, Presented, Wait};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
-use h5logfs_log::journal;
+use h5logfs_log::log_dir::{self, Naming};
 use h5logfs_log::source_dir::stat_in;
 use h5logfs_log::source_file::Identity;
 use h5logfs_view::View;
@@ -26,142 +26,8 @@ use super::access::Caller;
 use super::attributes::Attributes;
 use super::directory::{Directory, Listed};
 use super::permission_check::PermissionCheck;
+use super::place::{Held, Place, Version};
 use super::xattr::{self, LogAttribute, XattrClass};
-
-/// Identifies one state of a file. Two states with the same version share an inode, and the pages that the kernel
-/// caches for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Version {
-    /// Not a log. The kind belongs to the version because the source may use an inode number again.
-    Source {
-        device: u64,
-        inode: u64,
-        /// The bits of the mode for the file type.
-        kind: u32,
-    },
-    /// A log in one of its generations.
-    View {
-        device: u64,
-        inode: u64,
-        generation: u64,
-    },
-    /// A log that cannot be presented. It is listed, and to open it fails.
-    Broken { device: u64, inode: u64 },
-}
-
-impl Version {
-    pub fn is_directory(&self) -> bool {
-        let directory = FileType::Directory.as_raw_mode();
-        matches!(self, Version::Source { kind, .. } if *kind == directory)
-    }
-}
-
-/// The version of a file that is not a log.
-impl From<&Stat> for Version {
-    fn from(stat: &Stat) -> Self {
-        let Identity { device, inode, .. } = Identity::from(stat);
-        Version::Source {
-            device,
-            inode,
-            kind: Attributes::from(stat).kind.as_raw_mode(),
-        }
-    }
-}
-
-impl Version {
-    /// Whether `stat` is that of the same file, in whatever state.
-    fn is_of(&self, stat: &Stat) -> bool {
-        let Identity { device, inode, .. } = Identity::from(stat);
-        match *self {
-            Version::Source { .. } => *self == Version::from(stat),
-            Version::View {
-                device: d,
-                inode: i,
-                ..
-            }
-            | Version::Broken {
-                device: d,
-                inode: i,
-            } => (d, i) == (device, inode),
-        }
-    }
-}
-
-/// Where the kernel knows a file: a name in a directory.
-#[derive(Debug, Clone)]
-pub struct Place {
-    pub path: PathBuf,
-    /// The version of its directory; `None` for the source directory itself. Another directory may have taken the path
-    /// of that one, and may be closed to a user who could search the old one.
-    pub directory: Option<Version>,
-    /// The flush of which logs are shown below it; `None`: their present states.
-    pub flush: Option<u64>,
-}
-
-impl Place {
-    /// The source directory.
-    pub fn root() -> Self {
-        Place {
-            path: PathBuf::new(),
-            directory: None,
-            flush: None,
-        }
-    }
-
-    /// What is there.
-    pub fn at(&self) -> At<'_> {
-        At {
-            path: &self.path,
-            flush: self.flush,
-        }
-    }
-}
-
-/// A path whose directory is open.
-struct Held<'a> {
-    directory: BorrowedFd<'a>,
-    path: &'a Path,
-    /// See [`Place::flush`].
-    flush: Option<u64>,
-}
-
-impl<'a> Held<'a> {
-    fn new(directory: &'a OwnedFd, At { path, flush }: At<'a>) -> Self {
-        Held {
-            directory: directory.as_fd(),
-            path,
-            flush,
-        }
-    }
-
-    fn at(&self) -> At<'a> {
-        At {
-            path: self.path,
-            flush: self.flush,
-        }
-    }
-
-    /// Whether the file that stands beside a log that is not closed stands beside this one.
-    fn has_journal(&self) -> bool {
-        let journal = journal::path_of(self.path);
-        let name = journal.file_name();
-        name.is_some_and(|name| stat_in(self.directory, name).is_ok())
-    }
-
-    /// The name in the directory.
-    fn name(&self) -> &'a OsStr {
-        self.path.file_name().unwrap_or(OsStr::new("."))
-    }
-
-    fn stat(&self) -> io::Result<Stat> {
-        stat_in(self.directory, self.name())
-    }
-
-    fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(self.directory, self.name(), flags, Mode::empty())
-    }
-}
 
 /// For a directory in which only names are looked up.
 const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
@@ -203,6 +69,25 @@ impl Entry {
     }
 }
 
+/// As what logs are shown that are directories.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogDirs {
+    /// As files of their names. A name with [`log_dir::ENDING`] leads to the same file, and is not listed.
+    #[default]
+    Files,
+    /// As directories, and beside them files of their names with [`log_dir::ENDING`].
+    Directories,
+}
+
+/// As what a name of a directory is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    No,
+    As(FileType),
+    /// A directory, and a file of its name with [`log_dir::ENDING`].
+    WithFile,
+}
+
 /// A regular file, open for reading.
 #[derive(Debug)]
 pub enum Opened {
@@ -213,7 +98,7 @@ pub enum Opened {
 /// The paths of the source that the mount shows; by default all.
 #[derive(Debug, Default)]
 pub struct PathFilter {
-    /// Only this name: a single file is mounted.
+    /// Only this name: a single log is mounted.
     pub only: Option<OsString>,
     /// All but this path: the mount point inside the source. The daemon would wait for itself there.
     pub without: Option<PathBuf>,
@@ -221,7 +106,8 @@ pub struct PathFilter {
 
 impl PathFilter {
     fn shows(&self, path: &Path) -> bool {
-        let is_other = |only: &OsString| path.as_os_str() != only;
+        // A log that is a directory may be shown with what is in it.
+        let is_other = |only: &OsString| !path.starts_with(only);
         let is_root = path.as_os_str().is_empty();
         is_root
             || !self.only.as_ref().is_some_and(is_other) && self.without.as_deref() != Some(path)
@@ -243,6 +129,7 @@ fn leads_further(kind: FileType) -> bool {
 pub struct SourceTree {
     catalog: Arc<Catalog>,
     filter: PathFilter,
+    log_dirs: LogDirs,
 }
 
 impl SourceTree {
@@ -250,7 +137,13 @@ impl SourceTree {
         SourceTree {
             catalog: Arc::new(catalog),
             filter,
+            log_dirs: LogDirs::default(),
         }
+    }
+
+    /// Shows logs that are directories as `log_dirs` says.
+    pub fn with_log_dirs(self, log_dirs: LogDirs) -> Self {
+        SourceTree { log_dirs, ..self }
     }
 
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -261,8 +154,15 @@ impl SourceTree {
     /// files of its directory.
     pub fn entry(&self, place: &Place, wait: Wait) -> Result<Lookup<Entry>> {
         let held = self.hold(place);
-        let held = held.inspect_err(|_| self.catalog.forget(place.at()))?;
+        let held = held.inspect_err(|_| self.forget(place.at()))?;
         self.entry_in(&held, place.at(), wait)
+    }
+
+    /// Forgets what was known of a path, also of a log that is a directory.
+    fn forget(&self, at: At<'_>) {
+        self.catalog.forget(at);
+        let path = &Naming::Directory.file(at.path);
+        self.catalog.forget(At { path, ..at });
     }
 
     /// Opens the directory of `place`, if it still is the one that the kernel knows.
@@ -271,7 +171,6 @@ impl SourceTree {
     /// name exists would say too much of another directory.
     fn hold(&self, place: &Place) -> Result<OwnedFd> {
         let path = &place.path;
-        self.check_shown(path)?;
         if place.directory.is_some() && path.file_name().is_none() {
             // A name such as `..`.
             return Err(self.failure(path, Errno::XDEV));
@@ -295,12 +194,25 @@ impl SourceTree {
         }
     }
 
+    /// The same for the file to which the name at `place` leads in this version.
+    fn hold_file(&self, place: &Place, version: Version) -> Result<OwnedFd> {
+        let directory = self.hold(place)?;
+        let named = version.naming().directory(&place.path);
+        self.check_shown(named.as_deref().unwrap_or(&place.path))?;
+        let Some(named) = named else {
+            return Ok(directory);
+        };
+        let opened = Held::new(&directory, At::from(&*named)).open(SEARCH);
+        opened.map_err(|e| self.elsewhere(&named, self.failure(&named, e)))
+    }
+
     /// Opens the file at `place`, of any kind, if it still is the one of this version.
     fn open(&self, place: &Place, version: Version, flags: OFlags) -> Result<OwnedFd> {
-        let directory = self.hold(place)?;
-        let opened = Held::new(&directory, place.at()).open(flags);
-        let opened = opened.map_err(|e| self.failure(&place.path, e))?;
-        self.check_version(version, &place.path, &opened)?;
+        let directory = self.hold_file(place, version)?;
+        let file = place.of_file(version.naming());
+        let opened = Held::new(&directory, file.at()).open(flags);
+        let opened = opened.map_err(|e| self.failure(&file.path, e))?;
+        self.check_version(version, &file.path, &opened)?;
         Ok(opened)
     }
 
@@ -313,8 +225,14 @@ impl SourceTree {
     pub fn entry_in(&self, directory: &OwnedFd, at: At<'_>, wait: Wait) -> Result<Lookup<Entry>> {
         let (held, path) = (Held::new(directory, at), at.path);
         let shown = self.check_shown(path);
-        let stat = shown.and_then(|()| self.stat(&held));
-        let stat = stat.inspect_err(|_| self.catalog.forget(at))?;
+        let stat = match shown.and_then(|()| self.stat(&held)) {
+            Ok(stat) => stat,
+            Err(error) => {
+                self.forget(at);
+                let log = self.entry_of_directory(&held, Naming::Ending, wait)?;
+                return log.ok_or(error);
+            }
+        };
         let kind = Attributes::from(&stat).kind;
         if matches!(kind, FileType::Directory | FileType::RegularFile) {
             match self.is_hidden(&held, wait) {
@@ -326,10 +244,45 @@ impl SourceTree {
         if kind == FileType::RegularFile {
             return self.entry_of_file(&held, wait);
         }
+        if kind == FileType::Directory
+            && self.log_dirs == LogDirs::Files
+            && let Some(log) = self.entry_of_directory(&held, Naming::Directory, wait)?
+        {
+            return Ok(log);
+        }
         if at.flush.is_some() && !leads_further(kind) {
             return Err(self.failure(path, Errno::NOENT));
         }
         Ok(Lookup::Known(Entry::of_source(&stat)))
+    }
+
+    /// The same of the log in a directory, to which the name of `held` leads in this way. `None` where there is none.
+    fn entry_of_directory(
+        &self,
+        held: &Held<'_>,
+        naming: Naming,
+        wait: Wait,
+    ) -> Result<Option<Lookup<Entry>>> {
+        let Some(path) = naming.directory(held.path) else {
+            return Ok(None);
+        };
+        let name = path.file_name().filter(|_| self.check_shown(&path).is_ok());
+        let directory = name.and_then(|name| log_dir::open_in(held.directory, name));
+        let Some(directory) = directory else {
+            return Ok(None);
+        };
+        let file = Held {
+            directory: directory.as_fd(),
+            path: &naming.file(held.path),
+            flush: held.flush,
+            naming,
+        };
+        let entry = self.entry_of_file(&file, wait)?;
+        let is_log = |entry: &Entry| !matches!(entry.version, Version::Source { .. });
+        Ok(match entry {
+            Lookup::Known(entry) if !is_log(&entry) => None,
+            entry => Some(entry),
+        })
     }
 
     fn entry_of_file(&self, held: &Held<'_>, wait: Wait) -> Result<Lookup<Entry>> {
@@ -353,6 +306,7 @@ impl SourceTree {
                     device,
                     inode,
                     generation,
+                    naming: held.naming,
                 };
                 entry.attributes = entry.attributes.with_size(len);
                 if let Some(time) = modified {
@@ -363,7 +317,14 @@ impl SourceTree {
                 }
                 entry.grows = grows;
             }
-            Ok(Presented::Broken(_)) | Err(_) => entry.version = Version::Broken { device, inode },
+            Ok(Presented::Broken(_)) | Err(_) => {
+                let naming = held.naming;
+                entry.version = Version::Broken {
+                    device,
+                    inode,
+                    naming,
+                };
+            }
         }
         Ok(Lookup::Known(entry))
     }
@@ -371,8 +332,13 @@ impl SourceTree {
     /// How the regular file is presented, and its state at that time. The catalog finds files by their paths, so the
     /// answer may be about another file, that of a directory that has taken the place of this one. Then it is dropped.
     fn presented(&self, held: &Held<'_>, wait: Wait) -> Result<Lookup<(Stat, Result<Presented>)>> {
+        let is_part = held.is_part();
         for _ in 0..ATTEMPTS {
             let stat = self.stat(held)?;
+            if is_part {
+                let shown = held.flush.map_or(Presented::Plain, |_| Presented::Absent);
+                return Ok(Lookup::Known((stat, Ok(shown))));
+            }
             let identity = Identity::from(&stat);
             match self.catalog.look_up(held.at(), Some(identity), wait) {
                 Ok(Lookup::NeedsScan) => return Ok(Lookup::NeedsScan),
@@ -386,10 +352,15 @@ impl SourceTree {
 
     /// The view of this version, for a log that is not closed and has only grown since its look-up.
     fn looked_up(&self, place: &Place, version: Version) -> Option<Arc<View>> {
-        match version {
-            Version::View { generation, .. } => self.catalog.looked_up(place.at(), generation),
-            _ => None,
-        }
+        let Version::View {
+            generation, naming, ..
+        } = version
+        else {
+            return None;
+        };
+        let path = &naming.file(&place.path);
+        let flush = place.flush;
+        self.catalog.looked_up(At { path, flush }, generation)
     }
 
     /// Whether `place` still leads to the log of this version, and the log has only grown since its look-up.
@@ -409,8 +380,13 @@ impl SourceTree {
         caller: Option<&Caller>,
         wait: Wait,
     ) -> Result<Lookup<Opened>> {
-        let (directory, path) = (self.hold(place)?, &place.path);
-        let held = Held::new(&directory, place.at());
+        let directory = self.hold_file(place, version)?;
+        let file = &place.of_file(version.naming());
+        let path = &file.path;
+        let held = Held {
+            naming: version.naming(),
+            ..Held::new(&directory, file.at())
+        };
         let check = self.permission_check(caller);
         if let Some(view) = self.looked_up(place, version) {
             check.view(&view)?;
@@ -424,7 +400,7 @@ impl SourceTree {
         }
         match (presented.map_err(|e| self.elsewhere(path, e))?, version) {
             (Presented::View { .. }, Version::View { generation, .. }) => {
-                let Lookup::Known(view) = self.catalog.open_with(place.at(), wait)? else {
+                let Lookup::Known(view) = self.catalog.open_with(file.at(), wait)? else {
                     return Ok(Lookup::NeedsScan);
                 };
                 check.view(&view)?;
@@ -496,7 +472,8 @@ impl SourceTree {
             }
             XattrClass::User => {
                 let fd = self.open_name(place, version)?;
-                self.permission_check(caller).just_opened(path, &fd)?;
+                let file = place.of_file(version.naming());
+                self.permission_check(caller).just_opened(&file.path, &fd)?;
                 self.source_xattr(path, &fd, name)
             }
             // On a mount for one user, access control lists decide nothing, and programs need not ask for each.
@@ -537,25 +514,45 @@ impl SourceTree {
         Ok(names)
     }
 
-    /// Whether a name of an open directory is shown.
-    pub fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<bool> {
+    /// As what a name of an open directory is listed.
+    pub fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<Shown> {
         let path = directory.path.join(&listed.name);
         if !self.filter.shows(&path) || !self.may_list(directory, listed) {
-            return Lookup::Known(false);
+            return Lookup::Known(Shown::No);
         }
         let held = Held::new(&directory.fd, directory.at(&path));
-        match self.kind(&held, listed) {
+        let kind = self.kind(&held, listed);
+        match kind {
             FileType::RegularFile if directory.flush.is_some() => {
                 let found = self.entry_in(&directory.fd, held.at(), wait);
                 match found {
-                    Ok(found) => found.map(|_| true),
-                    Err(_) => Lookup::Known(false),
+                    Ok(found) => found.map(|_| Shown::As(kind)),
+                    Err(_) => Lookup::Known(Shown::No),
                 }
             }
             FileType::Directory | FileType::RegularFile => {
-                self.is_hidden(&held, wait).map(|hidden| !hidden)
+                let hidden = self.is_hidden(&held, wait);
+                hidden.map(|is_hidden| match kind {
+                    _ if is_hidden => Shown::No,
+                    FileType::Directory => self.shows_directory(directory, &listed.name),
+                    kind => Shown::As(kind),
+                })
             }
-            _ => Lookup::Known(true),
+            _ => Lookup::Known(Shown::As(kind)),
+        }
+    }
+
+    /// The same for the name of a directory. Costs one system call more for each that is no log.
+    fn shows_directory(&self, directory: &Directory, name: &OsStr) -> Shown {
+        let itself = Shown::As(FileType::Directory);
+        if !log_dir::is_in(&directory.fd, name) {
+            return itself;
+        }
+        let is_taken = || stat_in(&directory.fd, &log_dir::with_ending(name)).is_ok();
+        match self.log_dirs {
+            LogDirs::Files => Shown::As(FileType::RegularFile),
+            LogDirs::Directories if directory.flush.is_some() || is_taken() => itself,
+            LogDirs::Directories => Shown::WithFile,
         }
     }
 
@@ -569,6 +566,9 @@ impl SourceTree {
         let held = Held::new(&directory.fd, directory.at(&path));
         match self.kind(&held, listed) {
             FileType::RegularFile => held.has_journal(),
+            FileType::Directory if self.log_dirs == LogDirs::Files => {
+                !log_dir::is_in(&directory.fd, &listed.name)
+            }
             kind => leads_further(kind),
         }
     }

@@ -17,6 +17,7 @@ mod daemon;
 mod export;
 mod follow;
 mod killed;
+mod log_dirs;
 mod ls;
 mod mirror;
 mod moments;

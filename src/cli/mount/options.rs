@@ -13,6 +13,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::cli::THIS_PROGRAM;
 use crate::cli::suggest::did_you_mean;
+use crate::fs::LogDirs;
 use h5logfs_catalog::options::{self, ReadOption, ReadOptions};
 use h5logfs_catalog::workers;
 
@@ -63,6 +64,7 @@ pub struct MountOptions {
     pub threads: usize,
     pub read_cpu: Duration,
     pub passthrough: bool,
+    pub log_dirs: LogDirs,
     pub log_file: Option<PathBuf>,
     pub read: ReadOptions,
 }
@@ -86,6 +88,7 @@ impl Default for MountOptions {
             threads: default_threads(),
             read_cpu: DEFAULT_READ_CPU,
             passthrough: true,
+            log_dirs: LogDirs::default(),
             log_file: None,
             read: read_options(),
         }
@@ -132,7 +135,7 @@ const fn given(form: &'static str, set: Setter) -> Value {
     }
 }
 
-const OWN: [MountOption; 8] = [
+const OWN: [MountOption; 9] = [
     MountOption {
         name: "allow_other",
         value: Value::Flag(|options, on| options.allow_other = on),
@@ -168,6 +171,22 @@ const OWN: [MountOption; 8] = [
         value: Value::Flag(|options, on| options.passthrough = on),
         help: "the kernel reads files that are no logs without the daemon: where root mounts, from Linux 6.9 on",
         default: "on",
+    },
+    MountOption {
+        name: "bp",
+        value: given("file|directory", |options, name, value| {
+            options.log_dirs = match value {
+                b"file" => LogDirs::Files,
+                b"directory" => LogDirs::Directories,
+                _ => bail!(
+                    "{name}={}: expected file or directory",
+                    String::from_utf8_lossy(value)
+                ),
+            };
+            Ok(())
+        }),
+        help: "as what logs are shown that are directories, as NAME.bp: as HDF5 files, or as they are, with an HDF5 file NAME.bp.h5 beside each",
+        default: "file",
     },
     MountOption {
         name: "log_file",
@@ -497,6 +516,14 @@ mod tests {
             format!("| `{usage}` | {} | {} |", o.help, o.default)
         };
         assert_eq!(rows, all().map(row).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn directories_that_are_logs_are_shown_as_files_or_as_they_are() {
+        let shown = |list: &str| parse(&[list]).unwrap().log_dirs;
+        assert_eq!(shown("bp=file"), LogDirs::Files);
+        assert_eq!(shown("bp=directory"), LogDirs::Directories);
+        assert!(complaint("bp=both").contains("file or directory"));
     }
 
     #[test]
