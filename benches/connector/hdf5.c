@@ -7,6 +7,7 @@
  * WORK datasets: NUMBER datasets in 16 groups, of which none is written.
  * WORK climate: NUMBER records of E3SM's F case, each eighth column of it: 321 variables of columns and 63 of levels and columns, of
  * which each rank owns scattered ones. It makes the union of their hyperslabs for each variable and record, as PIO does.
+ * WORK reopen: NUMBER steps, for each of which the file is opened, gets a row of 1000 doubles a rank, and is closed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,10 +42,19 @@ static double step(void)
     return bounds[1] + bounds[0];
 }
 
-static hid_t create(const char *path)
+/* A process alone opens files as programs without MPI do. */
+static hid_t file_access(void)
 {
     const hid_t access = H5(H5Pcreate(H5P_FILE_ACCESS));
-    H5(H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL));
+    if (ranks > 1) {
+        H5(H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL));
+    }
+    return access;
+}
+
+static hid_t create(const char *path)
+{
+    const hid_t access = file_access();
     const hid_t file = H5(H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access));
     H5(H5Pclose(access));
     return file;
@@ -172,6 +182,53 @@ static void write_records(const hid_t *variables, hsize_t records)
     free(values);
 }
 
+enum { ROW = 1000 };
+
+static void create_rows(hid_t file)
+{
+    const hsize_t dims[] = {0, (hsize_t)ranks * ROW}, most[] = {H5S_UNLIMITED, dims[1]}, chunk[] = {1, dims[1]};
+    const hid_t space = H5(H5Screate_simple(2, dims, most));
+    const hid_t plist = H5(H5Pcreate(H5P_DATASET_CREATE));
+    H5(H5Pset_chunk(plist, 2, chunk));
+    H5(H5Dclose(H5(H5Dcreate2(file, "rows", H5T_NATIVE_DOUBLE, space, H5P_DEFAULT, plist, H5P_DEFAULT))));
+    H5(H5Pclose(plist));
+    H5(H5Sclose(space));
+}
+
+/* As a program that keeps its file closed between its steps. Returns the file of the last one. */
+static hid_t add_rows(const char *path, hsize_t steps)
+{
+    const hid_t access = file_access(), transfer = H5(H5Pcreate(H5P_DATASET_XFER));
+    if (ranks > 1) {
+        H5(H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE));
+    }
+    const hsize_t own = ROW, count[] = {1, ROW};
+    const hid_t memory = H5(H5Screate_simple(1, &own, NULL));
+    double values[ROW];
+    for (int i = 0; i < ROW; i++) {
+        values[i] = i;
+    }
+    hid_t file = H5I_INVALID_HID;
+    for (hsize_t row = 0; row < steps; row++) {
+        if (row) {
+            H5(H5Fclose(file));
+        }
+        file = H5(H5Fopen(path, H5F_ACC_RDWR, access));
+        const hid_t dataset = H5(H5Dopen2(file, "rows", H5P_DEFAULT));
+        const hsize_t dims[] = {row + 1, (hsize_t)ranks * ROW}, start[] = {row, (hsize_t)rank * ROW};
+        H5(H5Dset_extent(dataset, dims));
+        const hid_t space = H5(H5Dget_space(dataset));
+        H5(H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL));
+        H5(H5Dwrite(dataset, H5T_NATIVE_DOUBLE, memory, space, transfer, values));
+        H5(H5Sclose(space));
+        H5(H5Dclose(dataset));
+    }
+    H5(H5Sclose(memory));
+    H5(H5Pclose(transfer));
+    H5(H5Pclose(access));
+    return file;
+}
+
 static hid_t create_values(hid_t file, hsize_t elements)
 {
     const hid_t space = H5(H5Screate_simple(1, &elements, NULL));
@@ -201,11 +258,14 @@ int main(int argc, char **argv)
     const long long number = atoll(argv[3]);
     const hsize_t elements = strcmp(argv[2], "large") ? 10 : 1 << 18;
     step();
-    const hid_t file = create(argv[1]);
+    hid_t file = create(argv[1]);
     const double created = step();
     hid_t dataset = H5I_INVALID_HID, variables[FLAT + DEEP];
-    const int is_climate = !strcmp(argv[2], "climate");
-    if (is_climate) {
+    const int is_climate = !strcmp(argv[2], "climate"), reopens = !strcmp(argv[2], "reopen");
+    if (reopens) {
+        create_rows(file);
+        H5(H5Fclose(file));
+    } else if (is_climate) {
         for (int i = 0; i < FLAT + DEEP; i++) {
             variables[i] = create_variable(file, i);
         }
@@ -215,7 +275,9 @@ int main(int argc, char **argv)
         dataset = create_values(file, (hsize_t)number * elements);
     }
     const double defined = step();
-    if (dataset >= 0) {
+    if (reopens) {
+        file = add_rows(argv[1], (hsize_t)number);
+    } else if (dataset >= 0) {
         write_pieces(dataset, (hsize_t)number, elements);
     } else if (is_climate) {
         write_records(variables, (hsize_t)number);

@@ -45,11 +45,14 @@ struct Arguments {
     /// Records of E3SM's F case, each eighth column of it.
     #[arg(long, default_value_t = 4)]
     records: u64,
+    /// Steps of a program that opens its file for each: one measurement for each number.
+    #[arg(long, value_delimiter = ',', default_value = "100,1000")]
+    reopen: Vec<u64>,
     /// What is measured.
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "small,large,datasets,climate"
+        default_value = "small,large,datasets,climate,reopen"
     )]
     only: Vec<String>,
     /// The option flush_every of the connector: one contestant for each value.
@@ -343,12 +346,14 @@ fn measure(arguments: &Arguments) -> Result<()> {
         "{} ranks, medians of {} rounds in seconds; to native: how many times as fast",
         arguments.ranks, arguments.rounds
     );
-    let works = [
+    let mut works = vec![
         ("small", arguments.small, "writes of ten floats"),
         ("large", arguments.large, "writes of 1 MiB"),
         ("datasets", arguments.datasets, "datasets created"),
         ("climate", arguments.records, "records of E3SM's F case"),
     ];
+    let reopen = arguments.reopen.iter();
+    works.extend(reopen.map(|steps| ("reopen", *steps, "steps that open the file")));
     let is_wanted = |work: &str| arguments.only.iter().any(|wanted| wanted == work);
     for (work, number, title) in works.into_iter().filter(|(work, ..)| is_wanted(work)) {
         println!("\n{number} {title}");

@@ -140,6 +140,30 @@ fn write_records(
     Ok(())
 }
 
+/// Elements of a rank in a row.
+const ROW: u64 = 1000;
+
+/// Opens the file for each row, and returns that of the last one.
+fn add_rows(path: &str, world: &SimpleCommunicator, rows: u64) -> Result<Writer> {
+    let (rank, ranks) = (world.rank() as u64, world.size() as u64);
+    let values: Vec<f64> = (0..ROW).map(|i| i as f64).collect();
+    let add = |row: u64| -> Result<Writer> {
+        let mut writer = Writer::open(path, world, Options::default())?;
+        let rows = writer.open_dataset::<f64>("/rows")?;
+        writer.extend(rows, &[row + 1, ranks * ROW])?;
+        writer.write(
+            rows,
+            Selection::block(&[row, rank * ROW], &[1, ROW]),
+            &values,
+        )?;
+        Ok(writer)
+    };
+    for row in 1..rows {
+        add(row - 1)?.close()?;
+    }
+    add(rows.saturating_sub(1))
+}
+
 fn run(world: &SimpleCommunicator) -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, work, number] = arguments.as_slice() else {
@@ -162,6 +186,9 @@ fn run(world: &SimpleCommunicator) -> Result<()> {
             let name = format!("/variable_{number:03}");
             variables.push(writer.dataset(&name, spec.chunk(&part.dims(1)))?);
         }
+    } else if work == "reopen" {
+        let spec = DatasetSpec::new::<f64>(&[0, world.size() as u64 * ROW]).unlimited(0);
+        writer.dataset("/rows", spec.chunk(&[1, world.size() as u64 * ROW]))?;
     } else if work == "datasets" {
         for i in 0..number {
             let name = format!("/group_{:02}/variable_{i:05}", i % 16);
@@ -173,6 +200,10 @@ fn run(world: &SimpleCommunicator) -> Result<()> {
     figures.push(steps.next());
     if let Some(dataset) = values {
         write(&mut writer, dataset, world, number, elements)?;
+    }
+    if work == "reopen" {
+        writer.close()?;
+        writer = add_rows(path, world, number)?;
     }
     if let Some(mut parts) = climate {
         write_records(&mut writer, &variables, &mut parts, number)?;
