@@ -30,7 +30,7 @@ pub(super) struct Objects {
     pub image: Vec<u8>,
     /// Address of the object header of each logged dataset; `None` for one that was deleted.
     pub headers: Vec<Option<u64>>,
-    /// Where the records of datasets end, as far as it is known to a process that writes alone.
+    /// Where the records of datasets end, as far as it is known.
     pub reached: HashMap<u32, Vec<u64>>,
 }
 
@@ -79,13 +79,8 @@ impl Log {
             Ok(base)
         };
         let files = Files::append(path, &ranks, &options, base)?;
-        let reached = match ranks.size() {
-            1 => std::mem::take(&mut objects.reached),
-            // All ranks have to go the same way.
-            _ => HashMap::new(),
-        };
         let told = ranks.broadcast_bytes(0, objects.to_bytes());
-        let objects = Objects::from_bytes(told).ok_or("the first rank has told no objects")?;
+        let objects = Objects::from_bytes(&told).ok_or("the first rank has told no objects")?;
         let shadow = Shadow::open(info, request, path, &objects.image);
         // No rank waits for one that has failed, and each has its own reason on its error stack.
         let is_good = matches!(shadow, Ok(Some(_)));
@@ -111,7 +106,7 @@ impl Log {
                 state.headers.insert(*header, id as u32);
             }
         }
-        state.reached = reached;
+        state.reached = objects.reached;
         state.base = objects.headers.len();
         if is_root {
             state.image = objects.image;
@@ -225,25 +220,47 @@ impl Objects {
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = (self.headers.len() as u64).to_le_bytes().to_vec();
-        let headers = self.headers.iter().map(|header| header.unwrap_or(u64::MAX));
-        bytes.extend(headers.flat_map(u64::to_le_bytes));
-        bytes.extend_from_slice(&self.image);
-        bytes
+        let mut numbers = vec![self.headers.len() as u64];
+        numbers.extend(self.headers.iter().map(|header| header.unwrap_or(u64::MAX)));
+        numbers.push(self.reached.len() as u64);
+        for (id, reached) in &self.reached {
+            numbers.extend([u64::from(*id), reached.len() as u64]);
+            numbers.extend(reached);
+        }
+        let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
+        numbers.chain(self.image.iter().copied()).collect()
     }
 
-    fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
-        let (number, rest) = bytes.split_first_chunk()?;
-        let number = usize::try_from(u64::from_le_bytes(*number)).ok()?;
-        let (headers, image) = rest.split_at_checked(number.checked_mul(8)?)?;
-        let headers = headers.as_chunks::<8>().0.iter();
-        let header = |bytes: &[u8; 8]| Some(u64::from_le_bytes(*bytes)).filter(|h| *h != u64::MAX);
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let header = |header: u64| Some(header).filter(|header| *header != u64::MAX);
+        let headers = take_list(&mut rest)?.into_iter().map(header).collect();
+        let mut reached = HashMap::new();
+        for _ in 0..take(&mut rest)? {
+            reached.insert(u32::try_from(take(&mut rest)?).ok()?, take_list(&mut rest)?);
+        }
         Some(Objects {
-            headers: headers.map(header).collect(),
-            image: image.to_vec(),
-            ..Objects::default()
+            headers,
+            reached,
+            image: rest.to_vec(),
         })
     }
+}
+
+/// The number at the begin of these bytes, which become what follows.
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*number))
+}
+
+/// The same for numbers behind their number.
+fn take_list(bytes: &mut &[u8]) -> Option<Vec<u64>> {
+    let number = usize::try_from(take(bytes)?).ok()?;
+    let (list, rest) = bytes.split_at_checked(number.checked_mul(8)?)?;
+    *bytes = rest;
+    let numbers = list.as_chunks().0.iter();
+    Some(numbers.map(|number| u64::from_le_bytes(*number)).collect())
 }
 
 #[cfg(test)]
@@ -255,9 +272,9 @@ mod tests {
         let objects = Objects {
             image: vec![1, 2, 3],
             headers: vec![Some(7), None, Some(96)],
-            ..Objects::default()
+            reached: HashMap::from([(0, vec![5, 6]), (2, vec![])]),
         };
-        assert_eq!(Objects::from_bytes(objects.to_bytes()), Some(objects));
-        assert_eq!(Objects::from_bytes(vec![9; 9]), None);
+        assert_eq!(Objects::from_bytes(&objects.to_bytes()), Some(objects));
+        assert_eq!(Objects::from_bytes(&[9; 9]), None);
     }
 }
