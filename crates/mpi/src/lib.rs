@@ -237,10 +237,11 @@ impl Word for Pending {
     }
 }
 
-/// Waits for MPI, and no longer than this. A rank that has waited for a while sleeps: others may need its processor. Returns
-/// whether it is done.
+/// Waits for MPI, and no longer than this. A rank that has waited for longer than a message takes leaves its processor to others
+/// that may need it, and sleeps after a while. Returns whether it is done.
 fn sleep_until(longest: Duration, mut is_done: impl FnMut() -> bool) -> bool {
-    const AWAKE: Duration = Duration::from_micros(500);
+    const BUSY: Duration = Duration::from_micros(50);
+    const AWAKE: Duration = Duration::from_millis(2);
     const ASLEEP: Duration = Duration::from_micros(200);
     let begun = Instant::now();
     loop {
@@ -251,7 +252,9 @@ fn sleep_until(longest: Duration, mut is_done: impl FnMut() -> bool) -> bool {
         if passed >= longest {
             return false;
         }
-        if passed < AWAKE {
+        if passed < BUSY {
+            std::hint::spin_loop()
+        } else if passed < AWAKE {
             std::thread::yield_now()
         } else {
             std::thread::sleep(ASLEEP)
