@@ -189,10 +189,6 @@ impl ranks::Communicator for MpiRanks {
         let comm = if access.collective { &self.0 } else { &alone };
         Ok(Box::new(MpiFile::open(comm, path, file, access)?))
     }
-
-    fn leak(self: Box<Self>) {
-        std::mem::forget(self);
-    }
 }
 
 /// A call of all ranks that is under way.

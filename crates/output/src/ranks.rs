@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use h5logfs_common::fault::{Fault, Kind};
@@ -88,9 +89,6 @@ pub trait Communicator: Send + Sync {
     ) -> Result<Box<dyn SharedFile>, Fault> {
         Ok(Box::new(OwnFile(file)))
     }
-
-    /// Forgets the communicator where its end would be a collective call. By default it is none.
-    fn leak(self: Box<Self>) {}
 }
 
 /// A value that is on its way to all ranks.
@@ -217,13 +215,26 @@ impl From<JobError> for Fault {
     }
 }
 
-/// The processes that write a log, and what they agree on.
-pub struct Ranks(Box<dyn Communicator>);
+/// The processes that write a log, and what they agree on. Clones are the same communicator: a call of one counts among those of
+/// the others.
+#[derive(Clone)]
+pub struct Ranks {
+    communicator: Arc<dyn Communicator>,
+    /// Once it was asked for: it takes a communicator of the node.
+    node: Arc<OnceLock<Node>>,
+}
 
 impl Ranks {
     /// The ranks of a communicator of their own.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
-        Ranks(Box::new(communicator))
+        Self::of(Arc::new(communicator))
+    }
+
+    fn of(communicator: Arc<dyn Communicator>) -> Self {
+        Ranks {
+            communicator,
+            node: Arc::default(),
+        }
     }
 
     /// A process that writes alone.
@@ -233,17 +244,17 @@ impl Ranks {
 
     /// The number of this process, from 0.
     pub fn rank(&self) -> u32 {
-        self.0.rank()
+        self.communicator.rank()
     }
 
     /// The number of processes.
     pub fn size(&self) -> u32 {
-        self.0.size()
+        self.communicator.size()
     }
 
     /// Whether calls are still possible: the program may have ended its MPI. Local.
     pub fn is_usable(&self) -> bool {
-        self.0.is_usable()
+        self.communicator.is_usable()
     }
 
     /// Whether this is the first rank.
@@ -253,12 +264,12 @@ impl Ranks {
 
     /// Splits the ranks by color, in their order. Collective.
     pub fn split(&self, color: u32) -> Self {
-        Ranks(self.0.split(color))
+        Self::of(self.communicator.split(color).into())
     }
 
     /// Which node this process runs on. Collective.
     pub fn node(&self) -> Node {
-        self.0.node()
+        *self.node.get_or_init(|| self.communicator.node())
     }
 
     /// The sum of `value` over all lower ranks. Collective.
@@ -268,7 +279,7 @@ impl Ranks {
 
     /// The sums of `values` over all lower ranks. All ranks have as many values. Collective.
     pub fn sums_before(&self, values: &[u64]) -> Vec<u64> {
-        let mut sums = self.0.sums_before(values);
+        let mut sums = self.communicator.sums_before(values);
         // MPI leaves the result undefined on the first rank.
         if self.is_root() {
             sums.fill(0);
@@ -278,37 +289,37 @@ impl Ranks {
 
     /// The sum of `value` over all ranks. Collective.
     pub fn sum(&self, value: u64) -> u64 {
-        self.0.sum(value)
+        self.communicator.sum(value)
     }
 
     /// The largest of the ranks' values. Collective.
     pub fn largest(&self, value: u64) -> u64 {
-        !self.0.minima(&[!value])[0]
+        !self.communicator.minima(&[!value])[0]
     }
 
     /// The values of all ranks on the first rank. Empty on the others. Collective.
     pub fn gather(&self, value: u64) -> Vec<u64> {
-        self.0.gather(value)
+        self.communicator.gather(value)
     }
 
     /// The bytes of all ranks on the first rank, any number of them. Empty on the others. Collective.
     pub fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        self.0.gather_bytes(bytes)
+        self.communicator.gather_bytes(bytes)
     }
 
     /// Sends the first rank's value to all ranks. Collective.
     pub fn broadcast(&self, value: &mut [u8]) {
-        self.0.broadcast(0, value);
+        self.communicator.broadcast(0, value);
     }
 
     /// Begins to send the first rank's value to all ranks, without waiting for them. Collective.
     pub fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
-        self.0.begin_broadcast(value)
+        self.communicator.begin_broadcast(value)
     }
 
     /// Begins to wait until all ranks are here, which a word tells. Collective.
     pub fn begin_wait(&self) -> Box<dyn Word> {
-        self.0.begin_wait()
+        self.communicator.begin_wait()
     }
 
     /// Combines the outcomes of all ranks. Takes one reduction if all are good. Collective.
@@ -330,7 +341,7 @@ impl Ranks {
         // One minimum for all values. The complement turns a maximum into a minimum.
         let mut local = vec![worst, same, !same];
         local.extend(largest.iter().map(|value| !value));
-        let minima = self.0.minima(&local);
+        let minima = self.communicator.minima(&local);
         let [worst, lowest, highest] = [minima[0], minima[1], !minima[2]];
         let largest = largest.iter_mut().zip(&minima[3..]);
         largest.for_each(|(value, minimum)| *value = !minimum);
@@ -400,13 +411,13 @@ impl Ranks {
 
     /// Waits until all ranks are here. Collective.
     pub fn wait(&self) {
-        self.0.wait();
+        self.communicator.wait();
     }
 
     /// The first rank for which something is so. Collective.
     pub fn first(&self, is: bool) -> Option<u32> {
         let own = if is { self.rank() } else { u32::MAX };
-        let first = self.0.minima(&[own.into()])[0] as u32;
+        let first = self.communicator.minima(&[own.into()])[0] as u32;
         (first != u32::MAX).then_some(first)
     }
 
@@ -434,9 +445,9 @@ impl Ranks {
             Vec::new()
         };
         let mut len = (bytes.len() as u64).to_le_bytes();
-        self.0.broadcast(from, &mut len);
+        self.communicator.broadcast(from, &mut len);
         bytes.resize(u64::from_le_bytes(len) as usize, 0);
-        self.0.broadcast(from, &mut bytes);
+        self.communicator.broadcast(from, &mut bytes);
         bytes
     }
 
@@ -447,12 +458,12 @@ impl Ranks {
         file: File,
         access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, Fault> {
-        self.0.open(path, file, access)
+        self.communicator.open(path, file, access)
     }
 
     /// Leaks the communicator. Freeing it would be a collective call.
     pub fn leak(self) {
-        self.0.leak();
+        std::mem::forget(self);
     }
 }
 

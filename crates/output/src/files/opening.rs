@@ -47,8 +47,11 @@ impl Files {
         let (outcome, master) = LocalOutcome::of(begun);
         creation.keep_if(ranks.agree(outcome), ranks)?;
 
-        let DataFiles { own, unwritten } = DataFiles::of(ranks, &header);
-        let file_ranks = ranks.split(own);
+        let DataFiles {
+            own,
+            unwritten,
+            ranks: file_ranks,
+        } = DataFiles::of(ranks, &header);
         let mut data_path = path.to_owned();
         let mut subfile_created = Ok(None);
         if header.subfiles > 0 {
@@ -113,8 +116,11 @@ impl Files {
             append: Some(Append { flush: state.flush }),
             ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
         };
-        let DataFiles { own, unwritten } = DataFiles::of(ranks, &header);
-        let file_ranks = ranks.split(own);
+        let DataFiles {
+            own,
+            unwritten,
+            ranks: file_ranks,
+        } = DataFiles::of(ranks, &header);
         let data_path = match header.subfiles {
             0 => path.to_owned(),
             _ => subfile(path, own),
@@ -298,6 +304,8 @@ struct DataFiles {
     /// Those to which no rank of the job writes, up to the next one's. Only a job that opens a log again can have fewer
     /// ranks than the log has files.
     unwritten: Range<u32>,
+    /// The ranks that write to the same one.
+    ranks: Ranks,
 }
 
 impl DataFiles {
@@ -306,22 +314,27 @@ impl DataFiles {
     /// neither. Collective.
     fn of(ranks: &Ranks, header: &Header) -> Self {
         let files = header.data_files();
-        let only = |own: u32| DataFiles {
-            own,
-            unwritten: 0..0,
-        };
         if files == 1 {
-            return only(0);
+            return DataFiles {
+                own: 0,
+                unwritten: 0..0,
+                ranks: ranks.clone(),
+            };
         }
         let node = ranks.node();
         if node.of == files {
-            return only(node.number);
+            return DataFiles {
+                own: node.number,
+                unwritten: 0..0,
+                ranks: ranks.split(node.number),
+            };
         }
         let of = |rank: u32| u64::from(rank) * u64::from(files) / u64::from(ranks.size());
         let own = of(ranks.rank()) as u32;
         DataFiles {
             own,
             unwritten: own + 1..of(ranks.rank() + 1) as u32,
+            ranks: ranks.split(own),
         }
     }
 }
