@@ -101,6 +101,17 @@ pub struct Log {
     state: Mutex<State>,
 }
 
+/// What a log may have that no flush has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: this call of the program has flushed it.
+    Nothing,
+    /// Elements, and the objects are as they were.
+    Elements,
+    /// Objects have changed, too.
+    Changes,
+}
+
 /// What changes of it.
 struct State {
     library: Library,
@@ -291,11 +302,11 @@ impl Log {
         self.library.push(Kind::Write, sentence);
     }
 
-    /// Closes the log, once; later calls do nothing. It then is an HDF5 file. Fails where not all that was written is
-    /// flushed, and where it is not settled as the program wants it. Nothing that was flushed is lost. Collective.
-    pub fn close(&self, is_changed: bool) -> Result<(), Fault> {
+    /// Flushes what is left, and closes the log, once; later calls do nothing. It then is an HDF5 file. Fails where not all that
+    /// was written is flushed, and where it is not settled as the program wants it. Nothing that was flushed is lost. Collective.
+    pub fn close(&self, left: Left) -> Result<(), Fault> {
         let mut state = self.state.lock();
-        state.close(&self.library, &self.shadow, is_changed)
+        state.close(&self.library, &self.shadow, left)
     }
 
     /// The number of the shadow among the files of the library.
@@ -312,19 +323,21 @@ impl State {
             .ok_or_else(|| format!("{}: the file is closed", path.display()).into())
     }
 
-    fn close(&mut self, library: &Library, shadow: &Shadow, is_changed: bool) -> Result<(), Fault> {
+    fn close(&mut self, library: &Library, shadow: &Shadow, left: Left) -> Result<(), Fault> {
         let state = self;
         let is_usable = state
             .writer
             .as_ref()
             .is_some_and(|writer| writer.ranks().is_usable());
-        let flushed = if is_usable {
-            state.flush(shadow, is_changed, Cause::Asked)
-        } else {
-            let path = state.path.display();
-            Err(format!(
-                "{path}: MPI has ended before the file was closed, so it stays as it was last flushed"
-            ).into())
+        let flushed = match left {
+            _ if !is_usable => {
+                let path = state.path.display();
+                Err(format!(
+                    "{path}: MPI has ended before the file was closed, so it stays as it was last flushed"
+                ).into())
+            }
+            Left::Nothing => Ok(()),
+            left => state.flush(shadow, left == Left::Changes, Cause::Asked),
         };
         let Some(writer) = state.writer.take() else {
             return Ok(());

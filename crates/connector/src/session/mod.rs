@@ -67,7 +67,7 @@ use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::below::questions::{name_of, opened_through};
 use crate::below::request::Request;
-use crate::log::Log;
+use crate::log::{Left, Log};
 use descriptor::Descriptor;
 use h5logfs_common::fault::Fault;
 use h5logfs_output::automatic::{Call, Cause};
@@ -213,19 +213,21 @@ impl Session {
         result
     }
 
-    /// An object is about to be closed, a file or another one. The log is closed with the last one, while all that libhdf5
-    /// knows is still there, and with the last file where the program wants that. If that fails, the object stays open,
-    /// and the next close of it succeeds: the log is closed once.
+    /// An object is about to be closed: a file, which was flushed just now, or another one. The log is closed with the last
+    /// one, while all that libhdf5 knows is still there, and with the last file where the program wants that. If that fails,
+    /// the object stays open, and the next close of it succeeds: the log is closed once.
     pub fn before_leave(&self, file: Option<&Below>) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
+        let mut is_flushed = file.is_some();
         match (file, self.close_degree) {
             (Some(file), Some(CloseDegree::Semi)) if opened_through(file)? > 0 => {
                 return Err(self.has_open_objects());
             }
             (Some(file), Some(CloseDegree::Strong)) if self.files.load(Ordering::Acquire) == 1 => {
                 close_objects(file)?;
+                is_flushed = false;
             }
             _ => {}
         }
@@ -233,10 +235,13 @@ impl Session {
         if !is_last {
             return Ok(());
         }
-        let closed = log.close(self.take_changes());
-        if is_last {
-            log.shadow().close();
-        }
+        let left = if is_flushed {
+            Left::Nothing
+        } else {
+            self.left()
+        };
+        let closed = log.close(left);
+        log.shadow().close();
         closed
     }
 
@@ -266,7 +271,7 @@ impl Session {
             return Ok(());
         }
         let log = self.log();
-        log.map_or(Ok(()), |log| log.close(self.take_changes()))
+        log.map_or(Ok(()), |log| log.close(self.left()))
     }
 
     /// An object of the log may have been changed.
@@ -277,6 +282,15 @@ impl Session {
     /// Whether [`Session::touch`] was called since the last time.
     fn take_changes(&self) -> bool {
         self.is_changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// What may be left to flush.
+    fn left(&self) -> Left {
+        if self.take_changes() {
+            Left::Changes
+        } else {
+            Left::Elements
+        }
     }
 
     /// A call begins that changes the log, before it changes anything. Flushes where that is due, so that whatever the
