@@ -210,6 +210,9 @@ def others():
             f["d"] = np.arange(3000)
         with h5py.File(name, driver=driver, **more) as f:
             show(driver, (f.driver, f["d"][...].sum()))
+        with h5py.File(name, "r+", driver=driver, **more) as f:
+            f["d"][0] = 7
+            show(driver, f["d"][...].sum())
     memory = io.BytesIO()
     with h5py.File(memory, "w") as f:
         f["d"] = np.arange(10)

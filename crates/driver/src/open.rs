@@ -6,10 +6,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 
-use h5logfs_catalog::direct::{self, Opened, Options};
+use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
+use h5logfs_log::Tables;
 use h5logfs_log::log_dir;
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::striped::Kind;
 
 use h5logfs_host::types::{Address, Id, access};
 
@@ -122,6 +124,8 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
     }
     match direct::open(path, &options) {
         Ok(Opened::Plain) => Ok(None),
+        // HDF5's family driver writes its members by this one where that is the driver of all files.
+        Ok(Opened::Log(open)) if request.has(access::WRITE) && is_family(&open) => Ok(None),
         Ok(Opened::Log(open)) => {
             // Before libhdf5 truncates a file it opens it for writing without that, to see whether it has it open
             // already. So opening it for writing cannot fail; all that is done with such a file does.
@@ -137,6 +141,13 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
         // The default driver says in its own words that a file may not be read.
         Err(_) if fs::File::open(path).is_err() => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+fn is_family(log: &OpenLog) -> bool {
+    match &log.view().snapshot().log {
+        Tables::Striped(tables) => tables.kind == Kind::Family,
+        _ => false,
     }
 }
 
