@@ -72,6 +72,16 @@ impl Index {
         self.records.steps.len()
     }
 
+    /// Bytes of metadata of a step; 0 of one that is not there.
+    pub fn metadata_len(&self, step: usize) -> u64 {
+        self.records.steps.get(step).map_or(0, |step| step.size)
+    }
+
+    /// Memory held, in bytes. Formats that are decoded later count from the beginning, for all steps together need them.
+    pub fn bytes(&self) -> usize {
+        self.records.bytes() + self.formats.bytes()
+    }
+
     /// The largest number of writers of any step.
     pub fn writers(&self) -> u64 {
         self.records.writers()

@@ -71,6 +71,23 @@ impl Directory {
         }
     }
 
+    /// Bytes of metadata of a step, which [`Directory::step`] reads into memory; 0 of one that is not there.
+    pub fn metadata_len(&self, number: usize) -> u64 {
+        match &self.index {
+            Index::Bp4(index) => index.metadata_len(number),
+            Index::Bp5(index) => index.metadata_len(number),
+        }
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        let index = match &self.index {
+            Index::Bp4(index) => index.bytes(),
+            Index::Bp5(index) => index.bytes(),
+        };
+        size_of::<Self>() + index
+    }
+
     /// Reads the metadata of one step. `is_asked` chooses variables by name: others cost as little as can be. Of a step whose
     /// metadata are damaged as a whole there is nothing but a problem.
     pub fn step(

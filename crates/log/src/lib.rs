@@ -5,7 +5,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`logvol`], [`classic`], [`netcdf`] | the layouts |
+//! | [`logvol`], [`classic`], [`netcdf`], [`adios`] | the layouts |
 //! | [`striped`], [`flat`] | HDF5 files in several parts, which have no records |
 //! | [`plain`] | whether an HDF5 file is certainly no log |
 //! | [`model`], [`records`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
@@ -23,6 +23,7 @@
 
 #![deny(missing_docs)]
 
+pub mod adios;
 pub mod arrangement;
 pub mod base;
 pub mod boxes;
@@ -88,6 +89,8 @@ pub enum Tables {
     Netcdf(netcdf::Tables),
     /// One HDF5 file in several (`docs/formats/hdf5-subfiling.md`).
     Striped(striped::Tables),
+    /// ADIOS2 directories (`docs/formats/adios-bp.md`).
+    Adios(adios::Tables),
 }
 
 impl Default for Tables {
@@ -104,6 +107,7 @@ impl Tables {
             Tables::Classic(tables) => tables,
             Tables::Netcdf(tables) => tables,
             Tables::Striped(tables) => tables,
+            Tables::Adios(tables) => tables,
         }
     }
 
@@ -115,6 +119,7 @@ impl Tables {
             Tables::Classic(tables) => tables.check(sources),
             Tables::Netcdf(tables) => tables.check(sources),
             Tables::Striped(tables) => tables.check(sources),
+            Tables::Adios(tables) => tables.check(sources),
         }
     }
 }

@@ -97,6 +97,17 @@ impl Index {
         self.rows.iter().map(|row| row.step)
     }
 
+    /// Bytes of metadata of a step; 0 of one without.
+    pub fn metadata_len(&self, step: usize) -> u64 {
+        let row = self.row(step).ok().flatten();
+        row.map_or(0, |row| row.end - row.begin)
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Row>()
+    }
+
     /// Why the list of steps ends, where it is not the end of `md.idx`.
     pub fn problems(&self) -> &[String] {
         &self.problems

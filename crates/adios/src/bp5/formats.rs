@@ -14,6 +14,14 @@ use crate::{Bytes, Result};
 /// Names a format in the records.
 pub(super) type Id = [u8; 12];
 
+/// The most formats that are kept, and the most bytes of one: some hundred thousand variables. Decoded they take several times as
+/// much memory.
+const MOST: usize = 1 << 20;
+const MOST_BYTES: u64 = 32 << 20;
+
+/// Bytes of memory for each byte of a format: a field of 60 bytes takes some 150.
+const DECODED: usize = 3;
+
 /// Bytes of an entry before its body: two lengths and the id.
 const HEAD: u64 = 28;
 
@@ -51,7 +59,7 @@ impl Formats {
     pub fn read(file: &dyn Bytes, is_big_endian: bool) -> Result<Self> {
         let mut entries = HashMap::new();
         let (mut at, end) = (0, file.len());
-        while end - at >= HEAD {
+        while end - at >= HEAD && entries.len() < MOST {
             let mut head = [0; HEAD as usize];
             file.read_exact_at(&mut head, at)?;
             let numbers = Numbers {
@@ -76,6 +84,13 @@ impl Formats {
             is_big_endian,
             entries,
         })
+    }
+
+    /// Memory that the formats take once all are decoded, in bytes.
+    pub fn bytes(&self) -> usize {
+        let bodies = self.entries.values().map(|entry| entry.len as usize);
+        let bodies = bodies.fold(0, usize::saturating_add);
+        self.entries.capacity() * size_of::<(Id, Entry)>() + bodies.saturating_mul(DECODED)
     }
 
     /// What the records of this format are.
@@ -118,6 +133,9 @@ impl Formats {
         let made = match kept.get() {
             Some(made) => made,
             None => {
+                if entry.len > MOST_BYTES {
+                    return Err(format!("mmd.0: a format of {} bytes", entry.len).into());
+                }
                 let body = numbers::read(file, entry.at, entry.len, "mmd.0")?;
                 let format = Format::decode(&body, self.is_big_endian);
                 let made = match format.and_then(|format| make(&format)) {

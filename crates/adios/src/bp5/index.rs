@@ -8,6 +8,10 @@ use crate::{Bytes, Result};
 /// Bytes that the walk through `md.idx` reads at once: most records are short, and long ones are not read whole.
 const WINDOW: u64 = 4096;
 
+/// The most steps, and the most writer maps, that are kept: what lies behind them is left out. With more, an index could ask for
+/// several times its size in memory.
+const MOST: usize = 1 << 22;
+
 /// Bytes of a record before its content: its type and its length.
 const HEAD: u64 = 9;
 
@@ -59,7 +63,8 @@ impl Records {
         while let Some(content) = at.checked_add(HEAD).filter(|content| *content <= end) {
             let head = window.get(at, HEAD)?;
             let len = head.u64(1)?;
-            if len > end - content {
+            let is_full = records.steps.len().max(records.maps.len()) >= MOST;
+            if len > end - content || is_full {
                 break;
             }
             match head.bytes[0] {
@@ -80,6 +85,12 @@ impl Records {
         }
         records.rest = end - at;
         Ok(records)
+    }
+
+    /// Memory held, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.steps.capacity() * size_of::<StepRecord>()
+            + self.maps.capacity() * size_of::<MapRecord>()
     }
 
     /// The largest number of writers.

@@ -1,7 +1,10 @@
 //! Numbers of steps, in few bytes where they are regular.
 
+use serde::{Deserialize, Serialize};
+
 /// Numbers of steps, ascending.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Vec<(u64, u64, u64)>", try_from = "Vec<(u64, u64, u64)>")]
 pub struct Steps {
     runs: Vec<Run>,
 }
@@ -15,6 +18,44 @@ struct Run {
     count: u64,
     /// Steps before this run.
     before: u64,
+}
+
+/// First step, distance and number of each run.
+impl From<Steps> for Vec<(u64, u64, u64)> {
+    fn from(steps: Steps) -> Self {
+        let of_run = |run: &Run| (run.first, run.distance, run.count);
+        steps.runs.iter().map(of_run).collect()
+    }
+}
+
+/// Fails where the steps do not ascend.
+impl TryFrom<Vec<(u64, u64, u64)>> for Steps {
+    type Error = &'static str;
+
+    fn try_from(runs: Vec<(u64, u64, u64)>) -> Result<Self, Self::Error> {
+        let (mut steps, mut last) = (Steps::default(), None);
+        for (first, distance, count) in runs {
+            let before = steps.len();
+            let end = count
+                .checked_sub(1)
+                .and_then(|more| more.checked_mul(distance)?.checked_add(first));
+            if distance == 0
+                || end.is_none()
+                || last >= Some(first)
+                || before.checked_add(count).is_none()
+            {
+                return Err("steps that do not ascend");
+            }
+            last = end;
+            steps.runs.push(Run {
+                first,
+                distance,
+                count,
+                before,
+            });
+        }
+        Ok(steps)
+    }
 }
 
 impl Run {
@@ -105,6 +146,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn runs_that_do_not_ascend_are_refused() {
+        for runs in [
+            vec![(0, 0, 1)],
+            vec![(0, 1, 0)],
+            vec![(0, 1, 4), (3, 1, 1)],
+            vec![(1, u64::MAX, 2)],
+            vec![(0, 1, u64::MAX), (u64::MAX, 1, 1)],
+        ] {
+            assert!(Steps::try_from(runs.clone()).is_err(), "{runs:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn equal_a_list(distances in proptest::collection::vec(1u64..4, 0..40), first in 0u64..3) {
@@ -117,6 +171,8 @@ mod tests {
             let steps: Steps = list.iter().copied().collect();
             prop_assert_eq!(steps.len(), list.len() as u64);
             prop_assert_eq!(steps.iter().collect::<Vec<_>>(), list.clone());
+            let runs: Vec<(u64, u64, u64)> = steps.clone().into();
+            prop_assert_eq!(Steps::try_from(runs), Ok(steps.clone()));
             prop_assert_eq!(steps.last(), list.last().copied());
             for index in 0..=list.len() {
                 prop_assert_eq!(steps.get(index as u64), list.get(index).copied());

@@ -1,0 +1,46 @@
+//! ADIOS2 BP4 and BP5 directories (`docs/formats/adios-bp.md`; section numbers in this directory are those of that page). The
+//! crate `adios` reads the metadata; this makes records of the blocks.
+//!
+//! * `check` checks what a snapshot says.
+//! * `steps` reads the steps that a dataset needs.
+//! * `table` makes records of their blocks, and says who wrote them.
+
+mod check;
+mod steps;
+mod table;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use h5logfs_adios::tree::Steps;
+
+/// The number of the source `md.idx`, which is the file of the log.
+pub const INDEX: u16 = 0;
+/// The number of the source `md.0`.
+pub const METADATA: u16 = 1;
+
+/// A directory: its files, and where the elements of its datasets come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tables {
+    /// The number of the source `mmd.0`, which BP4 has not.
+    pub formats: Option<u16>,
+    /// The number of each `data.N`, and that of its source; ascending.
+    pub data: Vec<(u32, u16)>,
+    /// The dataset with number `n` is the `n`th.
+    pub datasets: Vec<DatasetSource>,
+}
+
+/// Where the elements of a dataset come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetSource {
+    /// Name of the variable, as the writer gave it.
+    pub variable: Arc<str>,
+    /// Its steps. With `has_steps` row `n` of the dataset is the `n`th of these. Otherwise it is one, or several that are
+    /// flattened (section 3.9).
+    pub steps: Arc<Steps>,
+    /// The first dimension is that of the steps.
+    pub has_steps: bool,
+    /// Which block of a local array: its number in the step. Where steps are flattened, the blocks of all steps are counted.
+    pub block: Option<u64>,
+}

@@ -1,0 +1,397 @@
+//! Makes records of the blocks of steps.
+
+use std::collections::{HashMap, HashSet};
+
+use super::steps::{files, read};
+use super::{DatasetSource, INDEX, METADATA, Tables};
+use crate::model::{Encoding, Selections, StoredBytes};
+use crate::origins::{Origins, Span};
+use crate::source_file::SourceFile;
+use crate::tiling::Tilings;
+use crate::{DatasetRecords, Layout, Logged, RecordTable};
+use h5logfs_adios::directory::{Directory, Files};
+use h5logfs_adios::model::{Block, File, Kind, Place, Step, Variable};
+use h5logfs_common::diagnostic::Diagnostic;
+use h5logfs_common::fault::Fault;
+use h5logfs_common::memory::Reservation;
+use h5logfs_common::task::Task;
+
+/// Where the metadata of each step lie. The blocks of a dataset are read when they are asked for.
+#[derive(Debug)]
+struct Table {
+    tables: Tables,
+    directory: Directory,
+    reservation: Reservation,
+}
+
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        "ADIOS2 BP"
+    }
+
+    fn read_tables(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        _: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>, Fault> {
+        let directory = Directory::open(files(self, sources)?)?;
+        Ok(Box::new(Table {
+            reservation: task.reserve(directory.bytes() as u64)?,
+            tables: self.clone(),
+            directory,
+        }))
+    }
+
+    fn tables_len(&self, sources: &[SourceFile]) -> u64 {
+        let files = [Some(INDEX), Some(METADATA), self.formats];
+        let sources = files
+            .iter()
+            .flatten()
+            .filter_map(|n| sources.get(usize::from(*n)));
+        sources.map(SourceFile::len).fold(0, u64::saturating_add)
+    }
+
+    fn tilings(&self, sources: &[SourceFile]) -> Tilings {
+        let found = self.find_tilings(sources);
+        found.unwrap_or_else(|_| Tilings::of_damaged())
+    }
+
+    /// The rank of each writer, and the steps as flushes.
+    fn origins(&self, task: &Task, sources: &[SourceFile]) -> Origins {
+        let mut origins = Origins::default();
+        if let Err(fault) = self.find_origins(task, sources, &mut origins) {
+            let diagnostic = Diagnostic::note(fault.to_string());
+            origins.diagnostics.push(diagnostic);
+        }
+        origins.sort();
+        origins
+    }
+}
+
+impl RecordTable for Table {
+    /// The scan tells what is wrong with the directory, and datasets have no steps that it left out.
+    fn diagnostics(&self) -> &[Diagnostic] {
+        &[]
+    }
+
+    fn records(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        _: &Selections,
+    ) -> Result<DatasetRecords, Fault> {
+        let mut found = DatasetRecords::none(task, dataset.dims.len())?;
+        let source = usize::try_from(dataset.id).ok();
+        let Some(of) = source.and_then(|source| self.tables.datasets.get(source)) else {
+            let text = format!("dataset {} comes from no variable", dataset.id);
+            found.add_diagnostic(Diagnostic::unreadable(text));
+            return Ok(found);
+        };
+        let reading = Reading {
+            task,
+            table: self,
+            sources,
+            files: files(&self.tables, sources)?,
+            dataset,
+            of,
+        };
+        let mut before = 0;
+        for (row, number) in (0..).zip(of.steps.iter()) {
+            if let Err(fault) = reading.add(row, number, &mut before, &mut found) {
+                let place = format!("variable {:?} in step {number}", &*of.variable);
+                let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(place);
+                found.add_diagnostic(diagnostic);
+                // No further step is needed to know that the dataset cannot be read.
+                break;
+            }
+        }
+        found.records.put_in_order()?;
+        Ok(found)
+    }
+
+    /// Each dataset in each of its steps.
+    fn entries(&self) -> usize {
+        let steps = self
+            .tables
+            .datasets
+            .iter()
+            .map(|of| of.steps.len() as usize);
+        steps.fold(0, usize::saturating_add)
+    }
+
+    fn bytes(&self) -> usize {
+        self.directory.bytes()
+    }
+
+    fn release_share(&self) {
+        self.reservation.release_share();
+    }
+}
+
+/// What the records of a dataset are made of.
+struct Reading<'a> {
+    task: &'a Task,
+    table: &'a Table,
+    sources: &'a [SourceFile],
+    files: Files<'a>,
+    dataset: &'a Logged<'a>,
+    of: &'a DatasetSource,
+}
+
+impl Reading<'_> {
+    /// Adds the records of a step. `before`: blocks of the steps before it.
+    fn add(
+        &self,
+        row: u64,
+        number: u64,
+        before: &mut u64,
+        found: &mut DatasetRecords,
+    ) -> Result<(), Fault> {
+        let is_asked = |name: &str| *name == *self.of.variable;
+        let directory = &self.table.directory;
+        let read = read(self.task, directory, self.files, number, &is_asked)?;
+        let variable = the_variable(&read.step)?;
+        let size = variable.ty.size();
+        if size != self.dataset.element_size {
+            return Err(format!("its elements have {size} bytes").into());
+        }
+        self.of
+            .each_block(variable, row, *before, |block, start, count| {
+                if start.len() != self.dataset.dims.len() {
+                    return Err(format!("it has {} dimensions", start.len()).into());
+                }
+                self.push(block, number, start, count, found)
+            })?;
+        self.of.go_on(variable, before);
+        Ok(())
+    }
+
+    fn push(
+        &self,
+        block: &Block,
+        number: u64,
+        start: &[u64],
+        count: &[u64],
+        found: &mut DatasetRecords,
+    ) -> Result<(), Fault> {
+        let source = self.table.tables.source_of(&block.place);
+        let stored = StoredBytes {
+            source: source.unwrap_or(INDEX),
+            offset: block.place.offset,
+            len: block.place.len,
+            encoding: Encoding::Raw,
+        };
+        let order = found.records.len() as u64;
+        found.records.push_block(stored, order, start, count)?;
+        let reason = match source {
+            None => Some("its file is not there".to_owned()),
+            Some(source) => self.why_lost(source, &block.place),
+        };
+        let reason = reason.or_else(|| {
+            block
+                .has_operator
+                .then(|| "an operator made its bytes".to_owned())
+        });
+        match reason {
+            Some(reason) => {
+                let writer = block.writer;
+                let reason = format!("the block of writer {writer} in step {number}: {reason}");
+                found.records.spoil_last(reason)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Why the bytes of a block are not there.
+    fn why_lost(&self, source: u16, place: &Place) -> Option<String> {
+        let len = self
+            .sources
+            .get(usize::from(source))
+            .map_or(0, SourceFile::len);
+        let end = place.offset.checked_add(place.len);
+        let is_there = end.is_some_and(|end| end <= len);
+        (!is_there).then(|| {
+            let file = self.sources.get(usize::from(source));
+            let file = file.map(|file| file.path().display().to_string());
+            let file = file.unwrap_or_default();
+            format!(
+                "{file} ends at byte {len}, before those of the block from byte {}",
+                place.offset
+            )
+        })
+    }
+}
+
+/// The only variable that was asked for.
+fn the_variable(step: &Step) -> Result<&Variable, Fault> {
+    let problem = || {
+        let first = step.problems.first();
+        first
+            .map_or("is not there any more", |problem| problem)
+            .to_owned()
+    };
+    Ok(step.variables.first().ok_or_else(problem)?)
+}
+
+impl DatasetSource {
+    /// Calls `visit` with the blocks of a step that belong to the dataset, in the order in which they apply, and the box of each
+    /// in the dataset. `row`: the place of the step among those of the dataset. `before`: blocks of the steps before it.
+    fn each_block(
+        &self,
+        variable: &Variable,
+        row: u64,
+        before: u64,
+        mut visit: impl FnMut(&Block, &[u64], &[u64]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let lead = self.has_steps.then_some(row);
+        let (mut start, mut count) = (Vec::new(), Vec::new());
+        let own = self.block.map(|block| block.checked_sub(before));
+        for (number, block) in variable.blocks.iter().enumerate() {
+            if own.is_some_and(|own| own != Some(number as u64)) {
+                continue;
+            }
+            start.clear();
+            count.clear();
+            start.extend(lead);
+            count.extend(lead.map(|_| 1));
+            if variable.kind == Kind::LocalValue {
+                start.push(number as u64);
+                count.push(1);
+            } else {
+                start.extend_from_slice(variable.start(number));
+                count.extend_from_slice(variable.count(number));
+            }
+            visit(block, &start, &count)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the blocks of a step to those before the next one, which count where steps are flattened.
+    fn go_on(&self, variable: &Variable, before: &mut u64) {
+        if !self.has_steps {
+            *before += variable.blocks.len() as u64;
+        }
+    }
+}
+
+impl Tables {
+    /// The source that holds these bytes; `None` where the scan did not find it.
+    fn source_of(&self, place: &Place) -> Option<u16> {
+        match place.file {
+            File::Metadata => Some(METADATA),
+            File::Data(number) => {
+                let at = self
+                    .data
+                    .binary_search_by_key(&number, |(number, _)| *number);
+                at.ok().map(|at| self.data[at].1)
+            }
+        }
+    }
+
+    /// Walks through all steps. Fails where one cannot be read.
+    fn find_tilings(&self, sources: &[SourceFile]) -> Result<Tilings, Fault> {
+        let files = files(self, sources)?;
+        let directory = Directory::open(files)?;
+        let known = Known::of(&self.datasets);
+        let mut before = HashMap::new();
+        let mut found = Tilings::default();
+        for number in directory.numbers() {
+            let step = directory.step(files, number, &|name| known.names.contains(name))?;
+            found.has_unreadable |= !step.problems.is_empty();
+            let number = number as u64;
+            for variable in &step.variables {
+                for id in known.of_step(&variable.name, number) {
+                    let of = &self.datasets[id];
+                    let Some(row) = of.steps.position(number) else {
+                        continue;
+                    };
+                    let tiling = found.by_dataset.entry(id as i64).or_default();
+                    let before = before.entry(id).or_insert(0);
+                    of.each_block(variable, row, *before, |_, start, count| {
+                        let block: Vec<_> =
+                            start.iter().copied().zip(count.iter().copied()).collect();
+                        tiling.add(&block);
+                        Ok(())
+                    })?;
+                    of.go_on(variable, before);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn find_origins(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        origins: &mut Origins,
+    ) -> Result<(), Fault> {
+        let files = files(self, sources)?;
+        let directory = Directory::open(files)?;
+        let _reservation = task.reserve(directory.bytes() as u64)?;
+        for number in directory.numbers() {
+            let read = read(task, &directory, files, number as u64, &|_| true)?;
+            for block in read
+                .step
+                .variables
+                .iter()
+                .flat_map(|variable| &variable.blocks)
+            {
+                let (Some(source), Some(end)) = (
+                    self.source_of(&block.place),
+                    block.place.offset.checked_add(block.place.len),
+                ) else {
+                    continue;
+                };
+                origins.push(Span {
+                    source,
+                    start: block.place.offset,
+                    end,
+                    rank: Some(block.writer),
+                    flush: Some(number as u64),
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which datasets come from which variables.
+#[derive(Debug, Default)]
+struct Known<'a> {
+    names: HashSet<&'a str>,
+    /// Datasets of one step, of which a variable may have many.
+    of_one: HashMap<&'a str, HashMap<u64, Vec<usize>>>,
+    /// All others.
+    of_many: HashMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Known<'a> {
+    fn of(datasets: &'a [DatasetSource]) -> Self {
+        let mut known = Known::default();
+        for (number, dataset) in datasets.iter().enumerate() {
+            let name = &*dataset.variable;
+            known.names.insert(name);
+            let numbers = match (dataset.steps.len(), dataset.steps.last()) {
+                (1, Some(step)) => known
+                    .of_one
+                    .entry(name)
+                    .or_default()
+                    .entry(step)
+                    .or_default(),
+                _ => known.of_many.entry(name).or_default(),
+            };
+            numbers.push(number);
+        }
+        known
+    }
+
+    /// Datasets that may have blocks of this variable in this step.
+    fn of_step(&self, variable: &str, step: u64) -> impl Iterator<Item = usize> {
+        let of_one = self.of_one.get(variable).and_then(|steps| steps.get(&step));
+        let of_many = self.of_many.get(variable);
+        of_one.into_iter().chain(of_many).flatten().copied()
+    }
+}
