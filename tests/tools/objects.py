@@ -145,6 +145,19 @@ def layouts(f):
     some = g.create_dataset("some chunks", (1000, 1000), "<f4", chunks=(10, 10), fillvalue=1.5)
     some[500, 500] = 1
     some[3, 999] = 2
+    # The kinds of chunk indexes, with blocks and pages of theirs that are not there.
+    for name, maxshape in {"fixed": (40, 30), "second": (20, None), "both": (None, None)}.items():
+        for kind, options in {"plain": {}, "gzip": {"compression": "gzip"}}.items():
+            data = np.arange(200, dtype="<i4").reshape(20, 10)
+            g.create_dataset(f"{name} {kind}", data=data, chunks=(3, 4), maxshape=maxshape, **options)
+    long = g.create_dataset("long", (300_000,), "<i2", chunks=(1,), maxshape=(None,))
+    for at in (0, 5, 70, 9_000, 140_000, 200_000, 299_999):
+        long[at] = at % 1000
+    plist = h5p.create(h5p.DATASET_CREATE)
+    plist.set_chunk((3, 4))
+    plist.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+    early = h5d.create(g.id, b"early", h5t.STD_I32LE, h5s.create_simple((10, 9)), plist)
+    early.write(h5s.ALL, h5s.ALL, np.arange(90, dtype="<i4").reshape(10, 9))
     g.create_dataset("no chunk", (10,), "<f4", chunks=(10,))
     g.create_dataset("one chunk", data=np.arange(10), chunks=(10,))
     g.create_dataset("one filtered chunk", data=np.arange(10), chunks=(10,), compression="gzip")

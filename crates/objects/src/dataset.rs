@@ -1,10 +1,10 @@
 //! What the header of a dataset says: type, extent, layout (IV.A.2.i), fill value (IV.A.2.e and f), filters (IV.A.2.l).
 
-use h5logfs_log::btree;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::object_header::kind;
 use h5logfs_log::image::{Fields, HeaderBytes, Image};
 
+use crate::chunks::ChunkIndex;
 use crate::datatype::Datatype;
 use crate::messages::{Header, Message};
 use crate::{Dataspace, Objects, Result, at};
@@ -52,38 +52,11 @@ pub enum Layout {
         index: ChunkIndex,
         /// The extent of each. No dimension is 0.
         chunk: Vec<u64>,
+        /// Chunks that go past the edge of the dataset have no filters.
+        has_plain_edges: bool,
     },
     /// Somewhere else: what this crate cannot find.
     Other(String),
-}
-
-/// Where the chunks of a dataset are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChunkIndex {
-    /// In a version-1 B-tree at this address. `None`: there is no chunk.
-    BTree(Option<u64>),
-    /// There is one chunk.
-    Single {
-        /// Its address. `None`: it was not written.
-        address: Option<u64>,
-        /// Its bytes and its filter mask, where the dataset has filters.
-        filtered: Option<(u64, u32)>,
-    },
-    /// In an index of HDF5 1.10 that this crate does not read: its number (IV.A.2.i).
-    Other(u8),
-}
-
-/// A chunk of a dataset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    /// The coordinates of its first element.
-    pub offset: Vec<u64>,
-    /// Where its stored bytes are.
-    pub address: u64,
-    /// How many these are.
-    pub size: u64,
-    /// Bit `i` is set where filter `i` was not applied.
-    pub filter_mask: u32,
 }
 
 impl<B: HeaderBytes> Objects<B> {
@@ -99,54 +72,6 @@ impl<B: HeaderBytes> Objects<B> {
             Datatype::of_message(&self.data(&header, kind::DATATYPE, "no datatype")?)
         };
         read().map_err(at(address))
-    }
-
-    /// The chunks of a dataset, in the order of their index. All of them are read: do not ask for those of a dataset whose
-    /// index is made on demand, as that of a logged dataset is.
-    pub fn chunk_addresses(&self, dataset: &DatasetInfo) -> Result<Vec<Chunk>> {
-        let Layout::Chunked { index, chunk } = &dataset.layout else {
-            return Err("a dataset without chunks".into());
-        };
-        match *index {
-            ChunkIndex::BTree(None) | ChunkIndex::Single { address: None, .. } => Ok(Vec::new()),
-            ChunkIndex::BTree(Some(root)) => self.chunks_of_tree(root, chunk.len()),
-            ChunkIndex::Single {
-                address: Some(address),
-                filtered,
-            } => {
-                let unfiltered = || {
-                    let size = u64::from(dataset.datatype.size);
-                    chunk.iter().try_fold(size, |n, dim| n.checked_mul(*dim))
-                };
-                let (size, filter_mask) = filtered
-                    .or_else(|| Some((unfiltered()?, 0)))
-                    .ok_or("a chunk of many bytes")?;
-                Ok(vec![Chunk {
-                    offset: vec![0; chunk.len()],
-                    address,
-                    size,
-                    filter_mask,
-                }])
-            }
-            ChunkIndex::Other(kind) => {
-                Err(format!("a chunk index of type {kind}: h5logfs does not read these").into())
-            }
-        }
-    }
-
-    fn chunks_of_tree(&self, root: u64, rank: usize) -> Result<Vec<Chunk>> {
-        let mut chunks = Vec::new();
-        btree::read(&self.bytes, root, rank, &mut |leaf| {
-            chunks.push(Chunk {
-                // The last one is that of the bytes of an element.
-                offset: leaf.origin.iter().take(rank).copied().collect(),
-                address: leaf.address,
-                size: leaf.size.into(),
-                filter_mask: leaf.filter_mask,
-            });
-            Ok(())
-        })?;
-        Ok(chunks)
     }
 
     fn data(&self, header: &Header, kind: u16, none: &str) -> Result<Vec<u8>> {
@@ -248,7 +173,7 @@ fn old_layout(
             data.map(|data| Layout::Compact(data.to_vec()))
         }
         CONTIGUOUS => Some(Layout::Contiguous { address, len }),
-        CHUNKED => Some(chunked(ChunkIndex::BTree(address), dims)?),
+        CHUNKED => Some(chunked(ChunkIndex::BTree(address), dims, false)?),
         class => return Err(format!("a layout of class {class}").into()),
     })
 }
@@ -274,11 +199,14 @@ fn new_layout(version: u8, fields: &mut Fields<'_>) -> Result<Option<Layout>> {
                 let address = fields.address()?;
                 Some((ChunkIndex::BTree(address), numbers(fields, rank, 4)?))
             };
-            read().map(|(index, dims)| chunked(index, dims)).transpose()
+            let read = read();
+            read.map(|(index, dims)| chunked(index, dims, false))
+                .transpose()
         }
         (CHUNKED, _) => {
             let read = indexed_chunks(fields);
-            read.map(|(index, dims)| chunked(index, dims)).transpose()
+            read.map(|(index, dims, plain_edges)| chunked(index, dims, plain_edges))
+                .transpose()
         }
         (VIRTUAL, 4..) => Ok(Some(Layout::Other(
             "its elements are in other datasets".to_owned(),
@@ -287,32 +215,46 @@ fn new_layout(version: u8, fields: &mut Fields<'_>) -> Result<Option<Layout>> {
     }
 }
 
-/// The chunks of version 4 and 5.
-fn indexed_chunks(fields: &mut Fields<'_>) -> Option<(ChunkIndex, Vec<u64>)> {
+/// The chunks of version 4 and 5: their index and extent, and whether those at the edge have no filters.
+fn indexed_chunks(fields: &mut Fields<'_>) -> Option<(ChunkIndex, Vec<u64>, bool)> {
+    const PLAIN_EDGES: u8 = 1;
     const FILTERED: u8 = 2;
-    const SINGLE: u8 = 1;
     let (flags, rank, width) = (fields.u8()?, fields.u8()?, fields.u8()?);
     let dims = numbers(fields, rank.into(), width.into())?;
     let index = match fields.u8()? {
-        SINGLE => ChunkIndex::Single {
+        1 => ChunkIndex::Single {
             filtered: match flags & FILTERED {
                 0 => None,
                 _ => Some((fields.u64()?, fields.u32()?)),
             },
             address: fields.address()?,
         },
+        2 => ChunkIndex::Implicit(fields.address()?),
+        3 => ChunkIndex::FixedArray(address_behind(fields, 1)?),
+        4 => ChunkIndex::ExtensibleArray(address_behind(fields, 5)?),
+        5 => ChunkIndex::BTree2(address_behind(fields, 6)?),
         other => ChunkIndex::Other(other),
     };
-    Some((index, dims))
+    Some((index, dims, flags & PLAIN_EDGES != 0))
+}
+
+/// The address behind the parameters of an index, which its header has, too.
+fn address_behind(fields: &mut Fields<'_>, parameters: usize) -> Option<Option<u64>> {
+    fields.skip(parameters)?;
+    fields.address()
 }
 
 /// The last dimension is the bytes of an element.
-fn chunked(index: ChunkIndex, mut chunk: Vec<u64>) -> Result<Layout> {
+fn chunked(index: ChunkIndex, mut chunk: Vec<u64>, has_plain_edges: bool) -> Result<Layout> {
     chunk.pop().ok_or("chunks without dimensions")?;
     if chunk.contains(&0) {
         return Err("chunks without elements".into());
     }
-    Ok(Layout::Chunked { index, chunk })
+    Ok(Layout::Chunked {
+        index,
+        chunk,
+        has_plain_edges,
+    })
 }
 
 fn numbers(fields: &mut Fields<'_>, count: usize, width: usize) -> Option<Vec<u64>> {
@@ -405,6 +347,7 @@ mod tests {
         let chunked = |index| Layout::Chunked {
             index,
             chunk: vec![3, 4],
+            has_plain_edges: false,
         };
         let old = [&[2, 3, 2, 0, 0, 0, 0, 0], &none[..], dims.as_flattened()].concat();
         assert_eq!(read(&old), chunked(ChunkIndex::BTree(None)));
@@ -421,9 +364,28 @@ mod tests {
         };
         assert_eq!(read(&single.concat()), chunked(index));
         assert_eq!(
-            read(&[4, 2, 0, 3, 1, 3, 4, 2, 3]),
-            chunked(ChunkIndex::Other(3))
+            read(&[4, 2, 0, 3, 1, 3, 4, 2, 6]),
+            chunked(ChunkIndex::Other(6))
         );
+        for (kind, parameters) in [(2, 0), (3, 1), (4, 5), (5, 6)] {
+            let message = [
+                &[4, 2, 1, 3, 1, 3, 4, 2, kind][..],
+                &vec![9; parameters],
+                &address,
+            ];
+            let index = match kind {
+                2 => ChunkIndex::Implicit(Some(80)),
+                3 => ChunkIndex::FixedArray(Some(80)),
+                4 => ChunkIndex::ExtensibleArray(Some(80)),
+                _ => ChunkIndex::BTree2(Some(80)),
+            };
+            let expected = Layout::Chunked {
+                index,
+                chunk: vec![3, 4],
+                has_plain_edges: true,
+            };
+            assert_eq!(read(&message.concat()), expected);
+        }
         assert!(matches!(read(&[4, 3]), Layout::Other(_)));
     }
 

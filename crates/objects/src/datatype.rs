@@ -1,5 +1,7 @@
 //! Datatype messages (IV.A.2.d), versions 1 to 5.
 
+use std::fmt;
+
 use h5logfs_log::image::{Fields, MAX_RANK};
 
 use crate::Result;
@@ -204,6 +206,36 @@ impl FloatFormat {
     }
 }
 
+/// A short description for people: `i32`, `compound of 24`.
+impl fmt::Display for Datatype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (size, bits) = (self.size, u64::from(self.size) * 8);
+        match &self.class {
+            Class::Integer { signed, .. } => {
+                let letter = if *signed { 'i' } else { 'u' };
+                write!(f, "{letter}{bits}")
+            }
+            Class::Float { .. } => write!(f, "f{bits}"),
+            Class::Bitfield { .. } => write!(f, "bits {bits}"),
+            Class::Enumeration { .. } => write!(f, "enum {bits}"),
+            Class::Text { .. } => write!(f, "string of {size}"),
+            Class::VariableText { .. } => write!(f, "string"),
+            Class::VariableList { .. } => write!(f, "sequence"),
+            Class::Opaque { .. } => write!(f, "opaque of {size}"),
+            Class::Compound { .. } => write!(f, "compound of {size}"),
+            Class::Array { .. } => write!(f, "array of {size}"),
+            Class::Reference(ReferenceKind::Object) => write!(f, "object reference"),
+            Class::Reference(ReferenceKind::Region) => write!(f, "region reference"),
+            Class::Complex { base } => write!(f, "complex of {base}"),
+            Class::Time { .. } | Class::Reference(_) | Class::Other(_) => write!(f, "{size} bytes"),
+        }?;
+        if self.is_big_endian() {
+            write!(f, ", big-endian")?;
+        }
+        Ok(())
+    }
+}
+
 impl Datatype {
     /// Reads a datatype message.
     pub fn of_message(message: &[u8]) -> Result<Self> {
@@ -217,6 +249,17 @@ impl Datatype {
                 bits.offset == 0 && u32::from(bits.precision) == self.size.saturating_mul(8)
             }
             Class::Float { format, .. } => FloatFormat::ieee(self.size) == Some(*format),
+            _ => false,
+        }
+    }
+
+    /// Whether the bytes of its numbers have the order that is not usual in files.
+    fn is_big_endian(&self) -> bool {
+        match &self.class {
+            Class::Integer { big_endian, .. }
+            | Class::Float { big_endian, .. }
+            | Class::Bitfield { big_endian, .. } => *big_endian,
+            Class::Enumeration { base, .. } => base.is_big_endian(),
             _ => false,
         }
     }
@@ -570,6 +613,18 @@ mod tests {
             assert!(Datatype::of_message(&message[..len]).is_err(), "{len}");
         }
         Datatype::of_message(message).unwrap().class
+    }
+
+    #[test]
+    fn types_have_short_names() {
+        let name = |message: &[u8]| Datatype::of_message(message).unwrap().to_string();
+        assert_eq!(name(&[0x10, 8, 0, 0, 2, 0, 0, 0, 0, 0, 16, 0]), "i16");
+        assert_eq!(
+            name(&[0x10, 1, 0, 0, 4, 0, 0, 0, 0, 0, 32, 0]),
+            "u32, big-endian"
+        );
+        assert_eq!(name(&[0x13, 0, 0, 0, 7, 0, 0, 0]), "string of 7");
+        assert_eq!(name(&[0x17, 0, 0, 0, 8, 0, 0, 0]), "object reference");
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! * `superblock` finds the root group.
 //! * `group` reads links, and follows paths. In it: `link`, one link, and `symbol_table`, those of old groups.
 //! * `attribute`, `dataset`, [`Datatype`] (`datatype`): what the header of an object says.
+//! * `chunks`: the chunk indexes of datasets.
 //! * `value`: elements as plain values.
 //! * `heap`: local, global and fractal heaps. `messages`: object headers.
 //! * `bounds`: how much a walk may take.
@@ -37,6 +38,7 @@
 
 mod attribute;
 mod bounds;
+mod chunks;
 mod dataset;
 mod datatype;
 mod group;
@@ -46,7 +48,8 @@ mod superblock;
 mod value;
 
 pub use attribute::Attribute;
-pub use dataset::{Chunk, ChunkIndex, DatasetInfo, Layout};
+pub use chunks::{Chunk, ChunkIndex};
+pub use dataset::{DatasetInfo, Layout};
 pub use datatype::{
     Bits, Class, Datatype, FloatFormat, Member, Normalization, Padding, ReferenceKind,
 };

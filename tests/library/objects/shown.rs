@@ -212,10 +212,7 @@ impl<B: HeaderBytes> Shown<'_, B> {
     }
 
     fn chunks(&self, dataset: &DatasetInfo) -> Result<Json> {
-        let Ok(mut chunks) = self.objects.chunk_addresses(dataset) else {
-            // The index is one that the crate does not read.
-            return Ok(json!("?"));
-        };
+        let mut chunks = self.objects.chunk_addresses(dataset)?;
         chunks.sort_by(|a, b| a.offset.cmp(&b.offset));
         let each = chunks
             .iter()

@@ -11,6 +11,10 @@ pub const HUGE_OBJECTS: u8 = 1;
 pub const LINKS_BY_NAME: u8 = 5;
 /// Records: the attributes of an object, by the hashes of their names.
 pub const ATTRIBUTES_BY_NAME: u8 = 8;
+/// Records: chunks without filters, by their places in the grid.
+pub const CHUNKS: u8 = 10;
+/// Records: chunks with filters, by their places in the grid.
+pub const FILTERED_CHUNKS: u8 = 11;
 
 /// Deeper trees would have more nodes than a file has bytes.
 const MOST_DEPTH: u16 = 16;
