@@ -1,4 +1,6 @@
-//! Copies of boxes between arrays in memory, which are in row-major order.
+//! Copies of boxes between arrays, which are in row-major order.
+
+use std::convert::Infallible;
 
 /// Sides of an array, and where a box begins in it. Both count elements.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +26,26 @@ pub(crate) fn copy_box(
     (from, source): (&[u8], Place<'_>),
     (to, target): (&mut [u8], Place<'_>),
 ) {
+    let rows = each_row(count, element, source, target, |first, place, len| {
+        to[place..place + len].copy_from_slice(&from[first..first + len]);
+        Ok::<(), Infallible>(())
+    });
+    match rows {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+}
+
+/// Calls `copy` for each row of such a box, with its first byte in either array, and its bytes. Ends where that fails.
+pub(crate) fn each_row<E>(
+    count: &[u64],
+    element: usize,
+    source: Place<'_>,
+    target: Place<'_>,
+    mut copy: impl FnMut(usize, usize, usize) -> Result<(), E>,
+) -> Result<(), E> {
     if count.contains(&0) {
-        return;
+        return Ok(());
     }
     // The dimensions from `inner` on make one row in both.
     let mut inner = count.len();
@@ -39,10 +59,9 @@ pub(crate) fn copy_box(
     }
     let mut at = vec![0; inner];
     loop {
-        let (first, place) = (source.byte(&at, element), target.byte(&at, element));
-        to[place..place + row].copy_from_slice(&from[first..first + row]);
+        copy(source.byte(&at, element), target.byte(&at, element), row)?;
         if !next(&mut at, count) {
-            return;
+            return Ok(());
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Datasets of a log, and their elements.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::boxes::{Place, copy_box};
 use super::element::Element;
-use super::log::Inner;
+use super::log::{Inner, Metadata};
 use super::parts::Layout;
 use super::reading::{self, Reading, Source};
-use super::resident;
 use super::selection::{Selection, bytes_of};
+use super::stored::{Reader, Stored};
 use bytemuck::allocation::try_zeroed_vec;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, Shortage};
@@ -27,6 +26,8 @@ pub struct Dataset {
     address: u64,
     info: DatasetInfo,
     dims: Vec<u64>,
+    /// Where its elements lie in the canonical file, where the snapshot does not have them. It is looked up once.
+    stored: OnceLock<Stored>,
 }
 
 impl Dataset {
@@ -41,7 +42,13 @@ impl Dataset {
             address,
             info,
             dims,
+            stored: OnceLock::new(),
         }
+    }
+
+    /// The log that it is of.
+    pub(crate) fn log(&self) -> &Inner {
+        &self.log
     }
 
     /// The path by which it was found.
@@ -150,34 +157,53 @@ impl Dataset {
                 content: Content::Log(view.hyperslabs(&view.task(None), number)?),
                 chunk: view.grid(number).chunk.clone(),
             },
-            None => Elements {
-                dataset: self,
-                content: Content::Metadata(self.resident()?),
-                chunk: self.dims.clone(),
-            },
+            None => {
+                let reader = self.reader()?;
+                Elements {
+                    dataset: self,
+                    chunk: match reader.stored {
+                        Stored::Chunks(chunks) => chunks.sides.clone(),
+                        _ => self.dims.clone(),
+                    },
+                    content: Content::File(reader),
+                }
+            }
         };
         read(&elements)
     }
 
-    /// All elements, where they lie in the metadata.
-    fn resident(&self) -> Result<Vec<u8>> {
-        let most = self.log.open.view().budget().limits().cache_size;
-        let find = |objects: &_| resident::elements(objects, &self.info, &self.dims, most);
-        self.log.with(&self.path, find)
+    /// Reads the elements of a dataset that the snapshot does not have.
+    pub(crate) fn reader(&self) -> Result<Reader<'_, Metadata>> {
+        let objects = self.log.objects();
+        let stored = match self.stored.get() {
+            Some(stored) => stored,
+            None => {
+                let task = self.log.open.view().task(None);
+                let found = task.retry(|| Stored::of(objects, &self.info, &self.dims, &task));
+                let found = found.map_err(|fault| self.failed(fault))?;
+                self.stored.get_or_init(|| found)
+            }
+        };
+        Ok(Reader {
+            objects,
+            dataset: &self.info,
+            dims: &self.dims,
+            stored,
+        })
     }
 
     /// All elements as plain values, in row-major order: for those of variable length. Others have less to be converted where
     /// they are read as bytes.
     pub fn values(&self) -> Result<Vec<Value>> {
         self.shape_of(&Selection::All)?;
-        let bytes = match self.log.number(self.address) {
-            None => self.resident()?,
-            Some(_) => {
-                let mut bytes = self.zeroed(bytes_of(&self.dims, self.element()))?;
-                self.read_bytes(&Selection::All, Reading::default(), &mut bytes)?;
-                bytes
-            }
-        };
+        let most = self.log.open.view().budget().limits().cache_size;
+        let len = bytes_of(&self.dims, self.element());
+        if len.is_none_or(|len| len > most) && self.log.number(self.address).is_none() {
+            // Few bytes of a file may claim any number of elements.
+            return Err(self.failed("its elements are more than cache_size allows".into()));
+        }
+        let mut bytes = self.zeroed(len)?;
+        self.read_bytes(&Selection::All, Reading::default(), &mut bytes)?;
         self.log.with(&self.path, |objects| {
             objects.values(&self.info.datatype, &bytes)
         })
@@ -206,7 +232,7 @@ impl Dataset {
         Err(self.failed(format!("{shape:?} elements in a buffer of {} bytes", out.len()).into()))
     }
 
-    fn failed(&self, fault: Fault) -> Error {
+    pub(crate) fn failed(&self, fault: Fault) -> Error {
         self.log.failed(&self.path, fault)
     }
 }
@@ -220,7 +246,7 @@ struct Elements<'a> {
 
 enum Content<'a> {
     Log(Hyperslabs<'a>),
-    Metadata(Vec<u8>),
+    File(Reader<'a, Metadata>),
 }
 
 impl Source for Elements<'_> {
@@ -228,8 +254,7 @@ impl Source for Elements<'_> {
         Layout {
             dims: &self.dataset.dims,
             chunk: &self.chunk,
-            is_filtered: matches!(self.content, Content::Log(_))
-                && !self.dataset.info.filters.is_empty(),
+            is_filtered: !self.dataset.info.filters.is_empty(),
             element: self.dataset.element(),
         }
     }
@@ -241,19 +266,9 @@ impl Source for Elements<'_> {
     fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         match &self.content {
             Content::Log(slabs) => slabs.read(task, wanted, out),
-            Content::Metadata(bytes) => {
-                let count: Vec<u64> = wanted.count().collect();
-                let all = Place {
-                    sides: &self.dataset.dims,
-                    start: &wanted.start,
-                };
-                let own = Place {
-                    sides: &count,
-                    start: &vec![0; count.len()],
-                };
-                let element = self.dataset.element() as usize;
-                copy_box(&count, element, (bytes, all), (out, own));
-                Ok(())
+            Content::File(reader) => {
+                let read = reader.read(task, wanted, out);
+                read.map_err(|fault| self.dataset.failed(fault))
             }
         }
     }

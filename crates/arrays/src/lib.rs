@@ -15,10 +15,11 @@
 //! ```
 //!
 //! * `log`: an open log, and paths to its objects. The objects themselves are those of [`objects`].
-//! * `dataset`: what a dataset is, and where its elements come from: the log, or (`resident`) the metadata.
+//! * `dataset`: what a dataset is, and where its elements come from: the log, or (`stored`) the canonical file itself.
 //! * `selection`: what is read. `parts`: that in pieces, each of which is read at once. `reading`: the threads that read them.
 //!   `points`: single elements.
-//! * `boxes`: copies of boxes between arrays in memory.
+//! * `placed`: where chunks lie in the files of the log, for other readers of these.
+//! * `boxes`: copies of boxes between arrays.
 //! * `element`: numbers of Rust, and conversions to them.
 //!
 //! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as those of a mount come from the view.
@@ -30,15 +31,17 @@ mod dataset;
 mod element;
 mod log;
 mod parts;
+mod placed;
 mod points;
 mod reading;
-mod resident;
 mod selection;
+mod stored;
 
 pub use dataset::Dataset;
 pub use element::Element;
 pub use h5logfs_catalog::direct::Options;
 pub use h5logfs_objects as objects;
 pub use log::{Log, Object};
+pub use placed::Placed;
 pub use reading::Reading;
 pub use selection::{Axis, Selection};

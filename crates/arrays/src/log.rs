@@ -30,18 +30,11 @@ pub(crate) struct Metadata(Arc<OpenLog>);
 
 impl HeaderBytes for Metadata {
     fn size(&self) -> u64 {
-        let view = self.0.view();
-        view.preamble_len() - view.snapshot().user_block
+        self.0.view().metadata().size()
     }
 
     fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        let view = self.0.view();
-        let end = at.checked_add(buf.len() as u64);
-        if end.is_none_or(|end| end > self.size()) {
-            return Err("an address past the metadata".into());
-        }
-        view.read_at(view.snapshot().user_block + at, buf)?;
-        Ok(())
+        self.0.view().metadata().read(at, buf)
     }
 }
 
@@ -103,18 +96,27 @@ impl Log {
     /// The object at a path; `None` where no link leads to one.
     pub fn object(&self, path: &str) -> Result<Option<Object>> {
         self.inner.with(path, |objects| {
-            let Some(address) = objects.find(path)? else {
-                return Ok(None);
-            };
-            Ok(Some(match objects.kind(address)? {
-                ObjectKind::Group => Object::Group,
-                ObjectKind::Datatype => Object::Datatype(objects.named_type(address)?),
-                ObjectKind::Dataset => {
-                    let info = objects.dataset(address)?;
-                    let log = Arc::clone(&self.inner);
-                    Object::Dataset(Box::new(Dataset::new(log, path, address, info)))
-                }
-            }))
+            let address = objects.find(path)?;
+            let look = |address| self.look(objects, path, address);
+            address.map(look).transpose()
+        })
+    }
+
+    /// The object whose header is at an address, with a name for it in errors.
+    pub(crate) fn object_at(&self, name: &str, address: u64) -> Result<Object> {
+        self.inner
+            .with(name, |objects| self.look(objects, name, address))
+    }
+
+    fn look(&self, objects: &Objects<Metadata>, path: &str, address: u64) -> Result<Object, Fault> {
+        Ok(match objects.kind(address)? {
+            ObjectKind::Group => Object::Group,
+            ObjectKind::Datatype => Object::Datatype(objects.named_type(address)?),
+            ObjectKind::Dataset => {
+                let info = objects.dataset(address)?;
+                let log = Arc::clone(&self.inner);
+                Object::Dataset(Box::new(Dataset::new(log, path, address, info)))
+            }
         })
     }
 
@@ -183,9 +185,15 @@ impl Inner {
         look(&self.objects).map_err(|fault| self.failed(path, fault))
     }
 
-    /// The number in the snapshot of the dataset whose header is at an address; `None` where its elements lie in the metadata.
+    /// The number in the snapshot of the dataset whose header is at an address; `None` where its elements lie in the canonical file as its
+    /// metadata say.
     pub fn number(&self, address: u64) -> Option<usize> {
         self.numbers.get(&address).copied()
+    }
+
+    /// The objects, for work that has begun.
+    pub fn objects(&self) -> &Objects<Metadata> {
+        &self.objects
     }
 
     /// Begins a piece of work with the view.

@@ -93,6 +93,14 @@ impl Flat {
         let members = self.members.len().max(1) as u64;
         let stripe = self.stripe.max(1);
         let (number, within) = (offset / stripe, offset % stripe);
+        if members == 1 {
+            let member = 0;
+            return Piece {
+                member,
+                offset,
+                len,
+            };
+        }
         // The bytes of a member are fewer than those of the file, so this does not overflow.
         let row = number / members;
         Piece {
@@ -100,6 +108,19 @@ impl Flat {
             offset: row.saturating_mul(stripe).saturating_add(within),
             len: len.min(stripe - within),
         }
+    }
+
+    /// The source that has `len` bytes of the file from `offset` on in one piece and as they are, and where they begin there.
+    pub fn one_piece(&self, offset: u64, len: u64) -> Option<(u16, u64)> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len)?;
+        let is_patched = |patch: &Patch| {
+            patch.at < end && offset < patch.at.saturating_add(patch.bytes.len() as u64)
+        };
+        let piece = self.piece(offset, len);
+        if piece.len < len || self.patches.iter().any(is_patched) {
+            return None;
+        }
+        Some((self.members.get(piece.member)?.source?, piece.offset))
     }
 
     /// Bytes of member `number` in a file of `len` bytes.
@@ -308,6 +329,8 @@ mod tests {
                 let piece = flat.piece(at, len - at);
                 prop_assert_eq!((piece.member, piece.offset), (member, lens[member]));
                 prop_assert!(piece.len >= 1 && piece.len <= len - at);
+                prop_assert_eq!(flat.one_piece(at, piece.len), Some((member as u16, piece.offset)));
+                prop_assert_eq!(flat.one_piece(at, piece.len + 1), None);
                 lens[member] += 1;
             }
             let parts: Vec<_> = (0..members).map(|number| flat.part_of(number, len)).collect();
@@ -321,20 +344,22 @@ mod tests {
         ) {
             let flat = flat(stripe, members, len);
             prop_assert!(flat.check(members).is_ok());
-            prop_assert!(flat.piece(at, len).len <= stripe);
+            prop_assert!(members == 1 || flat.piece(at, len).len <= stripe);
             prop_assert!(flat.part_of(0, len) <= len);
             let _ = end_of(stripe, &[len, at]);
         }
 
         #[test]
         fn patches_are_seen_through_any_window(at in 0u64..30, from in 0u64..40, len in 0usize..40) {
-            let mut flat = flat(8, 1, 100);
+            let mut flat = flat(8, 2, 100);
             let patch = Patch { at, bytes: vec![1; 5] };
             flat.patches.push(patch);
             let mut buf = vec![0; len];
             flat.patch(from, &mut buf);
             for (offset, byte) in (from..).zip(buf) {
-                prop_assert_eq!(byte == 1, offset >= at && offset < at + 5);
+                let is_patched = offset >= at && offset < at + 5;
+                prop_assert_eq!(byte == 1, is_patched);
+                prop_assert_eq!(flat.one_piece(offset, 1).is_none(), is_patched);
             }
         }
     }

@@ -28,6 +28,13 @@ const LONG: usize = 4 << 20;
 #[pyclass(frozen, module = "h5logfs._native")]
 pub struct Objects(Log);
 
+impl Objects {
+    /// The log that they are of.
+    pub fn log(&self) -> &Log {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl Objects {
     /// Those of a file that is a log.

@@ -115,13 +115,6 @@ impl OpenFile {
         })
     }
 
-    /// Whether it is a log of datasets; else the bytes are those of a file, in one part or in several.
-    #[getter]
-    fn has_datasets(&self) -> bool {
-        self.log()
-            .is_some_and(|log| log.view().snapshot().log.layout().flat().is_none())
-    }
-
     /// The flush that left the state of a log that is not closed: its number, when it was complete in milliseconds since
     /// 1970, if the journal says so, and whether the program has not asked for it. None for a closed log and for any other
     /// file.

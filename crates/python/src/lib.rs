@@ -29,13 +29,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<changes::Changes>()?;
     module.add_class::<arrays::Objects>()?;
     module.add_class::<arrays::Elements>()?;
+    module.add_class::<references::Placed>()?;
     module.add_function(wrap_pyfunction!(file::open, module)?)?;
     module.add_function(wrap_pyfunction!(file::is_log, module)?)?;
     module.add_function(wrap_pyfunction!(file::check_options, module)?)?;
     module.add_function(wrap_pyfunction!(references::source_files, module)?)?;
-    module.add_function(wrap_pyfunction!(references::datasets, module)?)?;
-    module.add_function(wrap_pyfunction!(references::chunk_references, module)?)?;
-    module.add_function(wrap_pyfunction!(references::chunk, module)?)?;
     module.add("LogError", module.py().get_type::<error::LogError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -197,5 +197,3 @@ def test_a_file_in_several_parts_is_read_as_the_file_that_they_make_up():
         with xarray.open_dataset(parts, engine="h5logfs", phony_dims="sort") as dataset:
             assert len(dataset.variables) > 0
             xarray.testing.assert_identical(dataset.load(), plain.load())
-    with pytest.raises(ValueError, match="in several parts"):
-        list(h5logfs.Log(parts))

@@ -12,6 +12,7 @@
 //! * [`elements`]: the same of logged datasets that a program still writes, without a canonical file around them.
 //! * [`index`]: which records touch a chunk, and what is kept of that on disk.
 //! * `compared`: what was compared of a log with checksums, for the view of a later state.
+//! * `metadata`: a view for code that reads HDF5 structures.
 //! * `reader`: a view as [`std::io::Read`] and [`std::io::Seek`].
 
 #![deny(missing_docs)]
@@ -30,6 +31,7 @@ pub mod index;
 mod indexes;
 mod inspect;
 mod map;
+mod metadata;
 mod moves;
 mod pieces;
 mod plan;
@@ -70,6 +72,7 @@ pub use holes::Segment;
 pub use hyperslab::Hyperslabs;
 pub use inspect::StoredBlock;
 use map::{AddressMap, Placement};
+pub use metadata::Metadata;
 use readahead::Readers;
 pub use reader::ViewReader;
 pub use references::{ChunkReference, Form, PlacedChunk, References};
@@ -213,6 +216,14 @@ impl View {
     pub fn files(&self) -> impl Iterator<Item = (&SourcePath, &SourceFile)> {
         let places = self.snapshot.sources.iter().map(|source| &source.place);
         places.zip(&self.sources)
+    }
+
+    /// The file of the log whose bytes are those of the canonical file, all of them and no others, if there is one.
+    pub fn only_file(&self) -> Option<&SourceFile> {
+        let flat = self.snapshot.log.layout().flat()?;
+        let (source, _) = flat.one_piece(0, flat.len)?;
+        let file = self.sources.get(usize::from(source))?;
+        (file.len() == flat.len).then_some(file)
     }
 
     /// Length of the canonical file in bytes.

@@ -169,8 +169,6 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         return f"<h5logfs.Log {self._path!r}, {state}>"
 
     def _group(self) -> Group:
-        if not self._native().has_datasets:
-            raise ValueError(f"{self._path}: an HDF5 file in several parts, whose datasets h5logfs.File reads")
         if self._root is None:
             # Only arrays need numpy.
             from ._arrays import root

@@ -135,12 +135,9 @@ class _Source:
         self._options = options
         self._log: Optional[Log] = None
         try:
-            log = Log(self._path, threads=threads, **options)
+            self._log = Log(self._path, threads=threads, **options)
         except NotALog:
-            return
-        # An HDF5 file in several parts has datasets as any other one.
-        if log._native().has_datasets:
-            self._log = log
+            pass
 
     def store(self, group: str) -> AbstractDataStore:
         """The group at a path."""

@@ -96,7 +96,8 @@ class _Reader:
         self.file = file
         self.native = file._open_file()
         self.urls = [_url_of(source, file.name, url) for source in _native.source_files(self.native)]
-        self.datasets = {dataset["address"]: (n, dataset) for n, dataset in enumerate(_native.datasets(self.native))}
+        self.objects = _native.Objects(self.native)
+        self.known: dict[int, Optional[_native.Placed]] = {}
         self.inline_threshold = inline_threshold
         self.dropped = {name.strip("/") for name in dropped}
         self.format = format
@@ -149,9 +150,9 @@ class _Reader:
         array.filters = [{"id": "vlen-utf8"}]
         if 0 in array.shape:
             return
-        number = self._number(dataset)
-        if number is not None:
-            _native.chunk_references(self.native, number)
+        placed = self._placed(dataset)
+        if placed is not None:
+            placed.references()
         texts = np.asarray(dataset.asstr(errors="surrogateescape")[()], dtype=object).ravel()
         encoded = vlen_utf8([text.encode("utf-8", "surrogateescape") for text in texts])
         self._check_inlined(path, len(encoded), "its elements are text of variable length")
@@ -162,13 +163,13 @@ class _Reader:
         packed = packed_type(base)
         if packed is None:
             raise self.refuse(path, f"no Zarr array has elements of the type {dataset.dtype}")
-        number, filters = self._number(dataset), []
+        placed = self._placed(dataset)
+        filters: list[tuple[int, list[int]]] = []
         chunk = array.chunks
         pieces: list[tuple[int, Any]] = [(0, None)]
-        if number is not None:
-            found = self.datasets[_info(dataset).addr][1]
-            chunk, filters = tuple(found["chunk"]), found["filters"]
-            pieces = _native.chunk_references(self.native, number)
+        if placed is not None:
+            chunk, filters = tuple(placed.chunk), placed.filters
+            pieces = placed.references()
         if 0 in dataset.shape:
             chunk, pieces = array.chunks, []
         has_known_bytes = packed == base and _has_type_of_file(dataset)
@@ -198,14 +199,14 @@ class _Reader:
     ) -> Any:
         """The value of elements that were never written; None for zeros. It matters only where it `is_seen`. What the
         dataset tells is another one for a netCDF file that was written without fill values."""
-        found = self.datasets.get(_info(dataset).addr)
-        if found is None or not any(found[1]["fill"]):
+        placed = self._placed(dataset)
+        if placed is None or not any(placed.fill):
             return None
         if inner:
             if is_seen:
                 raise self.refuse(path, "parts that were never written have an array as their fill value")
             return None
-        return np.frombuffer(found[1]["fill"], dataset.dtype)[0] if has_known_bytes else dataset.fillvalue
+        return np.frombuffer(placed.fill, dataset.dtype)[0] if has_known_bytes else dataset.fillvalue
 
     def _put_pieces(
         self,
@@ -232,10 +233,10 @@ class _Reader:
         assert array.dtype is not None
         reason = reason or f"{len(inlined)} of its {grid.count} chunks do not lie in the log in one piece"
         self._check_inlined(path, len(inlined) * math.prod(array.chunks) * array.dtype.itemsize, reason)
-        number = self._number(dataset) if has_known_bytes else None
+        placed = self._placed(dataset) if has_known_bytes else None
         for chunk in inlined:
-            if number is not None:
-                made = _native.chunk(self.native, number, chunk, form == "filtered")
+            if placed is not None:
+                made = placed.chunk_bytes(chunk, form == "filtered")
                 made = _swapped(made, array.dtype) if form == "swapped" else made
             else:
                 try:
@@ -251,9 +252,12 @@ class _Reader:
                 f"{reason}, and {size} bytes are more than the inline_threshold of {self.inline_threshold}",
             )
 
-    def _number(self, dataset: h5py.Dataset) -> Optional[int]:
-        found = self.datasets.get(_info(dataset).addr)
-        return None if found is None else found[0]
+    def _placed(self, dataset: h5py.Dataset) -> Optional[_native.Placed]:
+        """Where its elements lie; None where that is in metadata."""
+        address = _info(dataset).addr
+        if address not in self.known:
+            self.known = {address: _native.Placed.at(self.objects, address)}
+        return self.known[address]
 
     # --- attributes ---
 

@@ -1,0 +1,426 @@
+//! Elements that lie in the canonical file where its metadata say: those of datasets that the scan has copied, as it does with
+//! small ones and with those of variable length, and all elements of a file whose bytes are shown as they are.
+
+use std::convert::Infallible;
+
+use super::boxes::{Place, copy_box, each_row, next};
+use super::selection::bytes_of;
+use h5logfs_common::buffers::zeroed;
+use h5logfs_common::fault::Fault;
+use h5logfs_common::memory::Reservation;
+use h5logfs_common::task::Task;
+use h5logfs_log::boxes::Bounds;
+use h5logfs_log::filters::{self, Filter};
+use h5logfs_log::image::{HeaderBytes, read_vec};
+use h5logfs_objects::{Chunk, DatasetInfo, Layout, Objects};
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// Where the elements of a dataset lie.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    /// Nowhere: none was written.
+    Nowhere,
+    /// Here, all of them.
+    Here(Vec<u8>),
+    /// In one piece, all of them.
+    Piece {
+        /// Where it begins.
+        address: u64,
+        /// Its bytes.
+        len: u64,
+    },
+    /// In chunks.
+    Chunks(Chunks),
+}
+
+/// The chunks of a dataset that were written.
+#[derive(Debug)]
+pub(crate) struct Chunks {
+    /// Sides of a chunk.
+    pub sides: Vec<u64>,
+    /// Bytes of a chunk without filters.
+    pub raw: u64,
+    /// By ascending numbers.
+    pub found: Vec<FoundChunk>,
+    reservation: Reservation,
+}
+
+/// A chunk that was written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundChunk {
+    /// Its number in the grid, in row-major order.
+    pub number: u64,
+    /// Of its stored bytes.
+    pub address: u64,
+    /// How many these are.
+    pub size: u64,
+    /// Bit `i` is set where filter `i` was not applied.
+    pub filter_mask: u32,
+}
+
+impl Stored {
+    /// Where the elements of a dataset of these dimensions lie. Its chunk index is read as a whole, in memory of `task`.
+    pub fn of(
+        objects: &Objects<impl HeaderBytes>,
+        dataset: &DatasetInfo,
+        dims: &[u64],
+        task: &Task,
+    ) -> Result<Self> {
+        let bytes = bytes_of(dims, dataset.datatype.size.into());
+        let are_there = |len: u64| match bytes.filter(|bytes| *bytes <= len) {
+            Some(_) => Ok(()),
+            None => Err(Fault::from("its elements are more than its storage has")),
+        };
+        match &dataset.layout {
+            _ if bytes == Some(0) => Ok(Stored::Nowhere),
+            Layout::Compact(found) => {
+                are_there(found.len() as u64)?;
+                Ok(Stored::Here(found.clone()))
+            }
+            Layout::Contiguous { address: None, .. } => Ok(Stored::Nowhere),
+            Layout::Contiguous {
+                address: Some(address),
+                len,
+            } => {
+                are_there(*len)?;
+                Ok(Stored::Piece {
+                    address: *address,
+                    len: bytes.unwrap_or(0),
+                })
+            }
+            Layout::Chunked { chunk, .. } => {
+                Chunks::of(objects, dataset, dims, chunk, task).map(Stored::Chunks)
+            }
+            Layout::Other(reason) => Err(reason.as_str().into()),
+        }
+    }
+}
+
+impl Chunks {
+    fn of(
+        objects: &Objects<impl HeaderBytes>,
+        dataset: &DatasetInfo,
+        dims: &[u64],
+        sides: &[u64],
+        task: &Task,
+    ) -> Result<Self> {
+        let raw = bytes_of(sides, dataset.datatype.size.into());
+        let raw = raw.filter(|_| sides.len() == dims.len());
+        let mut chunks = Chunks {
+            sides: sides.to_vec(),
+            raw: raw.ok_or("chunks of many bytes")?,
+            found: Vec::new(),
+            reservation: task.reservation(),
+        };
+        if chunks.count(dims).is_none() {
+            return Err("more chunks than can be counted".into());
+        }
+        objects.each_chunk(dataset, |chunk| chunks.add(&chunk, dims))?;
+        chunks.found.sort_unstable_by_key(|chunk| chunk.number);
+        chunks.reservation.release_share();
+        Ok(chunks)
+    }
+
+    /// Chunks of the grid.
+    fn count(&self, dims: &[u64]) -> Option<u64> {
+        let along = dims.iter().zip(&self.sides);
+        along
+            .map(|(all, side)| all.div_ceil(*side))
+            .try_fold(1u64, u64::checked_mul)
+    }
+
+    fn add(&mut self, chunk: &Chunk, dims: &[u64]) -> Result<()> {
+        if chunk.offset.len() != dims.len()
+            || chunk.offset.iter().zip(dims).any(|(at, all)| at >= all)
+        {
+            return Err("a chunk outside its dataset".into());
+        }
+        let position = chunk.offset.iter().zip(&self.sides);
+        let position: Vec<u64> = position.map(|(at, side)| at / side).collect();
+        let found = FoundChunk {
+            number: self.number(&position, dims),
+            address: chunk.address,
+            size: chunk.size,
+            filter_mask: chunk.filter_mask,
+        };
+        self.reservation.push(&mut self.found, found)?;
+        Ok(())
+    }
+
+    /// The number of the chunk at a position of the grid, which has no more chunks than can be counted.
+    fn number(&self, position: &[u64], dims: &[u64]) -> u64 {
+        let along = position.iter().zip(dims).zip(&self.sides);
+        along.fold(0, |n, ((at, all), side)| n * all.div_ceil(*side) + at)
+    }
+
+    /// The chunk of this number; `None` where it was not written.
+    pub fn find(&self, number: u64) -> Option<&FoundChunk> {
+        let found = self
+            .found
+            .binary_search_by_key(&number, |chunk| chunk.number);
+        found.ok().and_then(|at| self.found.get(at))
+    }
+}
+
+/// Reads elements of a dataset.
+pub(crate) struct Reader<'a, B> {
+    pub objects: &'a Objects<B>,
+    pub dataset: &'a DatasetInfo,
+    pub dims: &'a [u64],
+    pub stored: &'a Stored,
+}
+
+impl<B: HeaderBytes> Reader<'_, B> {
+    /// Fills `out` with a box, which lies in the dataset. `out` has the length of its elements.
+    pub fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
+        let count: Vec<u64> = wanted.count().collect();
+        let zero = vec![0; count.len()];
+        let own = Place {
+            sides: &count,
+            start: &zero,
+        };
+        let all = Place {
+            sides: self.dims,
+            start: &wanted.start,
+        };
+        match self.stored {
+            Stored::Nowhere => {
+                self.fill(out);
+                Ok(())
+            }
+            Stored::Here(bytes) => {
+                copy_box(&count, self.element(), (bytes, all), (out, own));
+                Ok(())
+            }
+            Stored::Piece { address, .. } => self.copy_piece(*address, &count, all, (out, own)),
+            Stored::Chunks(chunks) => self.read_chunks(task, chunks, wanted, out),
+        }
+    }
+
+    /// Bytes of an element.
+    fn element(&self) -> usize {
+        self.dataset.datatype.size as usize
+    }
+
+    /// Fills `out` with what was never written.
+    fn fill(&self, out: &mut [u8]) {
+        match &self.dataset.fill {
+            Some(fill) => {
+                let each = out.chunks_exact_mut(fill.len().max(1));
+                each.for_each(|to| to.copy_from_slice(fill));
+            }
+            None => out.fill(0),
+        }
+    }
+
+    /// Copies a box of an array that lies in one piece in the file.
+    fn copy_piece(
+        &self,
+        address: u64,
+        count: &[u64],
+        source: Place<'_>,
+        (out, target): (&mut [u8], Place<'_>),
+    ) -> Result<()> {
+        each_row(count, self.element(), source, target, |from, to, len| {
+            let at = address.checked_add(from as u64);
+            let at = at.ok_or("an address past the end of the file")?;
+            self.objects.bytes().read(at, &mut out[to..to + len])
+        })
+    }
+
+    fn read_chunks(
+        &self,
+        task: &Task,
+        chunks: &Chunks,
+        wanted: &Bounds,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let along = || wanted.start.iter().zip(&wanted.end).zip(&chunks.sides);
+        let first: Vec<u64> = along().map(|((start, _), side)| start / side).collect();
+        let counts = along().map(|((start, end), side)| end.div_ceil(*side) - start / side);
+        let counts: Vec<u64> = counts.collect();
+        if counts.contains(&0) {
+            return Ok(());
+        }
+        let whole: Vec<u64> = wanted.count().collect();
+        let mut at = vec![0; counts.len()];
+        loop {
+            let position: Vec<u64> = first
+                .iter()
+                .zip(&at)
+                .map(|(first, at)| first + at)
+                .collect();
+            let part = PartOfChunk::of(&position, &chunks.sides, wanted);
+            let target = Place {
+                sides: &whole,
+                start: &part.in_box,
+            };
+            let number = chunks.number(&position, self.dims);
+            self.read_part(task, chunks, number, &part, (out, target))
+                .map_err(|fault| fault.at(format_args!("chunk {position:?}")))?;
+            if !next(&mut at, &counts) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Copies the part of a chunk that lies in a box.
+    fn read_part(
+        &self,
+        task: &Task,
+        chunks: &Chunks,
+        number: u64,
+        part: &PartOfChunk,
+        (out, target): (&mut [u8], Place<'_>),
+    ) -> Result<()> {
+        let source = Place {
+            sides: &chunks.sides,
+            start: &part.in_chunk,
+        };
+        let (count, element) = (&part.count, self.element());
+        let Some(chunk) = chunks.find(number) else {
+            let rows = each_row(count, element, source, target, |_, to, len| {
+                self.fill(&mut out[to..to + len]);
+                Ok::<(), Infallible>(())
+            });
+            return rows.map_err(|never| match never {});
+        };
+        let pipeline: Vec<Filter> = chunk.filters(&self.dataset.filters).cloned().collect();
+        if pipeline.is_empty() {
+            chunk.check_len(chunks.raw)?;
+            return self.copy_piece(chunk.address, count, source, (out, target));
+        }
+        let memory = filters::decoding_memory(chunk.size, chunks.raw, &pipeline);
+        let _reserved = task.reserve(memory.saturating_add(chunk.size))?;
+        let stored = self.bytes(chunk.address, chunk.size)?;
+        if *count == chunks.sides && target.sides == count.as_slice() {
+            return filters::decode_in(&stored, &pipeline, out);
+        }
+        let elements = filters::decode(&stored, chunks.raw, &pipeline)?;
+        copy_box(count, element, (&elements, source), (out, target));
+        Ok(())
+    }
+
+    /// A whole chunk of the grid: its elements, with anything past the edge of the dataset, or with `is_filtered` what the filters
+    /// of the dataset make of them. A dataset that has no chunks is one.
+    pub fn chunk(&self, number: u64, is_filtered: bool) -> Result<Vec<u8>> {
+        let all = &self.dataset.filters;
+        let (chunk, raw) = match self.stored {
+            Stored::Piece { address, len } => return self.bytes(*address, *len),
+            Stored::Here(bytes) => return Ok(bytes.clone()),
+            Stored::Nowhere => (None, bytes_of(self.dims, self.dataset.datatype.size.into())),
+            Stored::Chunks(chunks) => (chunks.find(number), Some(chunks.raw)),
+        };
+        let raw = raw.ok_or("a chunk of many bytes")?;
+        let elements = match chunk {
+            None => {
+                let mut elements = zeroed(usize::try_from(raw)?)?;
+                self.fill(&mut elements);
+                elements
+            }
+            Some(chunk) => {
+                let stored = self.bytes(chunk.address, chunk.size)?;
+                let applied: Vec<Filter> = chunk.filters(all).cloned().collect();
+                if is_filtered && applied == *all {
+                    return Ok(stored);
+                }
+                filters::decode(&stored, raw, &applied)?
+            }
+        };
+        if is_filtered {
+            return Ok(filters::compress(&elements, all)?);
+        }
+        Ok(elements)
+    }
+
+    /// Bytes of the file.
+    fn bytes(&self, address: u64, len: u64) -> Result<Vec<u8>> {
+        read_vec(self.objects.bytes(), address, len)
+    }
+}
+
+impl FoundChunk {
+    /// Those of the filters of the dataset that were applied to it.
+    pub fn filters<'a>(&self, all: &'a [Filter]) -> impl Iterator<Item = &'a Filter> {
+        let mask = self.filter_mask;
+        let is_applied = move |bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 0;
+        let filters = (0u32..).zip(all);
+        let applied = filters.filter(move |(bit, _)| is_applied(*bit));
+        applied.map(|(_, filter)| filter)
+    }
+
+    /// Fails where a chunk without filters has fewer bytes than its elements.
+    fn check_len(&self, raw: u64) -> Result<()> {
+        if self.size >= raw {
+            return Ok(());
+        }
+        Err(format!("{} bytes instead of {raw}", self.size).into())
+    }
+}
+
+/// The part of a chunk that lies in a box.
+struct PartOfChunk {
+    /// Elements along each dimension.
+    count: Vec<u64>,
+    /// Where it begins in the chunk.
+    in_chunk: Vec<u64>,
+    /// Where it begins in the box.
+    in_box: Vec<u64>,
+}
+
+impl PartOfChunk {
+    /// That of the chunk at `position` of the grid, which has some.
+    fn of(position: &[u64], sides: &[u64], wanted: &Bounds) -> Self {
+        let rank = position.len();
+        let mut part = PartOfChunk {
+            count: Vec::with_capacity(rank),
+            in_chunk: Vec::with_capacity(rank),
+            in_box: Vec::with_capacity(rank),
+        };
+        for d in 0..rank {
+            let origin = position[d] * sides[d];
+            let start = origin.max(wanted.start[d]);
+            let end = origin.saturating_add(sides[d]).min(wanted.end[d]);
+            part.count.push(end - start);
+            part.in_chunk.push(start - origin);
+            part.in_box.push(start - wanted.start[d]);
+        }
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a look at each element.
+        #[test]
+        fn parts_of_chunks_tile_a_box(
+            sides in prop::collection::vec((1u64..6, 0u64..9, 1u64..9), 1..4),
+        ) {
+            let chunk: Vec<u64> = sides.iter().map(|(side, ..)| *side).collect();
+            let start: Vec<u64> = sides.iter().map(|(_, start, _)| *start).collect();
+            let count: Vec<u64> = sides.iter().map(|(.., count)| *count).collect();
+            let end = start.iter().zip(&count).map(|(start, count)| start + count).collect();
+            let wanted = Bounds { start, end };
+            let mut at = vec![0; count.len()];
+            loop {
+                let element: Vec<u64> = wanted.start.iter().zip(&at).map(|(start, at)| start + at).collect();
+                let position: Vec<u64> = element.iter().zip(&chunk).map(|(at, side)| at / side).collect();
+                let part = PartOfChunk::of(&position, &chunk, &wanted);
+                for d in 0..element.len() {
+                    let behind = at[d] - part.in_box[d];
+                    prop_assert!(behind < part.count[d]);
+                    prop_assert_eq!(position[d] * chunk[d] + part.in_chunk[d] + behind, element[d]);
+                }
+                if !next(&mut at, &count) {
+                    break;
+                }
+            }
+        }
+    }
+}

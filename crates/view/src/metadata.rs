@@ -1,0 +1,33 @@
+//! The metadata of the canonical file, for code that reads HDF5 structures.
+
+use super::View;
+use h5logfs_common::fault::Fault;
+use h5logfs_log::image::HeaderBytes;
+
+/// The bytes behind the user block that are file metadata. Where the files of the log have the bytes of the canonical file as
+/// they are, these are all.
+#[derive(Debug, Clone, Copy)]
+pub struct Metadata<'a>(&'a View);
+
+impl View {
+    /// The metadata of the canonical file.
+    pub fn metadata(&self) -> Metadata<'_> {
+        Metadata(self)
+    }
+}
+
+impl HeaderBytes for Metadata<'_> {
+    fn size(&self) -> u64 {
+        let Metadata(view) = self;
+        view.preamble_len().saturating_sub(view.snapshot.user_block)
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        let end = at.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > self.size()) {
+            return Err("an address past the metadata".into());
+        }
+        self.0.read_at(self.0.snapshot.user_block + at, buf)?;
+        Ok(())
+    }
+}
