@@ -1,11 +1,13 @@
 //! `h5logfs inspect`: shows what logs hold.
 //!
 //! * `report`: what is told of a log and of its datasets; also in the form of a list of all records.
+//! * `objects`: the datasets of a file whose bytes are shown as they are.
 //! * `overview`: the summary, and datasets as a table or as a tree.
 //! * `incomplete`: what is not wholly written.
 //! * `picture`: a dataset as a picture for a terminal.
 
 mod incomplete;
+mod objects;
 mod overview;
 mod picture;
 mod report;

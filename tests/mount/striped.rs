@@ -138,6 +138,7 @@ fn commands_tell_what_is_missing() {
         "as HDF5: 99898 bytes",
         "in 6 parts, with stripes of 5000 bytes; each part has 15000 to 20000 bytes",
         "it is a copy",
+        "/z       f64   {128, 160}  {16, 40}  shuffle deflate",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }

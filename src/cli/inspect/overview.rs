@@ -15,10 +15,6 @@ const LONGEST_TYPE: usize = 24;
 /// Prints the summary and the datasets. `tree`: in their groups.
 pub fn print<'a>(report: &'a Report, tree: bool, out: &mut Output<impl Write>) -> io::Result<()> {
     report.print_summary(out)?;
-    if report.is_in_parts() {
-        // It was not looked into.
-        return Ok(());
-    }
     let lines = if tree {
         let mut root = Group::default();
         for dataset in &report.datasets {

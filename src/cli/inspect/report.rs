@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use serde::Serialize;
 
+use super::objects;
 use crate::cli::output::{Output, percent};
 use crate::cli::parts::Parts;
 use crate::cli::unclosed::Unclosed;
@@ -91,9 +92,15 @@ impl Report {
             .diagnostics
             .iter()
             .partition(|d| d.severity == Severity::Note);
-        let datasets = (0..snapshot.datasets.len())
-            .map(|number| DatasetReport::of(view, number, with_records))
-            .collect::<Result<_>>()?;
+        let parts = Parts::of(view);
+        let (datasets, unlisted) = if parts.is_some() {
+            objects::datasets(view)
+        } else {
+            let numbers = 0..snapshot.datasets.len();
+            let datasets = numbers.map(|number| DatasetReport::of(view, number, with_records));
+            (datasets.collect::<Result<_>>()?, Vec::new())
+        };
+        let complaints = texts(&view.diagnostics()?);
         Ok(Report {
             file: view.path().to_string_lossy().into_owned(),
             layout: snapshot.log.layout().name(),
@@ -105,17 +112,12 @@ impl Report {
             unclosed,
             canonical_bytes: view.len(),
             metadata_bytes: view.preamble_len(),
-            parts: Parts::of(view),
+            parts,
             datasets,
             losses: texts(losses),
             warnings: texts(notes),
-            complaints: texts(&view.diagnostics()?),
+            complaints: complaints.into_iter().chain(unlisted).collect(),
         })
-    }
-
-    /// Whether the files have the bytes of the canonical file as they are.
-    pub fn is_in_parts(&self) -> bool {
-        self.parts.is_some()
     }
 
     /// The log, then each dataset in full with its records, where these were asked for.
