@@ -177,7 +177,7 @@ impl Filesystem for LogFilesystem {
                 Ok(open) => {
                     let handle = FileHandle(open.handle);
                     if let Some(passthrough) = passthrough
-                        && let Some(Handle::Plain { file, .. }) = open.plain.as_deref()
+                        && let Some(file) = open.content.as_deref().and_then(Handle::only_file)
                         && let Some(backing) = passthrough.open(ino.0, file, &reply)
                     {
                         return reply.opened_passthrough(handle, FopenFlags::empty(), &backing);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,6 +51,15 @@ impl Handle {
             Handle::View(view) => view.files().count(),
             Handle::Plain { .. } | Handle::Directory(_) => 1,
             Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => 0,
+        }
+    }
+
+    /// The file whose bytes are those of this one, if there is one.
+    pub fn only_file(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Handle::View(view) => view.only_file().map(AsFd::as_fd),
+            Handle::Plain { file, .. } => Some(file.as_fd()),
+            Handle::Directory(_) | Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => None,
         }
     }
 

@@ -1,11 +1,12 @@
-//! Plain files that the kernel reads without the daemon (`FUSE_PASSTHROUGH`, Linux 6.9 and later).
+//! Files that the kernel reads without the daemon (`FUSE_PASSTHROUGH`, Linux 6.9 and later): plain ones, and views whose bytes are
+//! those of one file.
 //!
 //! The kernel admits that only where root has mounted. It refuses to have an inode open in both ways at the same time. So
 //! the first of the handles that are open at the same time decides for the others, which share its backing file. An inode
-//! number stands for one file of the source, so they are of the same file.
+//! number stands for one file of the source, or for one state of a view, so they are of the same file.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 /// itself, and one overlay may lie on the mount.
 const STACK_DEPTH: u32 = 1;
 
-/// The open plain files of a mount.
+/// The open files of a mount that the kernel may read.
 #[derive(Debug, Default)]
 pub struct Passthrough {
     is_possible: AtomicBool,
@@ -42,8 +43,8 @@ impl Passthrough {
         self.is_possible.store(can, Ordering::Relaxed);
     }
 
-    /// Counts a handle of a plain file. Returns what the kernel is to read; `None` where it is to ask the daemon.
-    pub fn open(&self, inode: u64, file: &File, reply: &ReplyOpen) -> Option<Arc<BackingId>> {
+    /// Counts a handle of such a file, whose bytes `file` has. Returns what the kernel is to read; `None` where it is to ask the daemon.
+    pub fn open(&self, inode: u64, file: impl AsFd, reply: &ReplyOpen) -> Option<Arc<BackingId>> {
         let mut open = self.open.lock();
         let found = open.entry(inode).or_default();
         if found.handles == 0 && self.is_possible.load(Ordering::Relaxed) {
@@ -53,12 +54,12 @@ impl Passthrough {
         found.backing.clone()
     }
 
-    fn backing(&self, file: &File, reply: &ReplyOpen) -> Option<Arc<BackingId>> {
+    fn backing(&self, file: impl AsFd, reply: &ReplyOpen) -> Option<Arc<BackingId>> {
         match reply.open_backing(file) {
             Ok(backing) => Some(Arc::new(backing)),
             Err(e) => {
                 if e.kind() == std::io::ErrorKind::PermissionDenied {
-                    log::debug!("plain files are read by the daemon: {e}");
+                    log::debug!("all files are read by the daemon: {e}");
                     self.is_possible.store(false, Ordering::Relaxed);
                 }
                 None

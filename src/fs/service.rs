@@ -36,8 +36,8 @@ use super::virtual_files::{self, OpenFiles, Permit};
 pub struct OpenFile {
     pub handle: u64,
     pub pages: PageCache,
-    /// The handle of a plain file.
-    pub plain: Option<Arc<Handle>>,
+    /// What the handle is; `None` for a virtual file.
+    pub content: Option<Arc<Handle>>,
 }
 
 /// How the kernel may cache the pages of an open file.
@@ -304,7 +304,7 @@ impl Service {
             return Ok(Lookup::Known(OpenFile {
                 handle: self.insert_virtual(file)?,
                 pages: PageCache::Bypass,
-                plain: None,
+                content: None,
             }));
         }
         asked_by(caller.map(Caller::uid));
@@ -347,12 +347,11 @@ impl Service {
             Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
         };
         let handle = self.insert(number, handle, caller)?;
-        let is_plain = pages == PageCache::Refresh;
-        let plain = is_plain.then(|| self.handle(handle)).transpose()?;
+        let content = Some(self.handle(handle)?);
         Ok(Lookup::Known(OpenFile {
             handle,
             pages,
-            plain,
+            content,
         }))
     }
 

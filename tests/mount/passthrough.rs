@@ -7,6 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::readers::corpus;
+use crate::common::striped::{copy, corpus as corpus_of_parts};
 use crate::common::{Mounted, User, can_mount};
 
 /// Whether root's mounts have it: from Linux 6.9 on.
@@ -58,6 +59,22 @@ fn the_kernel_reads_plain_files_and_the_daemon_reads_views() {
         }
         let view = fs::read(mounted.join("log.h5")).unwrap();
         assert!(reads(&mounted) >= read + view.len() as u64);
+    }
+}
+
+/// A set of one subfile has the bytes of its file there.
+#[test]
+fn the_kernel_reads_a_file_that_has_all_bytes_of_a_view() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    for (name, is_one) in [("one_subfile", true), ("contig_2", false)] {
+        let source = tempfile::tempdir().unwrap();
+        copy(name, source.path());
+        let mounted = Mounted::new(source.path(), "");
+        let expected = fs::read(corpus_of_parts().join(format!("{name}.expected.h5"))).unwrap();
+        assert_eq!(fs::read(mounted.join("data.h5")).unwrap(), expected);
+        assert_eq!(reads(&mounted) == 0, is_one && kernel_has_it(), "{name}");
     }
 }
 
