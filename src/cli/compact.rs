@@ -126,7 +126,8 @@ impl CompactArgs {
         let view = log.open()?;
         ensure!(
             view.snapshot().log.layout().flat().is_none(),
-            "{}: it is one HDF5 file in several already: `h5logfs export` makes one file of it",
+            "{}: it is an HDF5 file in several parts, without records: `h5logfs export` makes one file of it, and h5repack \
+             compresses that",
             view.path().display()
         );
         Ok(Source {

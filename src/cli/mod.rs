@@ -236,7 +236,10 @@ impl ViewArgs {
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
-        let mut settings = Settings::from(self.chunk);
+        let mut settings = Settings {
+            chunking: self.chunk,
+            ..Settings::of_environment(|variable| std::env::var_os(variable))
+        };
         let options = self.options.iter();
         for option in options.flat_map(|list| list.as_bytes().split(|b| *b == b',')) {
             let at = option.iter().position(|b| *b == b'=');

@@ -12,6 +12,8 @@ use crate::common::striped::{CASES, copy, corpus};
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
 use h5logfs_common::diagnostic::Severity;
 use h5logfs_common::error::Error;
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::walk;
 use tempfile::TempDir;
 
 /// The name of the stub in all sets that are copied here, and the inode number in the names of their subfiles.
@@ -195,6 +197,18 @@ fn a_copy_is_found_by_its_superblock_and_says_so() {
     assert!(read_whole(open(&stub, "").view()).unwrap() == expected);
 }
 
+/// `H5FD_SUBFILING_SUBFILE_PREFIX` may name the directory in which the stub is.
+#[test]
+fn the_directory_of_the_stub_may_be_named_as_another_one() {
+    for (name, stub) in [("contig_2", STUB), ("family", "fam_00000.h5")] {
+        let dir = tempfile::tempdir().unwrap();
+        copy(name, dir.path());
+        let options = format!("subfile_dir={}", dir.path().display());
+        let stub = dir.path().join(stub);
+        assert_eq!(open(&stub, &options).len(), open(&stub, "").len());
+    }
+}
+
 #[test]
 fn no_set_is_guessed() {
     let (dir, stub) = set("contig_2");
@@ -220,6 +234,30 @@ fn no_set_is_guessed() {
         fs::remove_file(dir.path().join(part)).unwrap();
     }
     refused(&stub, &["contradict", "3 subfiles", "and 2 with"]);
+}
+
+/// No lock would tell that a job writes it.
+#[test]
+fn a_file_in_several_parts_is_not_deleted() {
+    let (dir, stub) = set("contig_2");
+    let before = parts(dir.path());
+    let error = direct::delete(&stub, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("delete both by hand"), "{error}");
+    assert!(stub.exists() && parts(dir.path()) == before);
+}
+
+/// Whoever scans without a look.
+#[test]
+fn a_scan_takes_no_stub_for_a_plain_file() {
+    let (_dir, stub) = set("v220_zero_stub");
+    let (dir, relative) = walk::directory_of(&stub).unwrap();
+    let settings = Settings::default();
+    let request = ScanRequest::alone(&dir, &relative, &settings);
+    let scanned = h5logfs_scan::scan(request);
+    match scanned {
+        Err(Error::NotALog { .. }) | Ok(_) => panic!("{scanned:?}"),
+        Err(e) => assert!(e.to_string().contains("in subfiles"), "{e}"),
+    }
 }
 
 /// Which bytes cannot be read, in pieces of 512.

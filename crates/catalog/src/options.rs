@@ -34,7 +34,7 @@ impl Default for ReadOptions {
     fn default() -> Self {
         ReadOptions {
             memory: MemoryLimits::default(),
-            settings: Settings::default(),
+            settings: Settings::of_environment(|variable| std::env::var_os(variable)),
             scans: workers::Limits::default(),
             index_dir: IndexDir::Usual,
             index_dir_size: DEFAULT_INDEX_DIR_SIZE,

@@ -67,7 +67,7 @@ use h5logfs_log::scan::shape::Chooser;
 use h5logfs_log::scan::{ScanRequest, Scanner, Settings, damage};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::SourceFile;
-use h5logfs_log::{Tables, carries_mark, find_signature};
+use h5logfs_log::{Tables, carries_mark, find_signature, striped};
 use layout_objects::LayoutObjects;
 use sources::Sources;
 use tree::Original;
@@ -141,6 +141,11 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
         });
         return Err(not_a_log(&path, reason));
     };
+    if striped::is_stub(&source)? {
+        // A look has told what it is. A scan would take it for plain HDF5.
+        let reason = "its data are in subfiles, which no scan reads";
+        return Err(Error::of(path, reason));
+    }
     // Before libhdf5 reads anything. Of a file that is no log it says nothing.
     let seal = logvol::seal(&source, request.settings);
     let opened = open(&source).and_then(|file| Ok((logvol::find_mark(&file)?, file)));

@@ -1,6 +1,6 @@
 //! The options of a scan.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -85,7 +85,7 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 7] = [
         form: "DIR[:DIR…]",
         help: "directories of HDF5 subfiles, and of their configurations, that are not in the directory of their stub; \
                repeated options add up",
-        default: "none",
+        default: "those of H5FD_SUBFILING_SUBFILE_PREFIX and H5FD_SUBFILING_CONFIG_FILE_PREFIX",
         adds_up: true,
     },
     LayoutOption {
@@ -130,6 +130,11 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 7] = [
 
 const BURST_DIR: &str = "burst_dir";
 const SUBFILE_DIR: &str = "subfile_dir";
+/// Where HDF5's own driver looks for the files of [`SUBFILE_DIR`].
+const SUBFILE_VARIABLES: [&str; 2] = [
+    "H5FD_SUBFILING_SUBFILE_PREFIX",
+    "H5FD_SUBFILING_CONFIG_FILE_PREFIX",
+];
 const NETCDF: &str = "netcdf";
 const INCOMPLETE_ATTRIBUTE: &str = "incomplete_attribute";
 const SHOW_UNFLUSHED: &str = "show_unflushed";
@@ -137,6 +142,16 @@ const AT_FLUSH: &str = "at_flush";
 const AT_TIME: &str = "at_time";
 
 impl Settings {
+    /// The defaults in an environment of which `variable` tells the variables. Directories that are not there do not count.
+    pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let dirs = SUBFILE_VARIABLES.iter().filter_map(|name| variable(name));
+        let dirs = dirs.map(PathBuf::from).filter(|dir| dir.is_dir());
+        let mut settings = Settings::default();
+        settings.log_dirs.extend(dirs);
+        settings.log_dirs.dedup();
+        settings
+    }
+
     /// Sets one of [`LAYOUT_OPTIONS`]. Fails with the reason where the value is not valid.
     pub fn set(&mut self, option: &str, value: &[u8]) -> Result<(), String> {
         match (option, value) {
@@ -220,7 +235,24 @@ impl fmt::Display for Settings {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    #[test]
+    fn the_environment_names_directories_of_subfiles() {
+        let dirs = |subfiles: &str, configurations: &str| {
+            let variable = |name: &str| match name {
+                "H5FD_SUBFILING_SUBFILE_PREFIX" => Some(subfiles.into()),
+                "H5FD_SUBFILING_CONFIG_FILE_PREFIX" => Some(configurations.into()),
+                _ => None,
+            };
+            Settings::of_environment(variable).log_dirs
+        };
+        assert_eq!(dirs("/", "/tmp"), [Path::new("/"), Path::new("/tmp")]);
+        assert_eq!(dirs("/", "/"), [Path::new("/")]);
+        assert!(dirs("", "/no/such/directory").is_empty());
+    }
 
     #[test]
     fn options_are_set_by_their_names() {

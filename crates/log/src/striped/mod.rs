@@ -75,6 +75,12 @@ pub fn driver(file: &SourceFile) -> Result<Driver> {
     Ok(superblock.map_or(Driver::None, |superblock| superblock.driver(&bytes)))
 }
 
+/// Whether a file is a stub by what it says itself: libhdf5 may open it, and finds zeros in the place of data.
+pub fn is_stub(file: &SourceFile) -> Result<bool> {
+    let is_of_driver = matches!(driver(file)?, Driver::Subfiling(_));
+    Ok(is_of_driver && !lone::is_whole(file)?)
+}
+
 impl Tables {
     /// Fails with the reason where it contradicts itself, in a log of so many sources.
     pub(super) fn check(&self, sources: usize) -> Result<(), Fault> {

@@ -139,6 +139,12 @@ impl<'a> Entry<'a> {
         Ok(at)
     }
 
+    /// Whether two places are one file. The directory of the stub may be named as another one, too.
+    fn are_same(&self, one: &SourcePath, other: &SourcePath) -> Result<bool> {
+        let [one, other] = [one, other].map(|place| self.files.open(place));
+        Ok(one?.identity().is_same_file(other?.identity()))
+    }
+
     fn refused(&self, reason: impl Into<Fault>) -> Error {
         Error::of(self.file.path(), reason)
     }
@@ -404,7 +410,9 @@ impl Parts {
         }
         let mut places: BTreeMap<Part, &SourcePath> = BTreeMap::new();
         for (part, place) in parts {
-            if let Some(other) = places.insert(*part, place) {
+            if let Some(other) = places.insert(*part, place)
+                && !entry.are_same(other, place)?
+            {
                 let path = |place| entry.files.full_path(place).display().to_string();
                 let reason = format!("{} and {} are both there", path(other), path(place));
                 return Err(entry.refused(reason));
