@@ -257,11 +257,24 @@ impl Bench {
         plan: &dyn Plan,
         out: &mut Outcome,
     ) -> Result<Prepared> {
-        let prepared = self.generate(name, other)?;
+        self.prepare_as(name, other, out, |prepared, out| {
+            out.log(&write_log(&prepared.log(), plan, self.size.seed)?);
+            Ok(())
+        })
+    }
+
+    /// Writes the native form of the log of a plan. `put` writes what is read in the place of that log.
+    pub fn prepare_as(
+        &self,
+        name: &str,
+        plan: &dyn Plan,
+        out: &mut Outcome,
+        put: impl FnOnce(&Prepared, &mut Outcome) -> Result<()>,
+    ) -> Result<Prepared> {
+        let prepared = self.generate(name, plan)?;
         self.export(&prepared.log(), &prepared.native())?;
         fs::remove_file(prepared.log())?;
-        let written = write_log(&prepared.log(), plan, self.size.seed)?;
-        out.log(&written);
+        put(&prepared, out)?;
         self.check(&prepared, out)?;
         Ok(prepared)
     }
@@ -452,11 +465,11 @@ impl Bench {
                 Mount::bare(&prepared.native_dir(), &at, who == DIRECT)?
             }
             MOUNTED => {
-                into_page_cache(&prepared.log())?;
+                all_into_page_cache(&prepared.log_dir())?;
                 self.mount(&prepared.log_dir(), "")?
             }
             _ => {
-                into_page_cache(&prepared.log())?;
+                all_into_page_cache(&prepared.log_dir())?;
                 let scratch = Scratch::new(self.scratch.path())?;
                 let clients = self.clients_without_mount(who, &scratch.path().join("indexes"))?;
                 let file = match who {
@@ -579,4 +592,12 @@ fn cache_size(options: &str) -> Option<&str> {
 /// Reads a file once, so that no measurement includes the disk.
 pub fn into_page_cache(path: &Path) -> io::Result<()> {
     io::copy(&mut File::open(path)?, &mut io::sink()).map(drop)
+}
+
+/// Reads all files of a directory once.
+fn all_into_page_cache(dir: &Path) -> io::Result<()> {
+    for file in fs::read_dir(dir)? {
+        into_page_cache(&file?.path())?;
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ pub mod huge;
 pub mod slabs;
 pub mod small;
 pub mod startup;
+pub mod striped;
 pub mod window;
 
 use anyhow::Result;
@@ -30,7 +31,7 @@ const fn workload(
 }
 
 /// In the order in which they run. The workloads that share the log of slabs follow each other.
-pub const ALL: [Workload; 19] = [
+pub const ALL: [Workload; 20] = [
     workload(
         "slabs",
         "1 GiB of 1 MiB slabs by 4 writers, read whole",
@@ -51,6 +52,11 @@ pub const ALL: [Workload; 19] = [
         "rewritten",
         "128 MiB in slabs, all written eight times",
         slabs::rewritten,
+    ),
+    workload(
+        "striped",
+        "1 GiB in an HDF5 file of 8 subfiles, read whole",
+        striped::whole,
     ),
     workload(
         "gzip-chunks",

@@ -90,7 +90,7 @@ fn prepared(bench: &Bench, out: &mut Outcome) -> Result<Rc<Prepared>> {
     Ok(prepared)
 }
 
-fn dataset(prepared: &Prepared) -> Result<&Dataset> {
+pub fn dataset(prepared: &Prepared) -> Result<&Dataset> {
     prepared.datasets.first().context("a dataset")
 }
 
