@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# parallel-hdf5.sh: builds HDF5 1.14 for MPI programs, which Debian 12 does not have, with HDF5's Fortran modules and
-# netCDF-C, and prints the directory they are in. It takes about two minutes, once: the result is kept in the user's cache
-# directory. Tests link programs to it.
+# parallel-hdf5.sh: builds HDF5 1.14 for MPI programs, which Debian 12 does not have, with its driver for subfiling, its
+# Fortran modules and netCDF-C, and prints the directory they are in. It takes about two minutes, once: the result is kept
+# in the user's cache directory. Tests link programs to it.
 # parallel-hdf5.sh directory: prints that directory without building anything; it may not exist.
 # parallel-hdf5.sh bare [directory]: the same for HDF5 alone, as most parallel programs have it: not safe for threads, so
 # that its functions take no locks. This takes about half a minute.
@@ -68,6 +68,8 @@ if [ "${1:-}" = bare ]; then
     is_bare=yes
     options+=(-DHDF5_ENABLE_THREADSAFE=OFF)
     shift
+else
+    options+=(-DHDF5_ENABLE_SUBFILING_VFD=ON)
 fi
 
 for program in cargo cmake make "$mpicc" python3; do

@@ -11,5 +11,6 @@ mod moments;
 mod options;
 mod parallel;
 mod plain;
+mod sets;
 mod suite;
 mod writing;
