@@ -6,6 +6,8 @@ use std::thread;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
+use crate::sync::Mutex;
+
 /// The most threads, the calling one included. On a node with many cores other readers need some of them, and
 /// limits bound the threads of a process.
 const MOST: usize = 16;
@@ -62,6 +64,17 @@ pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T>
     })
 }
 
+/// Fills a list in so many shares. `fill` gets a part of it, and the place of the first element of that.
+pub fn fill<T: Send>(shares: usize, list: &mut [T], fill: impl Fn(usize, &mut [T]) + Sync) {
+    let each = list.len().div_ceil(shares.max(1)).max(1);
+    let parts: Vec<_> = list.chunks_mut(each).map(Mutex::new).collect();
+    share(parts.len(), |number| {
+        if let Some(part) = parts.get(number) {
+            fill(number * each, &mut part.lock());
+        }
+    });
+}
+
 /// Does something, such as starting threads, with all signals blocked. Threads inherit what is blocked.
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
@@ -104,6 +117,19 @@ mod tests {
         assert_eq!(done, [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
         assert!((1..=MOST).contains(&shares()));
         assert!(shares() == 1 || thread::available_parallelism().unwrap().get() > 1);
+    }
+
+    #[test]
+    fn a_list_is_filled_whatever_the_shares() {
+        for (shares, len) in [(1, 5), (3, 10), (4, 2), (0, 1), (2, 0)] {
+            let mut list = vec![0; len];
+            fill(shares, &mut list, |first, part| {
+                for (place, element) in (first..).zip(part) {
+                    *element += place + 1;
+                }
+            });
+            assert!(list.iter().copied().eq(1..=len));
+        }
     }
 
     #[test]

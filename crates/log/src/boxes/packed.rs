@@ -126,16 +126,17 @@ pub struct PackedBoxes {
 impl PackedBoxes {
     /// Packs all rows. The reservation is for the table alone.
     pub fn build(task: &Task, rows: &(impl Rows + Sync)) -> Result<(Self, Reservation), Fault> {
+        let all = bounds_of(rows, 0..rows.rows());
         let overlap = if rows.rank() > 0 && rows.rows() > GROUP {
-            natural_overlap(rows)
+            natural_overlap(rows, &all)
         } else {
             0.0
         };
         let share = overlap * GROUP as f64 / rows.rows().max(1) as f64;
         if overlap > TIGHT && share > SMALL {
-            // The order, and the keys that it is made of in the same place.
-            let _order = task.reserve((rows.rows() * size_of::<u64>()) as u64)?;
-            if let Some(order) = z_order(rows) {
+            // The order, the keys that it is made of in the same place, and half of them once more where they are merged.
+            let _order = task.reserve((rows.rows() * size_of::<u64>() * 3 / 2) as u64)?;
+            if let Some(order) = z_order(rows, &all) {
                 let curve = Self::pack(task, rows, Some(&order))?;
                 // Each answer has to be sorted: that has to pay.
                 if curve.0.overlap() * 2.0 < overlap {
@@ -153,11 +154,7 @@ impl PackedBoxes {
         order: Option<&[u32]>,
     ) -> Result<(Self, Reservation), Fault> {
         let groups = rows.rows().div_ceil(GROUP);
-        let shares = if groups > MANY_GROUPS {
-            parallel::shares()
-        } else {
-            1
-        };
+        let shares = shares(rows.rows());
         let each = groups.div_ceil(shares);
         let parts = parallel::share(shares, |number| {
             let groups = (number * each).min(groups)..((number + 1) * each).min(groups);
@@ -805,6 +802,15 @@ fn share(start: &[u64], end: &[u64], all: &Bounds) -> f64 {
     sides.fold(1.0, |v, ((s, e), span)| v * (e - s) as f64 / span as f64)
 }
 
+/// How many threads work on so many rows.
+fn shares(rows: usize) -> usize {
+    if rows.div_ceil(GROUP) > MANY_GROUPS {
+        parallel::shares()
+    } else {
+        1
+    }
+}
+
 /// The smallest box around some rows.
 fn bounds_of(rows: &impl Rows, members: Range<usize>) -> Bounds {
     let sides = (0..rows.rank()).map(|d| {
@@ -822,23 +828,21 @@ fn bounds_of(rows: &impl Rows, members: Range<usize>) -> Bounds {
 
 /// Estimates, from a sample of the groups, in how many groups a point would lie on average if the rows kept
 /// their own order.
-fn natural_overlap(rows: &impl Rows) -> f64 {
+fn natural_overlap(rows: &impl Rows, all: &Bounds) -> f64 {
     const SAMPLE: usize = 64;
-    let all = bounds_of(rows, 0..rows.rows());
     let groups = rows.rows() / GROUP;
     let sample = (0..groups).step_by(groups.div_ceil(SAMPLE));
     let (taken, volume) = sample.fold((0, 0.0), |(taken, volume), group| {
         let own = bounds_of(rows, group * GROUP..(group + 1) * GROUP);
-        (taken + 1, volume + share(&own.start, &own.end, &all))
+        (taken + 1, volume + share(&own.start, &own.end, all))
     });
     volume / f64::from(taken) * groups as f64
 }
 
 /// Row numbers along a Z-order curve through the first elements of their boxes. `None` where there are more than
 /// 2^32 rows.
-fn z_order(rows: &impl Rows) -> Option<Vec<u32>> {
-    let number = u32::try_from(rows.rows()).ok()?;
-    let all = bounds_of(rows, 0..rows.rows());
+fn z_order(rows: &(impl Rows + Sync), all: &Bounds) -> Option<Vec<u32>> {
+    u32::try_from(rows.rows()).ok()?;
     let used = rows.rank().min(32);
     let bits = 32 / used as u32;
     // Of each coordinate the highest bits that are used are kept.
@@ -864,10 +868,15 @@ fn z_order(rows: &impl Rows) -> Option<Vec<u32>> {
         })
     };
     // Key and row number in one word, which sorts fast.
-    let mut keyed: Vec<u64> = (0..number)
-        .map(|row| key(row) << 32 | u64::from(row))
-        .collect();
-    keyed.sort_unstable();
+    let mut keyed: Vec<u64> = vec![0; rows.rows()];
+    parallel::fill(shares(rows.rows()), &mut keyed, |first, part| {
+        for (row, keyed) in (first..).zip(&mut *part) {
+            *keyed = key(row as u32) << 32 | row as u64;
+        }
+        part.sort_unstable();
+    });
+    // This sort finds the parts, and merges them.
+    keyed.sort();
     Some(keyed.into_iter().map(|keyed| keyed as u32).collect())
 }
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::entries::{EntryHeader, i64_at};
 use super::flags::{DEFL, ENC, MUL};
 use super::selection::{Blocks, SelectionEncoding};
-use super::table::{EntryHeader, EntryPosition, EntryTable, ExplicitSelection, i64_at};
+use super::table::{EntryPosition, EntryTable, ExplicitSelection};
 use super::{MERGED, Tables};
 use crate::boxes::check_end;
 use crate::deflate::largest_inflated;

@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::entries::{EntryHeader, i64_at};
 use super::extent::{ExtentHeader, Located};
 use super::flags::REF;
-use super::table::{EntryHeader, i64_at};
 use crate::source_file::SourceFile;
 use crate::window::Window;
 use h5logfs_common::fault::Fault;

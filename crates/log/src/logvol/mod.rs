@@ -1,7 +1,7 @@
 //! The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`; section numbers in this
 //! directory are those of that page).
 //!
-//! * `table` walks the metadata-log datasets once per file and finds the entries.
+//! * `entries` walks the metadata-log datasets. `table` does that once per file, and keeps where the entries lie.
 //! * `selection` decodes the blocks of one entry, in all encodings.
 //! * `decode` makes records of the entries of one dataset, in the order in which they apply.
 //! * `extent` reads what a rank of our writer adds in one flush.
@@ -14,6 +14,7 @@
 
 mod check;
 mod decode;
+mod entries;
 pub mod extent;
 pub mod flags;
 mod growing;
@@ -34,12 +35,12 @@ use super::tiling::Tilings;
 use super::window::{Piece, TableBytes};
 use super::{DatasetRecords, Layout, Logged, RecordTable};
 use decode::Decoder;
+pub use entries::table_head;
 pub use growing::GrowingTable;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use table::EntryTable;
-pub use table::table_head;
 
 /// Name of the root attribute that makes a file a log (section 1).
 pub const MARK: &str = "_int_att";
@@ -165,10 +166,7 @@ impl Layout for Tables {
     }
 
     fn tables_len(&self, _: &[SourceFile]) -> u64 {
-        let closed = self.metadata.iter().map(|table| table.len);
-        let open = self.sections.iter().flat_map(|section| &section.pieces);
-        let lens = closed.chain(open.map(|piece| piece.len));
-        lens.fold(0, u64::saturating_add)
+        self.entry_bytes()
     }
 
     fn tilings(&self, sources: &[SourceFile]) -> Tilings {

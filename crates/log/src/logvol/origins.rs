@@ -3,8 +3,8 @@
 //! the ranks (sections 3 and 4).
 
 use super::Tables;
+use super::entries::{Entry, Visitor, walk};
 use super::extent;
-use super::table::{Entry, Visitor, walk};
 use crate::origins::{Origins, Span};
 use crate::source_file::SourceFile;
 use h5logfs_common::diagnostic::Diagnostic;

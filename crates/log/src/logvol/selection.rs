@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::ops::Deref;
 
+use super::entries::{EntryHeader, i32_at, i64_at, selection_size};
 use super::flags::{DEFL, ENC, MUL};
-use super::table::{EntryHeader, i32_at, i64_at, selection_size};
 use crate::Logged;
 use crate::deflate::{inflate, largest_inflated};
 use crate::model::Selection;

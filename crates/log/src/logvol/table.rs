@@ -1,4 +1,4 @@
-//! Finds the entries of the metadata-log datasets `_md_N` (sections 4 and 5).
+//! Where the entries of the metadata-log datasets `_md_N` lie (sections 4 and 5).
 //!
 //! Only headers are decoded here. The records of a dataset are decoded from the bodies when they are needed.
 
@@ -7,108 +7,19 @@ use std::ops::Range;
 
 use foldhash::fast::RandomState;
 
-use super::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
-use super::{Section, Tables};
+use super::Tables;
+use super::entries::{Entry, EntryHeader, Visitor, Walk, i32_at, selection_size, walk_part};
+use super::flags::{DEFL, ENC, MUL, REC, REF};
 use crate::source_file::SourceFile;
-use crate::window::{Piece, TableBytes, Window};
+use crate::window::Window;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
+use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 
-const KNOWN_FLAGS: i32 = 0x3f;
-
-/// The front of a table of sections with so many bytes: their number, and where each ends.
-pub fn table_head(sections: impl ExactSizeIterator<Item = u64>) -> Vec<u8> {
-    let number = sections.len() as u64;
-    let mut head = number.to_le_bytes().to_vec();
-    let mut at = 8 * (number + 1);
-    for len in sections {
-        at += len;
-        head.extend(at.to_le_bytes());
-    }
-    head
-}
-
-/// The header of an entry, and its record number.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct EntryHeader {
-    /// Bytes of the whole entry.
-    pub size: u64,
-    pub dataset: i64,
-    pub flags: i32,
-    /// `foff` and `fsize`, unchecked.
-    pub data_offset: i64,
-    pub data_size: i64,
-    /// The record number, where the entry has one.
-    pub record: Option<i64>,
-}
-
-/// The most bytes of an entry in front of its coordinates: header, record number, number of blocks or the
-/// distance to a shared selection.
-const FRONT: u64 = HEADER + 8 + 8;
-
-impl EntryHeader {
-    /// Reads the header of the entry at `at`, which must not reach past `end`.
-    pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, Fault> {
-        let left = end.saturating_sub(at);
-        if left < HEADER {
-            return Err(format!("{left} bytes are no entry").into());
-        }
-        // A shorter entry may be the last one of its piece.
-        let bytes = window.bytes(at, left.min(FRONT).min(window.bytes_left(at)))?;
-        if (bytes.len() as u64) < HEADER {
-            return Err(format!("{} bytes are no entry", bytes.len()).into());
-        }
-        let size = i32_at(bytes, 0);
-        let size = u64::try_from(size)
-            .ok()
-            .filter(|s| (HEADER..=left).contains(s))
-            .ok_or_else(|| format!("claims {size} bytes of {left}"))?;
-        let flags = i32_at(bytes, 8);
-        if flags & !KNOWN_FLAGS != 0 {
-            return Err(format!("unknown flags {flags:#x}").into());
-        }
-        if flags & REC != 0 && size.min(bytes.len() as u64) < HEADER + 8 {
-            return Err("too short for a record number".into());
-        }
-        Ok(EntryHeader {
-            size,
-            dataset: i64::from(i32_at(bytes, 4)),
-            flags,
-            data_offset: i64_at(bytes, 12),
-            data_size: i64_at(bytes, 20),
-            record: (flags & REC != 0).then(|| i64_at(bytes, HEADER as usize)),
-        })
-    }
-
-    pub fn has(&self, flags: i32) -> bool {
-        self.flags & flags != 0
-    }
-
-    /// Bytes in front of the selection.
-    pub fn len(&self) -> u64 {
-        HEADER + if self.record.is_some() { 8 } else { 0 }
-    }
-
-    /// Bytes of the selection.
-    pub fn body_len(&self) -> u64 {
-        self.size - self.len()
-    }
-}
-
-/// A little-endian number. The caller ensures that the bytes exist.
-pub(super) fn i32_at(bytes: &[u8], at: usize) -> i32 {
-    let mut number = [0; 4];
-    number.copy_from_slice(&bytes[at..at + 4]);
-    i32::from_le_bytes(number)
-}
-
-pub(super) fn i64_at(bytes: &[u8], at: usize) -> i64 {
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[at..at + 8]);
-    i64::from_le_bytes(number)
-}
+/// Several threads read tables of more bytes. Those of tests have few.
+const MANY_BYTES: u64 = if cfg!(debug_assertions) { 100 } else { 1 << 20 };
 
 /// Where an entry lies.
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +38,12 @@ const NO_TARGET: u32 = u32::MAX;
 impl EntryPosition {
     pub fn target(&self) -> Option<u32> {
         (self.target != NO_TARGET).then_some(self.target)
+    }
+
+    /// Sets the number of the selection. There may be more of them than numbers.
+    fn set_target(&mut self, target: Option<usize>) {
+        let target = target.and_then(|target| u32::try_from(target).ok());
+        self.target = target.unwrap_or(NO_TARGET);
     }
 }
 
@@ -204,6 +121,37 @@ impl EntryTable {
         ranks: &HashMap<i64, usize>,
         merged: bool,
     ) -> Result<Self, Fault> {
+        let len = tables.entry_bytes();
+        let shares = if len > MANY_BYTES {
+            parallel::shares() as u64
+        } else {
+            1
+        };
+        let each = len.div_ceil(shares).max(1);
+        let parts = parallel::share(shares as usize, |number| {
+            let begin = number as u64 * each;
+            let is_last = number as u64 + 1 == shares;
+            let part = begin..if is_last { u64::MAX } else { begin + each };
+            Self::read_part(task, sources, tables, part, ranks, merged)
+        });
+        let mut parts = parts.into_iter();
+        let nothing = || Self::read_part(task, sources, tables, 0..0, ranks, merged);
+        let mut all = parts.next().unwrap_or_else(nothing)?;
+        for part in parts {
+            all.append(part?)?;
+        }
+        Ok(all)
+    }
+
+    /// Reads the entries of the sections that begin in this part of the tables: see [`walk_part`].
+    fn read_part(
+        task: &Task,
+        sources: &[SourceFile],
+        tables: &Tables,
+        part: Range<u64>,
+        ranks: &HashMap<i64, usize>,
+        merged: bool,
+    ) -> Result<Self, Fault> {
         let lists = (ranks.len() * OF_DATASET) as u64;
         let of = |(id, rank): (&i64, &usize)| {
             let (rank, places) = (Some(*rank), Vec::new());
@@ -219,8 +167,36 @@ impl EntryTable {
             found: &mut found,
             section: SectionSelections::default(),
         };
-        walk(sources, tables, &mut finder)?;
+        walk_part(sources, tables, part, &mut finder)?;
         Ok(found)
+    }
+
+    /// Adds the entries of the sections that follow.
+    fn append(&mut self, next: EntryTable) -> Result<(), Fault> {
+        let known = self.explicit.len();
+        self.reservation
+            .extend(&mut self.explicit, &next.explicit)?;
+        for (dataset, mut entries) in next.by_dataset {
+            for place in &mut entries.places {
+                let target = place.target().map(|target| target as usize + known);
+                place.set_target(target);
+            }
+            if let Some(own) = self.by_dataset.get_mut(&dataset) {
+                self.reservation.extend(&mut own.places, &entries.places)?;
+            }
+        }
+        for diagnostic in next.diagnostics {
+            self.note(diagnostic);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, diagnostic: Diagnostic) {
+        // One is enough to make the log unreadable. More are kept only for a person to read.
+        const MOST: usize = 100;
+        if self.diagnostics.len() < MOST {
+            self.diagnostics.push(diagnostic);
+        }
     }
 
     /// A table for the entries of all datasets, which [`EntryTable::extend`] fills.
@@ -380,21 +356,17 @@ impl Visitor for Finder<'_> {
             self.section.end = list.len();
             Some(list.len() - 1)
         };
-        let target = target.and_then(|t| u32::try_from(t).ok());
-        let place = EntryPosition {
+        let mut place = EntryPosition {
             position: entry.position(),
-            target: target.unwrap_or(NO_TARGET),
+            target: NO_TARGET,
             table: entry.table,
         };
+        place.set_target(target);
         self.found.push(entry.head.dataset, place)
     }
 
     fn unreadable(&mut self, diagnostic: Diagnostic) {
-        // One is enough to make the log unreadable. More are kept only for a person to read.
-        const MOST: usize = 100;
-        if self.found.diagnostics.len() < MOST {
-            self.found.diagnostics.push(diagnostic);
-        }
+        self.found.note(diagnostic);
     }
 }
 
@@ -438,217 +410,74 @@ impl Finder<'_> {
     }
 }
 
-/// Gets the entries of a log, one after the other.
-pub(super) trait Visitor {
-    /// A table begins.
-    fn table(&mut self) {}
-
-    /// A section begins.
-    fn section(&mut self);
-
-    /// The next entry. An error ends the section.
-    fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault>;
-
-    /// A section, or a whole table, cannot be followed to its end.
-    fn unreadable(&mut self, diagnostic: Diagnostic);
-}
-
-/// The entry that a walk has reached.
-pub(super) struct Entry<'w, 'a> {
-    pub head: EntryHeader,
-    /// As in [`EntryPosition`].
-    pub table: u32,
-    /// Position in the window.
-    at: u64,
-    window: &'w mut Window<'a>,
-}
-
-impl Entry<'_, '_> {
-    /// From byte 0 of the source file.
-    pub fn position(&self) -> u64 {
-        self.window.file_offset(self.at)
-    }
-
-    /// The first `len` bytes of the selection. It has to have as many.
-    pub fn body(&mut self, len: u64) -> Result<&[u8], Fault> {
-        self.window.bytes(self.at + self.head.len(), len)
-    }
-
-    /// Where the entry lies whose selection this one shares (section 6.3), from byte 0 of the source file; `None`
-    /// where that is outside the table. Fails where the table cannot be followed.
-    pub fn shared(&mut self) -> Result<Option<u64>, Fault> {
-        if self.head.body_len() != 8 {
-            return Err(format!("{} bytes for a shared selection", self.head.size).into());
-        }
-        let back = i64_at(self.body(8)?, 0);
-        let target = self.at.checked_add_signed(back);
-        let target = target.filter(|t| *t < self.window.len());
-        Ok(target.map(|t| self.window.file_offset(t)))
-    }
-}
-
-/// Calls `visitor` with all entries of a log, in the order of its tables. Damage is no failure.
-pub(super) fn walk(
-    sources: &[SourceFile],
-    tables: &Tables,
-    visitor: &mut impl Visitor,
-) -> Result<(), Fault> {
-    for diagnostic in &tables.diagnostics {
-        visitor.unreadable(diagnostic.clone());
-    }
-    if let Some(overlap) = tables.overlap() {
-        // The bytes of one small table could stand for any number of entries.
-        visitor.unreadable(overlap);
-        return Ok(());
-    }
-    for (number, table) in tables.metadata.iter().enumerate() {
-        let piece = Piece {
-            offset: table.offset,
-            len: table.len,
-        };
-        let name = format!("_md_{}", table.number);
-        let window = Window::new(TableBytes::Files(sources), table.source, name, &[piece]);
-        Walk::new(number, window, visitor).follow(Walk::table)?;
-    }
-    for (number, section) in tables.sections.iter().enumerate() {
-        let window = section.window(TableBytes::Files(sources));
-        let len = window.len();
-        Walk::new(number, window, visitor).follow(|walk| walk.section(0, len))?;
-    }
-    Ok(())
-}
-
-impl Section {
-    /// A window over the whole section.
-    pub(super) fn window<'a>(&self, tables: TableBytes<'a>) -> Window<'a> {
-        let name = format!("the entries of rank {}", self.rank);
-        Window::new(tables, self.source, name, &self.pieces)
-    }
-}
-
-/// A walk through one table. An error is the reason why it cannot be followed further.
-struct Walk<'a, V> {
-    window: Window<'a>,
-    table: u32,
-    visitor: &'a mut V,
-}
-
-impl<'a, V: Visitor> Walk<'a, V> {
-    fn new(number: usize, window: Window<'a>, visitor: &'a mut V) -> Self {
-        Walk {
-            window,
-            table: number as u32,
-            visitor,
-        }
-    }
-
-    fn follow(mut self, walk: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
-        if let Err(fault) = walk(&mut self) {
-            let diagnostic = Diagnostic::unreadable(fault.into_damage()?);
-            self.visitor.unreadable(diagnostic.at(self.window.name()));
-        }
-        Ok(())
-    }
-
-    fn table(&mut self) -> Result<(), Fault> {
-        self.visitor.table();
-        let len = self.window.len();
-        let sections = number_at(&mut self.window, 0)?;
-        let sections = u64::try_from(sections)
-            .ok()
-            .filter(|n| (1..=len / 8 - 1).contains(n))
-            .ok_or_else(|| format!("claims {sections} sections in {len} bytes"))?;
-        let mut start = 8 * (sections + 1);
-        for section in 0..sections {
-            let end = number_at(&mut self.window, 8 * (section + 1))?;
-            let end = u64::try_from(end)
-                .ok()
-                .filter(|end| (start..=len).contains(end))
-                .ok_or_else(|| format!("section {section} ends at {end}, out of order"))?;
-            if let Err(fault) = self.section(start, end) {
-                let reason = fault.into_damage()?;
-                let place = format!("{}: section {section}", self.window.name());
-                self.visitor
-                    .unreadable(Diagnostic::unreadable(reason).at(place));
-            }
-            start = end;
-        }
-        Ok(())
-    }
-
-    fn section(&mut self, start: u64, end: u64) -> Result<(), Fault> {
-        self.visitor.section();
-        self.entries(start, end)
-    }
-
-    fn entries(&mut self, start: u64, end: u64) -> Result<(), Fault> {
-        let mut at = start;
-        while at < end {
-            let size = self
-                .entry(at, end)
-                .map_err(|fault| fault.at(format_args!("entry at byte {at}")))?;
-            at += size;
-        }
-        Ok(())
-    }
-
-    /// Visits the entry at position `at` of the table; returns its size.
-    fn entry(&mut self, at: u64, end: u64) -> Result<u64, Fault> {
-        let head = EntryHeader::read(&mut self.window, at, end)?;
-        self.visitor.entry(&mut Entry {
-            head,
-            table: self.table,
-            at,
-            window: &mut self.window,
-        })?;
-        Ok(head.size)
-    }
-}
-
-fn number_at(window: &mut Window<'_>, at: u64) -> Result<i64, Fault> {
-    Ok(i64_at(window.bytes(at, 8)?, 0))
-}
-
-/// Bytes that the coordinates of `blocks` blocks take (sections 6.1 and 6.2).
-pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
-    if encoded {
-        8 * (rank.saturating_sub(1) + 2 * blocks)
-    } else {
-        blocks.saturating_mul(16 * rank)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
+    use crate::logvol::LogDataset;
+    use crate::logvol::entries::table_head;
+    use crate::logvol::flags::HEADER;
     use crate::source_dir::SourceDir;
 
-    /// The entry of a scalar has no body. It is shorter than the first read of an entry.
+    fn entry(dataset: i32, flags: i32, body: &[i64]) -> Vec<u8> {
+        let size = HEADER as i32 + 8 * body.len() as i32;
+        let mut bytes = [size, dataset, flags].map(i32::to_le_bytes).concat();
+        bytes.extend([100i64, 8].map(i64::to_le_bytes).concat());
+        body.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        bytes
+    }
+
+    /// Wherever the tables are cut, the parts have what the whole has.
     #[test]
-    fn a_short_entry_at_the_end_of_its_piece() {
+    fn tables_are_read_in_parts() {
+        let block = entry(0, 0, &[3, 5]);
+        let shares = |back: &[u8]| entry(1, REF, &[-(back.len() as i64)]);
+        let good = [block.clone(), shares(&block), block.clone()].concat();
+        let torn = [block.clone(), vec![0xff; 40]].concat();
+        let file = |sections: &[&[u8]]| {
+            let head = table_head(sections.iter().map(|section| section.len() as u64));
+            [head, sections.concat()].concat()
+        };
+        let tables = [
+            file(&[&good, &torn, &[], &good]),
+            vec![0xff; 50],
+            file(&[&good]),
+        ];
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        let mut entry = [0; HEADER as usize];
-        entry[..4].copy_from_slice(&(HEADER as i32).to_le_bytes());
-        let mut file = std::fs::File::create(&path).unwrap();
-        for gap in [100, 50] {
-            file.write_all(&vec![0xff; gap]).unwrap();
-            file.write_all(&entry).unwrap();
-        }
+        std::fs::write(dir.path().join("log"), tables.concat()).unwrap();
         let source = SourceFile::open(&SourceDir::open(dir.path()).unwrap(), "log".as_ref());
         let sources = [source.unwrap()];
-        let pieces = [100, 100 + HEADER + 50].map(|offset| Piece {
-            offset,
-            len: HEADER,
+        let mut offset = 0;
+        let metadata = (0..).zip(&tables).map(|(number, table)| {
+            let len = table.len() as u64;
+            offset += len;
+            LogDataset {
+                source: 0,
+                number,
+                offset: offset - len,
+                len,
+            }
         });
-        let tables = TableBytes::Files(&sources);
-        let mut window = Window::new(tables, 0, "the entries".into(), &pieces);
-        for at in [0, HEADER] {
-            let head = EntryHeader::read(&mut window, at, 2 * HEADER).unwrap();
-            assert_eq!((head.size, head.dataset, head.flags), (HEADER, 0, 0));
+        let tables = Tables {
+            metadata: metadata.collect(),
+            ..Tables::default()
+        };
+        let ranks = HashMap::from([(0, 1), (1, 1)]);
+        let task = Task::unlimited();
+        let read =
+            |part| EntryTable::read_part(&task, &sources, &tables, part, &ranks, false).unwrap();
+        let told = |found: &EntryTable| {
+            let lists = [0, 1].map(|id| format!("{:?}", found.of_dataset(id)));
+            (
+                lists,
+                format!("{:?} {:?}", found.explicit, found.diagnostics),
+            )
+        };
+        let whole = read(0..u64::MAX);
+        assert_eq!((whole.len(), whole.diagnostics.len()), (10, 2));
+        for cut in 1..offset {
+            let mut parts = read(0..cut);
+            parts.append(read(cut..u64::MAX)).unwrap();
+            assert_eq!(told(&parts), told(&whole), "cut at {cut}");
         }
-        assert!(EntryHeader::read(&mut window, HEADER + 1, 2 * HEADER).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Finds out during a scan whether records tile their datasets.
 
 use super::Tables;
+use super::entries::{Entry, EntryHeader, Visitor, i64_at, walk};
 use super::flags::{DEFL, ENC, MUL, REF};
-use super::table::{Entry, EntryHeader, Visitor, i64_at, walk};
 use crate::source_file::SourceFile;
 use crate::tiling::Tilings;
 use h5logfs_common::diagnostic::Diagnostic;

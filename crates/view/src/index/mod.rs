@@ -14,6 +14,7 @@ use foldhash::fast::RandomState;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
+use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 use h5logfs_log::base::Base;
 use h5logfs_log::boxes::packed::{PackedBoxes, Row, Rows};
@@ -24,6 +25,9 @@ use h5logfs_log::records::{Numbered, RecordList, SELECTION, Shared, VALUES};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{DatasetRecords, RecordTable};
 use saved::IndexInputs;
+
+/// Several threads look at more records. Those of tests have few.
+const MANY: usize = if cfg!(debug_assertions) { 20 } else { 1 << 15 };
 
 /// The records of one dataset, for look-ups by box. Records that a later one with the same blocks hides are
 /// left out.
@@ -171,6 +175,16 @@ impl DatasetIndex {
         self.query_memory == 0
     }
 
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.records.rows()
+    }
+
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Whether some record has several blocks.
     pub fn has_selections(&self) -> bool {
         !self.shared.selections.is_empty()
@@ -298,34 +312,41 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Faul
     // compared.
     let most = (16 * list.len()).next_power_of_two() - 1;
     let (mut once, mut again) = (BitSet::new(most + 1), BitSet::new(most + 1));
-    let slots: Vec<u32> = numbers
-        .clone()
-        .map(|number| {
+    let mut slots = vec![0; list.len()];
+    let shares = if list.len() > MANY {
+        parallel::shares()
+    } else {
+        1
+    };
+    parallel::fill(shares, &mut slots, |first, part| {
+        for (number, slot) in (first as u32..).zip(part) {
             let (selection, sides) = key(number);
             let mut hasher = state.build_hasher();
             hasher.write_u64(selection);
             sides.iter().for_each(|side| hasher.write_u64(*side));
             // Of more than 2^28 records some share a slot more often.
-            (hasher.finish() as usize & most) as u32
-        })
-        .inspect(|slot| {
-            if once.set(*slot as usize) {
-                again.set(*slot as usize);
-            }
-        })
-        .collect();
-    let compared = slots
-        .iter()
-        .filter(|slot| again.has(**slot as usize))
-        .count();
-    reservation.grow((compared * 2 * size_of::<(u64, &[u64])>()) as u64)?;
-    let mut seen = HashSet::with_capacity_and_hasher(compared, state);
+            *slot = (hasher.finish() as usize & most) as u32;
+        }
+    });
+    for slot in &slots {
+        if once.set(*slot as usize) {
+            again.set(*slot as usize);
+        }
+    }
+    let may_repeat = |number: &u32| again.has(slots[*number as usize] as usize);
+    let mut compared = Vec::new();
+    for number in numbers.clone().filter(may_repeat) {
+        reservation.push(&mut compared, number)?;
+    }
+    reservation.grow((compared.len() * 2 * size_of::<(u64, &[u64])>()) as u64)?;
+    let mut seen = HashSet::with_capacity_and_hasher(compared.len(), state);
+    // From the last to the first, only those stay that one before, which applies later, hides.
+    compared.reverse();
+    compared.retain(|number| !seen.insert(key(*number)));
+    let mut hidden = compared.into_iter().rev().peekable();
     let mut left: Vec<u32> = Vec::with_capacity(list.len());
-    left.extend(numbers.rev().filter(|number| {
-        !again.has(slots[*number as usize] as usize) || seen.insert(key(*number))
-    }));
-    left.reverse();
-    drop((slots, seen));
+    left.extend(numbers.filter(|number| hidden.next_if_eq(number).is_none()));
+    drop((slots, seen, hidden));
     reservation.shrink_to((left.capacity() * size_of::<u32>()) as u64);
     Ok(Reserved::new(left, reservation))
 }
