@@ -255,6 +255,10 @@ impl Source for Elements<'_> {
             dims: &self.dataset.dims,
             chunk: &self.chunk,
             is_filtered: !self.dataset.info.filters.is_empty(),
+            has_small_records: match &self.content {
+                Content::Log(slabs) => slabs.has_small_records(),
+                Content::File(_) => false,
+            },
             element: self.dataset.element(),
         }
     }

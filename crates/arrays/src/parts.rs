@@ -2,7 +2,7 @@
 //!
 //! Along each dimension, neighbouring positions of the selection whose indices lie in one cell are a group. A part is one
 //! group of each dimension, and is read as the box around its elements. Cells are whole chunks where chunks have filters, so that each chunk is
-//! decoded once, and are about as large as [`PART`].
+//! decoded once, and are about as large as [`PART`], or as [`LARGE_PART`].
 
 use std::ops::Range;
 
@@ -12,6 +12,9 @@ use h5logfs_log::boxes::Bounds;
 /// Bytes that are read at once: enough that the work on each part counts for little, few enough that parts keep all
 /// threads busy and stay in their caches.
 const PART: u64 = 1 << 20;
+
+/// The same where records are small and lie in no order. Then each part reads much of the log that the others read, too.
+const LARGE_PART: u64 = 8 << 20;
 
 /// Bytes that are read in vain, rather than to read what lies before and behind them apart.
 const GAP: u64 = 16 << 10;
@@ -25,6 +28,8 @@ pub(crate) struct Layout<'a> {
     pub chunk: &'a [u64],
     /// Whether chunks are stored as a whole.
     pub is_filtered: bool,
+    /// Whether most records are much smaller than a part.
+    pub has_small_records: bool,
     /// Bytes of an element.
     pub element: u64,
 }
@@ -64,9 +69,9 @@ pub(crate) struct Part<'a> {
 }
 
 impl Parts {
-    /// The parts of a selection that fits the dataset.
-    pub fn new(layout: Layout<'_>, axes: &[Axis]) -> Self {
-        let sides = cell(layout, axes);
+    /// The parts of a selection that fits the dataset, for so many threads.
+    pub fn new(layout: Layout<'_>, axes: &[Axis], threads: usize) -> Self {
+        let sides = cell(layout, axes, part_size(layout, axes, threads));
         let mut groups: Vec<Vec<Group>> = Vec::with_capacity(axes.len());
         // Bytes between neighbours along a dimension, of boxes that are as wide as those of this selection.
         let mut step = layout.element;
@@ -140,8 +145,19 @@ impl Part<'_> {
     }
 }
 
-/// Sides of the cells whose elements are read at once.
-fn cell(layout: Layout<'_>, axes: &[Axis]) -> Vec<u64> {
+/// Bytes that are read at once. Large parts are at least two for each thread.
+fn part_size(layout: Layout<'_>, axes: &[Axis], threads: usize) -> u64 {
+    if layout.is_filtered || !layout.has_small_records {
+        return PART;
+    }
+    let sides = axes.iter().map(Axis::len);
+    let all = sides.fold(layout.element, u64::saturating_mul);
+    let shares = (threads as u64).saturating_mul(2).max(1);
+    (all / shares).clamp(PART, LARGE_PART)
+}
+
+/// Sides of the cells whose elements are read at once, of about `part` bytes.
+fn cell(layout: Layout<'_>, axes: &[Axis], part: u64) -> Vec<u64> {
     let mut sides = layout.chunk.to_vec();
     let bytes = |sides: &[u64]| {
         sides
@@ -152,7 +168,7 @@ fn cell(layout: Layout<'_>, axes: &[Axis]) -> Vec<u64> {
     if !layout.is_filtered {
         for d in 0..sides.len() {
             let rest = bytes(&sides) / sides[d].max(1);
-            let most = (PART / rest.max(1)).max(1);
+            let most = (part / rest.max(1)).max(1);
             sides[d] = sides[d].min(most);
         }
     }
@@ -160,7 +176,7 @@ fn cell(layout: Layout<'_>, axes: &[Axis]) -> Vec<u64> {
     for d in (0..sides.len()).rev() {
         // As long as there are more of them along this dimension.
         let wanted = (axes[d].len()).min(layout.dims[d]).max(1);
-        let most = (PART / bytes(&sides).max(1)).max(1);
+        let most = (part / bytes(&sides).max(1)).max(1);
         let times = wanted.div_ceil(sides[d].max(1)).min(most);
         sides[d] = sides[d].saturating_mul(times);
         if times < wanted.div_ceil(layout.chunk[d].max(1)) {
@@ -252,12 +268,12 @@ mod tests {
         }
 
         #[test]
-        fn parts_tile_the_array(axes in prop::collection::vec(axis(), 1..4), chunk in 1u64..50, filtered: bool) {
+        fn parts_tile_the_array(axes in prop::collection::vec(axis(), 1..4), chunk in 1u64..50, filtered: bool, small: bool) {
             let dims: Vec<u64> = axes.iter().map(|(side, _)| *side).collect();
             let axes: Vec<Axis> = axes.into_iter().map(|(_, axis)| axis).collect();
             let chunk = vec![chunk; dims.len()];
-            let layout = Layout { dims: &dims, chunk: &chunk, is_filtered: filtered, element: 1 << 10 };
-            let parts = Parts::new(layout, &axes);
+            let layout = Layout { dims: &dims, chunk: &chunk, is_filtered: filtered, has_small_records: small, element: 1 << 10 };
+            let parts = Parts::new(layout, &axes, 2);
             let all: u64 = axes.iter().map(Axis::len).product();
             prop_assert_eq!((0..parts.len()).map(|n| parts.part(n).len()).sum::<u64>(), all);
             if parts.are_in_order() {
@@ -279,15 +295,20 @@ mod tests {
             dims: &[1000, 1000],
             chunk,
             is_filtered,
+            has_small_records: true,
             element: 8,
         };
         let all = [Axis::range(0, 1000), Axis::range(0, 1000)];
         // Rows of small chunks, up to a MiB.
-        assert_eq!(cell(layout(&[10, 10], true), &all), [130, 1000]);
-        assert_eq!(cell(layout(&[1000, 1000], true), &all), [1000, 1000]);
-        assert_eq!(cell(layout(&[1000, 1000], false), &all), [131, 1000]);
-        assert_eq!(cell(layout(&[1000, 1], true), &all), [1000, 131]);
+        assert_eq!(cell(layout(&[10, 10], true), &all, PART), [130, 1000]);
+        assert_eq!(cell(layout(&[1000, 1000], true), &all, PART), [1000, 1000]);
+        assert_eq!(cell(layout(&[1000, 1000], false), &all, PART), [131, 1000]);
+        assert_eq!(cell(layout(&[1000, 1], true), &all, PART), [1000, 131]);
+        // All of them is less than a large part for each thread.
+        assert_eq!(part_size(layout(&[10, 10], false), &all, 1), 4_000_000);
+        assert_eq!(part_size(layout(&[10, 10], false), &all, 8), PART);
+        assert_eq!(part_size(layout(&[10, 10], true), &all, 1), PART);
         let one = [Axis::range(7, 1), Axis::range(0, 1000)];
-        assert_eq!(cell(layout(&[10, 10], true), &one), [10, 1000]);
+        assert_eq!(cell(layout(&[10, 10], true), &one, PART), [10, 1000]);
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn read(
     if out.is_empty() {
         return Ok(());
     }
-    let parts = Parts::new(source.layout(), axes);
+    let parts = Parts::new(source.layout(), axes, reading.threads);
     let work = Work::new(source, reading);
     if parts.are_in_order() {
         work.in_order(&parts, axes, out)
@@ -335,6 +335,7 @@ mod tests {
         dims: Vec<u64>,
         chunk: Vec<u64>,
         is_filtered: bool,
+        has_small_records: bool,
     }
 
     impl Known {
@@ -351,6 +352,7 @@ mod tests {
                 dims: &self.dims,
                 chunk: &self.chunk,
                 is_filtered: self.is_filtered,
+                has_small_records: self.has_small_records,
                 element: 8,
             }
         }
@@ -417,12 +419,13 @@ mod tests {
                 0 => Just(Selection::All).boxed(),
                 _ => prop_oneof![4 => axes, 1 => points, 1 => Just(Selection::All)].boxed(),
             };
-            (Just(dims), Just(chunk), any::<bool>(), selection).prop_map(
-                |(dims, chunk, is_filtered, selection)| {
+            (Just(dims), Just(chunk), any::<(bool, bool)>(), selection).prop_map(
+                |(dims, chunk, (is_filtered, has_small_records), selection)| {
                     let known = Known {
                         dims,
                         chunk,
                         is_filtered,
+                        has_small_records,
                     };
                     (known, selection)
                 },

@@ -42,7 +42,22 @@ impl View {
     }
 }
 
+/// In bytes. Records that are smaller lie closer together in the log, on average, than it pays to skip.
+const SMALL: u64 = 4 << 10;
+
 impl Hyperslabs<'_> {
+    /// Whether the records are small. Where they lie in no order, each box then reads all of the log that its neighbours read,
+    /// too: fewer boxes read less.
+    pub fn has_small_records(&self) -> bool {
+        let Some(index) = &self.index else {
+            return false;
+        };
+        let dataset = &self.view.snapshot.datasets[self.number];
+        let sides = dataset.dims.iter();
+        let bytes = sides.fold(dataset.element_size, |n, side| n.saturating_mul(*side));
+        bytes / SMALL < index.len() as u64
+    }
+
     /// Fills `out` with the elements of a box, in row-major order and in the datatype of the file. `out` has the length of
     /// these elements; after a failure it may have anything in it. Fails where one of the elements cannot be read, and where
     /// the box lies outside the extent.
