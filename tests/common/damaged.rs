@@ -437,6 +437,8 @@ fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
         Tables::Netcdf(_) => Some(Region::Unused),
         // It has no records.
         Tables::Striped(_) => None,
+        // None of the samples is one.
+        Tables::Adios(_) => None,
     }
 }
 

@@ -374,7 +374,7 @@ mod tests {
         let options = parse(&[
             "allow_other,cache_size=2G,chunk=8M",
             "threads=3,auto_unmount,log_file=/tmp/a=b,index_memory=1G",
-            "index_dir=/scratch/kept,index_dir_size=20M,read_cpu=7",
+            "index_dir=/scratch/kept,index_dir_size=20M,read_cpu=7,bp=directory",
         ])
         .unwrap();
         assert_eq!(
@@ -385,6 +385,7 @@ mod tests {
                 threads: 3,
                 read_cpu: Duration::from_secs(7),
                 passthrough: true,
+                log_dirs: LogDirs::Directories,
                 log_file: Some("/tmp/a=b".into()),
                 read: ReadOptions {
                     memory: MemoryLimits {
