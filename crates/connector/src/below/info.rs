@@ -84,7 +84,15 @@ impl<'a> Parts<'a> {
             match name {
                 "under_vol" => parts.under_vol = under_vol(value)?,
                 "under_info" => parts.under_info = value,
-                _ => parts.given.add(name, value)?,
+                _ => parts.given.add(name, value).map_err(|wrong| {
+                    // No other value of an option has this.
+                    let more = if value.contains('=') {
+                        "; options are separated by semicolons"
+                    } else {
+                        ""
+                    };
+                    format!("{wrong}{more}")
+                })?,
             }
             rest = after;
         }
@@ -464,6 +472,10 @@ mod tests {
             ("under_info={}fsync=none", "expected {…}"),
             ("under_info=", "under_info=: expected {…}"),
             ("fsync=often", "fsync=often: expected"),
+            (
+                "fsync=none flush_every=1s",
+                "none, close or flush; options are separated by semicolons",
+            ),
             ("speed=high", "unknown option speed"),
         ] {
             let complaint = Parts::parse(text).unwrap_err();
