@@ -1,7 +1,10 @@
 //! Programs that open their logs again.
 
 use crate::common::connector::Connector;
-use crate::common::readers::Python;
+use crate::common::driver::Driver;
+use crate::common::hosts::Hdf5;
+use crate::common::mpirun::Mpi;
+use crate::common::readers::{Python, said};
 
 /// The elements of a deleted dataset stay in the log. A new dataset does not show them, nor does one that grows over what
 /// it had before it shrank, in whichever session.
@@ -41,6 +44,25 @@ print('good')
     let path = dir.path().join("log.h5");
     let said = python.run(code, &[&path]);
     assert_eq!(said.trim(), "good");
+}
+
+/// Ranks that have closed the log know how far its datasets reached, and tell it to each other.
+#[test]
+fn what_ranks_have_cut_off_does_not_come_back() {
+    let driver = Driver::new();
+    let (Some(hdf5), Some(python)) = (Hdf5::find(), driver.python()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.h5");
+    let mut mpirun = Mpi::of_build().run(3, &hdf5.compiled("connector", "regrown"));
+    mpirun.arg(&log).envs(Connector::new().used());
+    let output = mpirun.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let code = "import sys, h5py; print(h5py.File(sys.argv[1], 'r')['rows'][:].tolist())";
+    let rows = |number: usize, value: i32| vec![vec![value; 3]; number];
+    let wanted = [rows(2, 7), rows(6, -1)].concat();
+    assert_eq!(python.run(code, &[&log]).trim(), format!("{wanted:?}"));
 }
 
 /// A job is submitted again, and truncates what the first attempt left.
