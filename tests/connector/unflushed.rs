@@ -58,12 +58,17 @@ fn says(dir: &Path, arguments: &[&str], words: &[&str]) {
     }
 }
 
-/// A program of one process leaves `log.h5`.
+/// A program of one process leaves `log.h5`, and is not flushed without being asked.
 fn left(how: &str) -> Option<tempfile::TempDir> {
+    left_with(how, "0")
+}
+
+/// The same with this time between flushes.
+fn left_with(how: &str, flush_every: &str) -> Option<tempfile::TempDir> {
     let python = Connector::new().python()?;
     let connector = Connector::new();
-    let vol = "h5logfs buffer_limit=1M";
-    let python = python.with_variables(connector.used_as(vol));
+    let vol = format!("h5logfs buffer_limit=1M;flush_every={flush_every}");
+    let python = python.with_variables(connector.used_as(&vol));
     let dir = tempfile::tempdir().unwrap();
     let mut command = python.command();
     command
@@ -115,6 +120,28 @@ fn a_program_that_never_flushed_loses_nothing_without_a_word() {
         &["removed", kept],
     );
     assert_eq!(names_in(dir), ["log.h5"]);
+}
+
+/// Most programs never flush, and may be killed before the clock strikes for the first time.
+#[test]
+fn what_is_spilled_before_the_first_flush_can_be_taken_in() {
+    let driver = Driver::new();
+    let (Some(dir), Some(python)) = (left_with("never", "1h"), driver.python()) else {
+        return;
+    };
+    says(
+        dir.path(),
+        &["recover", "--unflushed", "log.h5"],
+        &["taken in", "/rows grows from", "recovered 2 flushes"],
+    );
+    assert_eq!(names_in(dir.path()), ["log.h5"]);
+    let rows: usize = python
+        .run(READ, &[&dir.path().join("log.h5")])
+        .trim()
+        .parse()
+        .unwrap();
+    // A buffer has up to 12 rows, and the last one dies with the program.
+    assert!((86..=100).contains(&rows), "{rows} rows");
 }
 
 #[test]

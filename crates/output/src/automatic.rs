@@ -9,6 +9,9 @@
 //! A flush, whoever has asked for it, ends with a last word the words since the flush before. So it begins with none under
 //! way, also where a rank has made fewer or more of the calls than the first one, which the flush may find to be an error.
 //!
+//! The first flush comes soon after the first spill of the first rank: until then nothing on the disk tells which objects there
+//! are, and what is spilled could not be had by anybody.
+//!
 //! A rank whose buffer is not flushed for long spills it by itself, also while it waits for slower ranks: for a word of the
 //! first one, or, before a flush, for all.
 
@@ -66,6 +69,10 @@ pub(crate) struct Automatic {
     oldest: Option<Time>,
     /// Bytes that this rank has logged since then.
     logged: u64,
+    /// No flush was tried yet.
+    is_first: bool,
+    /// This rank has spilled.
+    has_spilled: bool,
     /// What was sent in the last collective call.
     word: Option<Box<dyn Word>>,
     /// The first rank makes a flush, to which this one has not come.
@@ -87,6 +94,8 @@ impl Automatic {
             flushed: now,
             oldest: None,
             logged: 0,
+            is_first: true,
+            has_spilled: false,
             word: None,
             is_ended: false,
         })
@@ -117,7 +126,9 @@ impl Automatic {
     }
 
     fn is_due(&self) -> bool {
-        self.has_passed(self.flushed, 1) || self.bytes.is_some_and(|bytes| self.logged >= bytes)
+        self.has_passed(self.flushed, 1)
+            || self.bytes.is_some_and(|bytes| self.logged >= bytes)
+            || (self.is_first && self.has_spilled)
     }
 
     /// Whether the buffer has waited for so many times the time between flushes.
@@ -153,6 +164,7 @@ impl Automatic {
     /// The buffer is empty, or what it has cannot be spilled now: it is tried again when as much time has passed.
     pub fn set_spilled(&mut self, is_empty: bool) {
         self.oldest = (!is_empty).then_some(self.now);
+        self.has_spilled |= is_empty;
     }
 
     /// A flush begins. Takes the words that are under way, and waits for all ranks, one step at each call. Returns whether
@@ -181,6 +193,7 @@ impl Automatic {
         self.set_now(now);
         self.flushed = now;
         self.logged = 0;
+        self.is_first = false;
         if is_complete {
             self.oldest = None;
         }

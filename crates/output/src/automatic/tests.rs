@@ -268,6 +268,24 @@ fn a_process_alone_flushes_in_any_call() {
     assert!(Automatic::of(&Options::default(), begin).is_none());
 }
 
+/// Nothing tells before what the first rank has spilled. An attempt that fails is not repeated at once.
+#[test]
+fn the_first_flush_follows_the_first_spill() {
+    for is_complete in [true, false] {
+        let mut automatic = Automatic::of(&every(), now()).unwrap();
+        let (ranks, begin) = (Ranks::one(), automatic.now);
+        let is_told = |automatic: &mut Automatic| automatic.is_told(&ranks, Call::Own, begin, true);
+        automatic.note(1);
+        automatic.set_spilled(false);
+        assert!(!is_told(&mut automatic));
+        automatic.set_spilled(true);
+        assert!(is_told(&mut automatic));
+        automatic.set_flushed(begin, is_complete);
+        automatic.set_spilled(true);
+        assert!(!is_told(&mut automatic));
+    }
+}
+
 #[test]
 fn a_buffer_is_as_old_as_the_first_of_what_it_has() {
     let mut automatic = Automatic::of(&every(), now()).unwrap();
