@@ -141,9 +141,9 @@ fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
                 "{path} has what no flush covered, and so has the log, which has taken it in: {removes}"
             )
         }
-        KeptState::TakenIn { rest: true } => format!(
-            "{path} has what no flush covered, and what of it can be taken in, the log has: {removes}"
-        ),
+        KeptState::TakenIn { rest: true } => {
+            format!("{path} has what no flush covered, of which no more can be taken in: {removes}")
+        }
         KeptState::Late { follows, last } => format!(
             "{path} has what no flush covered after flush {follows}. The log has gone on since, to flush {last}, so it cannot be \
              taken in any more: {removes}"
