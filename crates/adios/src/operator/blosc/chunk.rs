@@ -91,11 +91,14 @@ pub(super) fn decode(chunk: &[u8], out: &mut [u8]) -> Result<()> {
         block,
         packed,
     } = sizes(chunk)?;
-    if plain > 0 && !(1..=plain).contains(&block) {
-        return Err(format!("blocks of {block} bytes in a chunk of {plain}").into());
-    }
     if plain != out.len() {
         return Err(format!("a chunk of {plain} bytes in place of {}", out.len()).into());
+    }
+    if plain == 0 {
+        return Ok(());
+    }
+    if !(1..=plain).contains(&block) {
+        return Err(format!("blocks of {block} bytes in a chunk of {plain}").into());
     }
     let chunk = chunk.get(..packed).ok_or("ends inside a chunk")?;
     let header = Header::read(Fields::new(chunk, false), block)?;

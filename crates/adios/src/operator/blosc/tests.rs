@@ -98,6 +98,16 @@ fn special(kind: u8, size: u8, len: u32, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn blocks_have_bytes_that_the_chunk_has() {
+    assert_eq!(chunk::decode(&special(0, 8, 0, &[]), &mut []), Ok(()));
+    for block in [0, 9] {
+        let mut chunk = special(0, 8, 8, &[]);
+        chunk[8] = block;
+        assert!(chunk::decode(&chunk, &mut [0; 8]).is_err());
+    }
+}
+
+#[test]
 fn special_values() {
     let mut out = [1; 8];
     assert_eq!(chunk::decode(&special(1, 8, 8, &[]), &mut out), Ok(()));

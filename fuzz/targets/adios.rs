@@ -1,0 +1,157 @@
+//! The metadata of directories of ADIOS2, and blocks with operators.
+
+use std::collections::HashSet;
+
+use h5logfs_adios::directory::{Directory, Files};
+use h5logfs_adios::model::{Step, Type};
+use h5logfs_adios::operator;
+use h5logfs_adios::tree::Summary;
+
+use super::Seeds;
+use super::input::{Input, Output};
+
+/// Steps that are read of an input.
+const MOST_STEPS: usize = 16;
+
+/// The longest block that is decoded.
+const MOST_BYTES: u32 = 1 << 20;
+
+/// `md.idx`, `md.0`, and `mmd.0`, which BP4 has not.
+pub fn directory(bytes: &[u8]) {
+    let (index, rest) = Input(bytes).two_parts();
+    let (metadata, formats) = Input(rest).two_parts();
+    let files = Files {
+        index: &index,
+        metadata: &metadata,
+        formats: Some(&formats),
+    };
+    let Ok(directory) = Directory::open(files) else {
+        return;
+    };
+    let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
+    for number in 0..directory.steps().min(MOST_STEPS) {
+        let Ok(step) = directory.step(files, number, &|_| true) else {
+            continue;
+        };
+        check(&step);
+        for variable in step.variables.iter().take(4) {
+            let alone = directory.step(files, number, &|name| name == variable.name);
+            let alone = alone.expect("a step that was read before");
+            assert_eq!(&alone.variables, std::slice::from_ref(variable));
+        }
+        summary.add(number as u64, &step, &|_| false);
+    }
+    let mut paths = HashSet::new();
+    for object in summary.finish().objects {
+        assert!(paths.insert(object.path), "a path twice");
+    }
+}
+
+/// What holds for each step.
+fn check(step: &Step) {
+    let mut names = HashSet::new();
+    for variable in &step.variables {
+        assert!(names.insert(&variable.name), "a name twice");
+        let numbers = variable.blocks.len() * variable.rank;
+        assert_eq!(variable.starts.len(), numbers);
+        assert_eq!(variable.counts.len(), numbers);
+        if variable.ty == Type::Text {
+            assert_eq!(variable.texts.len(), variable.blocks.len());
+        }
+        for (number, block) in variable.blocks.iter().enumerate() {
+            let elements = variable.count(number).iter().product::<u64>();
+            assert!(elements > 0, "a block without elements");
+            if variable.ty != Type::Text && !block.has_operator {
+                assert_eq!(block.place.len, elements * variable.ty.size());
+            }
+        }
+    }
+}
+
+/// The number of bytes of a block, and what an operator made of it.
+pub fn operator(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let len = input.u32() % (MOST_BYTES + 1);
+    let decoded = [0, 0xff].map(|byte| {
+        let mut out = vec![byte; len as usize];
+        operator::decode(input.0, &mut out).map(|()| out)
+    });
+    assert_eq!(decoded[0], decoded[1], "bytes that were not decoded");
+}
+
+macro_rules! directories {
+    ($($name:literal $formats:expr),*) => {
+        [$((
+            $name,
+            &include_bytes!(concat!("../../tests/corpus-adios/", $name, ".bp/md.idx"))[..],
+            &include_bytes!(concat!("../../tests/corpus-adios/", $name, ".bp/md.0"))[..],
+            $formats,
+        )),*]
+    };
+}
+
+macro_rules! formats {
+    ($name:literal) => {
+        &include_bytes!(concat!("../../tests/corpus-adios/", $name, ".bp/mmd.0"))[..]
+    };
+}
+
+type Seed<'a> = (&'a str, &'a [u8], &'a [u8], &'a [u8]);
+
+fn seeds(directories: &[Seed<'_>]) -> Seeds {
+    let seed = |(name, index, metadata, formats): &Seed<'_>| {
+        let rest = Output::default().two_parts(metadata, formats);
+        let all = Output::default().two_parts(index, &rest);
+        ((*name).to_owned(), all)
+    };
+    directories.iter().map(seed).collect()
+}
+
+pub fn bp4_seeds() -> Seeds {
+    seeds(&directories!(
+        "b4_types" &[],
+        "b4_local" &[],
+        "b4_joined" &[],
+        "b4_colmajor" &[],
+        "b4_empty" &[],
+        "b4_mpi_agg2" &[]
+    ))
+}
+
+pub fn bp5_seeds() -> Seeds {
+    seeds(&directories!(
+        "b5_types" formats!("b5_types"),
+        "b5_local" formats!("b5_local"),
+        "b5_joined" formats!("b5_joined"),
+        "b5_colmajor" formats!("b5_colmajor"),
+        "b5_struct" formats!("b5_struct"),
+        "b5_v1attr" formats!("b5_v1attr"),
+        "b5_mpi_agg2" formats!("b5_mpi_agg2"),
+        "openpmd_b5_var" formats!("openpmd_b5_var")
+    ))
+}
+
+/// Chunks of the libraries, one of each codec and filter.
+pub fn operator_seeds() -> Seeds {
+    let files: [(&str, &[u8]); 2] = [
+        ("blosc1", include_bytes!("../../crates/adios/tests/chunks/blosc1")),
+        ("blosc2", include_bytes!("../../crates/adios/tests/chunks/blosc2")),
+    ];
+    let header = |operator, len: u32| {
+        let out = Output::default().u32(len.into()).put(&[operator, 1, 0, 0]);
+        out.u64(len.into())
+    };
+    let mut seeds = vec![("null".to_owned(), header(127, 4).put(b"abcd").0)];
+    for (name, mut file) in files {
+        let mut number = 0;
+        while let Some(head) = file.first_chunk::<16>() {
+            let size = |at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+            let (chunk, rest) = file.split_at(size(12) as usize);
+            let out = header(0, size(4)).put(&[2, 11, 1]).u32(0).u32(1);
+            seeds.push((format!("{name}-{number}"), out.put(chunk).0));
+            number += 1;
+            file = rest;
+        }
+    }
+    seeds
+}
