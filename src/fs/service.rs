@@ -838,6 +838,33 @@ mod tests {
     }
 
     #[test]
+    fn a_page_may_end_between_a_directory_and_its_file() {
+        let directory = Listed {
+            kind: FileType::Directory,
+            next: 9,
+            ..listed("run.bp")
+        };
+        let names = |start: Start| {
+            let Start {
+                position,
+                without_front,
+            } = start;
+            let shown = shown_as(&directory, Shown::WithFile, position, without_front);
+            let names = shown.map(|listed| (listed.name.clone(), listed.kind, listed.next));
+            names.collect::<Vec<_>>()
+        };
+        let all = names(Start::from(4));
+        let [(file, FileType::RegularFile, between), last] = &all[..] else {
+            panic!("{all:?}");
+        };
+        assert_eq!(file, "run.bp.h5");
+        assert_eq!(*last, ("run.bp".into(), FileType::Directory, 9));
+        let rest = Start::from(*between);
+        assert_eq!(rest.position, 4);
+        assert_eq!(names(rest), std::slice::from_ref(last));
+    }
+
+    #[test]
     fn a_listing_with_attributes_looks_each_name_up() {
         let (source, service) = service(PathFilter::default());
         let root = root(&source);

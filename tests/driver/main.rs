@@ -7,6 +7,7 @@ mod corpus;
 mod damaged;
 mod errors;
 mod hosts;
+mod log_dirs;
 mod moments;
 mod options;
 mod parallel;

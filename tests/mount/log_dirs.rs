@@ -318,7 +318,8 @@ fn nothing_changes_a_log_directory() {
     ];
     for name in ["run.bp", "run.bp/", "run.bp/md.idx", "run.bp.h5"] {
         for change in changes {
-            let said = refused(&[change, &[&*at(name)][..]].concat());
+            let log = at(name);
+            let said = refused(&[*change, &[log.as_str()]].concat());
             assert!(said.contains("/run.bp: is a directory of ADIOS2"), "{said}");
         }
     }

@@ -1,0 +1,65 @@
+"""Logs that are directories: by which names the package takes them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import h5logfs
+
+NAMES = ("run.bp", "run.bp/", "run.bp/md.idx", "link.bp")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with the log `run.bp` and a link to it."""
+    shutil.copytree(ROOT / "tests" / "corpus-adios" / "b5_steps.bp", tmp_path / "run.bp")
+    (tmp_path / "link.bp").symlink_to("run.bp")
+    return tmp_path
+
+
+def named(place: Path, name: str) -> str:
+    # A Path has no slash at its end.
+    return os.path.join(place, name)
+
+
+def test_each_name_leads_to_the_log(place: Path) -> None:
+    content = h5logfs.open(place / "run.bp").read()
+    assert b"\x89HDF\r\n\x1a\n" in content[:4096]
+    for name in (*NAMES, "run.bp.h5"):
+        path = named(place, name)
+        assert h5logfs.is_log(path)
+        with h5logfs.open(path) as file:
+            assert file.is_log and file.name == path and file.read() == content
+        log = h5logfs.Log(path)
+        assert log.path == path and len(log) > 0 and not log.refresh()
+
+
+def test_h5py_opens_each_name(place: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    for name in NAMES:
+        with h5logfs.File(named(place, name)) as file:
+            assert isinstance(file, h5py.File) and len(file) > 0
+        with pytest.raises(OSError, match="read-only"):
+            h5logfs.File(named(place, name), "r+")
+
+
+def test_xarray_knows_the_directory(place: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    assert "h5logfs" in xarray.backends.list_engines()
+    for name in NAMES:
+        with xarray.open_dataset(named(place, name)) as dataset:
+            assert len(dataset.variables) > 0
+
+
+def test_other_directories_are_no_logs(place: Path) -> None:
+    (place / "run.bp" / "md.idx").unlink()
+    assert not h5logfs.is_log(place / "run.bp")
+    with pytest.raises(IsADirectoryError):
+        h5logfs.open(place / "run.bp")
+    with pytest.raises(FileNotFoundError):
+        h5logfs.open(place / "run.bp.h5")

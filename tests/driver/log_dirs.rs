@@ -1,0 +1,93 @@
+//! Logs that are directories: by which names programs open them, and that no program changes them.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::driver::Driver;
+use crate::common::people::{copy, corpus};
+use crate::common::readers::project;
+
+/// What each name reads as, and what comes of each way to change what it names.
+const TRY: &str = "
+import os, sys
+import h5py
+sys.path.insert(0, sys.argv[1])
+import libhdf5
+os.chdir(sys.argv[2])
+def told(act):
+    try:
+        return act()
+    except OSError as e:
+        return ' '.join(str(e).split())
+def read(name):
+    with h5py.File(name, 'r') as f:
+        return sorted(f)
+def write(name, mode):
+    with h5py.File(name, mode) as f:
+        f['new'] = 1
+    return 'written'
+def delete(name):
+    if libhdf5.lib.H5Fdelete(name.encode(), 0) < 0:
+        raise OSError(libhdf5.errors()[0])
+    return 'deleted'
+for name in ('run.bp', 'run.bp/', 'run.bp/md.idx', 'run.bp.h5'):
+    print(name, 'r', told(lambda: read(name)))
+for name in ('run.bp', 'run.bp/', 'run.bp/md.idx'):
+    for mode in ('r+', 'a', 'x', 'w'):
+        print(name, mode, told(lambda: write(name, mode)))
+    print(name, 'delete', told(lambda: delete(name)))
+print('run.bp/data.0 w', told(lambda: write('run.bp/data.0', 'w')))
+print('run.bp.h5 r+', told(lambda: write('run.bp.h5', 'r+')))
+print('run.bp.h5 w', told(lambda: write('run.bp.h5', 'w')))
+print('run.bp.h5 r', told(lambda: read('run.bp.h5')))
+print('run.bp.h5 delete', told(lambda: delete('run.bp.h5')))
+";
+
+#[test]
+fn a_log_directory_is_read_by_each_of_its_names_and_never_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run.bp");
+    copy(&corpus("corpus-adios/b5_steps.bp"), &run);
+    let before = contents(&run);
+    let driver = Driver::new();
+    let Some(python) = driver.python() else {
+        return;
+    };
+    let told = python.run(TRY, &[&project().join("tests/tools"), dir.path()]);
+    let lines: Vec<&str> = told.lines().collect();
+    let (names, rest) = lines.split_at(4);
+    let read = names[0].strip_prefix("run.bp r ").unwrap();
+    assert!(read.starts_with("['"), "{told}");
+    assert!(names.iter().all(|line| line.ends_with(read)), "{told}");
+    let (changes, ending) = rest.split_at(16);
+    for line in changes {
+        let is_refused = ["this is a log", "is a directory of ADIOS2"];
+        assert!(
+            is_refused.iter().any(|words| line.contains(words)),
+            "{told}"
+        );
+    }
+    assert!(
+        ending[0].starts_with("run.bp.h5 r+ ") && ending[0].contains("this is a log"),
+        "{told}"
+    );
+    // The name is free for a file of its own.
+    let own = [
+        "run.bp.h5 w written",
+        "run.bp.h5 r ['new']",
+        "run.bp.h5 delete deleted",
+    ];
+    assert_eq!(ending[1..], own, "{told}");
+    assert!(contents(&run) == before, "{told}");
+}
+
+fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, fs::read(entry.path()).unwrap())
+    };
+    let mut files: Vec<_> = entries.map(read).collect();
+    files.sort();
+    files
+}
