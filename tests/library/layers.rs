@@ -441,6 +441,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         &[
             "h5logfs-common",
             "h5logfs-log",
+            "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
             "h5logfs-scan",
