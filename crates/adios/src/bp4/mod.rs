@@ -19,8 +19,6 @@ pub use index::Index;
 
 use std::collections::HashSet;
 
-use h5logfs_common::fault::Fault;
-
 use crate::directory::Files;
 use crate::fields::Fields;
 use crate::model::Step;
@@ -63,37 +61,40 @@ pub fn step(
         has_bare_operators: index.has_bare_operators,
     };
     let mut step = Step::default();
+    let variables = part(row.variables, row.attributes)?;
+    add_variables(variables, writing, is_asked, &mut step);
+    add_attributes(part(row.attributes, row.end)?, &mut step);
+    Ok(step)
+}
+
+fn add_variables(
+    index: Fields<'_>,
+    writing: Writing,
+    is_asked: &dyn Fn(&str) -> bool,
+    step: &mut Step,
+) {
     let mut names = HashSet::new();
-    let mut variable = |entry| {
+    each(index, "variables", &mut step.problems, |entry| {
         let (name, entry) = variable::name(entry)?;
         if !is_asked(name) {
             return Ok(());
         }
-        let at = |fault: Fault| fault.at(format!("variable {name}"));
-        if !names.insert(name.to_owned()) {
-            return Err(at("it comes twice in one step".into()));
-        }
-        let variable = variable::read(name, entry, writing).map_err(at)?;
+        let read = if names.insert(name) {
+            variable::read(name, entry, writing)
+        } else {
+            Err("it comes twice in one step".into())
+        };
+        let variable = read.map_err(|fault| fault.at(format!("variable {name}")))?;
         step.variables.push(variable);
         Ok(())
-    };
-    each(
-        part(row.variables, row.attributes)?,
-        "variables",
-        &mut step.problems,
-        &mut variable,
-    );
-    let mut attribute = |entry| {
+    });
+}
+
+fn add_attributes(index: Fields<'_>, step: &mut Step) {
+    each(index, "attributes", &mut step.problems, |entry| {
         step.attributes.push(attribute::read(entry)?);
         Ok(())
-    };
-    each(
-        part(row.attributes, row.end)?,
-        "attributes",
-        &mut step.problems,
-        &mut attribute,
-    );
-    Ok(step)
+    });
 }
 
 /// Whether dimensions are in the order of Fortran: the first process group tells it for all of the step.
@@ -112,7 +113,7 @@ fn each<'a>(
     index: Fields<'a>,
     what: &str,
     problems: &mut Vec<String>,
-    entry: &mut dyn FnMut(Fields<'a>) -> Result<()>,
+    mut entry: impl FnMut(Fields<'a>) -> Result<()>,
 ) {
     let mut tell = |problem: String| {
         if problems.len() < MOST_PROBLEMS {
