@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Words by which log layouts are known.
-const LAYOUTS: [&str; 8] = [
+const LAYOUTS: [&str; 9] = [
+    "adios",
     "logvol",
     "log vol",
     "log_vol",

@@ -28,8 +28,8 @@ pub struct Header {
     pub is_flattened: bool,
 }
 
-/// What every `md.idx` begins with.
-const SIGNATURE: &[u8] = b"ADIOS-BP v";
+/// How every `md.idx` begins.
+pub const SIGNATURE: &[u8; 10] = b"ADIOS-BP v";
 
 /// The only minor version of BP5 of which there are releases.
 const BP5_MINOR: u8 = 2;

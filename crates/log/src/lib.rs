@@ -75,6 +75,8 @@ use tiling::Tilings;
 
 use h5logfs_common::task::Task;
 
+/// Decodes blocks of [`Encoding::Operator`](model::Encoding::Operator).
+pub use h5logfs_adios::operator;
 /// The entries of a log that this process writes. It has one layout.
 pub use logvol::GrowingTable;
 

@@ -7,7 +7,6 @@ use super::cache::Bytes;
 use super::pieces::{Pieces, range};
 use super::plan::{Plans, Touching};
 use super::resolve::{BoxRecords, ChunkResolver, Run};
-use h5logfs_adios::operator;
 use h5logfs_common::buffers::zeroed;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
@@ -16,6 +15,7 @@ use h5logfs_common::task::Task;
 use h5logfs_log::deflate::{DEFLATE_PIECES, inflate, inflate_in, inflate_stream};
 use h5logfs_log::filters::{self, Filter};
 use h5logfs_log::model::{Encoding, Record, StoredBytes};
+use h5logfs_log::operator;
 use h5logfs_log::snapshot::Dataset;
 use h5logfs_log::source_file::SourceFile;
 

@@ -193,15 +193,15 @@ impl<'a> Broker<'a> {
         }
     }
 
-    /// Whether a file can belong to the log by its name: the file itself, its journal, a subfile, or a companion file that
-    /// the daemon has found.
+    /// Whether a file can belong to the log by its name: the file itself, its journal, a subfile, one of its directory, or a
+    /// companion file that the daemon has found.
     fn may_open(&self, place: &SourcePath) -> bool {
         let ScanRequest {
             relative,
             companions,
             ..
         } = self.request;
-        let is_own = || place.dir == 0 && companions::is_own_file(relative, &place.path);
+        let is_own = || place.dir == 0 && companions::may_be_read(relative, &place.path);
         let mut parts = place.path.components();
         let goes_down = parts.all(|part| matches!(part, Component::Normal(_)));
         let is_companion = || companions.is_some_and(|known| known.contains(place));

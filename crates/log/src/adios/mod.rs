@@ -1,19 +1,40 @@
 //! ADIOS2 BP4 and BP5 directories (`docs/formats/adios-bp.md`; section numbers in this directory are those of that page). The
 //! crate `adios` reads the metadata; this makes records of the blocks.
 //!
+//! * [`names`] knows the files of a directory.
 //! * `check` checks what a snapshot says.
 //! * `steps` reads the steps that a dataset needs.
 //! * `table` makes records of their blocks, and says who wrote them.
 
 mod check;
+pub mod names;
 mod steps;
 mod table;
+#[cfg(test)]
+mod tests;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 pub use h5logfs_adios::tree::Steps;
+
+use crate::source_file::SourceFile;
+use h5logfs_adios::header::SIGNATURE;
+use h5logfs_common::error::Result;
+
+/// Whether the file at `relative` is the index of a directory, of whatever version: by its name, and by how it begins (section 1).
+pub fn is_index(relative: &Path, file: &SourceFile) -> Result<bool> {
+    let mut signature = [0; SIGNATURE.len()];
+    let is_named = relative.file_name() == Some(OsStr::new(names::INDEX));
+    if !is_named || file.len() < signature.len() as u64 {
+        return Ok(false);
+    }
+    file.read_exact_at(&mut signature, 0)?;
+    Ok(signature == *SIGNATURE)
+}
 
 /// The number of the source `md.idx`, which is the file of the log.
 pub const INDEX: u16 = 0;

@@ -181,7 +181,11 @@ impl Reading<'_> {
             source: source.unwrap_or(INDEX),
             offset: block.place.offset,
             len: block.place.len,
-            encoding: Encoding::Raw,
+            encoding: if block.has_operator {
+                Encoding::Operator
+            } else {
+                Encoding::Raw
+            },
         };
         let order = found.records.len() as u64;
         found.records.push_block(stored, order, start, count)?;
@@ -189,11 +193,6 @@ impl Reading<'_> {
             None => Some("its file is not there".to_owned()),
             Some(source) => self.why_lost(source, &block.place),
         };
-        let reason = reason.or_else(|| {
-            block
-                .has_operator
-                .then(|| "an operator made its bytes".to_owned())
-        });
         match reason {
             Some(reason) => {
                 let writer = block.writer;

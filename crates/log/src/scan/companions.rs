@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::listings::named_after;
 use super::{Listings, Settings};
+use crate::adios;
 use crate::front;
 use crate::journal::{self, Moment, kept::path_of_kept};
 use crate::log_dir;
@@ -223,6 +224,9 @@ fn is_subfile(place: &SourcePath) -> bool {
 /// Whether a scan may find a log in a file that is no netCDF classic file.
 pub fn may_be_log(files: &LogFiles<'_>, source: &SourceFile) -> Result<bool> {
     let Some(signature) = find_signature(source)? else {
+        if adios::is_index(files.log(), source)? {
+            return Ok(true);
+        }
         return Ok(front::is_unclosed(source)? || journal::lacks_front(files, source)?);
     };
     // Of a file that our writer made, the journal decides. One that was settled has none.
@@ -345,6 +349,12 @@ pub fn is_own_file(master: &Path, path: &Path) -> bool {
     path == master
         || path == journal::path_of(master)
         || path.parent().is_some_and(|dir| is_own_dir(master, dir))
+}
+
+/// Whether a scan of the log file at `master` may open the file at `path`: an own file, or one of the directory whose index the
+/// log file is.
+pub fn may_be_read(master: &Path, path: &Path) -> bool {
+    is_own_file(master, path) || adios::names::is_beside(master, path)
 }
 
 /// Whether `path` is the directory of the subfiles of the log file at `master`, or of what its ranks have spilled.
