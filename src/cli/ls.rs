@@ -155,7 +155,7 @@ impl Place {
     }
 
     fn of_file(path: &Path) -> Result<Self> {
-        let (dir, name) = walk::directory_of_log(path)?;
+        let (dir, name) = log_dir::walk_to(path)?;
         let path = path.to_owned();
         Ok(Place::File(dir, File { name, path }))
     }

@@ -39,12 +39,12 @@ use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_common::error::Error;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::Moment;
+use h5logfs_log::log_dir;
 use h5logfs_log::scan::{
     self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Settings,
 };
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_log::walk;
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 
@@ -165,7 +165,7 @@ impl LogScanner<'_> {
 
     /// Reaches the log through no link that another user may have put there, where root does it.
     fn scan_as(&self, file: &Path, settings: &Settings) -> anyhow::Result<Scanned> {
-        let (dir, name) = walk::directory_of_log(file)?;
+        let (dir, name) = log_dir::walk_to(file)?;
         let dir = dir.with_further(&settings.log_dirs)?;
         let (snapshot, budget) = self.scan_in(&dir, &name, settings)?;
         Ok(Scanned {
@@ -202,7 +202,7 @@ impl ViewArgs {
     /// What another process, maybe on another node, has found in the same log file.
     fn scanned_elsewhere(&self, file: &Path, snapshot: &[u8]) -> anyhow::Result<Scanned> {
         descriptors::raise_limit();
-        let (dir, _) = walk::directory_of_log(file)?;
+        let (dir, _) = log_dir::walk_to(file)?;
         let dir = dir.with_further(&self.settings()?.log_dirs)?;
         let budget = Arc::new(Budget::new(self.memory()));
         let snapshot = Snapshot::from_bytes(&budget.task(None), snapshot);

@@ -17,6 +17,7 @@ use tempfile::NamedTempFile;
 
 use crate::fs::shown::ShownFile;
 use h5logfs_common::error::Error;
+use h5logfs_log::log_dir;
 use h5logfs_log::scan::Settings;
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
@@ -148,7 +149,7 @@ impl Target {
 /// The files of a log that is read, and those behind them if a mount shows them.
 pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
     let of = |file: &Path| -> Result<Originals> {
-        let (dir, name) = walk::directory_of_log(file)?;
+        let (dir, name) = log_dir::walk_to(file)?;
         Ok(Originals::of(&dir.with_further(&settings.log_dirs)?, &name))
     };
     let own = of(file)?;

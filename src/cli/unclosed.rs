@@ -10,11 +10,11 @@ use serde::Serialize;
 use h5logfs_common::error::Result;
 use h5logfs_log::journal::unflushed::{Summary, Unflushed};
 use h5logfs_log::journal::{self, Job, JobState};
+use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
-use h5logfs_log::walk;
 use h5logfs_view::View;
 
 /// What is known of the job of a log. Its text is a note for a person.
@@ -82,7 +82,7 @@ pub fn job_state(file: &Path, journal: &SourcePath) -> JobState {
 
 /// What no flush of a log covers. The journal itself is not read here: hostile ones take much memory, and the scan has read it.
 fn unflushed(file: &Path, snapshot: &Snapshot, journal: &SourceFile) -> Result<Option<Summary>> {
-    let (dir, name) = walk::directory_of_log(file)?;
+    let (dir, name) = log_dir::walk_to(file)?;
     let log = SourceFile::open(&dir, &name)?;
     let files = LogFiles::of(&dir, &name, &log);
     let Some(header) = journal::header_of(journal) else {
@@ -97,7 +97,7 @@ fn unflushed(file: &Path, snapshot: &Snapshot, journal: &SourceFile) -> Result<O
 
 /// The journal lies beside the log. Its place in a view may count from a directory above, which is listed.
 fn open(file: &Path, journal: &SourcePath) -> Result<SourceFile> {
-    let (dir, name) = walk::directory_of_log(file)?;
+    let (dir, name) = log_dir::walk_to(file)?;
     let log = SourceFile::open(&dir, &name)?;
     let beside = SourcePath::below(journal.path.file_name().unwrap_or_default());
     LogFiles::of(&dir, &name, &log).open(&beside)

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::ownership::{Ownership, belongs};
 use crate::source_dir::SourceDir;
+use crate::walk;
 use h5logfs_common::error::{Error, Result};
 
 /// The name of the log file in the directory.
@@ -148,8 +149,12 @@ pub fn place_of(path: &Path) -> Result<(SourceDir, PathBuf)> {
     place_by(path, SourceDir::of_file)
 }
 
-/// The same by another function than that one.
-pub(crate) fn place_by(
+/// The same by [`walk::directory_of`].
+pub fn walk_to(path: &Path) -> Result<(SourceDir, PathBuf)> {
+    place_by(path, walk::directory_of)
+}
+
+fn place_by(
     path: &Path,
     find: impl Fn(&Path) -> Result<(SourceDir, PathBuf)>,
 ) -> Result<(SourceDir, PathBuf)> {

@@ -13,7 +13,6 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-use crate::log_dir;
 use crate::source_dir::SourceDir;
 use h5logfs_common::error::{Error, Result};
 
@@ -145,11 +144,6 @@ pub fn directory_of(file: &Path) -> Result<(SourceDir, PathBuf)> {
         Some((dir, name)) => Ok((held(&dir, file)?, name.into())),
         None => Err(Error::of(file, "is a directory")),
     }
-}
-
-/// As [`directory_of`], for the file of the log at `path`, which may be that of a directory.
-pub fn directory_of_log(path: &Path) -> Result<(SourceDir, PathBuf)> {
-    log_dir::place_by(path, directory_of)
 }
 
 /// A directory that was found.

@@ -65,6 +65,11 @@ impl Place {
             ));
             assert!(copied.status.success(), "{}", said(&copied));
         }
+        if sample.contains("run.bp") {
+            let directory = project().join("tests/corpus-adios/b5_steps.bp");
+            let copied = place.run(&format!("cp -r '{}' run.bp", directory.display()));
+            assert!(copied.status.success(), "{}", said(&copied));
+        }
         let options = "[defaults]\ncache_size = \"1G\"\n";
         fs::write(place.path("h5logfs.toml"), options).unwrap();
         for (name, script) in REPLACED {
