@@ -185,8 +185,8 @@ impl Inner {
         look(&self.objects).map_err(|fault| self.failed(path, fault))
     }
 
-    /// The number in the snapshot of the dataset whose header is at an address; `None` where its elements lie in the canonical file as its
-    /// metadata say.
+    /// The number in the snapshot of the dataset whose header is at an address. `None` where its elements lie in the canonical
+    /// file as its metadata say.
     pub fn number(&self, address: u64) -> Option<usize> {
         self.numbers.get(&address).copied()
     }
