@@ -5,6 +5,9 @@ use crate::{Bytes, Result};
 /// The largest piece of a file that is read into memory at once: the metadata of a step.
 pub(crate) const PIECE: u64 = 1 << 30;
 
+/// Extents, places and lengths are below this. HDF5 has no larger ones, and what stands for no extent is larger.
+pub(crate) const EXTENT: u64 = 1 << 63;
+
 /// Reads `len` bytes from `at`, which is `what`.
 pub(crate) fn read(file: &dyn Bytes, at: u64, len: u64, what: &str) -> Result<Vec<u8>> {
     if at.checked_add(len).is_none_or(|end| end > file.len()) {

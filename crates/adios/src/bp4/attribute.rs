@@ -6,19 +6,19 @@ use crate::Result;
 use crate::fields::Fields;
 use crate::model::{Attribute, Type, Value};
 
-/// Reads an entry.
-pub(super) fn read(mut entry: Fields<'_>) -> Result<Attribute> {
+/// Reads an entry. Takes as many off `most` as it has texts.
+pub(super) fn read(mut entry: Fields<'_>, most: &mut usize) -> Result<Attribute> {
     let _id = entry.u32()?;
     let _group = entry.text()?;
     let name = entry.text()?;
-    let value = value(entry).map_err(|fault| fault.at(format!("attribute {name}")))?;
+    let value = value(entry, most).map_err(|fault| fault.at(format!("attribute {name}")))?;
     Ok(Attribute {
         name: name.to_owned(),
         value,
     })
 }
 
-fn value(mut entry: Fields<'_>) -> Result<Value> {
+fn value(mut entry: Fields<'_>, most: &mut usize) -> Result<Value> {
     let _path = entry.text()?;
     let number = entry.u8()?;
     let ty = types::of(number)?;
@@ -26,7 +26,7 @@ fn value(mut entry: Fields<'_>) -> Result<Value> {
     let set = Set::read(&mut entry, &ty, Of::Attribute)?;
     let mut value = set.value.ok_or("it has no value")?;
     Ok(match (ty, number) {
-        (Type::Text, types::TEXTS) => Value::Texts(texts(value)?),
+        (Type::Text, types::TEXTS) => Value::Texts(texts(value, most)?),
         (Type::Text, _) => Value::Text(value.text()?.to_owned()),
         (ty, _) => Value::Numbers {
             // One value and an array of one look the same.
@@ -37,9 +37,12 @@ fn value(mut entry: Fields<'_>) -> Result<Value> {
     })
 }
 
-fn texts(mut value: Fields<'_>) -> Result<Vec<String>> {
+fn texts(mut value: Fields<'_>, most: &mut usize) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     while !value.is_empty() {
+        *most = most
+            .checked_sub(1)
+            .ok_or("more texts than its bytes stand for")?;
         texts.push(value.text()?.to_owned());
     }
     Ok(texts)

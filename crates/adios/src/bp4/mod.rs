@@ -27,6 +27,11 @@ use crate::{Result, numbers};
 /// The most problems of a step that are told.
 const MOST_PROBLEMS: usize = 100;
 
+/// Bytes of metadata for each text in the arrays of a step, on average: texts take more memory than that. More than
+/// [`SOME_TEXTS`] empty ones could ask for many times the memory of the metadata.
+const TEXT: usize = 12;
+const SOME_TEXTS: usize = 4096;
+
 /// What holds for all variables of a step.
 #[derive(Debug, Clone, Copy)]
 struct Writing {
@@ -91,8 +96,9 @@ fn add_variables(
 }
 
 fn add_attributes(index: Fields<'_>, step: &mut Step) {
+    let mut texts = index.rest().len() / TEXT + SOME_TEXTS;
     each(index, "attributes", &mut step.problems, |entry| {
-        step.attributes.push(attribute::read(entry)?);
+        step.attributes.push(attribute::read(entry, &mut texts)?);
         Ok(())
     });
 }

@@ -302,6 +302,26 @@ fn what_breaks_the_rules_is_a_problem_of_one_variable() {
 }
 
 #[test]
+fn memory_for_texts_is_bounded_by_their_bytes() {
+    let empty = |number: usize| Set {
+        value: Some(vec![0; 2 * number]),
+        ..set(&[[number as u64, 0, 0]])
+    };
+    let mut directory = Directory::new();
+    let attributes = [
+        entry("few", 12, vec![empty(1000)]),
+        entry("many", 12, vec![empty(5000)]),
+    ];
+    directory.step(false, &[], &attributes);
+    let step = directory.read(0).unwrap();
+    assert_eq!(step.attributes.len(), 1);
+    assert_eq!(
+        step.problems,
+        ["attribute many: more texts than its bytes stand for"]
+    );
+}
+
+#[test]
 fn attributes() {
     let value = |count, bytes: &[u8]| Set {
         value: Some(bytes.to_vec()),

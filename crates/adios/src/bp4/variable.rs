@@ -5,6 +5,7 @@ use super::{Writing, types};
 use crate::Result;
 use crate::fields::Fields;
 use crate::model::{Block, File, Kind, Place, Type, Variable};
+use crate::numbers::EXTENT;
 
 /// The shape of a dimension along which blocks follow each other.
 const JOINED: u64 = u64::MAX - 1;
@@ -29,19 +30,16 @@ pub(super) fn read(name: &str, mut entry: Fields<'_>, writing: Writing) -> Resul
     }
     let ty = types::of(number)?;
     let _sets = entry.u64()?;
-    let mut sets = Vec::new();
-    while !entry.is_empty() {
-        let mut set = Set::read(&mut entry, &ty, Of::Variable)?;
-        if writing.is_column_major {
-            set.dims.reverse();
-        }
-        sets.push(set);
-    }
-    let kind = kind(&sets)?;
+    let sets = Sets {
+        left: entry,
+        ty: &ty,
+        is_column_major: writing.is_column_major,
+    };
+    let (kind, number, last) = overview(sets.clone())?;
     let mut variable = Variable {
         name: name.to_owned(),
         kind,
-        ty,
+        ty: ty.clone(),
         shape: Vec::new(),
         rank: 0,
         blocks: Vec::new(),
@@ -49,28 +47,64 @@ pub(super) fn read(name: &str, mut entry: Fields<'_>, writing: Writing) -> Resul
         counts: Vec::new(),
         texts: Vec::new(),
     };
-    match kind {
-        Kind::GlobalValue => sets.truncate(1),
-        Kind::LocalValue => variable.shape = vec![sets.len() as u64],
+    let values = match kind {
+        Kind::GlobalValue => 1,
+        Kind::LocalValue => number,
         _ => {
-            add_arrays(&mut variable, &sets, writing)?;
+            add_arrays(&mut variable, sets, &last, writing)?;
             return Ok(variable);
         }
+    };
+    if kind == Kind::LocalValue {
+        variable.shape = vec![number as u64];
     }
-    for set in sets {
-        add_value(&mut variable, set, writing)?;
+    for set in sets.take(values) {
+        add_value(&mut variable, set?, writing)?;
     }
     Ok(variable)
 }
 
-/// The kind of a variable: that of its blocks. Those without any extent may be of each kind.
-fn kind(sets: &[Set<'_>]) -> Result<Kind> {
-    let mut kinds = sets.iter().filter_map(kind_of);
-    let first = kinds.next();
-    if kinds.any(|kind| Some(kind) != first) {
-        return Err("its blocks are of different kinds".into());
+/// The sets of a variable, one after the other. Many of them together would take many times the memory of their bytes.
+#[derive(Clone)]
+struct Sets<'a, 'b> {
+    left: Fields<'a>,
+    ty: &'b Type,
+    is_column_major: bool,
+}
+
+impl<'a> Iterator for Sets<'a, '_> {
+    type Item = Result<Set<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left.is_empty() {
+            return None;
+        }
+        let mut set = Set::read(&mut self.left, self.ty, Of::Variable);
+        if let (Ok(set), true) = (&mut set, self.is_column_major) {
+            set.dims.reverse();
+        }
+        Some(set)
     }
-    Ok(first.unwrap_or(Kind::GlobalArray))
+}
+
+/// The kind of a variable, that of its blocks; how many of these there are; and the dimensions of the last one. Those without any
+/// extent may be of each kind.
+fn overview(sets: Sets<'_, '_>) -> Result<(Kind, usize, Vec<Dim>)> {
+    let (mut kind, mut number, mut last) = (None, 0, Vec::new());
+    for set in sets {
+        let set = set?;
+        let own = kind_of(&set);
+        if kind.is_some() && own.is_some() && own != kind {
+            return Err("its blocks are of different kinds".into());
+        }
+        kind = kind.or(own);
+        number += 1;
+        last = set.dims;
+    }
+    if number == 0 {
+        return Err("it has no block".into());
+    }
+    Ok((kind.unwrap_or(Kind::GlobalArray), number, last))
 }
 
 fn kind_of(set: &Set<'_>) -> Option<Kind> {
@@ -110,33 +144,43 @@ fn add_value(variable: &mut Variable, set: Set<'_>, writing: Writing) -> Result<
     Ok(())
 }
 
-/// Adds the blocks of an array, without those that have no elements.
-fn add_arrays(variable: &mut Variable, sets: &[Set<'_>], writing: Writing) -> Result<()> {
-    let last = sets.last().ok_or("it has no block")?;
-    variable.rank = last.dims.len();
-    if sets.iter().any(|set| set.dims.len() != variable.rank) {
-        return Err("its blocks have different numbers of dimensions".into());
-    }
+/// Adds the blocks of an array, without those that have no elements. The array has the shape that its last block tells.
+fn add_arrays(
+    variable: &mut Variable,
+    sets: Sets<'_, '_>,
+    last: &[Dim],
+    writing: Writing,
+) -> Result<()> {
+    variable.rank = last.len();
     if variable.rank == 0 || variable.ty == Type::Text {
         return Err("a block without its value".into());
     }
     if variable.kind != Kind::LocalArray {
-        variable.shape = last.dims.iter().map(|dim| dim.shape).collect();
+        variable.shape = last.iter().map(|dim| dim.shape).collect();
     }
     let along = variable.shape.iter().position(|of| *of == JOINED);
+    let mut others = (0..).zip(&variable.shape);
+    if others.any(|(dim, of)| Some(dim) != along && *of >= EXTENT) {
+        return Err("its shape is larger than any array".into());
+    }
     let mut joined = 0_u64;
     for set in sets {
+        let set = set?;
         let mut dims = set.dims.clone();
+        if dims.len() != variable.rank {
+            return Err("its blocks have different numbers of dimensions".into());
+        }
         if let Some(along) = along {
             let dim = &mut dims[along];
             if dim.shape != JOINED {
                 return Err("its blocks are joined along different dimensions".into());
             }
             dim.start = joined;
-            joined = joined.checked_add(dim.count).ok_or("too many elements")?;
+            let end = joined.checked_add(dim.count).filter(|end| *end < EXTENT);
+            joined = end.ok_or("its blocks are too large to be joined")?;
         }
         if dims.iter().all(|dim| dim.count > 0) {
-            variable.blocks.push(block(set, &variable.ty, writing)?);
+            variable.blocks.push(block(&set, &variable.ty, writing)?);
             variable.starts.extend(dims.iter().map(|dim| dim.start));
             variable.counts.extend(dims.iter().map(|dim| dim.count));
         }
@@ -168,8 +212,9 @@ fn block(set: &Set<'_>, ty: &Type, writing: Writing) -> Result<Block> {
 
 /// Bytes of the elements. `None` where a number is too large, or the block ends beyond any array.
 fn plain(dims: &[Dim], ty: &Type) -> Option<u64> {
+    let is_below = |number: &u64| *number < EXTENT;
     dims.iter().try_fold(ty.size(), |len, dim| {
-        dim.start.checked_add(dim.count)?;
-        len.checked_mul(dim.count)
+        dim.start.checked_add(dim.count).filter(is_below)?;
+        len.checked_mul(dim.count).filter(is_below)
     })
 }

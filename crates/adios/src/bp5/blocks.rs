@@ -5,6 +5,7 @@ use super::record::Record;
 use super::variables::Writer;
 use crate::Result;
 use crate::model::{Block, File, Kind, Place, Type, Variable};
+use crate::numbers::EXTENT;
 use crate::numbers::Numbers;
 
 /// Stands in a shape for the dimension along which blocks are joined.
@@ -15,9 +16,6 @@ const NOWHERE: u64 = u64::MAX;
 
 /// Dimensions of an array at most: BP4 has one byte for their number.
 const RANK: u64 = 255;
-
-/// Extents and starts are below this. HDF5 has no larger ones, and what stands for no extent is larger.
-const EXTENT: u64 = 1 << 63;
 
 /// What is known of a variable.
 #[derive(Debug, Default)]
