@@ -109,12 +109,12 @@ fn seeds(directories: &[Seed<'_>]) -> Seeds {
 
 pub fn bp4_seeds() -> Seeds {
     seeds(&directories!(
-        "b4_types" &[],
-        "b4_local" &[],
-        "b4_joined" &[],
-        "b4_colmajor" &[],
-        "b4_empty" &[],
-        "b4_mpi_agg2" &[]
+        "b4_types" & [],
+        "b4_local" & [],
+        "b4_joined" & [],
+        "b4_colmajor" & [],
+        "b4_empty" & [],
+        "b4_mpi_agg2" & []
     ))
 }
 
@@ -134,18 +134,28 @@ pub fn bp5_seeds() -> Seeds {
 /// Chunks of the libraries, one of each codec and filter.
 pub fn operator_seeds() -> Seeds {
     let files: [(&str, &[u8]); 2] = [
-        ("blosc1", include_bytes!("../../crates/adios/tests/chunks/blosc1")),
-        ("blosc2", include_bytes!("../../crates/adios/tests/chunks/blosc2")),
+        (
+            "blosc1",
+            include_bytes!("../../crates/adios/tests/chunks/blosc1"),
+        ),
+        (
+            "blosc2",
+            include_bytes!("../../crates/adios/tests/chunks/blosc2"),
+        ),
     ];
     let header = |operator, len: u32| {
         let out = Output::default().u32(len.into()).put(&[operator, 1, 0, 0]);
         out.u64(len.into())
     };
     let mut seeds = vec![("null".to_owned(), header(127, 4).put(b"abcd").0)];
+    let whole = include_bytes!("../../tests/corpus-adios/b5_bzip2.bp/data.0");
+    let bzip2 = Output::default().u32(2400).put(&whole[..299]).0;
+    seeds.push(("bzip2".to_owned(), bzip2));
     for (name, mut file) in files {
         let mut number = 0;
         while let Some(head) = file.first_chunk::<16>() {
-            let size = |at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+            let size =
+                |at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
             let (chunk, rest) = file.split_at(size(12) as usize);
             let out = header(0, size(4)).put(&[2, 11, 1]).u32(0).u32(1);
             seeds.push((format!("{name}-{number}"), out.put(chunk).0));

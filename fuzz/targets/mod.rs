@@ -12,6 +12,8 @@
 //! | `journal` | the journal of a log that is not closed, with or without its checksums | its commits ascend; a read up to the last commit gives the same definitions, or the same image |
 //! | `unflushed` | bytes behind the last flush of a log | the extents that are found share no bytes, and their data match the checksums |
 //! | `parts` | the configuration of an HDF5 file in subfiles, and the first of them | a snapshot that is made passes its checks, and can be read |
+//! | `bp4`, `bp5` | the metadata of a directory of ADIOS2 | a variable that is read alone is what it is among all; numbers of blocks fit each other; no path is shown twice |
+//! | `operator` | a block of ADIOS2 with an operator | what is decoded has no byte that was there before |
 //! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
 //! | `objects` | an HDF5 file, as it is, and with right checksums | what is found by its name is in the list of all |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
@@ -19,6 +21,7 @@
 //! The parts of a file that libhdf5 reads are not fuzzed: libhdf5 is not trusted and runs in a process of its own. Here
 //! it only makes images, in `netcdf_header` and `journal`.
 
+mod adios;
 mod damaged;
 mod decoders;
 mod header;
@@ -49,7 +52,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 13] = [
+pub const ALL: [Target; 16] = [
     Target {
         name: "logvol",
         run: decoders::logvol,
@@ -99,6 +102,21 @@ pub const ALL: [Target; 13] = [
         name: "parts",
         run: parts::run,
         seeds: parts::seeds,
+    },
+    Target {
+        name: "bp4",
+        run: adios::directory,
+        seeds: adios::bp4_seeds,
+    },
+    Target {
+        name: "bp5",
+        run: adios::directory,
+        seeds: adios::bp5_seeds,
+    },
+    Target {
+        name: "operator",
+        run: adios::operator,
+        seeds: adios::operator_seeds,
     },
     Target {
         name: "plain",
