@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod adios;
 mod bench;
 mod claims;
 mod corpus;
