@@ -17,17 +17,19 @@ mod tests;
 
 use std::ops::Range;
 
-use crate::directory::Files;
+use crate::Files;
 use crate::header::Header;
 use crate::model::Step;
 use crate::numbers::{self, Numbers};
 use crate::{Bytes, Result};
 
 use attributes::Attributes;
-use formats::{Formats, Id, Meaning};
+use blocks::Writer;
+use ffs::Id;
+use formats::{Formats, Meaning};
 use index::Records;
 use record::Record;
-use variables::{Variables, Writer};
+use variables::Variables;
 
 /// Where the metadata of each step lie, and what the formats of records mean.
 #[derive(Debug)]

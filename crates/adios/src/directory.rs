@@ -5,18 +5,9 @@
 
 use crate::header::{Header, Version};
 use crate::model::Step;
-use crate::{Bytes, Result, bp4, bp5};
+use crate::{Result, bp4, bp5};
 
-/// The metadata files of a directory.
-#[derive(Clone, Copy)]
-pub struct Files<'a> {
-    /// `md.idx`.
-    pub index: &'a dyn Bytes,
-    /// `md.0`.
-    pub metadata: &'a dyn Bytes,
-    /// `mmd.0`, which BP4 has not.
-    pub formats: Option<&'a dyn Bytes>,
-}
+pub use crate::Files;
 
 /// Where the metadata of all steps of one directory lie.
 #[derive(Debug)]

@@ -54,3 +54,14 @@ impl<T: AsRef<[u8]>> Bytes for T {
         Ok(())
     }
 }
+
+/// The metadata files of a directory.
+#[derive(Clone, Copy)]
+pub struct Files<'a> {
+    /// `md.idx`.
+    pub index: &'a dyn Bytes,
+    /// `md.0`.
+    pub metadata: &'a dyn Bytes,
+    /// `mmd.0`, which BP4 has not.
+    pub formats: Option<&'a dyn Bytes>,
+}

@@ -1,6 +1,6 @@
 //! The rows of `md.idx` (section 4.1).
 
-use crate::directory::Files;
+use crate::Files;
 use crate::fields::Fields;
 use crate::header::Header;
 use crate::{Bytes, Result};

@@ -19,7 +19,7 @@ pub use index::Index;
 
 use std::collections::HashSet;
 
-use crate::directory::Files;
+use crate::Files;
 use crate::fields::Fields;
 use crate::model::Step;
 use crate::{Result, numbers};

@@ -2,8 +2,8 @@
 
 use super::Index;
 use super::set::Dim;
+use crate::Files;
 use crate::Result;
-use crate::directory::Files;
 use crate::header::Header;
 use crate::model::Step;
 

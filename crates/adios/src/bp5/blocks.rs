@@ -1,12 +1,11 @@
 //! The blocks of one variable in one step, of all writers (section 3.6).
 
 use super::fields::{ArrayFields, Content, Described, Fields};
+use super::index::WriterPlaces;
 use super::record::Record;
-use super::variables::Writer;
 use crate::Result;
 use crate::model::{Block, File, Kind, Place, Type, Variable};
-use crate::numbers::EXTENT;
-use crate::numbers::Numbers;
+use crate::numbers::{EXTENT, Numbers};
 
 /// Stands in a shape for the dimension along which blocks are joined.
 const JOINED: u64 = u64::MAX - 1;
@@ -16,6 +15,12 @@ const NOWHERE: u64 = u64::MAX;
 
 /// Dimensions of an array at most: BP4 has one byte for their number.
 const RANK: u64 = 255;
+
+/// The writer of a record.
+pub(super) struct Writer<'a> {
+    pub rank: u32,
+    pub places: WriterPlaces<'a>,
+}
 
 /// What is known of a variable.
 #[derive(Debug, Default)]

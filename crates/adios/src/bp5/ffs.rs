@@ -17,6 +17,9 @@ const FIELD: u64 = 16;
 /// The version of representations and of records that writers of BP5 make.
 const VERSION: u64 = 2;
 
+/// Names a format in the records.
+pub(super) type Id = [u8; 12];
+
 /// The structs of a representation: that of records first, then those that it contains.
 #[derive(Debug)]
 pub(super) struct Format {

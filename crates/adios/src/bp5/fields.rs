@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::ffs::{Field, Format, Slot, Struct};
-use super::formats::Id;
+use super::ffs::{Field, Format, Id, Slot, Struct};
 use super::types;
 use crate::Result;
 use crate::model::{Kind, StructType, Type};

@@ -4,15 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use super::attributes::{NamedFields, OwnFields};
-use super::ffs::Format;
+use super::ffs::{Format, Id};
 use super::fields::Fields;
 use super::types;
 use crate::model::StructType;
 use crate::numbers::{self, Numbers};
 use crate::{Bytes, Result};
-
-/// Names a format in the records.
-pub(super) type Id = [u8; 12];
 
 /// The most formats that are kept, and the most bytes of one: some hundred thousand variables. Decoded they take several times as
 /// much memory.

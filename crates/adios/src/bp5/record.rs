@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-use super::ffs::Slot;
-use super::formats::Id;
+use super::ffs::{Id, Slot};
 use crate::Result;
 use crate::numbers::Numbers;
 

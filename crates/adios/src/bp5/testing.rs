@@ -1,6 +1,6 @@
 //! Writes small directories as writers of BP5 do.
 
-use crate::directory::Files;
+use crate::Files;
 use crate::model::Kind;
 
 /// The metadata files of a directory.

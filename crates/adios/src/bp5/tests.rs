@@ -381,8 +381,9 @@ fn hostile_bytes_give_an_answer_or_a_fault() {
             damaged += step.is_ok_and(|step| !step.problems.is_empty()) as usize;
         }
     };
-    for sound in [example(), random(3, 4, 1).0] {
-        for file in 0..3 {
+    // The formats of the other one are many, and of the same kind.
+    for (sound, files) in [(example(), 3), (random(3, 4, 1).0, 2)] {
+        for file in 0..files {
             let mut written = sound.clone();
             let len = written.file(file).len();
             for at in 0..len {

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Writer};
+use super::ffs::Id;
 use super::fields::{Fields, VariableField};
-use super::formats::Id;
-use super::index::WriterPlaces;
 use super::record::Record;
 use crate::Result;
 use crate::model::Variable;
@@ -35,12 +34,6 @@ struct Gathered<'a> {
     name: &'a str,
     /// `None` once a writer has told what cannot be understood.
     blocks: Option<Blocks>,
-}
-
-/// The writer of a record.
-pub(super) struct Writer<'a> {
-    pub rank: u32,
-    pub places: WriterPlaces<'a>,
 }
 
 impl<'a> Variables<'a> {
