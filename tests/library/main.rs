@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod adios;
 mod ahead;
 mod arrays;
 mod bombs;

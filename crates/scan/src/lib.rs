@@ -3,6 +3,7 @@
 //! [`scan`] opens the file, recognizes its layout, and calls one of these:
 //!
 //! * `unclosed`: a log that was not closed. It makes the objects from the journal.
+//! * `adios`: an ADIOS2 directory, by its index. It makes the objects from the metadata of all steps.
 //! * `netcdf`: a netCDF classic file. It makes the objects from the header and finds the logs beside the file.
 //! * `scan_hdf5` below: an HDF5 file. It asks `logvol` and `classic` for the log, and walks the objects.
 //!
@@ -24,6 +25,7 @@
 //! * [`definitions`] opens a closed log again, for the writer.
 //! * [`worker`] serves scans in confined processes (feature `worker`).
 
+mod adios;
 mod chosen;
 mod chunks;
 mod classic;
@@ -56,6 +58,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
+use h5logfs_log::adios as adios_log;
 use h5logfs_log::image::Hdf5;
 use h5logfs_log::journal::closed::{CloseSeal, sealed};
 use h5logfs_log::journal::sealed::{Sealed, SealedFile};
@@ -97,6 +100,9 @@ pub fn scan(request: ScanRequest<'_>) -> Result<Snapshot> {
     let files = LogFiles::of(request.dir, request.relative, &source);
     if let Some((place, journal)) = journal::of_file(&files, &source)? {
         return unclosed::scan(request, source, place, journal);
+    }
+    if adios_log::is_index(request.relative, &source)? {
+        return adios::scan(request, source);
     }
     if source.is_empty() || netcdf_log::has_magic(&source)? {
         return netcdf::scan(request, source);

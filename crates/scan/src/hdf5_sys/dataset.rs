@@ -265,3 +265,25 @@ pub fn write_elements(dataset: &Id, values: &Values, memory: &Id, file: &Id) -> 
     ))
     .map(drop)
 }
+
+/// Writes all elements of a dataset of variable-length texts, as many as the space of the dataset has.
+pub fn write_text_elements(dataset: &Id, texts: &[CString]) -> Result<()> {
+    if dataset_space(dataset)?.elements() != Some(texts.len() as u64) {
+        return Err("another number of texts than elements".into());
+    }
+    if texts.is_empty() {
+        return Ok(());
+    }
+    let pointers: Vec<*const c_char> = texts.iter().map(|t| t.as_ptr()).collect();
+    let datatype = dataset_type(dataset)?;
+    const ALL: hid_t = 0;
+    h5!(H5Dwrite(
+        dataset.0,
+        datatype.0,
+        ALL,
+        ALL,
+        DEFAULT,
+        pointers.as_ptr().cast()
+    ))
+    .map(drop)
+}

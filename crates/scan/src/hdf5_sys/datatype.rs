@@ -256,6 +256,24 @@ pub fn float_type(size: u32, big_endian: bool) -> Result<Id> {
     Id::new(h5!(H5Tcopy(standard)))
 }
 
+/// The extended numbers of an x87: 80 bits in 16 bytes, little-endian.
+pub fn x87_type() -> Result<Id> {
+    let new = Id::new(h5!(H5Tcopy(*H5T_IEEE_F64LE)))?;
+    h5!(H5Tset_size(new.0, 16))?;
+    h5!(H5Tset_precision(new.0, 80))?;
+    // The sign, 15 bits of the exponent, and a mantissa whose first bit is stored.
+    h5!(H5Tset_fields(new.0, 79, 64, 15, 0, 64))?;
+    h5!(H5Tset_ebias(new.0, 16_383))?;
+    h5!(H5Tset_norm(new.0, H5T_norm_t::H5T_NORM_NONE))?;
+    Ok(new)
+}
+
+/// `long double` of this processor.
+#[cfg(test)]
+pub fn native_long_double() -> Result<Id> {
+    Id::new(h5!(H5Tcopy(*H5T_NATIVE_LDOUBLE)))
+}
+
 /// A bitfield of 1, 2, 4 or 8 bytes.
 pub fn bitfield_type(size: u32, big_endian: bool) -> Result<Id> {
     let standard = match (size, big_endian) {

@@ -1,0 +1,136 @@
+//! Attributes of the objects of a directory.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+
+use super::types::Types;
+use crate::hdf5_sys::{self as h5, Id, Name, Space};
+use h5logfs_adios::model::Value;
+use h5logfs_adios::tree::{Content, Object, Steps};
+use h5logfs_common::fault::Fault;
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// Bytes of an attribute that finds a place in the header of its object: a message has less than 64 KiB.
+const LARGEST: u64 = 60_000;
+/// So many attributes are found in a header one after the other. More have an index.
+const MOST: usize = 32;
+/// Bytes that a variable-length text takes where its attribute is.
+const TEXT: u64 = 16;
+
+/// The attribute that labels the dimensions of a dataset.
+const LABELS: &str = "DIMENSION_LABELS";
+/// The label of the dimension of steps.
+const STEP: &str = "step";
+
+/// Writes attributes. Thousands of them share a few spaces.
+pub(super) struct Attributes {
+    scalar: Id,
+    /// One-dimensional spaces, by extent.
+    lists: HashMap<u64, Id>,
+    steps: Id,
+}
+
+impl Attributes {
+    pub fn new() -> Result<Self> {
+        Ok(Attributes {
+            scalar: Space::scalar().create()?,
+            lists: HashMap::new(),
+            steps: h5::integer_type(8, true, false)?,
+        })
+    }
+
+    /// Writes one that a tree has.
+    pub fn write(
+        &mut self,
+        object: &Id,
+        name: &str,
+        content: &Content,
+        types: &mut Types,
+    ) -> Result<()> {
+        let value = match content {
+            Content::Steps(steps) => return self.steps(object, name, steps),
+            Content::Value(value) => &**value,
+        };
+        match value {
+            Value::Text(text) => self.text(object, name, text),
+            Value::Texts(texts) => {
+                let texts: Vec<CString> = texts.iter().map(|text| c_text(text)).collect();
+                let space = self.list(texts.len() as u64)?;
+                h5::write_texts(object, name_of(name), &space, &texts)
+            }
+            Value::Numbers {
+                ty,
+                is_single,
+                bytes,
+            } => {
+                let count = bytes.len() as u64 / ty.size().max(1);
+                let space = if *is_single {
+                    self.scalar.clone()
+                } else {
+                    self.list(count)?
+                };
+                h5::write_plain_attribute(object, name_of(name), &types.get(ty)?, &space, bytes)
+            }
+        }
+    }
+
+    pub fn text(&mut self, object: &Id, name: &str, text: &str) -> Result<()> {
+        h5::write_texts(object, name_of(name), &self.scalar, &[c_text(text)])
+    }
+
+    /// Labels the first dimension of a dataset of so many.
+    pub fn label_steps(&mut self, object: &Id, rank: usize) -> Result<()> {
+        let mut labels = vec![CString::default(); rank];
+        if let Some(first) = labels.first_mut() {
+            *first = c_text(STEP);
+        }
+        let space = self.list(rank as u64)?;
+        h5::write_texts(object, Name::ascii(LABELS), &space, &labels)
+    }
+
+    fn steps(&mut self, object: &Id, name: &str, steps: &Steps) -> Result<()> {
+        let bytes: Vec<u8> = steps.iter().flat_map(u64::to_le_bytes).collect();
+        let space = self.list(steps.len())?;
+        h5::write_plain_attribute(object, name_of(name), &self.steps, &space, &bytes)
+    }
+
+    fn list(&mut self, len: u64) -> Result<Id> {
+        if let Some(known) = self.lists.get(&len) {
+            return Ok(known.clone());
+        }
+        let new = Space::fixed(&[len]).create()?;
+        self.lists.insert(len, new.clone());
+        Ok(new)
+    }
+}
+
+/// Whether the attributes of an object have to be outside of its header.
+pub(super) fn are_outside(object: &Object) -> bool {
+    let size = |(name, content): &(String, Content)| {
+        let values = match content {
+            Content::Steps(steps) => 8 * steps.len(),
+            Content::Value(value) => match &**value {
+                Value::Text(_) => TEXT,
+                Value::Texts(texts) => TEXT * texts.len() as u64,
+                Value::Numbers { bytes, .. } => bytes.len() as u64,
+            },
+        };
+        name.len() as u64 + values
+    };
+    let attributes = &object.attributes;
+    attributes.len() > MOST || attributes.iter().any(|attribute| size(attribute) > LARGEST)
+}
+
+/// A text that ends at its first zero. Zeros at its end are none of it; others become U+FFFD.
+pub(super) fn c_text(text: &str) -> CString {
+    let text = text.trim_end_matches('\0').replace('\0', "\u{fffd}");
+    CString::new(text).unwrap_or_default()
+}
+
+pub(super) fn name_of(name: &str) -> Name<'_> {
+    Name {
+        bytes: name.as_bytes(),
+        utf8: !name.is_ascii(),
+    }
+}

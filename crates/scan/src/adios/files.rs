@@ -1,0 +1,154 @@
+//! The files of a directory while it is scanned.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use crate::sources::Sources;
+use h5logfs_adios::Place;
+use h5logfs_adios::directory::Files;
+use h5logfs_adios::model::File;
+use h5logfs_common::error::{Error, Result};
+use h5logfs_log::adios::names;
+use h5logfs_log::log_files::LogFiles;
+use h5logfs_log::scan::ScanRequest;
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
+
+/// Sources have 16-bit numbers, and three files may be others than `data.N`.
+const MOST_DATA_FILES: usize = (1 << 16) - 3;
+
+/// The open files of a directory.
+pub(super) struct DirectoryFiles<'a> {
+    relative: &'a Path,
+    files: LogFiles<'a>,
+    /// `md.idx`.
+    index: SourceFile,
+    /// `md.0`.
+    metadata: SourceFile,
+    /// `mmd.0`, if there is one.
+    formats: Option<SourceFile>,
+    /// `data.N`, by number, as far as blocks have led to them; `None` where there is none.
+    data: RefCell<BTreeMap<u32, Option<SourceFile>>>,
+    /// Why one of them could not be opened.
+    failure: RefCell<Option<Error>>,
+}
+
+/// The numbers of the sources.
+pub(super) struct Numbers {
+    /// Of `mmd.0`.
+    pub formats: Option<u16>,
+    /// Of each `data.N`, ascending.
+    pub data: Vec<(u32, u16)>,
+}
+
+impl<'a> DirectoryFiles<'a> {
+    /// Opens the files with metadata. `index` is open already, so the others have all that it speaks of.
+    pub fn open(request: ScanRequest<'a>, index: SourceFile) -> Result<Self> {
+        let relative = request.relative;
+        let files = LogFiles::of(request.dir, relative, &index);
+        let metadata = files.open(&place(relative, names::METADATA))?;
+        Ok(DirectoryFiles {
+            metadata,
+            formats: if_there(files.open(&place(relative, names::FORMATS)))?,
+            relative,
+            files,
+            index,
+            data: RefCell::default(),
+            failure: RefCell::default(),
+        })
+    }
+
+    /// What the steps are read from.
+    pub fn metadata(&self) -> Files<'_> {
+        Files {
+            index: &self.index,
+            metadata: &self.metadata,
+            formats: self.formats.as_ref().map(|formats| formats as _),
+        }
+    }
+
+    /// Whether stored bytes are all there. Opens the file that they are in. Where that fails for another reason than that there
+    /// is no such file, [`DirectoryFiles::check`] tells it.
+    pub fn has(&self, place: &Place) -> bool {
+        let len = match place.file {
+            File::Metadata => Some(self.metadata.len()),
+            File::Data(number) => self.len_of(number),
+        };
+        let end = place.offset.checked_add(place.len);
+        end.is_some_and(|end| len.is_some_and(|len| end <= len))
+    }
+
+    fn len_of(&self, number: u32) -> Option<u64> {
+        let mut data = self.data.borrow_mut();
+        if let Some(known) = data.get(&number) {
+            return known.as_ref().map(SourceFile::len);
+        }
+        let opened = if data.len() < MOST_DATA_FILES {
+            if_there(self.files.open(&place(self.relative, &names::data(number))))
+        } else {
+            let reason = "its blocks are in more files than can be read";
+            Err(Error::of(self.index.path(), reason.to_owned()))
+        };
+        let file = opened.unwrap_or_else(|error| {
+            self.failure.borrow_mut().get_or_insert(error);
+            None
+        });
+        let len = file.as_ref().map(SourceFile::len);
+        data.insert(number, file);
+        len
+    }
+
+    /// Fails where a file could not be opened.
+    pub fn check(&self) -> Result<()> {
+        self.failure.borrow_mut().take().map_or(Ok(()), Err)
+    }
+
+    /// All files that are there. `grow`: a job may append to them.
+    pub fn into_sources(self, grow: bool) -> Result<(Sources, Numbers)> {
+        let mut numbers = Numbers {
+            formats: None,
+            data: Vec::new(),
+        };
+        let mut sources = Sources::default();
+        let relative = self.relative;
+        // Their numbers are those of `log::adios`.
+        sources.push(SourcePath::below(relative), self.index);
+        sources.push(place(relative, names::METADATA), self.metadata);
+        if let Some(formats) = self.formats {
+            numbers.formats = Some(next(&sources));
+            sources.push(place(relative, names::FORMATS), formats);
+        }
+        for (number, file) in self.data.into_inner() {
+            if let Some(file) = file {
+                numbers.data.push((number, next(&sources)));
+                sources.push(place(relative, &names::data(number)), file);
+            }
+        }
+        if grow {
+            for file in &mut sources.files {
+                file.set_len(file.len())?;
+            }
+        }
+        Ok((sources, numbers))
+    }
+}
+
+fn next(sources: &Sources) -> u16 {
+    // No more are opened.
+    sources.files.len() as u16
+}
+
+/// A file beside `md.idx`.
+fn place(index: &Path, name: &str) -> SourcePath {
+    SourcePath::below(index.with_file_name(name))
+}
+
+fn if_there(opened: Result<SourceFile>) -> Result<Option<SourceFile>> {
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,156 @@
+//! ADIOS2 directories (`docs/formats/adios-bp.md`). Their log file is `md.idx`. libhdf5 only makes the image.
+//!
+//! * `files` opens the files of a directory.
+//! * `image` makes the objects, of `types`, with `attributes`.
+
+mod attributes;
+mod files;
+mod image;
+mod types;
+
+use super::no_moment;
+use files::{DirectoryFiles, Numbers};
+use h5logfs_adios::directory::Directory;
+use h5logfs_adios::tree::{Dataset, Object, Summary, Tree};
+use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
+use h5logfs_log::Tables;
+use h5logfs_log::adios::{self, DatasetSource};
+use h5logfs_log::journal::Moment;
+use h5logfs_log::scan::shape::Chooser;
+use h5logfs_log::scan::{Choice, ScanRequest, damage, incomplete};
+use h5logfs_log::snapshot::{Snapshot, Source};
+use h5logfs_log::source_dir::SourcePath;
+use h5logfs_log::source_file::SourceFile;
+
+/// Scans a directory by its `md.idx`. Each step has left a state, as a flush of another log has.
+pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
+    let path = index.path().to_owned();
+    let bad = |fault: Fault| Error::of(&path, fault);
+    let journal = Source::whole(SourcePath::below(request.relative), index.identity());
+    let files = DirectoryFiles::open(request, index)?;
+    let directory = Directory::open(files.metadata()).map_err(bad)?;
+    let newest = directory.steps() as u64;
+    let shown = steps_at(request.settings.moment, newest);
+    let shown = shown.map_err(|reason| no_moment(&path, reason))?;
+    let tree = tree_of(&files, &directory, shown, &bad)?;
+    let is_active = directory.is_active();
+    let mut diagnostics = state(&directory, shown);
+    diagnostics.extend(tree.problems.iter().map(Diagnostic::lost));
+    let choice = &request.settings.choice;
+    let objects = chosen(&tree, choice).map_err(bad)?;
+    let (sources, numbers) = files.into_sources(is_active)?;
+    let log = Tables::Adios(tables(&objects, numbers));
+    let chooser = Chooser::new(request.settings.chunking, log.layout(), &sources.files);
+    let incomplete = request.settings.incomplete_attribute;
+    let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
+    let order = directory.is_big_endian();
+    let made = image::make(&objects, order, &chooser, choice, incomplete.as_deref());
+    let made = made.map_err(bad)?;
+    let has_unreadable = damage::is_known(&chooser, &made.datasets);
+    let has_large_tables = chooser.has_large_tables();
+    sources.check_unchanged()?;
+    diagnostics.extend(made.diagnostics);
+    // What `md.idx` speaks of may come later: a writer need not wait for its data files, nor a file system keep their order.
+    let is_incomplete = !(directory.problems().is_empty() && tree.problems.is_empty());
+    let flushes = if is_active { shown } else { 0 };
+    Ok(Snapshot {
+        sources: sources.describe(),
+        journal: is_active.then_some(journal),
+        flushes,
+        asked: flushes,
+        newest,
+        is_late: is_active && is_incomplete,
+        image: made.image,
+        datasets: made.datasets,
+        log,
+        addresses: made.addresses,
+        diagnostics,
+        has_unreadable,
+        has_large_tables,
+        ..Snapshot::default()
+    })
+}
+
+/// How many steps are shown.
+fn steps_at(moment: Moment, newest: u64) -> std::result::Result<u64, String> {
+    match moment {
+        Moment::Newest => Ok(newest),
+        Moment::Flush(step) if step <= newest => Ok(step),
+        Moment::Flush(step) => Err(format!("it has no step {step}: it has {newest}")),
+        Moment::Time(_) => Err("its steps do not tell their times".to_owned()),
+    }
+}
+
+/// The objects of the first steps.
+fn tree_of(
+    files: &DirectoryFiles<'_>,
+    directory: &Directory,
+    steps: u64,
+    bad: &dyn Fn(Fault) -> Error,
+) -> Result<Tree> {
+    let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
+    for number in directory.numbers() {
+        if number as u64 >= steps {
+            break;
+        }
+        let step = directory.step(files.metadata(), number, &|_| true);
+        summary.add(number as u64, &step.map_err(bad)?, &|place| {
+            !files.has(place)
+        });
+        files.check()?;
+    }
+    Ok(summary.finish())
+}
+
+/// What is to be said about the steps.
+fn state(directory: &Directory, shown: u64) -> Vec<Diagnostic> {
+    let newest = directory.steps() as u64;
+    let mut found = Vec::new();
+    if directory.is_active() {
+        let text = format!("not closed: {newest} complete steps; a writer has it open, or died");
+        found.push(Diagnostic::note(text));
+    }
+    if shown < newest {
+        let text = format!("shown as step {shown} of {newest} left it");
+        found.push(Diagnostic::note(text));
+    }
+    // What a writer has not completed is no loss.
+    let severity = if directory.is_active() {
+        Severity::Note
+    } else {
+        Severity::Lost
+    };
+    let problems = directory.problems().iter();
+    found.extend(problems.map(|problem| Diagnostic::new(severity, problem)));
+    found
+}
+
+/// The root and all other objects that a copy has.
+fn chosen<'t>(tree: &'t Tree, choice: &Choice) -> std::result::Result<Vec<&'t Object>, Fault> {
+    let is_there = |path: &str| {
+        let by_path = |object: &Object| object.path.as_str().cmp(path);
+        tree.objects.binary_search_by(by_path).is_ok()
+    };
+    choice.check_found(is_there)?;
+    let is_chosen = |object: &&Object| object.path == "/" || choice.has(&object.path);
+    Ok(tree.objects.iter().filter(is_chosen).collect())
+}
+
+/// Where the elements of all datasets come from that the image does not have.
+fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
+    let datasets = objects.iter().filter_map(|object| object.dataset.as_ref());
+    let logged = datasets.filter(|dataset| !image::has_elements(dataset));
+    let source = |dataset: &Dataset| DatasetSource {
+        variable: dataset.source.variable.clone(),
+        steps: dataset.source.steps.clone(),
+        has_steps: dataset.has_steps,
+        block: dataset.source.block,
+    };
+    adios::Tables {
+        formats: numbers.formats,
+        data: numbers.data,
+        datasets: logged.map(source).collect(),
+    }
+}

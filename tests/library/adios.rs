@@ -1,0 +1,217 @@
+//! ADIOS2 directories: what is shown of them.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
+use h5logfs_common::diagnostic::Severity;
+use h5logfs_common::error::Error;
+use h5logfs_log::journal::Moment;
+use h5logfs_log::scan::{ScanRequest, Settings};
+use h5logfs_log::snapshot::Snapshot;
+use h5logfs_log::source_dir::SourceDir;
+use tempfile::TempDir;
+
+use crate::common::PROGRAM;
+use crate::common::encoder::read_whole;
+use crate::common::readers::{Python, project, said};
+
+/// The file by which a directory is scanned.
+const INDEX: &str = "md.idx";
+
+fn corpus() -> PathBuf {
+    project().join("tests/corpus-adios")
+}
+
+/// The names of all directories.
+fn cases() -> Vec<String> {
+    let entries = fs::read_dir(corpus()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = names.filter_map(|name| name.strip_suffix(".bp").map(str::to_owned));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    assert!(names.len() > 20, "{names:?}");
+    names
+}
+
+fn directory(name: &str) -> PathBuf {
+    corpus().join(format!("{name}.bp"))
+}
+
+fn scan_at(directory: &Path, moment: Moment) -> Result<Snapshot, Error> {
+    let (dir, relative) = SourceDir::of_file(&directory.join(INDEX)).unwrap();
+    let settings = Settings {
+        moment,
+        ..Settings::default()
+    };
+    h5logfs_scan::scan(ScanRequest::alone(&dir, &relative, &settings))
+}
+
+fn scan(directory: &Path) -> Snapshot {
+    scan_at(directory, Moment::Newest).unwrap()
+}
+
+fn told(snapshot: &Snapshot, severity: Severity) -> Vec<String> {
+    let found = snapshot.diagnostics.iter();
+    let found = found.filter(|diagnostic| diagnostic.severity == severity);
+    found.map(ToString::to_string).collect()
+}
+
+/// A copy of a directory that may be changed.
+fn copy(name: &str) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(directory(name)).unwrap() {
+        let from = entry.unwrap();
+        fs::write(
+            copy.path().join(from.file_name()),
+            fs::read(from.path()).unwrap(),
+        )
+        .unwrap();
+    }
+    copy
+}
+
+#[test]
+fn each_directory_is_exported_as_expected() {
+    let out = tempfile::tempdir().unwrap();
+    // BP4 does not tell attributes of one element from scalars, which files of openPMD have.
+    let (mut exact, mut with_scalars) = (Vec::new(), Vec::new());
+    for name in cases() {
+        let got = out.path().join(format!("{name}.h5"));
+        let mut export = Command::new(PROGRAM);
+        export
+            .arg("export")
+            .arg(directory(&name).join(INDEX))
+            .arg(&got);
+        let output = export.output().unwrap();
+        assert!(got.exists(), "{name}: {}", said(&output));
+        let pairs = if name.starts_with("openpmd_b4") {
+            &mut with_scalars
+        } else {
+            &mut exact
+        };
+        pairs.extend([got, corpus().join(format!("{name}.expected.h5"))]);
+    }
+    for python in Python::all() {
+        for (options, pairs) in [(None, &exact), (Some("--scalars"), &with_scalars)] {
+            let output = python
+                .tool("adiossame.py")
+                .args(options)
+                .args(pairs)
+                .output();
+            let output = output.unwrap();
+            assert!(
+                output.status.success(),
+                "{}: {}",
+                python.name,
+                said(&output)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_was_not_closed_shows_its_complete_steps() {
+    for name in ["b4_crash", "b5_crash"] {
+        let snapshot = scan(&directory(name));
+        assert_eq!((snapshot.flushes, snapshot.newest), (3, 3), "{name}");
+        assert!(snapshot.journal.is_some() && snapshot.sources.iter().all(|s| s.grows));
+        let notes = told(&snapshot, Severity::Note);
+        assert!(notes[0].contains("3 complete steps"), "{notes:?}");
+        assert_eq!(told(&snapshot, Severity::Lost), Vec::<String>::new());
+        snapshot.check().unwrap();
+    }
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    for (name, words) in [
+        ("b5_cut_data", "variable fields/rho: 3 steps from 1 to 3"),
+        ("b5_cut_md", "step 3 and those after it"),
+    ] {
+        let lost = told(&scan(&directory(name)), Severity::Lost);
+        assert!(
+            lost.len() == 1 && lost[0].contains(words),
+            "{name}: {lost:?}"
+        );
+    }
+}
+
+#[test]
+fn without_its_data_a_directory_has_what_its_metadata_have() {
+    let copy = copy("b5_steps");
+    fs::remove_file(copy.path().join("data.0")).unwrap();
+    let snapshot = scan(copy.path());
+    let names: Vec<&str> = snapshot.datasets.iter().map(|d| d.name.as_str()).collect();
+    assert_eq!(names, ["/iteration", "/time", "/version"]);
+    assert!(told(&snapshot, Severity::Lost).len() == 2);
+    fs::remove_file(copy.path().join("md.0")).unwrap();
+    let error = scan_at(copy.path(), Moment::Newest).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("md.0"));
+}
+
+#[test]
+fn a_step_is_a_state_of_its_directory() {
+    let rho = |moment| {
+        let snapshot = scan_at(&directory("b5_steps"), moment).unwrap();
+        let mut datasets = snapshot.datasets.into_iter();
+        datasets
+            .find(|dataset| dataset.name == "/fields/rho")
+            .unwrap()
+            .dims
+    };
+    assert_eq!(rho(Moment::Flush(1)), [5, 3]);
+    assert_eq!(rho(Moment::Flush(2)), [2, 5, 3]);
+    assert_eq!(rho(Moment::Newest), [4, 5, 3]);
+    for moment in [Moment::Flush(5), Moment::Time(0)] {
+        let error = scan_at(&directory("b5_steps"), moment).unwrap_err();
+        assert!(matches!(error, Error::NoMoment { .. }), "{error}");
+    }
+}
+
+fn open(index: &Path) -> OpenLog {
+    let mut options = Options::parse("".as_ref()).unwrap();
+    options.scans.program = PROGRAM.into();
+    match direct::open(index, &options).unwrap() {
+        Opened::Log(log) => log,
+        Opened::Plain => panic!("{}: no log", index.display()),
+    }
+}
+
+/// Where the second step ends in an index of BP5.
+fn end_of_two_steps(index: &[u8]) -> usize {
+    let (mut at, mut steps) = (64, 0);
+    while steps < 2 {
+        steps += usize::from(index[at] == b's');
+        let len = u64::from_le_bytes(index[at + 1..][..8].try_into().unwrap());
+        at += 9 + len as usize;
+    }
+    at
+}
+
+#[test]
+fn what_was_opened_stays_readable_while_the_directory_grows() {
+    /// Whether a writer has the directory open.
+    const ACTIVE: usize = 39;
+    let copy = copy("b5_steps");
+    let path = copy.path().join(INDEX);
+    let whole = fs::read(&path).unwrap();
+    let end = end_of_two_steps(&whole);
+    let mut begun = whole[..end].to_vec();
+    begun[ACTIVE] = 1;
+    fs::write(&path, begun).unwrap();
+    let before = open(&path);
+    assert_eq!(before.view().snapshot().flushes, 2);
+    // The writer goes on, and closes it.
+    let index = OpenOptions::new().write(true).open(&path).unwrap();
+    index.write_all_at(&whole[end..], end as u64).unwrap();
+    index.write_all_at(&[0], ACTIVE as u64).unwrap();
+    read_whole(before.view()).unwrap();
+    let after = open(&path);
+    let snapshot = after.view().snapshot();
+    assert!(snapshot.journal.is_none());
+    assert_eq!((snapshot.flushes, snapshot.newest), (0, 4));
+    read_whole(after.view()).unwrap();
+}

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""adiossame GOT EXPECTED [GOT EXPECTED]...: does each GOT show what a user must see of an ADIOS2 directory?
+
+EXPECTED is a file of tests/corpus-adios. The rules of its README.md decide: objects, shapes, maximum shapes, types, values,
+labels of dimensions and attributes are the same. Text is compared by its value, not by how it is stored. Chunks and filters
+may be others. What is missing of a damaged directory each program says in its own words. Prints what differs; exit status 1
+where something does.
+
+With --scalars, attributes of one element may be scalars: BP4 does not tell them apart.
+"""
+import argparse
+import sys
+
+import h5py
+import numpy as np
+
+# What says that something is missing, when a program made the file, and what h5py shows as labels.
+OTHERS = {"adios2_problems", "_h5logfs_incomplete", "date", "DIMENSION_LABELS"}
+
+
+def text(value):
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def is_text(dtype):
+    return dtype.kind == "S" or h5py.check_string_dtype(dtype) is not None
+
+
+def shown(dtype, shape, values):
+    """Values in a form that can be compared."""
+    values = np.asarray(values)
+    if is_text(dtype):
+        return "text", shape, [text(value) for value in values.reshape(-1)]
+    if dtype.kind == "f" and dtype.itemsize == 16:
+        # 6 of the 16 bytes of a long double are no part of it.
+        return dtype.str, shape, [str(value) for value in values.reshape(-1)]
+    if dtype.names:
+        # Bytes between members, and behind them, are no part of a value.
+        members = [(name, *dtype.fields[name]) for name in dtype.names]
+        return str(members), shape, [values[name].tobytes() for name in dtype.names]
+    return dtype.str, shape, values.tobytes()
+
+
+def attributes(path, item, found):
+    for name in item.attrs:
+        if name not in OTHERS:
+            about = item.attrs.get_id(name)
+            found[f"{path}@{name}"] = shown(about.dtype, about.shape, item.attrs[name])
+
+
+def load(path):
+    found = {}
+    with h5py.File(path, "r") as file:
+
+        def visit(name, item):
+            path = f"/{name}"
+            found[path] = "group"
+            if isinstance(item, h5py.Dataset):
+                labels = [dimension.label for dimension in item.dims]
+                found[path] = (item.maxshape, labels, shown(item.dtype, item.shape, item[()]))
+            attributes(path, item, found)
+
+        attributes("/", file, found)
+        file.visititems(visit)
+    return found
+
+
+def as_array(value):
+    """An attribute of one element as an array of one."""
+    kind, shape, values = value
+    return kind, shape or (1,), values
+
+
+def differences(got, expected, scalars):
+    for name in sorted(got.keys() | expected.keys()):
+        ours, theirs = got.get(name), expected.get(name)
+        if ours == theirs:
+            continue
+        if scalars and "@" in name and ours and theirs and as_array(ours) == as_array(theirs):
+            continue
+        yield f"{name}: {str(ours)[:300]}, expected {str(theirs)[:300]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scalars", action="store_true")
+    parser.add_argument("files", nargs="+", metavar="GOT EXPECTED", help="pairs of files")
+    args = parser.parse_args()
+    found = 0
+    for got, expected in zip(args.files[::2], args.files[1::2]):
+        for difference in differences(load(got), load(expected), args.scalars):
+            print(f"{got}: {difference}")
+            found += 1
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
