@@ -188,6 +188,8 @@ struct Follower<'a, W> {
     changes: Changes,
     out: Output<W>,
     told: Option<Told>,
+    /// The log tells whether its job runs.
+    tells_job: bool,
     /// Since when no process holds the journal, and whether that was told.
     ended: Option<(Instant, bool)>,
 }
@@ -208,6 +210,7 @@ pub fn run(args: FollowArgs) -> Result<()> {
         changes,
         out: Output::stdout(),
         told: None,
+        tells_job: false,
         ended: None,
     };
     follower.run()
@@ -221,7 +224,9 @@ impl<W: Write> Follower<'_, W> {
                 return Ok(());
             }
             while !self.changes.wait(Some(Instant::now() + LOOK_AT_JOB)) {
-                if let Some(journal) = &journal {
+                if let Some(journal) = &journal
+                    && self.tells_job
+                {
                     self.look_at_job(&journal.place)?;
                 }
             }
@@ -262,6 +267,7 @@ impl<W: Write> Follower<'_, W> {
         if last.is_none_or(|last| last < now.flush) {
             self.tell_flush(&newest)?;
         }
+        self.tells_job = newest.tells_job();
         Ok(newest.journal)
     }
 

@@ -38,9 +38,12 @@ pub struct Unclosed {
 }
 
 impl Unclosed {
-    /// `None` where the log is closed, or its layout has no journal.
+    /// `None` where the log is closed, or its layout has no journal that tells of a job.
     pub fn of(file: &Path, view: &View) -> Option<Self> {
         let snapshot = view.snapshot();
+        if !snapshot.tells_job() {
+            return None;
+        }
         let place = &snapshot.journal.as_ref()?.place;
         // The job may have closed the log meanwhile.
         let journal = open(file, place).ok();

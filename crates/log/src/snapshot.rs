@@ -36,7 +36,8 @@ pub struct Snapshot {
     pub image_at: Option<u64>,
     /// The files that hold log bytes, below the directory of the scan. The first is the log file itself.
     pub sources: Vec<Source>,
-    /// The journal of a log that was not closed. A change of it is a change of the log.
+    /// The journal of a log that was not closed, or the file that is like one in another layout. A change of it is a change of the
+    /// log.
     pub journal: Option<Source>,
     /// The number of complete flushes of a log that was not closed.
     pub flushes: u64,
@@ -302,6 +303,11 @@ impl Snapshot {
             datasets: tables.ids.into(),
             ends: data_files(files, header)?.into_iter().zip(ends).collect(),
         }))
+    }
+
+    /// Whether the journal of a log that is not closed is one of this project, which tells of its job.
+    pub fn tells_job(&self) -> bool {
+        matches!(self.log, Tables::LogVol(_))
     }
 
     /// Fails with the reason where its parts contradict each other, as far as that shows without a look at
