@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -190,6 +191,105 @@ fn directories_that_become_logs_or_cease_to_be_ones_are_noticed() {
     });
     fs::remove_dir_all(at("moved.bp")).unwrap();
     wait_until("nothing is left", || !mounted.join("moved.bp").exists());
+}
+
+/// The records of an index of BP5 (`docs/formats/adios-bp.md`, §3.1): type, numbers, and the offset behind it.
+fn records(index: &[u8]) -> Vec<(u8, Vec<u64>, usize)> {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+    let (mut records, mut at) = (Vec::new(), HEADER);
+    while at < index.len() {
+        let body = at + 9;
+        let end = body + number(&index[at + 1..body]) as usize;
+        let numbers = index[body..end].chunks_exact(8).map(number);
+        records.push((index[at], numbers.collect(), end));
+        at = end;
+    }
+    records
+}
+
+const HEADER: usize = 64;
+/// The byte of the header that is 1 while a job writes (§1.1).
+const ACTIVE: usize = 39;
+
+/// A job appends the data of a step, then its metadata, then its record in the index.
+#[test]
+fn a_log_directory_that_grows_shows_the_steps_that_are_complete() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let whole = corpus("corpus-adios/b5_steps.bp");
+    let read = |name: &str| fs::read(whole.join(name)).unwrap();
+    let (mut index, metadata, data) = (read("md.idx"), read("md.0"), read("data.0"));
+    let steps: Vec<_> = records(&index)
+        .into_iter()
+        .filter(|(kind, ..)| *kind == b's')
+        .collect();
+    index[ACTIVE] = 1;
+    let source = open_source();
+    let run = source.path().join("run.bp");
+    copy(&whole, &run);
+    let write = |name: &str, bytes: &[u8]| fs::write(run.join(name), bytes).unwrap();
+    let append = |name: &str, bytes: &[u8]| {
+        let mut file = fs::File::options()
+            .append(true)
+            .open(run.join(name))
+            .unwrap();
+        file.write_all(bytes).unwrap();
+    };
+    write("md.idx", &index[..HEADER]);
+    for name in ["md.0", "data.0"] {
+        write(name, b"");
+    }
+    let mounted = Mounted::new(source.path(), "index_dir=none");
+    let shown = mounted.join("run.bp");
+    let (mut sizes, mut held) = (Vec::new(), Vec::new());
+    let (mut index_end, mut metadata_end, mut data_end) = (HEADER, 0, 0);
+    for (number, (_, numbers, end)) in steps.iter().enumerate() {
+        let next = steps
+            .get(number + 1)
+            .map(|(_, numbers, _)| numbers[3] as usize);
+        let next = next.unwrap_or(data.len());
+        append("data.0", &data[data_end..next]);
+        let next_metadata = (numbers[0] + numbers[1]) as usize;
+        append("md.0", &metadata[metadata_end..next_metadata]);
+        append("md.idx", &index[index_end..*end]);
+        (index_end, metadata_end, data_end) = (*end, next_metadata, next);
+        wait_until("the step is shown", || {
+            steps_shown(&run) == number as u64 + 1
+        });
+        let size = || shown.metadata().unwrap().len();
+        wait_until("the file shows it", || sizes.last() != Some(&size()));
+        sizes.push(size());
+        held.push((fs::File::open(&shown).unwrap(), view(&shown)));
+    }
+    // Who has an earlier state open reads on.
+    for (mut file, bytes) in held {
+        let mut read = Vec::new();
+        file.read_to_end(&mut read).unwrap();
+        assert!(read == bytes);
+    }
+    index[ACTIVE] = 0;
+    write("md.idx", &index);
+    let complete = TempDir::new().unwrap();
+    let expected = complete.path().join("expected.h5");
+    output(
+        PROGRAM,
+        &["export".as_ref(), whole.as_ref(), expected.as_ref()],
+    );
+    let expected = fs::read(expected).unwrap();
+    assert_eq!(view(&shown).len(), expected.len());
+}
+
+/// How many steps of the variable `time` a log has.
+fn steps_shown(log: &Path) -> u64 {
+    let inspected = Command::new(PROGRAM)
+        .args(["inspect", "--json"])
+        .arg(log)
+        .output();
+    let report: serde_json::Value = serde_json::from_slice(&inspected.unwrap().stdout).unwrap();
+    let datasets = report["datasets"].as_array().unwrap();
+    let time = datasets.iter().find(|dataset| dataset["name"] == "/time");
+    time.map_or(0, |time| time["shape"][0].as_u64().unwrap_or(1))
 }
 
 #[test]
