@@ -314,28 +314,44 @@ const CRATES: [(&str, &[&str]); 20] = [
     ("h5logfs-common", &[]),
     ("h5logfs-adios", &["h5logfs-common"]),
     ("h5logfs-log", &["h5logfs-common", "h5logfs-adios"]),
-    ("h5logfs-objects", &["h5logfs-common", "h5logfs-log"]),
-    ("h5logfs-view", &["h5logfs-common", "h5logfs-log"]),
+    (
+        "h5logfs-objects",
+        &["h5logfs-common", "h5logfs-adios", "h5logfs-log"],
+    ),
+    (
+        "h5logfs-view",
+        &["h5logfs-common", "h5logfs-adios", "h5logfs-log"],
+    ),
     (
         "h5logfs-catalog",
-        &["h5logfs-common", "h5logfs-log", "h5logfs-view"],
+        &[
+            "h5logfs-common",
+            "h5logfs-adios",
+            "h5logfs-log",
+            "h5logfs-view",
+        ],
     ),
     (
         "h5logfs-arrays",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
             "h5logfs-catalog",
         ],
     ),
-    ("h5logfs-scan", &["h5logfs-common", "h5logfs-log"]),
+    (
+        "h5logfs-scan",
+        &["h5logfs-common", "h5logfs-adios", "h5logfs-log"],
+    ),
     ("h5logfs-host", &["h5logfs-common"]),
     (
         "h5logfs-driver",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -346,6 +362,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs-connector",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -358,6 +375,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs-plugin-driver",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -369,6 +387,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs-plugin-connector",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -382,6 +401,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs-plugin-connector-mpi",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-catalog",
@@ -396,6 +416,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs-convert",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-output",
@@ -403,12 +424,18 @@ const CRATES: [(&str, &[&str]); 20] = [
     ),
     (
         "h5logfs-output",
-        &["h5logfs-common", "h5logfs-log", "h5logfs-view"],
+        &[
+            "h5logfs-common",
+            "h5logfs-adios",
+            "h5logfs-log",
+            "h5logfs-view",
+        ],
     ),
     (
         "h5logfs-mpi",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-output",
@@ -418,6 +445,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs-writer",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-view",
             "h5logfs-convert",
@@ -430,6 +458,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs-python",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
@@ -441,6 +470,7 @@ const CRATES: [(&str, &[&str]); 20] = [
         "h5logfs",
         &[
             "h5logfs-common",
+            "h5logfs-adios",
             "h5logfs-log",
             "h5logfs-objects",
             "h5logfs-view",
