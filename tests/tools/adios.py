@@ -288,8 +288,8 @@ def group_steps(file, name):
 def attribute_differences(program, file):
     for name, value in program.attributes.items():
         path, _, last = parts(name).rpartition("/")
-        item = file[path] if path else file
-        got = item.attrs.get(last)
+        item = file.get(path or "/")
+        got = None if item is None else item.attrs.get(last)
         if got is None:
             yield f"attribute {name} is missing"
             continue
