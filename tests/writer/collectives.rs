@@ -22,6 +22,9 @@ const FLUSHES: u64 = 3;
 /// Extents that a close of a log that was opened again shares out at once, in a build for tests.
 const AT_ONCE: u64 = 16;
 
+/// What a broadcast of bytes takes where these are not many.
+const TOLD: u64 = 4008;
+
 /// A job of so many ranks.
 struct Counted {
     ranks: u64,
@@ -100,19 +103,20 @@ impl Counted {
         sharing.collect()
     }
 
-    /// The creation of a log, or its second opening, which broadcast so often: texts that the ranks compare and share, with
-    /// so many bytes.
-    fn opening(&self, texts: u64, bytes: u64) -> Calls {
-        // Which node each rank runs on.
+    /// The creation of a log, or its second opening, with so many agreements, and so many bytes in broadcasts: of the
+    /// identifier or of what the log holds, and of path and options.
+    fn opening(&self, agreements: u64, bytes: u64) -> Calls {
+        // Whether all run on one node, and the ranks that share a data file.
         let nodes = u64::from(self.subfiles > 1);
         calls([
-            ("Allreduce", 6 + nodes, 6 * 24 + 8 + 8 * nodes),
-            ("Bcast", texts + nodes, bytes),
+            (
+                "Allreduce",
+                agreements + nodes,
+                agreements * 24 + 8 + 16 * nodes,
+            ),
+            ("Bcast", 2, bytes),
             ("Comm_dup", 1, 0),
-            ("Comm_split", 1, 0),
-            ("Comm_split_type", nodes, 0),
-            ("Exscan", nodes, 8 * nodes),
-            ("Comm_free", nodes, 0),
+            ("Comm_split", nodes, 0),
         ])
     }
 
@@ -153,7 +157,7 @@ impl Counted {
             ("Bcast", 1, 1),
             ("Gather", 1, gathered),
             ("Ibarrier", 3, 0),
-            ("Comm_free", 2, 0),
+            ("Comm_free", 1 + u64::from(self.subfiles > 1), 0),
         ])
     }
 
@@ -165,8 +169,6 @@ impl Counted {
         let gathered = if is_first { 2 * 8 * number } else { 2 * 8 };
         let earlier = FLUSHES * number;
         let turns = earlier.div_ceil(AT_ONCE);
-        let places = 8 + 8 * (number + 1);
-        let shared_out = 8 * (turns + 1) + 24 * earlier;
         let rows = u64::from(self.appends > 0);
         calls([
             ("Exscan", 1 + rows, 8 + 8 * self.appends),
@@ -174,11 +176,11 @@ impl Counted {
             ("Gather", 2, gathered),
             (
                 "Bcast",
-                1 + 1 + 2 + 2 * turns + 1,
-                1 + 1 + places + shared_out,
+                1 + 1 + 1 + turns + 1,
+                1 + 1 + TOLD * (1 + turns + 1),
             ),
             ("Ibarrier", 4, 0),
-            ("Comm_free", 2, 0),
+            ("Comm_free", 1 + u64::from(self.subfiles > 1), 0),
         ])
     }
 
@@ -193,9 +195,8 @@ impl Counted {
             appends,
         } = self;
         let job = format!("{ranks} ranks, {subfiles} subfiles, {appends} datasets of rows");
-        let texts = |part| of(part, 0)[0]["Bcast"].1;
-        let created = self.opening(3, texts(CREATION));
-        let opened = self.opening(6, texts(OPENING));
+        let created = self.opening(6, 16 + TOLD);
+        let opened = self.opening(3, 2 * TOLD);
         for rank in 0..*ranks {
             assert_eq!(
                 of(CREATION, rank)[0],

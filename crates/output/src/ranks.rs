@@ -68,6 +68,16 @@ pub trait Communicator: Send + Sync {
         all.map(value).collect()
     }
 
+    /// The values of all ranks, in their order, on all of them. All ranks have as many values.
+    fn all_values(&self, values: &[u64]) -> Vec<u64> {
+        let own = values.iter().flat_map(|value| value.to_le_bytes());
+        let mut all = self.gather_bytes(&own.collect::<Vec<_>>()).concat();
+        all.resize(self.size() as usize * size_of_val(values), 0);
+        self.broadcast(0, &mut all);
+        let all = all.as_chunks().0.iter();
+        all.map(|value| u64::from_le_bytes(*value)).collect()
+    }
+
     /// Waits until all ranks are here.
     fn wait(&self) {
         self.minima(&[]);
@@ -307,6 +317,11 @@ impl Ranks {
         self.communicator.gather_bytes(bytes)
     }
 
+    /// The values of all ranks, in their order, on all of them. All ranks have as many values. Collective.
+    pub fn all_values(&self, values: &[u64]) -> Vec<u64> {
+        self.communicator.all_values(values)
+    }
+
     /// Sends the first rank's value to all ranks. Collective.
     pub fn broadcast(&self, value: &mut [u8]) {
         self.communicator.broadcast(0, value);
@@ -423,12 +438,7 @@ impl Ranks {
 
     /// Sends the fault of rank `from` to all ranks: its kind, and its words. Collective.
     fn broadcast_fault(&self, from: u32, fault: &Fault) -> Fault {
-        let mut bytes = fault.kind().number().to_le_bytes().to_vec();
-        bytes.extend(fault.to_string().into_bytes());
-        let bytes = self.broadcast_bytes(from, bytes);
-        let (kind, text) = bytes.split_first_chunk().unwrap_or((&[0; 4], &[]));
-        let kind = Kind::of_number(i32::from_le_bytes(*kind));
-        kind.told(String::from_utf8_lossy(text))
+        fault_of_bytes(&self.broadcast_bytes(from, fault_to_bytes(fault)))
     }
 
     /// Sends the text of rank `from` to all ranks. Collective.
@@ -437,17 +447,45 @@ impl Ranks {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Sends the bytes of rank `from` to all ranks. Ignores `bytes` on other ranks. Collective.
+    /// Sends what the first rank has found to all ranks, or the reason why it has found nothing. Ignores `found` on other ranks.
+    /// Takes one broadcast if it is not much. Collective.
+    pub fn tell(&self, found: Result<Vec<u8>, Fault>) -> (GlobalOutcome, Vec<u8>) {
+        const GOOD: u8 = 0;
+        const FAILED: u8 = 1;
+        let bytes = match found {
+            Ok(found) => [&[GOOD], &found[..]].concat(),
+            Err(fault) => [&[FAILED], &fault_to_bytes(&fault)[..]].concat(),
+        };
+        let bytes = self.broadcast_bytes(0, bytes);
+        match bytes.split_first() {
+            Some((&GOOD, found)) => (GlobalOutcome::Good, found.to_vec()),
+            failed => {
+                let reason = fault_of_bytes(failed.map_or(&[], |(_, fault)| fault));
+                (GlobalOutcome::Failed { rank: 0, reason }, Vec::new())
+            }
+        }
+    }
+
+    /// Sends the bytes of rank `from` to all ranks. Ignores `bytes` on other ranks. Takes one broadcast if they are not many.
+    /// Collective.
     pub fn broadcast_bytes(&self, from: u32, bytes: Vec<u8>) -> Vec<u8> {
         let mut bytes = if self.rank() == from {
             bytes
         } else {
             Vec::new()
         };
-        let mut len = (bytes.len() as u64).to_le_bytes();
-        self.communicator.broadcast(from, &mut len);
-        bytes.resize(u64::from_le_bytes(len) as usize, 0);
-        self.communicator.broadcast(from, &mut bytes);
+        let mut first = (bytes.len() as u64).to_le_bytes().to_vec();
+        first.extend(&bytes[..bytes.len().min(FIRST)]);
+        first.resize(size_of::<u64>() + FIRST, 0);
+        self.communicator.broadcast(from, &mut first);
+        let (len, first) = first.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let len = u64::from_le_bytes(*len) as usize;
+        bytes.resize(len, 0);
+        let (begin, rest) = bytes.split_at_mut(len.min(FIRST));
+        begin.copy_from_slice(&first[..begin.len()]);
+        if !rest.is_empty() {
+            self.communicator.broadcast(from, rest);
+        }
         bytes
     }
 
@@ -466,6 +504,21 @@ impl Ranks {
         std::mem::forget(self);
     }
 }
+
+fn fault_to_bytes(fault: &Fault) -> Vec<u8> {
+    let mut bytes = fault.kind().number().to_le_bytes().to_vec();
+    bytes.extend(fault.to_string().into_bytes());
+    bytes
+}
+
+fn fault_of_bytes(bytes: &[u8]) -> Fault {
+    let (kind, text) = bytes.split_first_chunk().unwrap_or((&[0; 4], &[]));
+    let kind = Kind::of_number(i32::from_le_bytes(*kind));
+    kind.told(String::from_utf8_lossy(text))
+}
+
+/// How many bytes go with their number in one message, which MPI sends without asking the receiver first.
+const FIRST: usize = 4000;
 
 /// Opens a file for writing on this rank alone. All ranks must have succeeded in this before [`Ranks::open`]: if one
 /// rank cannot open a file, Open MPI lets the others wait forever.
@@ -515,5 +568,81 @@ impl SharedFile for OwnFile {
 
     fn sync(&self) -> Result<(), Fault> {
         Ok(self.0.sync_data()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// One of two ranks, of which the first one sends messages and the other one receives them.
+    struct End {
+        rank: u32,
+        sent: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    }
+
+    impl Communicator for End {
+        fn rank(&self) -> u32 {
+            self.rank
+        }
+
+        fn size(&self) -> u32 {
+            2
+        }
+
+        fn split(&self, _: u32) -> Box<dyn Communicator> {
+            unreachable!()
+        }
+
+        fn sums_before(&self, _: &[u64]) -> Vec<u64> {
+            unreachable!()
+        }
+
+        fn minima(&self, _: &[u64]) -> Vec<u64> {
+            unreachable!()
+        }
+
+        fn gather_bytes(&self, _: &[u8]) -> Vec<Vec<u8>> {
+            unreachable!()
+        }
+
+        fn broadcast(&self, from: u32, value: &mut [u8]) {
+            let mut sent = self.sent.lock().unwrap();
+            if self.rank == from {
+                sent.push_back(value.to_vec());
+            } else {
+                value.copy_from_slice(&sent.pop_front().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_first_rank_tells_takes_one_message_if_it_is_not_much() {
+        let sent = Arc::default();
+        let [first, other] = [0, 1].map(|rank| {
+            let sent = Arc::clone(&sent);
+            Ranks::new(End { rank, sent })
+        });
+        for (len, messages) in [(0, 1), (1, 1), (FIRST, 1), (FIRST + 1, 2), (3 * FIRST, 2)] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            assert_eq!(first.broadcast_bytes(0, bytes.clone()), bytes);
+            assert_eq!(sent.lock().unwrap().len(), messages, "{len} bytes");
+            assert_eq!(other.broadcast_bytes(0, Vec::new()), bytes);
+        }
+        for found in [Ok(vec![1, 2]), Err(Fault::Refused("no log".into()))] {
+            let told = [&first, &other].map(|rank| rank.tell(found.clone()));
+            for (outcome, bytes) in told {
+                match (outcome, &found) {
+                    (GlobalOutcome::Good, Ok(found)) => assert_eq!(bytes, *found),
+                    (GlobalOutcome::Failed { rank: 0, reason }, Err(found)) => {
+                        assert_eq!(reason, *found);
+                    }
+                    (outcome, found) => panic!("{outcome:?} of {found:?}"),
+                }
+            }
+        }
     }
 }

@@ -265,8 +265,7 @@ fn files_of(path: &Path, subfiles: u32, ends: &[u64]) -> Vec<(PathBuf, u64)> {
 fn make_unclosed(path: &Path, id: &FileId, end: u64) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     id.check(&file)?;
-    let (dir, name) = SourceDir::of_file(path).map_err(io::Error::other)?;
-    let source = SourceFile::open(&dir, &name).map_err(io::Error::other)?;
+    let source = SourceFile::new(file.try_clone()?, path.to_owned())?;
     if !is_unclosed(&source).map_err(io::Error::other)? {
         file.write_all_at(&unclosed_front(id), 0)?;
     }

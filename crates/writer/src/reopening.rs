@@ -8,25 +8,22 @@ use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::definition::Definition;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::base::Base;
-use h5logfs_output::files::Files;
-use h5logfs_output::{Error, LocalOutcome, Options, Ranks, Result, Subfiles, check_outcome};
+use h5logfs_output::files::{Appendable, Files};
+use h5logfs_output::{Error, Options, Ranks, Result, Subfiles};
 use h5logfs_scan::definitions::ClosedLog;
 
 /// The files of a log that is not closed from now on, and the definitions that make its objects. Collective.
 pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<(Files, Vec<Definition>)> {
-    let checked = LocalOutcome::of(check_options(options)).0;
-    check_outcome(path, "open", ranks.agree(checked))?;
-    let mut definitions = Vec::new();
-    let files = Files::append(path, ranks, options, |recorded| {
-        let (base, found) = state(path, recorded)?;
-        definitions = found;
-        Ok(base)
+    let checked = check_options(options);
+    let found = Appendable::find(path, ranks, options, checked.clone(), |recorded| {
+        let (base, definitions) = state(path, recorded)?;
+        // The text comes from this library, so it can be read.
+        let text = serde_json::to_vec(&definitions).unwrap_or_default();
+        Ok((base, text))
     })?;
-    // The text comes from this library, so it can be read.
-    let text = serde_json::to_vec(&definitions).unwrap_or_default();
-    let text = ranks.broadcast_bytes(0, text);
-    let definitions = serde_json::from_slice(&text).map_err(|_| Error::closed(path))?;
-    Ok((files, definitions))
+    let definitions = serde_json::from_slice(found.told()).map_err(|_| Error::closed(path));
+    let files = found.append(ranks, options, checked)?;
+    Ok((files, definitions?))
 }
 
 /// Fails where an option is one of new files.

@@ -11,10 +11,10 @@ use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_log::journal::{self, Line, Recorded};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_output::files::Files;
+use h5logfs_output::files::Appendable;
 use h5logfs_output::{Base, LogWriter, Ranks};
 
-use super::shadow::Shadow;
+use super::shadow::{Shadow, refused};
 use super::{Log, State, remembered};
 use crate::below::info::Info;
 use crate::below::request::Request;
@@ -57,45 +57,37 @@ impl State {
 }
 
 impl Log {
-    /// Opens the log at `path` again. `None` if libhdf5 refuses its objects: then the reason is on its error stack.
-    /// Collective.
+    /// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. Collective.
     pub fn append(
         info: &Arc<Info>,
         request: &Request<'_>,
         path: &Path,
         ranks: Ranks,
         options: Options,
-    ) -> Result<Option<Self>, Fault> {
+    ) -> Result<Self, Fault> {
         let left = if options.takes_in {
             take_in_unflushed(path, &ranks)?
         } else {
             None
         };
         let options = options.output;
-        let mut objects = Objects::default();
-        let base = |recorded: Option<&Recorded>| {
-            let (found, base) = base_of(path, recorded)?;
-            objects = found;
-            Ok(base)
+        let found = Appendable::find(path, &ranks, &options, Ok(()), |recorded| {
+            let (objects, base) = base_of(path, recorded)?;
+            Ok((base, objects.to_bytes()))
+        })?;
+        let made = Objects::from_bytes(found.told())
+            .ok_or_else(|| Fault::from("the first rank has told no objects"))
+            .and_then(|objects| {
+                let shadow = Shadow::open(info, request, path, &objects.image)?;
+                Ok((objects, shadow.ok_or_else(|| refused(path))?))
+            });
+        // No rank waits for one that has failed.
+        let (ready, made) = match made {
+            Ok(made) => (Ok(()), Some(made)),
+            Err(reason) => (Err(reason), None),
         };
-        let files = Files::append(path, &ranks, &options, base)?;
-        let told = ranks.broadcast_bytes(0, objects.to_bytes());
-        let objects = Objects::from_bytes(&told).ok_or("the first rank has told no objects")?;
-        let shadow = Shadow::open(info, request, path, &objects.image);
-        // No rank waits for one that has failed, and each has its own reason on its error stack.
-        let is_good = matches!(shadow, Ok(Some(_)));
-        if let Some(rank) = ranks.first(!is_good) {
-            return match shadow {
-                Ok(None) => Ok(None),
-                Ok(Some(_)) => {
-                    Err(format!("{}: rank {rank} cannot open it", path.display()).into())
-                }
-                Err(fault) => Err(fault),
-            };
-        }
-        let Some(shadow) = shadow? else {
-            return Ok(None);
-        };
+        let files = found.append(&ranks, &options, ready)?;
+        let (objects, shadow) = made.ok_or_else(|| refused(path))?;
         let is_root = ranks.is_root();
         let writer = LogWriter::with_reads(ranks, files, options);
         let log = Log::new(info.library, shadow, path, writer);
@@ -115,7 +107,7 @@ impl Log {
         if let Some(left) = left {
             log.warn(&left);
         }
-        Ok(Some(log))
+        Ok(log)
     }
 }
 

@@ -143,6 +143,12 @@ fn open_root(file: *mut c_void, info: &Info) -> Result<*mut c_void, Fault> {
     Ok(root)
 }
 
+/// What follows the reason that libhdf5 has put on its error stack.
+pub fn refused(path: &Path) -> Fault {
+    let path = path.display();
+    format!("{path}: the objects of the log cannot be had in memory").into()
+}
+
 /// Tells the file driver of a file in memory, by a name for the shadow of a log.
 fn announce(info: &Info, path: &Path, image: &[u8]) -> Result<Announced, Fault> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);

@@ -21,7 +21,7 @@ use crate::below::drivers::{forgets_changes, has_image, has_same_driver, has_usu
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::log::Log;
-use crate::log::shadow::Shadow;
+use crate::log::shadow::{Shadow, refused};
 use crate::options;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
@@ -65,7 +65,7 @@ fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Shado
         .into());
     }
     let shadow = Shadow::create(info, request, path)?;
-    shadow.ok_or_else(|| refused(path).into())
+    shadow.ok_or_else(|| refused(path))
 }
 
 /// What is at a path that a program opens, as this rank sees it.
@@ -97,10 +97,8 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
         Found::Open(session) => another_handle(info, session).map(Some),
         Found::Closed(options) => {
             let ranks = ranks.unwrap_or_else(Ranks::one);
-            match Log::append(info, request, &path, ranks, options)? {
-                Some(log) => opened(info, request, log).map(Some),
-                None => Err(refused(&path).into()),
-            }
+            let log = Log::append(info, request, &path, ranks, options)?;
+            opened(info, request, log).map(Some)
         }
     }
 }
@@ -171,14 +169,6 @@ fn absolute(path: &Path) -> PathBuf {
     // A log is where a link leads to.
     let found = fs::canonicalize(path).or_else(|_| std::path::absolute(path));
     found.unwrap_or_else(|_| path.to_owned())
-}
-
-/// What follows the reason that libhdf5 has put on its error stack.
-fn refused(path: &Path) -> String {
-    format!(
-        "{}: the objects of the log cannot be had in memory",
-        path.display()
-    )
 }
 
 fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog, Fault> {

@@ -25,6 +25,7 @@ use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::logvol::extent::{ExtentHeader, MOST_EXTENTS};
 use h5logfs_log::logvol::names::subfile_dir;
 
+pub use opening::Appendable;
 pub use tables::Tabled;
 
 /// The data file that this rank writes to. The first rank of the job also has the journal.

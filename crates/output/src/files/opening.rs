@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Files, Tags};
@@ -101,17 +101,68 @@ impl Files {
         options: &Options,
         base: impl FnOnce(Option<&Recorded>) -> FaultResult<Base>,
     ) -> Result<Self> {
-        let agreed = |outcome| check_outcome(path, "open", ranks.agree(outcome));
-        let prepared = check_hints(&options.hints).and_then(|()| {
-            let prepare = || Prepared::new(path, ranks, options, base);
-            ranks.is_root().then(prepare).transpose()
-        });
-        let (outcome, prepared) = LocalOutcome::of(prepared);
-        agreed(outcome)?;
-        let prepared = prepared.flatten();
-        let state = prepared.as_ref().map(State::to_bytes).unwrap_or_default();
-        let state = State::from_bytes(&ranks.broadcast_bytes(0, state));
-        let state = state.ok_or_else(|| Error::closed(path))?;
+        let base = |recorded: Option<&Recorded>| Ok((base(recorded)?, Vec::new()));
+        Appendable::find(path, ranks, options, Ok(()), base)?.append(ranks, options, Ok(()))
+    }
+}
+
+/// A log that is to be opened again. Nothing has changed yet.
+pub struct Appendable {
+    path: PathBuf,
+    state: State,
+    /// On the first rank.
+    prepared: Option<Prepared>,
+}
+
+impl Appendable {
+    /// Looks at the log at `path`, if the first rank is `ready`. `base` tells what it holds, and what all ranks have to know of its objects; it is called on
+    /// the first rank, with the journal if the log is not closed. Collective.
+    pub fn find(
+        path: &Path,
+        ranks: &Ranks,
+        options: &Options,
+        ready: FaultResult,
+        base: impl FnOnce(Option<&Recorded>) -> FaultResult<(Base, Vec<u8>)>,
+    ) -> Result<Self> {
+        let mut told = Vec::new();
+        let base = |recorded: Option<&Recorded>| {
+            let (base, objects) = base(recorded)?;
+            told = objects;
+            Ok(base)
+        };
+        let ready = ready.and_then(|()| check_hints(&options.hints));
+        let prepare = || ready.and_then(|()| Prepared::new(path, ranks, options, base));
+        let prepared = ranks.is_root().then(prepare).transpose();
+        let (prepared, state) = match prepared {
+            Ok(prepared) => {
+                let state = prepared.as_ref().map(|found| State::to_bytes(found, &told));
+                (prepared, Ok(state.unwrap_or_default()))
+            }
+            Err(reason) => (None, Err(reason)),
+        };
+        let (outcome, state) = ranks.tell(state);
+        check_outcome(path, "open", outcome)?;
+        Ok(Appendable {
+            path: path.to_owned(),
+            state: State::from_bytes(&state).ok_or_else(|| Error::closed(path))?,
+            prepared,
+        })
+    }
+
+    /// What the first rank has told of its objects.
+    pub fn told(&self) -> &[u8] {
+        &self.state.told
+    }
+
+    /// Opens it on all ranks, if each of them is `ready`. On failure the log holds what it held, and nothing has changed in most
+    /// cases. Collective.
+    pub fn append(self, ranks: &Ranks, options: &Options, ready: FaultResult) -> Result<Files> {
+        let Appendable {
+            path,
+            state,
+            prepared,
+        } = self;
+        let path = path.as_path();
         let header = Header {
             append: Some(Append { flush: state.flush }),
             ..Header::new(&state.id, ranks.size(), state.subfiles, state.config)
@@ -135,33 +186,38 @@ impl Files {
             _ => file_ranks.is_root().then(|| hold(&data_path)).transpose(),
         };
         let on_nfs = probed.as_ref().is_ok_and(|(file, _)| is_on_nfs(file));
-        let found = probed.and_then(|probed| Ok((probed, held_subfile?)));
+        let ready = ready.and_then(|()| check_hints(&options.hints));
+        let found = ready.and_then(|()| Ok((probed?, held_subfile?)));
         let (outcome, found) = LocalOutcome::of(found);
         let outcome = agree_on_nodes(&data_path, outcome, on_nfs, ranks, &file_ranks);
         check_outcome(path, "open", outcome)?;
         let ((local, probed), held_subfile) = found.ok_or_else(|| Error::closed(path))?;
 
-        let opened = prepared.map(|prepared| prepared.open(options)).transpose();
-        let (outcome, reopened) = LocalOutcome::of(opened);
-        agreed(outcome)?;
-        let (journal, held) = match reopened.flatten() {
-            Some(Reopened { journal, held }) => (Some(journal), Some(held)),
-            None => (None, None),
-        };
+        let reopened = prepared.map(|prepared| prepared.open(options)).transpose();
         let access = Access {
             hints: &options.hints,
             collective: options.collective,
         };
+        // Collective, so the first rank takes part whatever has become of it.
         let opened = file_ranks.open(&data_path, probed, &access);
         let opened = opened.map_err(|e| e.of_file(&data_path).with(KEPT));
-        let (outcome, data_file) = LocalOutcome::of(opened);
-        if let Err(e) = agreed(outcome) {
+        let (opened, data_file) = LocalOutcome::of(opened);
+        let (reopened, files) = LocalOutcome::of(reopened);
+        let outcome = match reopened {
+            LocalOutcome::Good => opened,
+            failed => failed,
+        };
+        if let Err(e) = check_outcome(path, "open", ranks.agree(outcome)) {
             // Only some ranks may have the file open, and closing it is collective.
             if let Some(file) = data_file {
                 file.leak();
             }
             return Err(e);
         }
+        let (journal, held) = match files.flatten() {
+            Some(Reopened { journal, held }) => (Some(journal), Some(held)),
+            None => (None, None),
+        };
         let spill_path = spill_file(path, own, ranks.rank());
         let spill = Spill::new(spill_path, &local, &file_ranks);
         Ok(Files {
@@ -195,17 +251,21 @@ struct State {
     flush: u64,
     asked: u64,
     ends: Vec<u64>,
+    /// Of its objects.
+    told: Vec<u8>,
 }
 
 impl State {
-    fn to_bytes(prepared: &Prepared) -> Vec<u8> {
+    fn to_bytes(prepared: &Prepared, told: &[u8]) -> Vec<u8> {
         let Prepared { header, base, .. } = prepared;
         let mut bytes = base.id.0.to_vec();
         bytes.extend(header.subfiles.to_le_bytes());
         bytes.extend(header.config.to_le_bytes());
         bytes.extend(base.flush.to_le_bytes());
         bytes.extend(base.asked.to_le_bytes());
+        bytes.extend((base.ends.len() as u64).to_le_bytes());
         bytes.extend(base.ends.iter().flat_map(|end| end.to_le_bytes()));
+        bytes.extend(told);
         bytes
     }
 
@@ -215,14 +275,18 @@ impl State {
         let (config, rest) = rest.split_first_chunk()?;
         let (flush, rest) = rest.split_first_chunk()?;
         let (asked, rest) = rest.split_first_chunk()?;
-        let (ends, _) = rest.as_chunks::<8>();
+        let (number, rest) = rest.split_first_chunk()?;
+        let number = usize::try_from(u64::from_le_bytes(*number)).ok()?;
+        let (ends, told) = rest.split_at_checked(number.checked_mul(8)?)?;
+        let ends = ends.as_chunks::<8>().0.iter();
         Some(State {
             id: FileId(*id),
             subfiles: u32::from_le_bytes(*subfiles),
             config: i32::from_le_bytes(*config),
             flush: u64::from_le_bytes(*flush),
             asked: u64::from_le_bytes(*asked),
-            ends: ends.iter().copied().map(u64::from_le_bytes).collect(),
+            ends: ends.copied().map(u64::from_le_bytes).collect(),
+            told: told.to_vec(),
         })
     }
 }

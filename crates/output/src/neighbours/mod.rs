@@ -210,8 +210,6 @@ struct Place {
 }
 
 impl Place {
-    const SIZE: usize = 24;
-
     fn of(file: &File) -> io::Result<Self> {
         let found = file.metadata()?;
         Ok(Place {
@@ -222,26 +220,17 @@ impl Place {
         })
     }
 
-    fn to_bytes(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        bytes[..4].copy_from_slice(&self.process.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.descriptor.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.device.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.inode.to_le_bytes());
-        bytes
+    fn to_words(&self) -> [u64; 3] {
+        let number = u64::from(self.process) << 32 | u64::from(self.descriptor.cast_unsigned());
+        [number, self.device, self.inode]
     }
 
-    fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
-        let part = |at: usize| [0, 1, 2, 3].map(|i| bytes[at + i]);
-        let long = |at| {
-            u64::from(u32::from_le_bytes(part(at)))
-                | u64::from(u32::from_le_bytes(part(at + 4))) << 32
-        };
+    fn from_words([number, device, inode]: [u64; 3]) -> Self {
         Place {
-            process: u32::from_le_bytes(part(0)),
-            descriptor: i32::from_le_bytes(part(4)),
-            device: long(8),
-            inode: long(16),
+            process: (number >> 32) as u32,
+            descriptor: (number as u32).cast_signed(),
+            device,
+            inode,
         }
     }
 
@@ -294,17 +283,15 @@ impl Neighbours {
         let shared = Shared::new(flush);
         let place = shared.as_ref().ok();
         let place = place.and_then(|shared| Place::of(&shared.file).ok());
-        let place = place.map(|place| place.to_bytes());
-        let all = ranks.gather_bytes(place.as_ref().map_or(&[], |place| &place[..]));
-        let all = ranks.broadcast_bytes(0, all.concat());
-        let places = all.as_chunks().0.iter().map(Place::from_bytes);
+        // No process has the number 0.
+        let all = ranks.all_values(&place.as_ref().map_or([0; 3], Place::to_words));
+        let places = all.as_chunks().0.iter().copied().map(Place::from_words);
         let neighbours = Neighbours {
             own: ranks.rank(),
             places: places.collect(),
         };
         // Whoever reads opens them later. Few programs do, and descriptors are scarce.
-        let can_open = neighbours.places.len() == ranks.size() as usize
-            && neighbours.others().all(|(_, place)| place.open().is_ok());
+        let can_open = neighbours.others().all(|(_, place)| place.open().is_ok());
         let is_good = place.is_some() && can_open;
         let shared = shared
             .ok()
