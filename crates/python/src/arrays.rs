@@ -111,11 +111,13 @@ impl Objects {
         Ok(list)
     }
 
-    /// A dataset. KeyError where there is none at this path.
-    fn dataset(&self, py: Python<'_>, path: &str) -> PyResult<Elements> {
+    /// A dataset, or "group" or "datatype" for another object. KeyError where no path leads to one.
+    fn object<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
         match unlocked_log(py, || self.0.object(path))? {
-            Some(Object::Dataset(dataset)) => Ok(Elements(*dataset)),
-            _ => Err(PyKeyError::new_err(path.to_owned())),
+            Some(Object::Dataset(dataset)) => Elements(*dataset).into_bound_py_any(py),
+            Some(Object::Group) => kind_name(ObjectKind::Group).into_bound_py_any(py),
+            Some(Object::Datatype(_)) => kind_name(ObjectKind::Datatype).into_bound_py_any(py),
+            None => Err(PyKeyError::new_err(path.to_owned())),
         }
     }
 

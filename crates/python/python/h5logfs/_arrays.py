@@ -103,12 +103,12 @@ class _Objects:
             self._walk(path)
 
     def object(self, path: str) -> Union[Group, Array]:
-        kind = self.native.kind(path)
-        if kind == "group":
+        found = self.native.object(path)
+        if found == "group":
             return Group(self, path)
-        if kind == "dataset":
-            return Array(self, path, self.native.dataset(path))
-        raise KeyError(path)
+        if isinstance(found, str):
+            raise KeyError(path)
+        return Array(self, path, found)
 
 
 class Group(Mapping[str, "Union[Group, Array]"]):
