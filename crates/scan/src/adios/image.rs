@@ -29,11 +29,12 @@ pub(super) fn make(
 ) -> Result<ShownObjects> {
     let creation = h5::new_file_creation()?;
     let (root, others) = objects.split_first().ok_or("a directory without a root")?;
-    set_properties(&creation, root)?;
+    set_properties(&creation, are_outside(root))?;
     let image = h5::create_in_memory(&creation)?;
     let mut maker = Maker {
         root: h5::open_group(&image, c"/")?,
         parent: None,
+        creation: None,
         chooser,
         choice,
         types: Types::new(is_big_endian),
@@ -59,6 +60,8 @@ struct Maker<'a> {
     root: Id,
     /// The group that the last object is in, and its path.
     parent: Option<(String, Id)>,
+    /// The creation properties of the last dataset.
+    creation: Option<(Form, Id)>,
     chooser: &'a Chooser<'a>,
     choice: &'a Choice,
     types: Types,
@@ -66,6 +69,15 @@ struct Maker<'a> {
     /// The number of the next dataset.
     next: i64,
     out: ShownObjects,
+}
+
+/// What the creation properties of a dataset depend on.
+#[derive(PartialEq)]
+struct Form {
+    storage: Storage,
+    is_in_image: bool,
+    /// Its attributes do not fit into its header.
+    are_outside: bool,
 }
 
 impl Maker<'_> {
@@ -109,7 +121,7 @@ impl Maker<'_> {
 
     fn group(&mut self, object: &Object) -> Result<Id> {
         let creation = h5::new_group_creation()?;
-        set_properties(&creation, object)?;
+        set_properties(&creation, are_outside(object))?;
         let (parent, link) = self.place(&object.path)?;
         h5::create_group(&parent, &link, &creation)
     }
@@ -118,17 +130,12 @@ impl Maker<'_> {
         let datatype = self.types.get(&dataset.ty)?;
         let element = h5::type_size(&datatype)? as u64;
         let plan = self.plan(dataset, number, element);
-        let creation = h5::new_dataset_creation()?;
-        set_properties(&creation, object)?;
-        h5::set_storage(&creation, &plan.storage)?;
         let is_in_image = has_elements(dataset);
-        if let (Storage::Chunked(_), Some(filters)) = (&plan.storage, &self.choice.filters)
-            && !is_in_image
-        {
-            for filter in filters {
-                h5::add_filter(&creation, filter)?;
-            }
-        }
+        let creation = self.creation(Form {
+            storage: plan.storage.clone(),
+            is_in_image,
+            are_outside: are_outside(object),
+        })?;
         let space = plan.space().create()?;
         let (parent, link) = self.place(&object.path)?;
         let id = h5::create_dataset(&parent, &link, &datatype, &space, &creation)?;
@@ -157,6 +164,28 @@ impl Maker<'_> {
             },
         });
         Ok(id)
+    }
+
+    /// The creation properties of a dataset. Most datasets have those of the one before: libhdf5 takes longer to make them
+    /// than for the dataset.
+    fn creation(&mut self, form: Form) -> Result<Id> {
+        if let Some((known, creation)) = &self.creation
+            && *known == form
+        {
+            return Ok(creation.clone());
+        }
+        let creation = h5::new_dataset_creation()?;
+        set_properties(&creation, form.are_outside)?;
+        h5::set_storage(&creation, &form.storage)?;
+        if let (Storage::Chunked(_), Some(filters)) = (&form.storage, &self.choice.filters)
+            && !form.is_in_image
+        {
+            for filter in filters {
+                h5::add_filter(&creation, filter)?;
+            }
+        }
+        self.creation = Some((form, creation.clone()));
+        Ok(creation)
     }
 
     fn plan(&self, dataset: &tree::Dataset, number: i64, element: u64) -> DatasetPlan {
@@ -217,8 +246,9 @@ impl Maker<'_> {
     }
 }
 
-fn set_properties(creation: &Id, object: &Object) -> Result<()> {
-    if are_outside(object) {
+/// `are_outside`: the attributes do not fit into the header.
+fn set_properties(creation: &Id, are_outside: bool) -> Result<()> {
+    if are_outside {
         h5::order_attributes(creation)?;
     }
     // Two images of the same directory must be equal.
