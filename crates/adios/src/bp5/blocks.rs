@@ -136,19 +136,22 @@ impl Blocks {
         if is_other {
             return Err("it has other dimensions than with the writers before".into());
         }
-        for (number, location) in array.locations.u64s().enumerate() {
+        let mut starts = array.starts.map(|starts| array.rows(starts));
+        let mut stored = array.stored.map(Numbers::u64s);
+        let counts = array.rows(array.counts);
+        for (location, count) in array.locations.u64s().zip(counts) {
             let begin = self.counts.len();
-            array.row(&array.counts, number, &mut self.counts)?;
+            let start = starts.as_mut().and_then(Iterator::next);
+            let stored = stored.as_mut().and_then(Iterator::next);
+            array.push_row(count, &mut self.counts);
             let joined = self.join(field.kind, begin)?;
             if self.counts[begin..].contains(&0) {
                 self.counts.truncate(begin);
                 continue;
             }
-            match (field.kind, array.starts) {
+            match (field.kind, start) {
                 (Kind::GlobalArray, None) => return Err("its blocks have no starts".into()),
-                (Kind::GlobalArray, Some(starts)) => {
-                    array.row(&starts, number, &mut self.starts)?
-                }
+                (Kind::GlobalArray, Some(start)) => array.push_row(start, &mut self.starts),
                 _ => self.starts.resize(begin + self.rank, 0),
             }
             if let Some(start) = joined {
@@ -158,10 +161,9 @@ impl Blocks {
             if location == NOWHERE {
                 return Err("it is derived, and its data are not stored".into());
             }
-            let stored = array.stored.map(|stored| stored.u64(8 * number as u64));
             self.blocks.push(Block {
                 writer: writer.rank,
-                place: writer.places.of(location, stored.unwrap_or(Ok(len))?)?,
+                place: writer.places.of(location, stored.unwrap_or(len))?,
                 has_operator: array.stored.is_some(),
             });
         }
@@ -245,21 +247,24 @@ impl<'a> Array<'a> {
         })
     }
 
-    /// Appends the numbers that a block has along each dimension.
-    fn row(&self, of: &Numbers<'_>, block: usize, to: &mut Vec<u64>) -> Result<()> {
-        let len = 8 * self.rank as u64;
-        let row = of.part(len * block as u64, len)?.u64s();
+    /// What it says of each block: a number along each dimension.
+    fn rows(&self, of: Numbers<'a>) -> impl Iterator<Item = Numbers<'a>> + use<'a> {
+        let rows = of.bytes.chunks_exact(8 * self.rank);
+        rows.map(move |bytes| Numbers { bytes, ..of })
+    }
+
+    /// Appends the numbers of one block.
+    fn push_row(&self, row: Numbers<'_>, to: &mut Vec<u64>) {
         if self.is_column_major {
-            to.extend(row.rev());
+            to.extend(row.u64s().rev());
         } else {
-            to.extend(row);
+            to.extend(row.u64s());
         }
-        Ok(())
     }
 
     fn shape(&self) -> Result<Vec<u64>> {
         let mut shape = Vec::with_capacity(self.rank);
-        self.row(&self.shape.ok_or("it has no shape")?, 0, &mut shape)?;
+        self.push_row(self.shape.ok_or("it has no shape")?, &mut shape);
         Ok(shape)
     }
 
