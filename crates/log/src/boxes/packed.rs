@@ -462,6 +462,41 @@ impl PackedBoxes {
         stopped.is_break()
     }
 
+    /// As [`PackedBoxes::any`] of all rows. Where the rows of a group do not differ in these values, `wanted` is asked once
+    /// for all of them: about a row with the least number of each column.
+    pub fn any_kind(&self, values: &[usize], mut wanted: impl FnMut(Row<'_>) -> bool) -> bool {
+        let (stride, columns) = (self.stride(), self.columns());
+        let everything = Bounds {
+            start: vec![0; self.rank],
+            end: vec![u64::MAX; self.rank],
+        };
+        let mut scratch = self.scratch();
+        (0..self.groups()).any(|group| {
+            let widths = &self.widths[group * columns + 2 * self.rank..];
+            if values.iter().all(|value| widths[*value] == 0) {
+                let least = &self.heads[group * stride..][..columns];
+                return wanted(Row::new(self.rank, least));
+            }
+            let mut stop_at = |row: Row<'_>, _| {
+                if wanted(row) {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            };
+            let visited = self.visit_group(&everything, group, &mut scratch, &mut stop_at);
+            visited.is_break()
+        })
+    }
+
+    fn scratch(&self) -> Scratch {
+        Scratch {
+            columns: Vec::new(),
+            begins: Vec::new(),
+            cells: vec![0; self.columns()],
+        }
+    }
+
     /// As [`PackedBoxes::visit`], but in the order in which the rows are stored, and with their places.
     fn visit_stored<B>(
         &self,
@@ -471,12 +506,7 @@ impl PackedBoxes {
         if self.rows == 0 {
             return ControlFlow::Continue(());
         }
-        let mut scratch = Scratch {
-            columns: Vec::new(),
-            begins: Vec::new(),
-            cells: vec![0; self.columns()],
-        };
-        self.descend(query, self.levels.len(), 0, &mut scratch, visit)
+        self.descend(query, self.levels.len(), 0, &mut self.scratch(), visit)
     }
 
     /// Level 0 are the groups. Level `n` is `levels[n - 1]`.
@@ -1012,6 +1042,45 @@ mod tests {
                 table.any(&query, |_| false);
             }
         }
+    }
+
+    /// Boxes side by side, each of a kind.
+    struct Kinds(Vec<u64>);
+
+    impl Rows for Kinds {
+        fn rank(&self) -> usize {
+            1
+        }
+        fn rows(&self) -> usize {
+            self.0.len()
+        }
+        fn values(&self) -> usize {
+            2
+        }
+        fn start(&self, row: usize, _: usize) -> u64 {
+            row as u64
+        }
+        fn count(&self, _: usize, _: usize) -> u64 {
+            1
+        }
+        fn value(&self, row: usize, value: usize) -> u64 {
+            [row as u64, self.0[row]][value]
+        }
+    }
+
+    #[test]
+    fn groups_of_one_kind_are_asked_about_once() {
+        let mut kinds = vec![3; 10 * GROUP];
+        kinds[5 * GROUP + 7] = 4;
+        let (table, _reservation) = PackedBoxes::build(&Task::unlimited(), &Kinds(kinds)).unwrap();
+        let mut asked = 0;
+        let is_five = |row: Row<'_>| {
+            asked += 1;
+            row.value(1) == 5
+        };
+        assert!(!table.any_kind(&[1], is_five));
+        assert_eq!(asked, 9 + GROUP);
+        assert!(table.any_kind(&[1], |row| row.value(1) == 4));
     }
 
     #[test]

@@ -13,7 +13,6 @@ use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
 use h5logfs_log::Logged;
 use h5logfs_log::base::Base;
-use h5logfs_log::boxes::Bounds;
 use h5logfs_log::boxes::packed::{PackedBoxes, Row};
 use h5logfs_log::model::{Encoding, Selection, Selections};
 use h5logfs_log::numbers::Conversion;
@@ -171,15 +170,11 @@ impl DatasetIndex {
                 && (record.stored.encoding == Encoding::Converted) == record.conversion.is_some()
                 && record.selection.is_none_or(|s| s.rank() + lead == rank)
         };
-        let everything = Bounds {
-            start: vec![0; rank],
-            end: vec![u64::MAX; rank],
-        };
         let base = self.shared.base.as_ref();
         let mut conversions = self.shared.conversions.iter();
         conversions.all(|c| c.to.kind.size() as u64 == dataset.element_size)
             && base.is_none_or(|base| base.fits(dataset, sources))
-            && !self.records.any(&everything, |row| !fits(row))
+            && !self.records.any_kind(&[HOW, SELECTION], |row| !fits(row))
     }
 }
 
@@ -232,6 +227,7 @@ mod tests {
 
     use super::*;
     use h5logfs_log::DatasetRecords;
+    use h5logfs_log::boxes::Bounds;
     use h5logfs_log::lattice::Lattice;
     use h5logfs_log::model::{Encoding, StoredBytes};
     use h5logfs_log::numbers::{NumberFormat, NumberType};
