@@ -296,6 +296,7 @@ impl Tables {
         let known = Known::of(&self.datasets);
         let mut before = HashMap::new();
         let mut found = Tilings::default();
+        let mut sides: Vec<(u64, u64)> = Vec::new();
         for number in directory.numbers() {
             let step = directory.step(files, number, &|name| known.names.contains(name))?;
             found.has_unreadable |= !step.problems.is_empty();
@@ -309,9 +310,9 @@ impl Tables {
                     let tiling = found.by_dataset.entry(id as i64).or_default();
                     let before = before.entry(id).or_insert(0);
                     of.each_block(variable, row, *before, |_, start, count| {
-                        let block: Vec<_> =
-                            start.iter().copied().zip(count.iter().copied()).collect();
-                        tiling.add(&block);
+                        sides.clear();
+                        sides.extend(start.iter().copied().zip(count.iter().copied()));
+                        tiling.add(&sides);
                         Ok(())
                     })?;
                     of.go_on(variable, before);
