@@ -595,7 +595,7 @@ pub fn into_page_cache(path: &Path) -> io::Result<()> {
 }
 
 /// Reads all files of a directory once.
-fn all_into_page_cache(dir: &Path) -> io::Result<()> {
+pub fn all_into_page_cache(dir: &Path) -> io::Result<()> {
     for file in fs::read_dir(dir)? {
         into_page_cache(&file?.path())?;
     }

@@ -4,7 +4,7 @@ client.py: opens files by their paths. HDF5_DRIVER in the environment says how l
 client.py OPTIONS: opens them with the Python package h5logfs, with these options as `mount -o` takes them, and reads
 them through the file object.
 client.py OPTIONS READER: reads them as arrays, without HDF5. READER is a number of threads (0: one on each core) of that package;
-hidefix, which reads native files; zarr, or zarr with the codecs of zarrs, which read references to the log.
+hidefix, which reads native files; adios2, which reads ADIOS2 directories; zarr, or zarr with the codecs of zarrs, which read references to the log.
 
 One request a line on standard input, one answer a line on standard output, both JSON. The interpreter
 and the libraries are loaded before the first request; the memory that is read into is allocated, and
@@ -32,6 +32,11 @@ if len(sys.argv) > 1:
     OPTIONS = dict(option.split("=", 1) for option in sys.argv[1].split(",") if option)
 
 READER = sys.argv[2] if len(sys.argv) > 2 else None
+
+if READER == "adios2":
+    import adios2
+elif READER is not None and READER.isdigit():
+    h5logfs.Array  # Loads what reads arrays.
 
 
 def opened(path):
@@ -65,6 +70,35 @@ class Hidefix:
         return self.index.dataset(name)
 
 
+class Adios:
+    """The variables of an ADIOS2 directory. With several steps, the first dimension is that of the steps, as in the canonical file."""
+
+    def __init__(self, path):
+        self.file = adios2.FileReader(path)
+        self.steps = self.file.num_steps()
+
+    def __iter__(self):
+        return iter(self.file.available_variables())
+
+    def __getitem__(self, name):
+        return AdiosVariable(self, name)
+
+
+class AdiosVariable:
+    """One of its variables."""
+
+    def __init__(self, of, name):
+        self.engine, self.has_steps = of.file.engine, of.steps > 1
+        self.variable = of.file.inquire_variable(name)
+
+    def read_direct(self, target, key):
+        start, count = [k.start for k in key], [k.stop - k.start for k in key]
+        if self.has_steps:
+            self.variable.set_step_selection([start.pop(0), count.pop(0)])
+        self.variable.set_selection([start, count])
+        self.engine.get(self.variable, target, adios2.bindings.Mode.Sync)
+
+
 def zarr_group(path):
     """The references of a log as a group of Zarr."""
     import fsspec
@@ -83,13 +117,15 @@ def opened_arrays(path):
     """What gives arrays by their names."""
     if READER == "hidefix":
         return Hidefix(path)
+    if READER == "adios2":
+        return Adios(path)
     if READER in ("zarr", "zarrs"):
         return zarr_group(path)
     return h5logfs.Log(path, threads=int(READER), **OPTIONS)
 
 
 def arrays(reads, targets):
-    """What opens a log, and gives what does one of the reads from its arrays, and what closes it."""
+    """What opens a log, and gives what does one of the reads from its arrays, what closes it, and what lists its names."""
     keys = [tuple(slice(s, s + n) for s, n in zip(read["start"], read["count"])) for read in reads]
 
     def open_log(path):
@@ -105,7 +141,7 @@ def arrays(reads, targets):
             else:
                 targets[number] = array[keys[number]]
 
-        return read, found.clear
+        return read, found.clear, lambda: names_in(log)
 
     return open_log
 
@@ -132,7 +168,12 @@ def hdf5(reads, targets):
             datasets.clear()
             file.close()
 
-        return read, close
+        def listed():
+            found = []
+            h5py.h5o.visit(file, found.append)
+            return found
+
+        return read, close, listed
 
     return open_file
 
@@ -148,7 +189,9 @@ def timed(request):
     if "begin" in request:
         time.sleep(max(0.0, request["begin"] - time.clock_gettime(time.CLOCK_MONOTONIC)))
     begun = time.clock_gettime(time.CLOCK_MONOTONIC)
-    read, close = open_file(request["path"])
+    read, close, listed = open_file(request["path"])
+    if request.get("names"):
+        listed()
     last = time.perf_counter()
     opening = time.clock_gettime(time.CLOCK_MONOTONIC) - begun
     for number in range(len(reads)):
@@ -194,6 +237,11 @@ def arrays_below(group, path=""):
             yield from arrays_below(item, f"{path}{name}/")
         else:
             yield path + name, item
+
+
+def names_in(log):
+    """The names of all arrays."""
+    return list(log) if READER == "adios2" else [name for name, _ in arrays_below(log)]
 
 
 def digested(request):

@@ -173,6 +173,11 @@ impl Client {
         self.ask(&json!({"do": "time", "path": path, "reads": reads}))
     }
 
+    /// The same. The names of all datasets are asked for before the reads, as a part of the opening.
+    pub fn time_with_names(&mut self, path: &Path, reads: &[Read]) -> Result<Timed> {
+        self.ask(&json!({"do": "time", "path": path, "reads": reads, "names": true}))
+    }
+
     /// Starts the reads at a time of the shared clock. `fetch` returns the answer.
     pub fn time_from(&mut self, begin: f64, path: &Path, reads: &[Read]) -> Result<()> {
         self.send(&json!({"do": "time", "path": path, "reads": reads, "begin": begin}))
@@ -274,6 +279,11 @@ impl Clients {
     /// New clients of the same interpreter, which open files in another way.
     pub fn with_way(&self, way: Way) -> Self {
         Clients::new(self.python.clone(), way)
+    }
+
+    /// The interpreter.
+    pub fn python(&self) -> &Path {
+        &self.python
     }
 
     pub fn with<T>(&self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {

@@ -220,10 +220,10 @@ fn plugins(driver: &Path, scratch: &Scratch) -> Result<Option<PathBuf>> {
     Ok(Some(plugins))
 }
 
-/// Which of the modules that `make bench BENCH='--only arrays'` compares with are there.
+/// Which of the modules that the workloads `arrays` and `adios` compare with are there.
 fn modules(python: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for module in ["hidefix", "zarr", "zarrs"] {
+    for module in ["hidefix", "zarr", "zarrs", work::adios::MODULE] {
         let import = format!("import {module}");
         let tried = process::Command::new(python)
             .args(["-c", &import])

@@ -1,5 +1,6 @@
 //! The workloads, grouped by kind.
 
+pub mod adios;
 pub mod arrays;
 pub mod climate;
 pub mod filtered;
@@ -31,7 +32,7 @@ const fn workload(
 }
 
 /// In the order in which they run. The workloads that share the log of slabs follow each other.
-pub const ALL: [Workload; 20] = [
+pub const ALL: [Workload; 21] = [
     workload(
         "slabs",
         "1 GiB of 1 MiB slabs by 4 writers, read whole",
@@ -119,6 +120,11 @@ pub const ALL: [Workload; 20] = [
         "arrays",
         "many of these, as arrays of numpy by one thread and by all cores",
         arrays::all,
+    ),
+    workload(
+        "adios",
+        "ADIOS2 directories, against ADIOS2's own reader",
+        adios::all,
     ),
 ];
 
