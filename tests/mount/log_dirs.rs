@@ -259,7 +259,8 @@ fn a_log_directory_that_grows_shows_the_steps_that_are_complete() {
         });
         // Its length may stay: steps are smaller than what is aligned.
         wait_until("the file shows it", || {
-            held.last().is_none_or(|(_, before)| *before != view(&shown))
+            held.last()
+                .is_none_or(|(_, before)| *before != view(&shown))
         });
         held.push((fs::File::open(&shown).unwrap(), view(&shown)));
     }

@@ -1,4 +1,7 @@
 //! Attributes of the objects of a directory.
+//!
+//! Texts have any length, but in a file of openPMD: its own writer gives them the length that they have, and readers of its files
+//! count on that.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -18,8 +21,13 @@ const MOST: usize = 32;
 /// Bytes that a variable-length text takes where its attribute is.
 const TEXT: u64 = 16;
 
+/// Bytes of texts of one length in one attribute.
+const MOST_FIXED: usize = 1 << 20;
+
 /// The attribute that labels the dimensions of a dataset.
 const LABELS: &str = "DIMENSION_LABELS";
+/// The attribute of the root that says that openPMD's rules hold (section 8).
+const OPENPMD: &str = "openPMD";
 /// The label of the dimension of steps.
 const STEP: &str = "step";
 
@@ -29,14 +37,17 @@ pub(super) struct Attributes {
     /// One-dimensional spaces, by extent.
     lists: HashMap<u64, Id>,
     steps: Id,
+    has_fixed_texts: bool,
 }
 
 impl Attributes {
-    pub fn new() -> Result<Self> {
+    /// For the objects below `root`.
+    pub fn new(root: &Object) -> Result<Self> {
         Ok(Attributes {
             scalar: Space::scalar().create()?,
             lists: HashMap::new(),
             steps: h5::integer_type(8, true, false)?,
+            has_fixed_texts: root.attributes.iter().any(|(name, _)| name == OPENPMD),
         })
     }
 
@@ -57,7 +68,7 @@ impl Attributes {
             Value::Texts(texts) => {
                 let texts: Vec<CString> = texts.iter().map(|text| c_text(text)).collect();
                 let space = self.list(texts.len() as u64)?;
-                h5::write_texts(object, name_of(name), &space, &texts)
+                self.texts(object, name, &space, &texts)
             }
             Value::Numbers {
                 ty,
@@ -76,7 +87,29 @@ impl Attributes {
     }
 
     pub fn text(&mut self, object: &Id, name: &str, text: &str) -> Result<()> {
-        h5::write_texts(object, name_of(name), &self.scalar, &[c_text(text)])
+        self.texts(object, name, &self.scalar, &[c_text(text)])
+    }
+
+    fn texts(&self, object: &Id, name: &str, space: &Id, texts: &[CString]) -> Result<()> {
+        let longest = texts
+            .iter()
+            .map(|text| text.as_bytes_with_nul().len())
+            .max();
+        let size = longest.unwrap_or(1);
+        // One long text of many would make them all long.
+        let bytes = size.checked_mul(texts.len());
+        let bytes = bytes.filter(|bytes| self.has_fixed_texts && *bytes <= MOST_FIXED);
+        let Some(bytes) = bytes else {
+            return h5::write_texts(object, name_of(name), space, texts);
+        };
+        let is_ascii = texts.iter().all(|text| text.to_bytes().is_ascii());
+        let mut bytes = vec![0; bytes];
+        for (text, place) in texts.iter().zip(bytes.chunks_exact_mut(size)) {
+            let text = text.to_bytes();
+            place[..text.len()].copy_from_slice(text);
+        }
+        let datatype = h5::terminated_text_type(u32::try_from(size)?, !is_ascii)?;
+        h5::write_plain_attribute(object, name_of(name), &datatype, space, &bytes)
     }
 
     /// Labels the first dimension of a dataset of so many.
@@ -111,8 +144,12 @@ pub(super) fn are_outside(object: &Object) -> bool {
         let values = match content {
             Content::Steps(steps) => 8 * steps.len(),
             Content::Value(value) => match &**value {
-                Value::Text(_) => TEXT,
-                Value::Texts(texts) => TEXT * texts.len() as u64,
+                Value::Text(text) => TEXT.max(text.len() as u64),
+                Value::Texts(texts) => {
+                    let longest = texts.iter().map(|text| text.len() as u64).max();
+                    TEXT.max(longest.unwrap_or(0))
+                        .saturating_mul(texts.len() as u64)
+                }
                 Value::Numbers { bytes, .. } => bytes.len() as u64,
             },
         };

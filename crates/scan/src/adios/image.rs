@@ -38,7 +38,7 @@ pub(super) fn make(
         chooser,
         choice,
         types: Types::new(is_big_endian),
-        attributes: Attributes::new()?,
+        attributes: Attributes::new(root)?,
         next: 0,
         out: ShownObjects::default(),
     };
