@@ -18,18 +18,13 @@ use rustix::io::Errno;
 use crate::ownership::{Ownership, belongs};
 use crate::source_dir::SourceDir;
 use crate::walk;
+use h5logfs_adios::header::Header;
 use h5logfs_common::error::{Error, Result};
 
 /// The name of the log file in the directory.
 pub const FILE: &str = "md.idx";
 /// What follows the name of the directory where programs choose by the ends of names.
 pub const ENDING: &str = ".h5";
-
-/// The header of the index (§1.1): its length, how it begins, and where the version of the format stands in it.
-const HEADER: usize = 64;
-const MAGIC: &[u8] = b"ADIOS-BP v";
-const VERSION: usize = 37;
-const VERSIONS: [u8; 2] = [4, 5];
 
 const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
@@ -118,10 +113,8 @@ fn has_index(directory: impl AsFd) -> bool {
 }
 
 fn has_header(index: &File) -> bool {
-    let mut header = [0; HEADER];
-    index.read_exact_at(&mut header, 0).is_ok()
-        && header.starts_with(MAGIC)
-        && VERSIONS.contains(&header[VERSION])
+    let mut header = [0; Header::LEN];
+    index.read_exact_at(&mut header, 0).is_ok() && Header::is_one(&header)
 }
 
 /// The directory of the log that `path` names, by itself or with [`ENDING`]; symbolic links are followed. `None` for any
@@ -211,9 +204,9 @@ mod tests {
     use super::*;
 
     fn header(version: u8) -> Vec<u8> {
-        let mut header = vec![0; HEADER];
-        header[..MAGIC.len()].copy_from_slice(MAGIC);
-        header[VERSION] = version;
+        let mut header = vec![0; Header::LEN];
+        header[..10].copy_from_slice(b"ADIOS-BP v");
+        header[37] = version;
         header
     }
 
@@ -238,8 +231,8 @@ mod tests {
         };
         assert!(told(&header(4)) && told(&header(5)));
         assert!(told(&[header(5), vec![1; 100]].concat()));
-        assert!(!told(&header(3)) && !told(&header(5)[..HEADER - 1]));
-        assert!(!told(b"") && !told(&[0; HEADER]));
+        assert!(!told(&header(3)) && !told(&header(5)[..Header::LEN - 1]));
+        assert!(!told(b"") && !told(&[0; Header::LEN]));
     }
 
     #[test]
