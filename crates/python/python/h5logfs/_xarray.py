@@ -135,9 +135,12 @@ class _Source:
         self._options = options
         self._log: Optional[Log] = None
         try:
-            self._log = Log(self._path, threads=threads, **options)
+            log = Log(self._path, threads=threads, **options)
         except NotALog:
-            pass
+            return
+        # A log that was settled is an HDF5 file as any other one.
+        if log._file.is_log:
+            self._log = log
 
     def store(self, group: str) -> AbstractDataStore:
         """The group at a path."""
