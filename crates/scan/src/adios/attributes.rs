@@ -3,11 +3,10 @@
 //! Texts have any length, but in a file of openPMD: its own writer gives them the length that they have, and readers of its files
 //! count on that.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 
 use super::types::Types;
-use crate::hdf5_sys::{self as h5, Id, Name, Space};
+use crate::hdf5_sys::{self as h5, AttributeSpaces, Id, Name};
 use h5logfs_adios::model::Value;
 use h5logfs_adios::tree::{Content, Object, Steps};
 use h5logfs_common::fault::Fault;
@@ -31,11 +30,9 @@ const OPENPMD: &str = "openPMD";
 /// The label of the dimension of steps.
 const STEP: &str = "step";
 
-/// Writes attributes. Thousands of them share a few spaces.
+/// Writes attributes.
 pub(super) struct Attributes {
-    scalar: Id,
-    /// One-dimensional spaces, by extent.
-    lists: HashMap<u64, Id>,
+    spaces: AttributeSpaces,
     steps: Id,
     has_fixed_texts: bool,
 }
@@ -44,8 +41,7 @@ impl Attributes {
     /// For the objects below `root`.
     pub fn new(root: &Object) -> Result<Self> {
         Ok(Attributes {
-            scalar: Space::scalar().create()?,
-            lists: HashMap::new(),
+            spaces: AttributeSpaces::new()?,
             steps: h5::integer_type(8, true, false)?,
             has_fixed_texts: root.attributes.iter().any(|(name, _)| name == OPENPMD),
         })
@@ -67,7 +63,7 @@ impl Attributes {
             Value::Text(text) => self.text(object, name, text),
             Value::Texts(texts) => {
                 let texts: Vec<CString> = texts.iter().map(|text| c_text(text)).collect();
-                let space = self.list(texts.len() as u64)?;
+                let space = self.spaces.list(texts.len() as u64)?;
                 self.texts(object, name, &space, &texts)
             }
             Value::Numbers {
@@ -77,9 +73,9 @@ impl Attributes {
             } => {
                 let count = bytes.len() as u64 / ty.size().max(1);
                 let space = if *is_single {
-                    self.scalar.clone()
+                    self.spaces.scalar.clone()
                 } else {
-                    self.list(count)?
+                    self.spaces.list(count)?
                 };
                 h5::write_plain_attribute(object, name_of(name), &types.get(ty)?, &space, bytes)
             }
@@ -87,7 +83,7 @@ impl Attributes {
     }
 
     pub fn text(&mut self, object: &Id, name: &str, text: &str) -> Result<()> {
-        self.texts(object, name, &self.scalar, &[c_text(text)])
+        self.texts(object, name, &self.spaces.scalar, &[c_text(text)])
     }
 
     fn texts(&self, object: &Id, name: &str, space: &Id, texts: &[CString]) -> Result<()> {
@@ -118,23 +114,14 @@ impl Attributes {
         if let Some(first) = labels.first_mut() {
             *first = c_text(STEP);
         }
-        let space = self.list(rank as u64)?;
+        let space = self.spaces.list(rank as u64)?;
         h5::write_texts(object, Name::ascii(LABELS), &space, &labels)
     }
 
     fn steps(&mut self, object: &Id, name: &str, steps: &Steps) -> Result<()> {
         let bytes: Vec<u8> = steps.iter().flat_map(u64::to_le_bytes).collect();
-        let space = self.list(steps.len())?;
+        let space = self.spaces.list(steps.len())?;
         h5::write_plain_attribute(object, name_of(name), &self.steps, &space, &bytes)
-    }
-
-    fn list(&mut self, len: u64) -> Result<Id> {
-        if let Some(known) = self.lists.get(&len) {
-            return Ok(known.clone());
-        }
-        let new = Space::fixed(&[len]).create()?;
-        self.lists.insert(len, new.clone());
-        Ok(new)
     }
 }
 

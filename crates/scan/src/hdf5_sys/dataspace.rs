@@ -1,5 +1,7 @@
 //! Dataspaces, selections, and references to them.
 
+use std::collections::HashMap;
+
 use super::*;
 
 /// The extent of a dataspace.
@@ -147,4 +149,31 @@ pub fn create_region_reference(dataset: &Id, space: &Id) -> Result<[u8; 12]> {
         space.0
     ))?;
     Ok(reference)
+}
+
+/// The spaces of attributes. Thousands of attributes share a few.
+pub struct AttributeSpaces {
+    /// Of one element.
+    pub scalar: Id,
+    /// One-dimensional spaces, by extent.
+    lists: HashMap<u64, Id>,
+}
+
+impl AttributeSpaces {
+    pub fn new() -> Result<Self> {
+        Ok(AttributeSpaces {
+            scalar: Space::scalar().create()?,
+            lists: HashMap::new(),
+        })
+    }
+
+    /// Of `len` elements in one dimension.
+    pub fn list(&mut self, len: u64) -> Result<Id> {
+        if let Some(known) = self.lists.get(&len) {
+            return Ok(known.clone());
+        }
+        let new = Space::fixed(&[len]).create()?;
+        self.lists.insert(len, new.clone());
+        Ok(new)
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::new_datatype;
-use crate::hdf5_sys::{self as h5, Id, Name, Space};
+use crate::hdf5_sys::{self as h5, AttributeSpaces, Id, Name, Space};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::netcdf::header::{Attribute, Type};
@@ -24,10 +24,8 @@ const RESERVED: [&[u8]; 8] = [
 
 /// Writes attributes. Thousands of them share a few types and spaces, so each of these is made once.
 pub(super) struct Attributes {
-    scalar: Id,
+    spaces: AttributeSpaces,
     null: Id,
-    /// One-dimensional spaces, by extent.
-    lists: HashMap<u64, Id>,
     /// Text types, by size and whether the text is UTF-8.
     texts: HashMap<(u32, bool), Id>,
     numbers: Vec<(Type, Id)>,
@@ -37,9 +35,8 @@ pub(super) struct Attributes {
 impl Attributes {
     pub(super) fn new() -> Result<Self> {
         Ok(Attributes {
-            scalar: Space::scalar().create()?,
+            spaces: AttributeSpaces::new()?,
             null: Space::Null.create()?,
-            lists: HashMap::new(),
             texts: HashMap::new(),
             numbers: Vec::new(),
             integer: h5::integer_type(4, true, false)?,
@@ -86,7 +83,7 @@ impl Attributes {
         if attribute.len == 0 {
             return h5::write_plain_attribute(object, name, &datatype, &self.null, &[]);
         }
-        let space = self.list(attribute.len)?;
+        let space = self.spaces.list(attribute.len)?;
         let values = attribute.little_endian();
         h5::write_plain_attribute(object, name, &datatype, &space, &values)
     }
@@ -103,12 +100,18 @@ impl Attributes {
                 new
             }
         };
-        h5::write_plain_attribute(object, Name::ascii(name), &datatype, &self.scalar, text)
+        h5::write_plain_attribute(
+            object,
+            Name::ascii(name),
+            &datatype,
+            &self.spaces.scalar,
+            text,
+        )
     }
 
     pub(super) fn number(&mut self, object: &Id, name: &str, number: i32) -> Result<()> {
         let (name, bytes) = (Name::ascii(name), number.to_le_bytes());
-        h5::write_plain_attribute(object, name, &self.integer, &self.scalar, &bytes)
+        h5::write_plain_attribute(object, name, &self.integer, &self.spaces.scalar, &bytes)
     }
 
     pub(super) fn numbers(&mut self, object: &Id, name: &str, numbers: &[usize]) -> Result<()> {
@@ -117,16 +120,7 @@ impl Attributes {
             let number = i32::try_from(*number)?;
             bytes.extend(number.to_le_bytes());
         }
-        let space = self.list(numbers.len() as u64)?;
+        let space = self.spaces.list(numbers.len() as u64)?;
         h5::write_plain_attribute(object, Name::ascii(name), &self.integer, &space, &bytes)
-    }
-
-    fn list(&mut self, len: u64) -> Result<Id> {
-        if let Some(known) = self.lists.get(&len) {
-            return Ok(known.clone());
-        }
-        let new = Space::fixed(&[len]).create()?;
-        self.lists.insert(len, new.clone());
-        Ok(new)
     }
 }
