@@ -222,7 +222,7 @@ fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
         threads: options.threads,
         read_cpu: options.read_cpu,
         passthrough: options.passthrough,
-        log_dirs: options.log_dirs,
+        directory_logs: options.directory_logs,
         read: options.read.clone(),
     }
 }

@@ -70,4 +70,4 @@ pub use auto_unmount::run_watcher;
 pub use mounting::{InUse, NOTIFY_SOCKET, unmount, unmount_dead};
 pub use mounts::MountId;
 pub use session::{Options, Running, start};
-pub use source_tree::LogDirs;
+pub use source_tree::DirectoryLogs;

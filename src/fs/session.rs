@@ -30,7 +30,7 @@ use super::mounts::MountId;
 use super::pruner;
 use super::scheduler::Rules;
 use super::service::Service;
-use super::source_tree::{LogDirs, PathFilter, SourceTree};
+use super::source_tree::{DirectoryLogs, PathFilter, SourceTree};
 use super::watch::Watch;
 
 /// The signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
@@ -59,7 +59,7 @@ pub struct Options {
     pub read_cpu: Duration,
     /// The kernel reads plain files without the daemon, where it can.
     pub passthrough: bool,
-    pub log_dirs: LogDirs,
+    pub directory_logs: DirectoryLogs,
     pub read: ReadOptions,
 }
 
@@ -182,7 +182,7 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
         spawn("index_dir", move || tidied.evict())?;
         catalog = catalog.with_store(store);
     }
-    let tree = SourceTree::new(catalog, filter).with_log_dirs(options.log_dirs);
+    let tree = SourceTree::new(catalog, filter).with_directory_logs(options.directory_logs);
     Ok((real, tree))
 }
 

@@ -71,7 +71,7 @@ impl Entry {
 
 /// As what logs are shown that are directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LogDirs {
+pub enum DirectoryLogs {
     /// As files of their names. A name with [`log_dir::ENDING`] leads to the same file, and is not listed.
     #[default]
     Files,
@@ -129,7 +129,7 @@ fn leads_further(kind: FileType) -> bool {
 pub struct SourceTree {
     catalog: Arc<Catalog>,
     filter: PathFilter,
-    log_dirs: LogDirs,
+    directory_logs: DirectoryLogs,
 }
 
 impl SourceTree {
@@ -137,13 +137,16 @@ impl SourceTree {
         SourceTree {
             catalog: Arc::new(catalog),
             filter,
-            log_dirs: LogDirs::default(),
+            directory_logs: DirectoryLogs::default(),
         }
     }
 
-    /// Shows logs that are directories as `log_dirs` says.
-    pub fn with_log_dirs(self, log_dirs: LogDirs) -> Self {
-        SourceTree { log_dirs, ..self }
+    /// Shows logs that are directories as `directory_logs` says.
+    pub fn with_directory_logs(self, directory_logs: DirectoryLogs) -> Self {
+        SourceTree {
+            directory_logs,
+            ..self
+        }
     }
 
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -245,7 +248,7 @@ impl SourceTree {
             return self.entry_of_file(&held, wait);
         }
         if kind == FileType::Directory
-            && self.log_dirs == LogDirs::Files
+            && self.directory_logs == DirectoryLogs::Files
             && let Some(log) = self.entry_of_directory(&held, Naming::Directory, wait)?
         {
             return Ok(log);
@@ -549,10 +552,10 @@ impl SourceTree {
             return itself;
         }
         let is_taken = || stat_in(&directory.fd, &log_dir::with_ending(name)).is_ok();
-        match self.log_dirs {
-            LogDirs::Files => Shown::As(FileType::RegularFile),
-            LogDirs::Directories if directory.flush.is_some() || is_taken() => itself,
-            LogDirs::Directories => Shown::WithFile,
+        match self.directory_logs {
+            DirectoryLogs::Files => Shown::As(FileType::RegularFile),
+            DirectoryLogs::Directories if directory.flush.is_some() || is_taken() => itself,
+            DirectoryLogs::Directories => Shown::WithFile,
         }
     }
 
@@ -566,7 +569,7 @@ impl SourceTree {
         let held = Held::new(&directory.fd, directory.at(&path));
         match self.kind(&held, listed) {
             FileType::RegularFile => held.has_journal(),
-            FileType::Directory if self.log_dirs == LogDirs::Files => {
+            FileType::Directory if self.directory_logs == DirectoryLogs::Files => {
                 !log_dir::is_in(&directory.fd, &listed.name)
             }
             kind => leads_further(kind),

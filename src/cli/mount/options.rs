@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::cli::THIS_PROGRAM;
 use crate::cli::suggest::did_you_mean;
-use crate::fs::LogDirs;
+use crate::fs::DirectoryLogs;
 use h5logfs_catalog::options::{self, ReadOption, ReadOptions};
 use h5logfs_catalog::workers;
 
@@ -64,7 +64,7 @@ pub struct MountOptions {
     pub threads: usize,
     pub read_cpu: Duration,
     pub passthrough: bool,
-    pub log_dirs: LogDirs,
+    pub directory_logs: DirectoryLogs,
     pub log_file: Option<PathBuf>,
     pub read: ReadOptions,
 }
@@ -88,7 +88,7 @@ impl Default for MountOptions {
             threads: default_threads(),
             read_cpu: DEFAULT_READ_CPU,
             passthrough: true,
-            log_dirs: LogDirs::default(),
+            directory_logs: DirectoryLogs::default(),
             log_file: None,
             read: read_options(),
         }
@@ -175,9 +175,9 @@ const OWN: [MountOption; 9] = [
     MountOption {
         name: "bp",
         value: given("file|directory", |options, name, value| {
-            options.log_dirs = match value {
-                b"file" => LogDirs::Files,
-                b"directory" => LogDirs::Directories,
+            options.directory_logs = match value {
+                b"file" => DirectoryLogs::Files,
+                b"directory" => DirectoryLogs::Directories,
                 _ => bail!(
                     "{name}={}: expected file or directory",
                     String::from_utf8_lossy(value)
@@ -385,7 +385,7 @@ mod tests {
                 threads: 3,
                 read_cpu: Duration::from_secs(7),
                 passthrough: true,
-                log_dirs: LogDirs::Directories,
+                directory_logs: DirectoryLogs::Directories,
                 log_file: Some("/tmp/a=b".into()),
                 read: ReadOptions {
                     memory: MemoryLimits {
@@ -521,9 +521,9 @@ mod tests {
 
     #[test]
     fn directories_that_are_logs_are_shown_as_files_or_as_they_are() {
-        let shown = |list: &str| parse(&[list]).unwrap().log_dirs;
-        assert_eq!(shown("bp=file"), LogDirs::Files);
-        assert_eq!(shown("bp=directory"), LogDirs::Directories);
+        let shown = |list: &str| parse(&[list]).unwrap().directory_logs;
+        assert_eq!(shown("bp=file"), DirectoryLogs::Files);
+        assert_eq!(shown("bp=directory"), DirectoryLogs::Directories);
         assert!(complaint("bp=both").contains("file or directory"));
     }
 
