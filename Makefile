@@ -64,7 +64,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
-	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint install \
+	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint release-check install \
 	install-program install-writer uninstall deb deb-writer python setup setup-all setup-build setup-mpi setup-python setup-demo \
 	setup-bench setup-bench-mpi setup-deb clean
 
@@ -104,6 +104,7 @@ help:
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
 	@echo 'make clean    remove everything that was built'
 
+	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
 build: setup-build
 	$(CARGO) build --release --locked
 
@@ -255,6 +256,10 @@ install: install-program
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; fi
 
 # The pages and completions come from the program itself. The units name the program, installed ones its path.
+# What has to be so before a version is tagged.
+release-check:
+	@CARGO="$(CARGO)" WRITER_LIBRARY="$(BUILT)/$(WRITER)" scripts/release-check.sh
+
 install-program:
 	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
 	@set -e; for file in $(DRIVER_FILE) $(CONNECTOR_FILE); do \

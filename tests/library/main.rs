@@ -35,6 +35,7 @@ mod netcdf {
 mod objects;
 mod plain;
 mod references;
+mod release;
 mod settle;
 mod shadow;
 mod striped;
