@@ -29,6 +29,10 @@ WRITER := libh5logfs_writer.so
 WRITER_SONAME := $(WRITER).$(firstword $(subst ., ,$(VERSION)))
 WRITER_FILE := $(WRITER).$(VERSION)
 
+# Where CMake looks for packages.
+CMAKEDIR = $(LIBDIR)/cmake/h5logfs
+CMAKE_FILES := h5logfs-config.cmake h5logfs-config-version.cmake
+
 # The plug-ins of HDF5: the file driver, and the VOL connector for serial and for parallel programs, which needs MPI.
 # libhdf5 loads every file of this directory, so it has no others.
 DRIVER := libh5logfs_driver.so
@@ -299,7 +303,14 @@ install-writer:
 	install -D -m 755 $(BUILT)/$(COMPACT_MPI) $(DESTDIR)$(BINDIR)/$(COMPACT_MPI)
 	umask 022 && $(BUILT)/$(COMPACT_MPI) manual-page $(DESTDIR)$(DATADIR)
 	install -D -m 644 include/h5logfs_writer.h $(DESTDIR)$(PREFIX)/include/h5logfs_writer.h
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(DOCDIR)/examples
+	install -m 644 include/h5logfs.F90 $(DESTDIR)$(PREFIX)/include/h5logfs.F90
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(CMAKEDIR) $(DESTDIR)$(DOCDIR)/examples
+	set -e; for file in $(CMAKE_FILES); do \
+		sed -e 's|@VERSION@|$(VERSION)|' -e 's|@WRITER@|$(WRITER)|' \
+			-e "s|@INCLUDE@|$$(realpath -m --relative-to='$(CMAKEDIR)' '$(PREFIX)/include')|" \
+			packaging/cmake/$$file.in >$(DESTDIR)$(CMAKEDIR)/$$file; \
+		chmod 644 $(DESTDIR)$(CMAKEDIR)/$$file; \
+	done
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
 		-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
 		packaging/h5logfs_writer.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/h5logfs_writer.pc
@@ -308,7 +319,7 @@ install-writer:
 
 # Directories that others use, too, stay.
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(DESTDIR)$(BINDIR)/$(COMPACT_MPI) $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h)
+	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(DESTDIR)$(BINDIR)/$(COMPACT_MPI) $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h include/h5logfs.F90)
 	rm -f $(addprefix $(DESTDIR)$(DATADIR)/,man/man1/h5logfs.1 man/man1/h5logfs-*.1 man/man7/h5logfs_driver.7 \
 		man/man7/h5logfs_connector.7 man/man8/mount.h5logfs.8 \
 		bash-completion/completions/h5logfs zsh/site-functions/_h5logfs fish/vendor_completions.d/h5logfs.fish)
@@ -317,6 +328,8 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(WRITER) $(WRITER_SONAME) $(WRITER_FILE) pkgconfig/h5logfs_writer.pc)
 	rm -f $(addprefix $(DESTDIR)$(PLUGINDIR)/,$(DRIVER) $(CONNECTOR) $(CONNECTOR_MPI))
 	-rmdir $(DESTDIR)$(PLUGINDIR) $(DESTDIR)$(LIBDIR)/h5logfs 2>/dev/null
+	rm -f $(addprefix $(DESTDIR)$(CMAKEDIR)/,$(CMAKE_FILES))
+	-rmdir $(DESTDIR)$(CMAKEDIR) 2>/dev/null
 	rm -rf $(DESTDIR)$(DOCDIR)
 ifneq ($(SBINDIR),)
 	rm -f $(DESTDIR)$(SBINDIR)/mount.h5logfs

@@ -16,15 +16,15 @@ use tempfile::TempDir;
 
 const HEADER: &str = "include/h5logfs_writer.h";
 /// Where the library is installed, below the directory that `make install` takes for the root.
-const PREFIX: &str = "/opt/h5logfs";
-const RANKS: u32 = 4;
+pub(crate) const PREFIX: &str = "/opt/h5logfs";
+pub(crate) const RANKS: u32 = 4;
 
 /// What all of it must compile with.
 const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
 
 /// Runs a command; fails the test where it fails. Returns what it prints.
 #[track_caller]
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}: {}", said(&output));
@@ -33,9 +33,9 @@ fn run(command: &mut Command) -> String {
 
 /// The library as a package would have it.
 pub(crate) struct Installed {
-    root: PathBuf,
+    pub(crate) root: PathBuf,
     /// Flags by pkg-config.
-    flags: Vec<String>,
+    pub(crate) flags: Vec<String>,
 }
 
 impl Installed {
@@ -44,7 +44,14 @@ impl Installed {
         static INSTALLED: OnceLock<Installed> = OnceLock::new();
         INSTALLED.get_or_init(|| {
             let (root, library) = (shared_dir("capi"), built_library());
-            let inputs = [&library, &project().join(HEADER), Path::new(COMPACT_MPI)];
+            let inputs = [
+                &library,
+                &project().join(HEADER),
+                &project().join("include/h5logfs.F90"),
+                &project().join("Makefile"),
+                &project().join("packaging/cmake/h5logfs-config.cmake.in"),
+                Path::new(COMPACT_MPI),
+            ];
             once(&root, &inputs, || {
                 // What `make build-writer` leaves there: cargo has built it for the tests.
                 let built = Path::new(PROGRAM).parent().unwrap();
@@ -88,7 +95,7 @@ impl Installed {
     }
 }
 
-fn pkg_config(root: &Path, arguments: &[&str]) -> String {
+pub(crate) fn pkg_config(root: &Path, arguments: &[&str]) -> String {
     let found = root.join(format!("{}/lib/pkgconfig", &PREFIX[1..]));
     run(Command::new("pkg-config")
         .args(arguments)

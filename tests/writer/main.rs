@@ -6,6 +6,7 @@ mod common;
 /// The program for MPI jobs.
 const COMPACT_MPI: &str = env!("CARGO_BIN_EXE_h5logfs-compact-mpi");
 
+mod builders;
 mod capi;
 mod collectives;
 mod compact;

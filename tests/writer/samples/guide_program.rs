@@ -1,4 +1,4 @@
-//! The program of the user guide, in C and in Rust.
+//! The program of the user guide, in C, in Rust and in Fortran.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::blocks::to_be_run;
+use crate::builders::compile_fortran;
 use crate::capi::Installed;
 use crate::common::PROGRAM;
 use crate::common::mpirun::{Job, program};
@@ -62,7 +63,9 @@ pub fn check() {
         (compile(&source, &dir), dir)
     });
     let rust = (program("writer-guide"), tempfile::tempdir().unwrap());
-    let written = programs.chain([rust]).map(|(program, dir)| {
+    let dir = tempfile::tempdir().unwrap();
+    let fortran = compile_fortran("guide.F90", &[], dir.path()).map(|program| (program, dir));
+    let written = programs.chain([rust]).chain(fortran).map(|(program, dir)| {
         start(&program, &dir).succeed();
         run("h5logfs check run.h5", &dir);
         run("h5logfs export run.h5 plain.h5 && h5dump plain.h5", &dir)
