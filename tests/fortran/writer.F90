@@ -34,6 +34,10 @@ contains
     end if
   end subroutine
 
+  logical function lends()
+    lends = mod(rank, 2) == 1
+  end function
+
   ! A number of ours as one of the library.
   pure integer(h5logfs_size) function n(number)
     integer, intent(in) :: number
@@ -118,25 +122,39 @@ contains
     call h5logfs_write_block(x, [n(cells * rank)], [n(cells)], h5logfs_data(places))
   end subroutine
 
-  ! Hyperslabs, points, blocks, and all of a dataset.
+  ! Hyperslabs, points, blocks, and all of a dataset. Odd ranks lend what even ones have copied.
   subroutine selections
     integer(h5logfs_id) :: slabs, points, blocks, whole
     integer(c_int8_t), target :: bytes(3)
     integer(c_int16_t), target :: shorts(2)
     integer(c_int64_t), target :: longs(2, 2, 2), all
+    integer(h5logfs_size) :: starts(3, 2), counts(3, 2)
     call h5logfs_dataset(file, '/slabs', H5LOGFS_INT8, [n(6), n(ranks)], slabs)
     bytes = int([1, 2, 3] + 10 * rank, c_int8_t)
-    call h5logfs_write_hyperslab(slabs, [n(1), n(rank)], [n(3), n(1)], h5logfs_data(bytes), stride=[n(2), n(1)])
+    if (lends()) then
+      call h5logfs_lend_hyperslab(slabs, [n(1), n(rank)], [n(3), n(1)], h5logfs_data(bytes), stride=[n(2), n(1)])
+    else
+      call h5logfs_write_hyperslab(slabs, [n(1), n(rank)], [n(3), n(1)], h5logfs_data(bytes), [n(2), n(1)], [n(1), n(1)])
+    end if
 
     call h5logfs_dataset(file, '/points', H5LOGFS_INT16, [n(4), n(ranks)], points)
     shorts = int([7, 8] + 10 * rank, c_int16_t)
-    call h5logfs_write_points(points, reshape([n(3), n(rank), n(0), n(rank)], [2, 2]), h5logfs_data(shorts))
+    if (lends()) then
+      call h5logfs_lend_points(points, reshape([n(3), n(rank), n(0), n(rank)], [2, 2]), h5logfs_data(shorts))
+    else
+      call h5logfs_write_points(points, reshape([n(3), n(rank), n(0), n(rank)], [2, 2]), h5logfs_data(shorts))
+    end if
 
     ! Two columns of the same rows, at both ends.
     call h5logfs_dataset(file, '/blocks', H5LOGFS_INT64, [n(4), n(2 * ranks), n(2)], blocks)
     longs = reshape([1, 2, 3, 4, 5, 6, 7, 8] + 10 * rank, [2, 2, 2])
-    call h5logfs_write_blocks(blocks, reshape([n(0), n(2 * rank), n(0), n(2), n(2 * rank), n(1)], [3, 2]), &
-      reshape([n(2), n(2), n(1), n(2), n(2), n(1)], [3, 2]), h5logfs_data(longs))
+    starts = reshape([n(0), n(2 * rank), n(0), n(2), n(2 * rank), n(1)], [3, 2])
+    counts = reshape([n(2), n(2), n(1), n(2), n(2), n(1)], [3, 2])
+    if (lends()) then
+      call h5logfs_lend_blocks(blocks, starts, counts, h5logfs_data(longs))
+    else
+      call h5logfs_write_blocks(blocks, starts, counts, h5logfs_data(longs))
+    end if
 
     call h5logfs_dataset(file, '/whole', H5LOGFS_INT64, [integer(h5logfs_size) ::], whole)
     all = 99
@@ -152,7 +170,11 @@ contains
     pairs(1, :) = rank
     pairs(2, :) = -1
     call h5logfs_dataset(file, '/events', H5LOGFS_INT32, [n(2), n(0)], events_of_all, max_dims=[n(2), H5LOGFS_UNLIMITED])
-    call h5logfs_append(events_of_all, h5logfs_data(pairs))
+    if (lends()) then
+      call h5logfs_lend_append(events_of_all, h5logfs_data(pairs))
+    else
+      call h5logfs_append(events_of_all, h5logfs_data(pairs))
+    end if
     call h5logfs_flush(file)
     call h5logfs_appended(events_of_all, first, rows)
     call expect(rows == rank + 1 .and. first == rank * (rank + 1) / 2, 'rows follow those of the ranks before')
@@ -163,6 +185,7 @@ contains
     integer(h5logfs_id) :: inner
     type(h5logfs_memory_space) :: space
     real(c_double), target :: grid(cells + 2, 4)
+    integer(h5logfs_size) :: start(2), count(2)
     integer :: i, j
     grid = -1
     call h5logfs_dataset(file, '/inner', H5LOGFS_DOUBLE, [n(cells), n(2 * ranks)], inner, fill=h5logfs_data(grid))
@@ -174,7 +197,22 @@ contains
     space%dims = [n(cells + 2), n(4)]
     space%start = [n(1), n(1)]
     space%count = [n(cells), n(2)]
-    call h5logfs_write_block_from(inner, [n(0), n(2 * rank)], [n(cells), n(2)], space, h5logfs_data(grid))
+    start = [n(0), n(2 * rank)]
+    count = [n(cells), n(2)]
+    select case (mod(rank, 4))
+    case (0)
+      call h5logfs_write_block_from(inner, start, count, space, h5logfs_data(grid))
+    case (1)
+      call h5logfs_lend_block_from(inner, start, count, space, h5logfs_data(grid))
+    case (2)
+      call h5logfs_write_hyperslab_from(inner, start, count, space, h5logfs_data(grid))
+    case (3)
+      ! One block of all cells, in the file and in memory.
+      space%count = [n(1), n(1)]
+      space%block = count
+      space%stride = count
+      call h5logfs_lend_hyperslab_from(inner, start, [n(1), n(1)], space, h5logfs_data(grid), block=count)
+    end select
     call h5logfs_flush(file)
   end subroutine
 
@@ -230,6 +268,10 @@ contains
     values = 100 * steps + rank
     call h5logfs_write_block(pressure, [n(cells * rank), n(steps - 1)], [n(cells), n(1)], h5logfs_data(values))
     call h5logfs_close(file)
+
+    call h5logfs_create(mpi_comm_world, trim(path) // '.left', file)
+    call h5logfs_flush(file)
+    call h5logfs_abandon(file)
   end subroutine
 
 end program
