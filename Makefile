@@ -104,11 +104,11 @@ help:
 	@echo '              SBINDIR ($(SBINDIR)); run make build first, and make build-writer where the library is'
 	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
 	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
+	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
 	@echo 'make lint     formatting, lints of the compiler, links of the documentation'
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
 	@echo 'make clean    remove everything that was built'
 
-	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
 build: setup-build
 	$(CARGO) build --release --locked
 
@@ -256,14 +256,16 @@ lint: setup-mpi
 	$(CARGO) clippy --workspace --all-targets --locked --features mpi -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked --features mpi
 
-install: install-program
-	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; fi
-
-# The pages and completions come from the program itself. The units name the program, installed ones its path.
 # What has to be so before a version is tagged.
 release-check:
 	@CARGO="$(CARGO)" WRITER_LIBRARY="$(BUILT)/$(WRITER)" scripts/release-check.sh
 
+install: install-program
+	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; \
+	else echo 'make install: left out what needs MPI and was not built: the C library, the VOL connector for parallel' \
+		'programs and $(COMPACT_MPI); make build-writer builds them'; fi
+
+# The pages and completions come from the program itself. The units name the program, installed ones its path.
 install-program:
 	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
 	@set -e; for file in $(DRIVER_FILE) $(CONNECTOR_FILE); do \
@@ -326,10 +328,10 @@ uninstall:
 	rm -f $(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/system/%,$(UNITS)) \
 		$(patsubst systemd/%,$(DESTDIR)$(SYSTEMDDIR)/%,$(USER_UNITS))
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(WRITER) $(WRITER_SONAME) $(WRITER_FILE) pkgconfig/h5logfs_writer.pc)
-	rm -f $(addprefix $(DESTDIR)$(PLUGINDIR)/,$(DRIVER) $(CONNECTOR) $(CONNECTOR_MPI))
-	-rmdir $(DESTDIR)$(PLUGINDIR) $(DESTDIR)$(LIBDIR)/h5logfs 2>/dev/null
 	rm -f $(addprefix $(DESTDIR)$(CMAKEDIR)/,$(CMAKE_FILES))
 	-rmdir $(DESTDIR)$(CMAKEDIR) 2>/dev/null
+	rm -f $(addprefix $(DESTDIR)$(PLUGINDIR)/,$(DRIVER) $(CONNECTOR) $(CONNECTOR_MPI))
+	-rmdir $(DESTDIR)$(PLUGINDIR) $(DESTDIR)$(LIBDIR)/h5logfs 2>/dev/null
 	rm -rf $(DESTDIR)$(DOCDIR)
 ifneq ($(SBINDIR),)
 	rm -f $(DESTDIR)$(SBINDIR)/mount.h5logfs

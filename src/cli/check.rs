@@ -8,10 +8,12 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
+use super::called::Called;
 use super::output::Output;
 use super::unclosed::Unclosed;
-use super::{IsView, LogScanner, ViewArgs};
+use super::{IsView, LogScanner, ViewArgs, logs};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
+use h5logfs_common::error::Error;
 use h5logfs_log::journal::unflushed::Summary;
 use h5logfs_view::View;
 
@@ -21,8 +23,8 @@ const MOST_FAULTS: usize = 1000;
 /// Read everything that a log file's view would read, and report each fault
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
-    /// The log files
-    #[arg(value_name = "FILE", required = true)]
+    /// The log files; or directories, for the logs in them
+    #[arg(value_name = "DIR|FILE", required = true)]
     pub files: Vec<PathBuf>,
 
     /// Print JSON
@@ -36,11 +38,13 @@ pub struct CheckArgs {
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let scanner = args.view.scanner()?;
-    let (mut bad, mut views) = (0, 0);
-    let mut reports = args.files.iter().map(|file| {
+    let paths = logs::named(&args.files, &args.view)?;
+    let (mut bad, mut views, mut others) = (0, 0, 0);
+    let mut reports = paths.iter().map(|file| {
         let report = Report::of(file, &scanner);
         bad += usize::from(!report.faults.is_empty());
         views += usize::from(report.is_view);
+        others += usize::from(report.is_no_log);
         report
     });
     if args.json {
@@ -48,12 +52,13 @@ pub fn run(args: CheckArgs) -> Result<()> {
     } else {
         reports.try_for_each(|report| report.print(out))?;
     }
-    let files = args.files.len();
+    let files = paths.len();
     ensure!(bad == 0, "{bad} of {files} files have faults");
     ensure!(
         views == 0,
         "{views} of {files} files are views, and were not checked"
     );
+    ensure!(others < files, "there is no log among these files");
     Ok(())
 }
 
@@ -64,6 +69,9 @@ struct Report {
     file: String,
     /// A mount shows it, and it was not checked.
     is_view: bool,
+    /// It is another kind of file, and there is nothing to check. Left out for logs.
+    #[serde(skip_serializing_if = "is_false")]
+    is_no_log: bool,
     /// What a user should know, and is no fault.
     notes: Vec<String>,
     faults: Vec<String>,
@@ -72,11 +80,16 @@ struct Report {
     unflushed: Option<Summary>,
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl Report {
     fn of(file: &Path, scanner: &LogScanner<'_>) -> Self {
         let mut report = Report {
             file: file.display().to_string(),
             is_view: false,
+            is_no_log: false,
             notes: Vec::new(),
             faults: Vec::new(),
             unflushed: None,
@@ -88,11 +101,16 @@ impl Report {
                 let unclosed = Unclosed::of(file, &view);
                 report.unflushed = unclosed.as_ref().and_then(Unclosed::unflushed).cloned();
                 let unclosed = unclosed.map(|unclosed| unclosed.to_string());
-                report.notes = notes.map(Diagnostic::to_string).chain(unclosed).collect();
-                report.faults = check(&view);
+                let notes = notes.map(Diagnostic::to_string).chain(unclosed);
+                report.notes = notes.chain(logs::part_of(file)).collect();
+                report.faults = check(&view, &Called::of(file));
             }
             Err(e) if e.is::<IsView>() => {
                 report.is_view = true;
+                report.notes.push(e.to_string());
+            }
+            Err(e) if matches!(e.downcast_ref(), Some(Error::NotALog { .. })) => {
+                report.is_no_log = true;
                 report.notes.push(e.to_string());
             }
             Err(e) => report.faults.push(e.to_string()),
@@ -102,7 +120,7 @@ impl Report {
 
     fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         let file = &self.file;
-        if self.is_view {
+        if self.is_view || self.is_no_log {
             return self
                 .notes
                 .iter()
@@ -128,12 +146,12 @@ impl Report {
     }
 }
 
-fn check(view: &View) -> Vec<String> {
-    let mut faults = check_log(view);
+fn check(view: &View, called: &Called) -> Vec<String> {
+    let mut faults = check_log(view, called);
     let datasets = 0..view.snapshot().datasets.len();
-    faults.extend(datasets.flat_map(|number| check_dataset(view, number)));
+    faults.extend(datasets.flat_map(|number| check_dataset(view, number, called)));
     view.check_flat(&mut |e| {
-        faults.push(e.to_string());
+        faults.push(called.error(e).to_string());
         if faults.len() < MOST_FAULTS {
             ControlFlow::Continue(())
         } else {
@@ -144,8 +162,8 @@ fn check(view: &View) -> Vec<String> {
 }
 
 /// Faults of the log as a whole. They make no dataset unreadable.
-fn check_log(view: &View) -> Vec<String> {
-    let path = view.path();
+fn check_log(view: &View, called: &Called) -> Vec<String> {
+    let path = called.path(&view.path());
     let named = |diagnostic: &Diagnostic| format!("{}: {diagnostic}", path.display());
     let diagnostics = view.snapshot().diagnostics.iter();
     let known = diagnostics.filter(|d| d.severity > Severity::Note);
@@ -153,15 +171,16 @@ fn check_log(view: &View) -> Vec<String> {
     match view.diagnostics() {
         Ok(diagnostics) => faults.extend(diagnostics.iter().map(named)),
         // Each logged dataset reports it, too.
-        Err(e) => faults.push(e.to_string()),
+        Err(e) => faults.push(called.error(e).to_string()),
     }
     faults
 }
 
 /// Faults of one dataset, chunk by chunk. A fault of the whole dataset is reported once.
-fn check_dataset(view: &View, number: usize) -> Vec<String> {
+fn check_dataset(view: &View, number: usize, called: &Called) -> Vec<String> {
     let dataset = &view.snapshot().datasets[number];
-    let about = || format!("{}: dataset {}", view.path().display(), dataset.name);
+    let path = called.path(&view.path());
+    let about = || format!("{}: dataset {}", path.display(), dataset.name);
     if dataset.logged().is_some()
         && let Ok(index) = view.index(number)
         && !index.diagnostics().is_empty()
@@ -171,7 +190,7 @@ fn check_dataset(view: &View, number: usize) -> Vec<String> {
     }
     let mut faults = Vec::new();
     view.check_dataset(number, &mut |e| {
-        faults.push(e.to_string());
+        faults.push(called.error(e).to_string());
         if faults.len() < MOST_FAULTS {
             ControlFlow::Continue(())
         } else {

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::output::Output;
 use super::target::{FromTo, Unordered};
-use super::{Scanned, ViewArgs, progress};
+use super::{Scanned, ViewArgs, called, progress};
 use h5logfs_common::parallel;
 use h5logfs_convert::compact::metadata::Metadata;
 use h5logfs_convert::compact::sequence::Compacted;
@@ -101,6 +101,7 @@ pub fn run(args: CompactArgs) -> Result<()> {
         output.finish(compacted.file.len)?;
         Ok(compacted.left_out)
     });
+    let written = written.map_err(|e| called(&args.paths.file, e));
     let left_out = written.with_context(|| format!("cannot write {}", target.name()))?;
     report(&left_out)?;
     let count = count(&left_out);

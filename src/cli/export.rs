@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::target::{FromTo, Output};
-use super::{ViewArgs, progress};
+use super::{ViewArgs, called, progress};
 use h5logfs_log::scan::Choice;
 use h5logfs_view::View;
 
@@ -32,6 +32,7 @@ pub fn run(args: ExportArgs) -> Result<()> {
         write(&view, &mut output)?;
         output.finish()
     });
+    let written = written.map_err(|e| called(&args.paths.file, e));
     written.with_context(|| format!("cannot write {}", target.name()))
 }
 

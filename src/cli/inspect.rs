@@ -19,9 +19,9 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 
-use super::ViewArgs;
 use super::output::{Output, fail_with_last};
 use super::unclosed::Unclosed;
+use super::{ViewArgs, logs};
 use h5logfs_log::snapshot::Dataset;
 use h5logfs_view::ChunkId;
 use h5logfs_view::{StoredBlock, View};
@@ -31,8 +31,8 @@ use report::Report;
 /// Show what log files hold: their datasets, and the records that make them up
 #[derive(Debug, Clone, Args)]
 pub struct InspectArgs {
-    /// The log files
-    #[arg(value_name = "FILE", required = true)]
+    /// The log files; or directories, for the logs in them
+    #[arg(value_name = "DIR|FILE", required = true)]
     pub files: Vec<PathBuf>,
 
     /// Show datasets in their groups
@@ -51,7 +51,7 @@ pub struct InspectArgs {
     #[arg(long, value_name = "DATASET")]
     pub map: Option<String>,
 
-    /// Print JSON: an object, or an array of them for several files
+    /// Print JSON: an object, or an array of them for several files and for directories
     #[arg(long)]
     pub json: bool,
 
@@ -62,17 +62,25 @@ pub struct InspectArgs {
 /// Shows what can be shown, and an error for each file that cannot.
 pub fn run(args: InspectArgs) -> Result<()> {
     let out = &mut Output::stdout();
+    let mut args = args;
+    let has_dirs = args.files.iter().any(|path| logs::is_directory(path));
+    args.files = logs::named(&args.files, &args.view)?;
+    let form = match (args.json, has_dirs || args.files.len() > 1) {
+        (false, _) => Form::Text,
+        (true, false) => Form::Object,
+        (true, true) => Form::Array,
+    };
     if let Some(name) = &args.map {
         ensure!(args.files.len() == 1, "--map shows a dataset of one file");
         let view = args.view.scanner()?.open(&args.files[0])?;
         return print_map(&view, name, args.json, out);
     }
     if args.incomplete {
-        return show(&args, out, Incomplete::of, Incomplete::print);
+        return show(&args, form, out, Incomplete::of, Incomplete::print);
     }
     let report =
-        |file: &Path, view: &View| Report::of(view, Unclosed::of(file, view), args.records);
-    show(&args, out, report, |report, out| {
+        |file: &Path, view: &View| Report::of(file, view, Unclosed::of(file, view), args.records);
+    show(&args, form, out, report, |report, out| {
         if args.records {
             return report.print(out);
         }
@@ -80,9 +88,20 @@ pub fn run(args: InspectArgs) -> Result<()> {
     })
 }
 
+/// How it is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    /// JSON of one file.
+    Object,
+    /// JSON of any number of files.
+    Array,
+}
+
 /// Shows something of each file.
 fn show<T: Serialize, W: Write>(
     args: &InspectArgs,
+    form: Form,
     out: &mut Output<W>,
     of: impl Fn(&Path, &View) -> Result<T>,
     print: impl Fn(&T, &mut Output<W>) -> io::Result<()>,
@@ -94,18 +113,20 @@ fn show<T: Serialize, W: Write>(
         let found = scanner.open(file).and_then(|view| of(file, &view));
         found.map_err(|error| failed.push(error)).ok()
     });
-    if !args.json {
-        for (number, found) in found.enumerate() {
-            if number > 0 {
-                out.blank_line()?;
+    match form {
+        Form::Text => {
+            for (number, found) in found.enumerate() {
+                if number > 0 {
+                    out.blank_line()?;
+                }
+                print(&found, out)?;
             }
-            print(&found, out)?;
         }
-    } else if args.files.len() > 1 {
-        out.json_array(found.map(Ok::<_, io::Error>))?;
-    } else {
-        let mut found = found;
-        found.try_for_each(|found| out.json(&found))?;
+        Form::Array => out.json_array(found.map(Ok::<_, io::Error>))?,
+        Form::Object => {
+            let mut found = found;
+            found.try_for_each(|found| out.json(&found))?;
+        }
     }
     fail_with_last(failed)
 }

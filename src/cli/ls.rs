@@ -80,7 +80,7 @@ pub fn run(args: LsArgs) -> Result<()> {
     let mut files: BTreeMap<PathBuf, (SourceDir, Vec<File>)> = BTreeMap::new();
     for path in &args.paths {
         match Place::of(path) {
-            Ok(Place::Directory(dir)) => match list(dir, path, &args) {
+            Ok(Place::Directory(dir)) => match list(dir, path, args.recursive, &args.view) {
                 Ok(listed) => rows.extend(listed),
                 Err(error) => failed.push(error),
             },
@@ -94,7 +94,7 @@ pub fn run(args: LsArgs) -> Result<()> {
     }
     // Files of one directory share what a listing needs.
     for (dir, files) in files.into_values() {
-        match Listed::new(dir, &args) {
+        match Listed::new(dir, &args.view) {
             Ok(listed) => rows.extend(listed.rows(&files, |file| Some(listed.row_of_any(file)))),
             Err(error) => failed.push(error),
         }
@@ -161,11 +161,21 @@ impl Place {
     }
 }
 
+/// The paths of the logs in a directory, sorted.
+pub fn logs_in(path: &Path, view: &ViewArgs) -> Result<Vec<PathBuf>> {
+    let Place::Directory(dir) = Place::of(path)? else {
+        return Ok(vec![path.to_owned()]);
+    };
+    let mut rows = list(dir, path, false, view)?;
+    sort(&mut rows, Order::Name);
+    Ok(rows.into_iter().map(|row| row.path).collect())
+}
+
 /// The logs in a directory, which the user calls `path`.
-fn list(dir: SourceDir, path: &Path, args: &LsArgs) -> Result<Vec<Row>> {
+fn list(dir: SourceDir, path: &Path, recursive: bool, view: &ViewArgs) -> Result<Vec<Row>> {
     let mut files = Vec::new();
-    let listed = Listed::new(dir, args)?;
-    listed.files_below(path, Path::new(""), args.recursive, &mut files)?;
+    let listed = Listed::new(dir, view)?;
+    listed.files_below(path, Path::new(""), recursive, &mut files)?;
     let row = |file: &File| (!listed.is_part(&file.name)).then(|| listed.row(file));
     Ok(listed.rows(&files, |file| row(file).flatten()))
 }
@@ -176,16 +186,16 @@ struct Listed {
 }
 
 impl Listed {
-    fn new(dir: SourceDir, args: &LsArgs) -> Result<Self> {
-        let settings = args.view.settings()?;
+    fn new(dir: SourceDir, view: &ViewArgs) -> Result<Self> {
+        let settings = view.settings()?;
         let dir = dir.with_further(&settings.log_dirs)?;
         let limits = workers::Limits {
             workers: workers::Limits::default().workers,
-            ..args.view.scan_limits()
+            ..view.scan_limits()
         };
         let scanner = WorkerPool::start(limits)?;
         Ok(Listed {
-            catalog: Catalog::new(dir, args.view.memory(), scanner).with_settings(settings),
+            catalog: Catalog::new(dir, view.memory(), scanner).with_settings(settings),
         })
     }
 
@@ -310,9 +320,11 @@ pub enum State {
 
 impl State {
     /// That of a log that can be read.
-    pub fn of(unclosed: Option<&Unclosed>) -> Self {
+    pub fn of(unclosed: Option<&Unclosed>, snapshot: &Snapshot) -> Self {
         match unclosed.map(Unclosed::state) {
-            None => State::Closed,
+            None if snapshot.is_closed() => State::Closed,
+            // No layout but the one with journals tells of its job.
+            None => State::Unclosed,
             Some(JobState::Running) => State::Running,
             Some(JobState::Ended) => State::Left,
             Some(JobState::Unknown) => State::Unclosed,
@@ -340,7 +352,7 @@ impl Row {
         let unreadable = || "elements cannot be read: `h5logfs check` tells which".to_owned();
         Ok(Row {
             path: path.to_owned(),
-            state: State::of(unclosed.as_ref()),
+            state: State::of(unclosed.as_ref(), snapshot),
             layout: Some(snapshot.log.layout().name()),
             // What lies in other files as it is was not looked into.
             datasets: (!is_flat).then_some(snapshot.datasets.len()),

@@ -1,5 +1,6 @@
 //! The command line, with one module for each subcommand.
 
+mod called;
 pub mod check;
 pub mod compact;
 pub mod config;
@@ -8,6 +9,7 @@ pub mod examples;
 pub mod export;
 pub mod follow;
 pub mod inspect;
+mod logs;
 pub mod ls;
 pub mod mount;
 pub mod output;
@@ -34,9 +36,11 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::fs::shown::ShownFile;
+use called::Called;
 use h5logfs_catalog::options::{parse_chunking, parse_size};
 use h5logfs_catalog::workers::{self, WorkerPool};
 use h5logfs_common::error::Error;
+use h5logfs_convert::error::Error as ConvertError;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::Moment;
 use h5logfs_log::log_dir;
@@ -59,6 +63,11 @@ pub struct IsView(ShownFile);
 /// Acts on a log file, which must not be a view. An error of the system says where the file itself is, if a mount shows
 /// it: the process that scans may be one that the mount does not admit.
 fn with_log_file<T>(file: &Path, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    if logs::is_directory(file) {
+        let name = file.display();
+        anyhow::bail!("{name}: is a directory: give a log in it; `h5logfs ls {name}` lists them");
+    }
+    let act = || act().map_err(|e| called(file, e));
     let Some(shown) = ShownFile::at(file) else {
         return act();
     };
@@ -71,6 +80,24 @@ fn with_log_file<T>(file: &Path, act: impl FnOnce() -> anyhow::Result<T>) -> any
         }
         _ => e,
     })
+}
+
+/// The same error, about the file as the user calls it. One with a context stays: it says more than the error itself.
+fn called(file: &Path, error: anyhow::Error) -> anyhow::Error {
+    let has_context = error.source().is_some();
+    if has_context {
+        return error;
+    }
+    let called = |error| Called::of(file).error(error).into();
+    let error = match error.downcast() {
+        Ok(error) => return called(error),
+        Err(other) => other,
+    };
+    match error.downcast() {
+        Ok(ConvertError::Log(error)) => called(error),
+        Ok(other) => other.into(),
+        Err(other) => other,
+    }
 }
 
 /// Options of the commands that read log files.

@@ -93,10 +93,25 @@ fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
         .date(" ");
     let mut text = Vec::new();
     page.render(&mut text)?;
+    let mut text = with_values(command, String::from_utf8(text)?).into_bytes();
     write_examples(examples::of(command.get_name()), &mut text)?;
     text.extend_from_slice(EXIT_STATUS.as_bytes());
     writeln!(text, ".SH \"SEE ALSO\"\n{}", others.join(", "))?;
     write(&dir.join(page.get_filename()), &text)
+}
+
+/// The synopsis with the values of options that have a short name alone, of which clap_mangen leaves a blank.
+fn with_values(command: &Command, mut page: String) -> String {
+    for option in command.get_arguments() {
+        let (Some(short), None) = (option.get_short(), option.get_long()) else {
+            continue;
+        };
+        let names = option.get_value_names().unwrap_or_default().join(" ");
+        let names = names.replace('-', r"\-");
+        let left_blank = format!(r"[\fB\-{short} \fR]");
+        page = page.replace(&left_blank, &format!(r"[\fB\-{short}\fR \fI{names}\fR]"));
+    }
+    page
 }
 
 fn write_examples(examples: &[Example], text: &mut Vec<u8>) -> Result<()> {

@@ -15,6 +15,8 @@ pub fn describe(mount: MountId, mount_point: &Path) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let users: Vec<String> = processes
         .filter(|process| is_number(process.file_name().as_encoded_bytes()))
+        // The command that asks may stand in the mount, as its user does.
+        .filter(|process| process.file_name() != *std::process::id().to_string())
         .map(|process| process.path())
         .filter(|process| stands_in(process, mount_point) || has_open(process, mount))
         .map(|process| describe_one(&process))

@@ -50,3 +50,102 @@ fn faults_and_notes_are_told_apart_in_json() {
     );
     assert_eq!((files.len(), &files[3]["is_view"]), (4, &json!(true)));
 }
+
+/// `check *.h5` and `check DIR`: other files are no faults, and directories stand for the logs in them.
+#[test]
+fn other_files_and_directories_are_understood() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in [
+        "fill.log.h5",
+        "fill.expected.h5",
+        "subfile.log.h5",
+        "subfile.log.h5.subfiles",
+    ] {
+        copy(&corpus(&format!("corpus/{name}")), &at(name));
+    }
+    std::fs::create_dir(at("empty")).unwrap();
+    let run = |line: &str| {
+        let mut command = Command::new(PROGRAM);
+        let output = command
+            .args(line.split(' '))
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), said)
+    };
+    let plain = "fill.expected.h5: not a log file: plain HDF5\n";
+    assert_eq!(
+        run("check fill.log.h5 fill.expected.h5"),
+        (true, format!("fill.log.h5: good\n{plain}"))
+    );
+    let none = format!("{plain}h5logfs: there is no log among these files\n");
+    assert_eq!(run("check fill.expected.h5"), (false, none));
+    let all = "fill.log.h5: good\nsubfile.log.h5: good\n";
+    assert_eq!(run("check ."), (true, all.to_owned()));
+
+    let part = "it is a part of the log subfile.log.h5, which has the datasets: look at that";
+    let subfile = "subfile.log.h5.subfiles/subfile.log.h5.0";
+    for command in ["check", "inspect"] {
+        let (is_good, said) = run(&format!("{command} {subfile}"));
+        assert!(
+            is_good && said.contains(subfile) && said.contains(part),
+            "{said}"
+        );
+    }
+    let (is_good, both) = run("inspect --json .");
+    let both: Value = serde_json::from_str(&both).unwrap();
+    let names: Vec<_> = both
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|log| &log["file"])
+        .collect();
+    assert!(
+        is_good && names == ["fill.log.h5", "subfile.log.h5"],
+        "{names:?}"
+    );
+    let (is_good, page) = run("report . -o -");
+    assert!(is_good && page.contains("Report on 2 logs"));
+
+    let (is_good, said) = run("check empty");
+    assert!(
+        !is_good && said.contains("empty: there is no log in this directory"),
+        "{said}"
+    );
+    for line in [
+        "recover empty",
+        "settle empty",
+        "follow empty",
+        "export empty out.h5",
+        "compact empty out.h5",
+    ] {
+        let (is_good, said) = run(line);
+        let pointer = "empty: is a directory: give a log in it; `h5logfs ls empty` lists them";
+        assert!(!is_good && said.contains(pointer), "{line}: {said}");
+    }
+}
+
+/// Messages name files as the user does.
+#[test]
+fn faults_name_files_as_they_were_given() {
+    let dir = tempfile::tempdir().unwrap();
+    copy(
+        &corpus("corpus/bad_foff.log.h5"),
+        &dir.path().join("bad.h5"),
+    );
+    for command in ["check", "inspect", "compact"] {
+        let mut program = Command::new(PROGRAM);
+        let program = program
+            .args([command, "bad.h5"])
+            .args((command == "compact").then_some("out.h5"));
+        let output = program.current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let full = dir.path().canonicalize().unwrap();
+        assert!(
+            said.contains("bad.h5") && !said.contains(full.to_str().unwrap()),
+            "{said}"
+        );
+    }
+}

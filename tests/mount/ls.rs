@@ -78,13 +78,13 @@ fn logs_are_listed_with_their_states_and_nothing_else() {
         ("closed.h5", "closed"),
         ("cut.h5", "unreadable"),
         ("dead.h5", "left"),
-        ("file.nc", "closed"),
+        ("file.nc", "unclosed"),
     ];
     assert_eq!(listed(dir.path(), &[]), pairs(here));
     let below = ("below/subfile.log.h5", "closed");
     let all = [here[0], below, here[1], here[2], here[3], here[4]];
     assert_eq!(listed(dir.path(), &["-r"]), pairs(all));
-    let by_state = [here[2], here[3], here[0], here[1], here[4]];
+    let by_state = [here[2], here[3], here[0], here[4], here[1]];
     assert_eq!(listed(dir.path(), &["--sort", "state"]), pairs(by_state));
     let mut turned = here;
     turned.reverse();
@@ -235,6 +235,7 @@ const KINDS: [Kind; 10] = [
     Kind::closed("tiny", |at| copied("corpus/tiny.log.h5", at), 2, 0.2),
     Kind::closed("subfile", subfiled, 5, 0.601),
     Kind {
+        state: Some("unclosed"),
         layout: Some("PnetCDF burst buffer"),
         ..Kind::closed("netcdf", netcdf, 4, 0.844)
     },
@@ -361,6 +362,7 @@ fn tells_of_all(dir: &Path, expected: &BTreeMap<String, &Kind>) {
         ("unreadable", "unreadable"),
         ("left", "left unclosed"),
         ("running", "being written"),
+        ("unclosed", "not closed"),
         ("closed", "closed"),
     ] {
         let of_kinds = expected

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::guard::Running;
 use crate::common::people::{copy, corpus};
 use crate::common::readers::said;
@@ -462,4 +463,24 @@ fn a_watched_page_is_renewed_until_the_log_is_closed() {
     assert!(recovered.unwrap().status.success());
     assert!(watching.0.wait().unwrap().success());
     assert!(!shows("http-equiv=\"refresh\""));
+}
+
+/// Of thousands of small datasets a page has a row each, and details of those of which a row does not tell all.
+#[test]
+fn a_page_of_many_datasets_stays_small() {
+    const MANY: i32 = 1001;
+    let dir = tempfile::tempdir().unwrap();
+    let datasets = (0..MANY).map(|n| Dataset::new(&format!("d{n}"), n, Type::U8, &[8]));
+    let entries = (0..MANY).map(|n| {
+        // One of them is not wholly written.
+        let count = if n == 7 { 5 } else { 8 };
+        Entry::one(n, &[0], &[count], vec![1; count as usize])
+    });
+    LogFile::with(datasets.collect(), entries.collect()).write(&dir.path().join("many.h5"));
+    let page = page(dir.path(), &["many.h5"]);
+    assert_eq!(page.matches("<details").count(), 1);
+    assert!(page.contains("<b>/d7</b>") && page.matches("href=\"#f0d").count() == 1);
+    let told = between(&page, "<p>The row tells", "</p>");
+    assert!(told.starts_with(" all of 1\u{2009}000 datasets"), "{told}");
+    assert!(page.len() < MANY as usize * 400, "{} bytes", page.len());
 }

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -132,6 +132,24 @@ impl Error {
             Fault::Io { file, errno } => Error::io(file.unwrap_or(path), errno.into()),
             Fault::Changed { file } => Error::Changed { path: file },
         }
+    }
+
+    /// The same error about another path: what `name` makes of the path that it has.
+    pub fn about(mut self, name: impl Fn(&Path) -> PathBuf) -> Self {
+        match &mut self {
+            Error::Io { path, .. }
+            | Error::NotALog { path, .. }
+            | Error::BadFile { path, .. }
+            | Error::NoMoment { path, .. }
+            | Error::BadData { path, .. }
+            | Error::ScanDied { path, .. }
+            | Error::NoMemory { path, .. }
+            | Error::Stopped { path, .. }
+            | Error::Changed { path } => *path = name(path),
+            // Others have it, too.
+            Error::Remembered(_) => {}
+        }
+        self
     }
 
     /// Whether a file server knows an open file no longer, for example because another node has removed or replaced it. To

@@ -305,6 +305,15 @@ impl Snapshot {
         }))
     }
 
+    /// Whether the log was closed, as far as its files tell. A layout whose logs are removed when they are in their file is open as
+    /// long as there are some.
+    pub fn is_closed(&self) -> bool {
+        match &self.log {
+            Tables::Netcdf(tables) => tables.logs.is_empty(),
+            _ => self.journal.is_none(),
+        }
+    }
+
     /// Whether the journal of a log that is not closed is one of this project, which tells of its job.
     pub fn tells_job(&self) -> bool {
         matches!(self.log, Tables::LogVol(_))

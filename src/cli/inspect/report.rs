@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use super::objects;
+use crate::cli::called::Called;
+use crate::cli::logs;
 use crate::cli::output::{Output, percent};
 use crate::cli::parts::Parts;
 use crate::cli::unclosed::Unclosed;
@@ -86,7 +89,13 @@ pub(super) fn texts<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -
 }
 
 impl Report {
-    pub fn of(view: &View, unclosed: Option<Unclosed>, with_records: bool) -> Result<Self> {
+    /// `file`: as the user calls it.
+    pub fn of(
+        file: &Path,
+        view: &View,
+        unclosed: Option<Unclosed>,
+        with_records: bool,
+    ) -> Result<Self> {
         let snapshot = view.snapshot();
         let (notes, losses): (Vec<_>, Vec<_>) = snapshot
             .diagnostics
@@ -102,7 +111,10 @@ impl Report {
         };
         let complaints = texts(&view.diagnostics()?);
         Ok(Report {
-            file: view.path().to_string_lossy().into_owned(),
+            file: Called::of(file)
+                .path(&view.path())
+                .to_string_lossy()
+                .into_owned(),
             layout: snapshot.log.layout().name(),
             sources: snapshot
                 .sources
@@ -115,7 +127,10 @@ impl Report {
             parts,
             datasets,
             losses: texts(losses),
-            warnings: texts(notes),
+            warnings: texts(notes)
+                .into_iter()
+                .chain(logs::part_of(file))
+                .collect(),
             complaints: complaints.into_iter().chain(unlisted).collect(),
         })
     }

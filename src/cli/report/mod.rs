@@ -14,11 +14,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 
+use super::called::Called;
 use super::ls::{State, last_write};
 use super::parts::Parts;
 use super::target::{STDOUT, Target, Wish, originals};
 use super::unclosed::Unclosed;
-use super::{LogScanner, ViewArgs};
+use super::{LogScanner, ViewArgs, called, logs};
 use h5logfs_catalog::changes::{self, Changes};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::origins::Timeline;
@@ -50,8 +51,8 @@ const MOST_RANKS: usize = 64;
 // Here -o is the file to write.
 #[command(mut_arg("options", |options| options.short(None).long("option")))]
 pub struct ReportArgs {
-    /// The log files
-    #[arg(value_name = "FILE", required = true)]
+    /// The log files; or directories, for the logs in them
+    #[arg(value_name = "DIR|FILE", required = true)]
     pub files: Vec<PathBuf>,
 
     /// The page to write, which appears when it is complete; or -, for standard output
@@ -85,7 +86,8 @@ fn axes(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-pub fn run(args: ReportArgs) -> Result<()> {
+pub fn run(mut args: ReportArgs) -> Result<()> {
+    args.files = logs::named(&args.files, &args.view)?;
     if args.watch {
         return watch(&args);
     }
@@ -271,12 +273,17 @@ impl LogReport {
             faults.extend(of_table);
         }
         let mut faults: Vec<String> = faults.into_iter().map(Diagnostic::to_string).collect();
-        faults.extend(of_table.err().map(|e| e.to_string()));
+        faults.extend(
+            of_table
+                .err()
+                .map(|e| Called::of(file).error(e).to_string()),
+        );
         let origins = view.origins()?;
         let notes = notes.into_iter().chain(&origins.diagnostics);
         let mut notes: Vec<String> = notes.map(Diagnostic::to_string).collect();
         notes.extend(unclosed.as_ref().map(Unclosed::to_string));
         notes.extend(Parts::of(view).map(|parts| parts.to_string()));
+        notes.extend(logs::part_of(file));
         let wanted = |dataset: &Dataset| wanted(dataset, snapshot.datasets.len(), args);
         let mut pictures = Pictures::new(view, &origins);
         let dataset = |(number, dataset): (usize, &Dataset)| {
@@ -284,7 +291,7 @@ impl LogReport {
                 Content::Logged { .. } => {
                     match wanted(dataset).and_then(|wanted| Ok(pictures.of(number, &wanted)?)) {
                         Ok(map) => DatasetContent::Logged(Box::new(map)),
-                        Err(e) => DatasetContent::Unreadable(e.to_string()),
+                        Err(e) => DatasetContent::Unreadable(called(file, e).to_string()),
                     }
                 }
                 Content::Unreadable(reason) => DatasetContent::Unreadable(reason.clone()),
@@ -294,7 +301,7 @@ impl LogReport {
         };
         Ok(LogReport {
             layout: snapshot.log.layout().name(),
-            state: State::of(unclosed.as_ref()).words(),
+            state: State::of(unclosed.as_ref(), snapshot).words(),
             notes,
             faults,
             files: files_of(view),

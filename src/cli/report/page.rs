@@ -23,6 +23,19 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// Details of so many datasets are open from the beginning.
 const FEW_DATASETS: usize = 6;
 
+/// In a log of more datasets, those of which a row tells all have no details: a page would have some KB of each.
+const MANY_DATASETS: usize = 1000;
+
+/// Whether the row of a dataset tells all of it: one record has written it wholly.
+fn is_told_by_row(dataset: &DatasetReport) -> bool {
+    match &dataset.content {
+        DatasetContent::Logged(map) => {
+            map.records == 1 && map.faults.is_empty() && !map.is_estimate() && map.covered() >= 1.0
+        }
+        _ => false,
+    }
+}
+
 /// The whole page. `renewed`: after so long a browser looks for another one.
 pub fn page(files: &[FileReport], renewed: Option<Duration>) -> String {
     let mut page = Page(String::new());
@@ -168,7 +181,18 @@ impl Page {
         put!(self, "<h3>Datasets</h3>\n");
         self.datasets(number, &log.datasets);
         let is_open = log.datasets.len() <= FEW_DATASETS;
-        for (at, dataset) in log.datasets.iter().enumerate() {
+        let is_brief = log.datasets.len() > MANY_DATASETS;
+        let without = |dataset: &DatasetReport| is_brief && is_told_by_row(dataset);
+        let left_out = log.datasets.iter().filter(|d| without(d)).count();
+        if left_out > 0 {
+            put!(
+                self,
+                "<p>The row tells all of {} datasets, which one record each has written wholly.</p>\n",
+                Grouped(left_out)
+            );
+        }
+        let datasets = log.datasets.iter().enumerate();
+        for (at, dataset) in datasets.filter(|(_, dataset)| !without(dataset)) {
             self.dataset((number, at), dataset, is_open);
         }
     }
@@ -266,13 +290,20 @@ impl Page {
             ("Hidden", true),
             ("Pieces a chunk", true),
         ]);
+        let is_brief = datasets.len() > MANY_DATASETS;
         for (at, dataset) in datasets.iter().enumerate() {
-            put!(
-                self,
-                "<tr><td class=\"name\"><a href=\"#f{file}d{at}\">{}</a></td>",
-                Text(&dataset.name)
-            );
-            self.written(&dataset.content);
+            let name = Text(&dataset.name);
+            if is_brief && is_told_by_row(dataset) {
+                put!(self, "<tr><td class=\"name\">{name}</td>");
+                self.number(1, &"100.0 %");
+                put!(self, "<td>everywhere</td>");
+            } else {
+                put!(
+                    self,
+                    "<tr><td class=\"name\"><a href=\"#f{file}d{at}\">{name}</a></td>"
+                );
+                self.written(&dataset.content);
+            }
             let elements = dataset.dims.iter().map(|d| *d as f64).product::<f64>();
             put!(
                 self,

@@ -1,0 +1,53 @@
+//! The logs that a command is to look at: files, and those in directories.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+
+use super::ViewArgs;
+use super::ls::logs_in;
+use h5logfs_log::log_dir;
+use h5logfs_log::scan::companions::log_of;
+
+/// The files that the user has named. A directory stands for the logs in it, as `h5logfs ls` lists them.
+pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !is_directory(path) {
+            files.push(path.clone());
+            continue;
+        }
+        let found = logs_in(path, view)?;
+        let name = path.display();
+        ensure!(
+            !found.is_empty(),
+            "{name}: there is no log in this directory; `h5logfs ls --recursive {name}` looks further down"
+        );
+        files.extend(found);
+    }
+    Ok(files)
+}
+
+/// Whether a path leads to a directory that is no log.
+pub fn is_directory(path: &Path) -> bool {
+    path.is_dir() && log_dir::named_by(path).is_none()
+}
+
+/// What to tell of a file that holds a part of another log, and is looked at alone.
+pub fn part_of(file: &Path) -> Option<String> {
+    let real = file.canonicalize().ok()?;
+    let log = log_of(&real).filter(|log| log.exists())?;
+    let name = log.file_name()?;
+    let dir = file.parent().unwrap_or(Path::new(""));
+    let called = if log.parent() == real.parent() {
+        dir.join(name)
+    } else if dir.file_name().is_some() {
+        dir.with_file_name(name)
+    } else {
+        dir.join("..").join(name)
+    };
+    let called = called.display();
+    Some(format!(
+        "it is a part of the log {called}, which has the datasets: look at that"
+    ))
+}
