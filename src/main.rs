@@ -5,8 +5,10 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use h5logfs::cli::mount::helper;
+use h5logfs::cli::mount::options::{MountOption, Value};
+use h5logfs::cli::mount::{helper, run as run_command};
 use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
@@ -29,6 +31,7 @@ struct Cli {
 enum Command {
     Mount(h5logfs::cli::mount::MountArgs),
     Umount(h5logfs::cli::mount::UmountArgs),
+    Run(h5logfs::cli::mount::run::RunArgs),
     Ls(ls::LsArgs),
     Inspect(inspect::InspectArgs),
     Export(export::ExportArgs),
@@ -51,6 +54,8 @@ enum Command {
     CloseLog(scan_server::CloseArgs),
     #[command(hide = true)]
     ProbeHdf5(doctor::ProbeArgs),
+    #[command(hide = true)]
+    ProbeMount(doctor::ProbeMountArgs),
     UnmountDead(h5logfs::cli::mount::UnmountDeadArgs),
     Config(h5logfs::cli::config::ConfigArgs),
 }
@@ -60,19 +65,65 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|name| helper::is_name(name)) {
         return ExitCode::from(helper::main(arguments));
     }
-    let matches = command_line().get_matches_from(with_subcommand(arguments));
+    let arguments = with_subcommand(arguments);
+    let matches = command_line().try_get_matches_from(&arguments);
+    let matches = matches.unwrap_or_else(|e| with_tip(e, &arguments).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             print_error("h5logfs", &error);
-            match error.downcast_ref() {
-                Some(follow::JobEnded(_)) => ExitCode::from(3),
-                None => ExitCode::FAILURE,
-            }
+            status_of(&error)
         }
     }
+}
+
+/// The exit status that says what has failed.
+fn status_of(error: &anyhow::Error) -> ExitCode {
+    if error.is::<follow::JobEnded>() {
+        return ExitCode::from(3);
+    }
+    match error.downcast_ref() {
+        Some(run_command::NotRun(status)) => ExitCode::from(*status),
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// The error, with a tip where a mount option was given as if it were one of the command line.
+fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let mounts = |command: &OsString| command == "mount" || command == "run";
+    if error.kind() != ErrorKind::UnknownArgument || !arguments.get(1).is_some_and(mounts) {
+        return error;
+    }
+    let tip = arguments.iter().enumerate().find_map(|(at, argument)| {
+        let next = arguments.get(at + 1).and_then(|next| next.to_str());
+        mount_option_for(argument.to_str()?, next)
+    });
+    if let Some(option) = tip {
+        let tip = format!("mount options stand behind -o: `-o {option}`");
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+/// The mount option that an argument such as `--cache-size`, or `--cache_size=1G`, stands for, with its value. `next`: the argument
+/// behind it.
+fn mount_option_for(argument: &str, next: Option<&str>) -> Option<String> {
+    let (name, value) = match argument.strip_prefix("--")?.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (argument.strip_prefix("--")?, None),
+    };
+    let option = MountOption::named(&name.replace('-', "_"))?;
+    if matches!(option.value, Value::Flag(_)) {
+        return Some(option.name.to_owned());
+    }
+    let value = value.or(next.filter(|next| !next.starts_with('-')));
+    Some(value.map_or_else(
+        || option.usage(),
+        |value| format!("{}={value}", option.name),
+    ))
 }
 
 /// The command line, with the examples.
@@ -86,14 +137,24 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Run(args) => Ok(ExitCode::from(run_command::run(&args)?)),
+        other => run_other(other).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn run_other(command: Command) -> anyhow::Result<()> {
+    match command {
+        // It has an exit status of its own.
+        Command::Run(_) => Ok(()),
         Command::Mount(args) => h5logfs::cli::mount::run(args),
         Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
         Command::ScanZygote(args) => scan_server::zygote(&args),
         Command::ScanWorker(args) => scan_server::worker(&args),
         Command::CloseLog(args) => scan_server::close(&args),
         Command::ProbeHdf5(args) => doctor::probe(&args),
+        Command::ProbeMount(args) => doctor::probe_mount(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Umount(args) => h5logfs::cli::mount::umount(args),
         Command::UnmountDead(args) => h5logfs::cli::mount::unmount_dead(args),
@@ -162,6 +223,37 @@ mod tests {
         assert_eq!(relative[1], "mount");
         let options_first = completed(&["h5logfs", "-o", "ro", "/src", "/mnt"]);
         assert_eq!(options_first[1], "mount");
+    }
+
+    #[test]
+    fn a_mount_option_in_the_wrong_place_is_named() {
+        let tip = |arguments: &[&str]| {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            let error = command_line().try_get_matches_from(&arguments).unwrap_err();
+            with_tip(error, &arguments).to_string()
+        };
+        for (arguments, expected) in [
+            (
+                &["--cache_size", "1G", "/src", "/mnt"][..],
+                Some("-o cache_size=1G`"),
+            ),
+            (
+                &["/src", "/mnt", "--cache-size=1G"],
+                Some("-o cache_size=1G`"),
+            ),
+            (&["/src", "/mnt", "--allow-other"], Some("-o allow_other`")),
+            (
+                &["/src", "/mnt", "--cache_size"],
+                Some("-o cache_size=SIZE`"),
+            ),
+            (&["/src", "/mnt", "--frobnicate"], None),
+        ] {
+            let said = tip(&[&["h5logfs", "mount"], arguments].concat());
+            match expected {
+                Some(expected) => assert!(said.contains(expected), "{said}"),
+                None => assert!(!said.contains("-o "), "{said}"),
+            }
+        }
     }
 
     #[test]

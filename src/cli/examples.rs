@@ -16,7 +16,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
 }
 
 /// The examples of each command.
-const EXAMPLES: [(&str, &[Example]); 14] = [
+const EXAMPLES: [(&str, &[Example]); 15] = [
     (
         "mount",
         &[
@@ -37,6 +37,19 @@ const EXAMPLES: [(&str, &[Example]); 14] = [
             "Mount, look, and unmount again:",
             "h5logfs mount /data/run42 ~/view && ls -l ~/view && h5logfs umount ~/view",
         )],
+    ),
+    (
+        "run",
+        &[
+            example(
+                "A program that sees the logs of a directory as HDF5, in their place, without a mount that is left:",
+                "h5logfs run /data/run42 /data/run42 -- h5dump -H /data/run42/steps.h5",
+            ),
+            example(
+                "Several commands:",
+                "h5logfs run run42 data -- sh -c 'ls -l data && h5dump -H data/steps.h5'",
+            ),
+        ],
     ),
     (
         "ls",

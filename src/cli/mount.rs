@@ -4,7 +4,8 @@ mod background;
 pub mod helper;
 mod logging;
 mod notify;
-pub(super) mod options;
+pub mod options;
+pub mod run;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -191,7 +192,7 @@ impl Request {
 
 fn serve_in_foreground(request: &Request, options: &MountOptions) -> anyhow::Result<()> {
     let notify = Notify::from_environment();
-    let running = fs::start(&session_options(request, options))?;
+    let running = fs::start(&session_options(request, options), &fs::SIGNALS)?;
     let (source, point) = (request.source.display(), request.mount_point.display());
     notify.say(&format!("READY=1\nSTATUS={source} mounted at {point}"));
     running.serve(|| notify.say("STOPPING=1\nSTATUS=unmounting"))?;
@@ -200,7 +201,7 @@ fn serve_in_foreground(request: &Request, options: &MountOptions) -> anyhow::Res
 
 fn serve_in_background(request: &Request, options: &MountOptions) -> anyhow::Result<()> {
     let no_log = logging::for_daemon(options.log_file.as_deref())?;
-    let running = fs::start(&session_options(request, options))?;
+    let running = fs::start(&session_options(request, options), &fs::SIGNALS)?;
     if let Some(no_log) = no_log {
         eprintln!("h5logfs: {no_log}");
     }
@@ -224,5 +225,6 @@ fn session_options(request: &Request, options: &MountOptions) -> fs::Options {
         passthrough: options.passthrough,
         directory_logs: options.directory_logs,
         read: options.read.clone(),
+        helper: fs::Helper::Fusermount,
     }
 }

@@ -6,6 +6,7 @@
 //! | `memory_limit` | compares the options with the memory limit of the service |
 //! | `allocator` | bounds what the allocator keeps |
 //! | `mounting` | mounts and unmounts a `/dev/fuse` descriptor |
+//! | `namespace` | mounts that only this process and those that it starts see |
 //! | `mounts` | reads the kernel's table of mounts and finds our mount in it |
 //! | `shown` | which file of a source a path in a mount shows |
 //! | `auto_unmount` | the small process that unmounts after a crash of the daemon |
@@ -50,6 +51,7 @@ mod monitor;
 mod mount_users;
 mod mounting;
 mod mounts;
+mod namespace;
 mod passthrough;
 mod permission_check;
 mod place;
@@ -67,7 +69,9 @@ mod watch;
 mod xattr;
 
 pub use auto_unmount::run_watcher;
-pub use mounting::{InUse, NOTIFY_SOCKET, unmount, unmount_dead};
+pub use memory_limit::shortage as memory_shortage;
+pub use mounting::{Helper, InUse, NOTIFY_SOCKET, WITHOUT_MOUNT, unmount, unmount_dead};
 pub use mounts::MountId;
-pub use session::{Options, Running, start};
+pub use namespace::{enter as enter_namespace, try_mount};
+pub use session::{Options, PASSED_ON, Running, SIGNALS, start};
 pub use source_tree::DirectoryLogs;

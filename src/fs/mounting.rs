@@ -7,13 +7,13 @@ use std::ffi::{CString, OsString};
 use std::fs;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -25,6 +25,12 @@ use super::mount_users;
 use super::mounts::{MOUNT_TYPE, MountId, Mounts, Table};
 
 const DEVICE: &str = "/dev/fuse";
+
+/// The path of an open descriptor, without its number.
+const DESCRIPTORS: &str = "/dev/fd/";
+
+/// The end of a message that nothing can be mounted here.
+pub const WITHOUT_MOUNT: &str = "without a mount, HDF5 programs read logs with HDF5_DRIVER=h5logfs (h5logfs_driver(7)), Python with the package h5logfs, and `h5logfs export` makes an HDF5 file";
 
 /// Directories with fusermount3, besides those in PATH. mount(8) starts its helpers without a PATH.
 const USUAL_DIRECTORIES: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
@@ -48,6 +54,16 @@ pub struct Request<'a> {
     /// From `checked_mount_point`.
     pub mount_point: &'a Path,
     pub allow_other: bool,
+    pub helper: Helper,
+}
+
+/// Who mounts where this process may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Helper {
+    /// fusermount3.
+    Fusermount,
+    /// Nobody: in a namespace of the user, fusermount3 has no more rights than this process.
+    None,
 }
 
 /// A mount of this process. Unmounts on drop, unless it is unmounted already.
@@ -203,16 +219,7 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
 /// Mounts with mount(2) where that is permitted, and else with fusermount3.
 pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
     let table = Table::open()?;
-    let device = match mount_directly(request) {
-        Err(Errno::PERM | Errno::ACCESS) => mount_with_helper(request)?,
-        Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
-            return Err(Error::of(
-                DEVICE,
-                "there is no FUSE device; is the kernel module fuse loaded?",
-            ));
-        }
-        other => other.map_err(|e| Error::io(request.mount_point, e.into()))?,
-    };
+    let device = mount_device(request)?;
     match mounted_at(request.mount_point, &table) {
         Ok(id) => {
             let ended = false;
@@ -227,6 +234,63 @@ pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
     }
 }
 
+/// The number in a path such as `/dev/fd/5`. By the convention of libfuse, the caller has opened the device and mounted, and passes
+/// it under this number. `None` for any other path.
+pub fn given_device(mount_point: &Path) -> Option<RawFd> {
+    let number = mount_point.to_str()?.strip_prefix(DESCRIPTORS)?;
+    let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    number.parse().ok().filter(|_| is_number)
+}
+
+/// Takes over the device that the caller has opened under this number. Nobody else in this process may use the number.
+pub fn take_device(number: RawFd) -> Result<OwnedFd> {
+    let failed = |reason: String| Error::of(format!("{DESCRIPTORS}{number}"), reason);
+    let is_standard = number <= 2;
+    // SAFETY: it is only asked what it is. A number without a descriptor is an error of the system.
+    let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+    let found = rustix::fs::fstat(borrowed).map_err(|e| failed(e.to_string()))?;
+    let is_device = rustix::fs::stat(DEVICE).map_or_else(
+        |_| {
+            (
+                rustix::fs::major(found.st_rdev),
+                rustix::fs::minor(found.st_rdev),
+            ) == (10, 229)
+        },
+        |device| device.st_rdev == found.st_rdev,
+    );
+    if is_standard || !is_device {
+        let reason = "it is no descriptor of /dev/fuse: open that, mount with it, and give the number of the descriptor";
+        return Err(failed(reason.to_owned()));
+    }
+    // SAFETY: the descriptor is open, as `fstat` says. The caller of the program has made it for this purpose, and no other part
+    // of the program knows the number.
+    let device = unsafe { OwnedFd::from_raw_fd(number) };
+    // As long as another process has it, the kernel takes the file system for alive.
+    rustix::io::fcntl_setfd(&device, FdFlags::CLOEXEC).map_err(|e| failed(e.to_string()))?;
+    Ok(device)
+}
+
+/// Mounts, and returns the device by which the mount is served.
+pub fn mount_device(request: &Request<'_>) -> Result<OwnedFd> {
+    let failed = |path: &Path, e: Errno| Error::io(path, e.into());
+    match mount_directly(request) {
+        Err((_, Errno::PERM | Errno::ACCESS)) if request.helper == Helper::Fusermount => {
+            mount_with_helper(request)
+        }
+        Err((path, e @ (Errno::PERM | Errno::ACCESS))) => {
+            let reason = format!("{}; {WITHOUT_MOUNT}", io::Error::from(e));
+            Err(Error::of(path, reason))
+        }
+        Err((_, Errno::NOENT | Errno::NODEV | Errno::NXIO)) => {
+            let reason = format!(
+                "there is no FUSE device; is the kernel module fuse loaded? Else: {WITHOUT_MOUNT}"
+            );
+            Err(Error::of(DEVICE, reason))
+        }
+        mounted => mounted.map_err(|(path, e)| failed(path, e)),
+    }
+}
+
 fn mounted_at(mount_point: &Path, table: &Table) -> Result<MountId> {
     let id = table.read()?.ours_at(mount_point);
     id.ok_or_else(|| Error::of(mount_point, "the mount has vanished again"))
@@ -236,8 +300,9 @@ pub fn open_device() -> Result<OwnedFd, Errno> {
     rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn mount_directly(request: &Request<'_>) -> Result<OwnedFd, Errno> {
-    let device = open_device()?;
+/// Fails with the path that the error is about.
+fn mount_directly<'a>(request: &Request<'a>) -> Result<OwnedFd, (&'a Path, Errno)> {
+    let device = open_device().map_err(|e| (Path::new(DEVICE), e))?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_raw_fd(),
@@ -248,7 +313,8 @@ fn mount_directly(request: &Request<'_>) -> Result<OwnedFd, Errno> {
         data.push(',');
         data.push_str(option);
     }
-    let data = CString::new(data).map_err(|_| Errno::INVAL)?;
+    let failed = |e| (request.mount_point, e);
+    let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
     rustix::mount::mount(
         request.source,
@@ -256,7 +322,8 @@ fn mount_directly(request: &Request<'_>) -> Result<OwnedFd, Errno> {
         MOUNT_TYPE,
         flags,
         data.as_c_str(),
-    )?;
+    )
+    .map_err(failed)?;
     Ok(device)
 }
 
@@ -299,7 +366,10 @@ fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
     let message = error_message_of(child).map_err(failed)?;
     match (received, message) {
         (Ok(Some(device)), None) => Ok(device),
-        (_, Some(message)) => Err(Error::of(request.mount_point, message)),
+        (_, Some(message)) => Err(Error::of(
+            request.mount_point,
+            format!("{message}; {WITHOUT_MOUNT}"),
+        )),
         (Err(e), None) => Err(failed(e.into())),
         (Ok(None), None) => Err(Error::of(&helper, "sent no descriptor")),
     }
@@ -369,10 +439,10 @@ fn find_helper() -> Result<PathBuf> {
         .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
         .find(|candidate| candidate.is_file())
         .ok_or_else(|| {
-            Error::of(
-                "fusermount3",
-                "not found; install the package fuse3, or mount as root",
-            )
+            let reason = format!(
+                "not found; install the package fuse3, mount as root, or use `h5logfs run`; {WITHOUT_MOUNT}"
+            );
+            Error::of("fusermount3", reason)
         })
 }
 
@@ -415,6 +485,7 @@ mod tests {
             source: Path::new(source),
             mount_point: Path::new("/mnt"),
             allow_other,
+            helper: Helper::Fusermount,
         }
     }
 
@@ -433,6 +504,26 @@ mod tests {
             options,
             "ro,nosuid,nodev,subtype=h5logfs,fsname=/a,allow_other,default_permissions"
         );
+    }
+
+    #[test]
+    fn descriptors_are_known_by_their_paths() {
+        let given = |path: &str| given_device(Path::new(path));
+        assert_eq!(given("/dev/fd/5"), Some(5));
+        for path in [
+            "/dev/fd/",
+            "/dev/fd/x",
+            "/dev/fd/+5",
+            "/dev/fd/5/x",
+            "/dev/fuse",
+            "5",
+        ] {
+            assert_eq!(given(path), None, "{path}");
+        }
+        let other = fs::File::open("/dev/null").unwrap();
+        let refused = take_device(other.as_raw_fd()).unwrap_err();
+        assert!(refused.to_string().contains("no descriptor of /dev/fuse"));
+        assert!(take_device(1_000_000).is_err());
     }
 
     #[test]

@@ -2,14 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
 use fuser::{Config, Session, SessionACL};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use h5logfs_catalog::Catalog;
@@ -25,7 +28,7 @@ use super::auto_unmount::Watcher;
 use super::filesystem::LogFilesystem;
 use super::memory_limit;
 use super::monitor::Monitor;
-use super::mounting::{self, Mounted, Request};
+use super::mounting::{self, Helper, Mounted, Request};
 use super::mounts::MountId;
 use super::pruner;
 use super::scheduler::Rules;
@@ -35,6 +38,9 @@ use super::watch::Watch;
 
 /// The signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
 pub const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
+
+/// The signals that [`Running::serve_command`] passes on to the command.
+pub const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
 /// How long open files can be read after a stop signal.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
@@ -48,6 +54,7 @@ const READ_AHEAD_KB: u64 = 4096;
 pub struct Options {
     /// A directory, or one log.
     pub source: PathBuf,
+    /// A directory; or `/dev/fd/N`, where the caller has mounted and passes the device: see [`mounting::given_device`].
     pub mount_point: PathBuf,
     /// Other users may use the mount, within the permissions of the files.
     pub allow_other: bool,
@@ -61,12 +68,14 @@ pub struct Options {
     pub passthrough: bool,
     pub directory_logs: DirectoryLogs,
     pub read: ReadOptions,
+    pub helper: Helper,
 }
 
 /// A mount that answers. Unmounts on drop.
 #[derive(Debug)]
 pub struct Running {
-    mounted: Mounted,
+    /// `None` for a mount of the caller, who unmounts it.
+    mounted: Option<Mounted>,
     watcher: Option<Watcher>,
     signals: Signals,
     events: Sender<Event>,
@@ -83,47 +92,48 @@ enum Event {
     Signal(i32),
 }
 
-/// Mounts. On return the mount is in place and answers.
-pub fn start(options: &Options) -> Result<Running> {
+/// Mounts. On return the mount is in place and answers. `signals`: what is handled, from now on.
+pub fn start(options: &Options, signals: &[i32]) -> Result<Running> {
     // The terminal may close as soon as the mount is visible, so its state is read before.
     let terminal = Terminal::now();
-    // From here on stop signals are queued until a thread reads them.
-    let signals = Signals::new(SIGNALS).map_err(|e| Error::io("signal handler", e))?;
+    // From here on these signals are queued until a thread reads them.
+    let signals = Signals::new(signals).map_err(|e| Error::io("signal handler", e))?;
     descriptors::raise_limit();
     allocator::bound_spare_memory();
     if let Some(shortage) = memory_limit::shortage(options.read.memory) {
         log::warn!("{shortage}");
     }
     expect_source(&options.source)?;
-    let mount_point = mounting::checked_mount_point(&options.mount_point)?;
+    let place = MountPoint::of(options)?;
     // The source is opened before the mount: the mount point may be the same directory.
-    let (source, source_tree) = open_source(options, &mount_point)?;
+    let (source, source_tree) = open_source(options, place.path())?;
+    let mount_point = place.path().unwrap_or(&options.mount_point).to_owned();
     let service = Service::new(source_tree, &mount_point)?;
     let monitor = Arc::clone(service.monitor());
     let rules = Rules::new(options.threads, options.allow_other, options.read_cpu);
     let inodes = Arc::clone(service.inodes());
     let filesystem = LogFilesystem::new(service, rules, options.passthrough);
     let watch = Arc::clone(filesystem.watch());
-    let (device, mounted) = mounting::mount(&Request {
-        source: &source,
-        mount_point: &mount_point,
-        allow_other: options.allow_other,
-    })?;
+    let (device, mounted) = place.mount(&source, options)?;
     let notices = device.try_clone().map_err(|e| Error::io(&mount_point, e))?;
     let notices = Arc::new(File::from(notices));
     let for_pruner = Arc::downgrade(&notices);
     let session = Session::from_fd(filesystem, device, acl(options), config(options, rules))
         .map_err(|e| Error::io(&mount_point, e))?;
-    raise_read_ahead(mounted.id());
-    let watcher = if options.auto_unmount {
-        Some(Watcher::start(mounted.id())?)
-    } else {
-        None
-    };
+    let mut watcher = None;
+    if let Some(mounted) = &mounted {
+        raise_read_ahead(mounted.id());
+        if options.auto_unmount {
+            watcher = Some(Watcher::start(mounted.id())?);
+        }
+    }
     let (events, inbox) = mpsc::channel();
     serve_in_thread(session, notices, events.clone())?;
     spawn("pruner", move || pruner::run(&for_pruner, &inodes))?;
-    await_answer(&mount_point, &inbox)?;
+    // A mount of the caller has had its first answer: the session was agreed upon.
+    if mounted.is_some() {
+        await_answer(&mount_point, &inbox)?;
+    }
     log::info!("{} mounted at {}", source.display(), mount_point.display());
     Ok(Running {
         mounted,
@@ -137,6 +147,58 @@ pub fn start(options: &Options) -> Result<Running> {
     })
 }
 
+/// Where the file system appears.
+enum MountPoint {
+    /// At this directory, by its real path. It is mounted here.
+    At(PathBuf),
+    /// Where the caller has mounted this device.
+    Given(OwnedFd),
+}
+
+impl MountPoint {
+    fn of(options: &Options) -> Result<Self> {
+        let path = &options.mount_point;
+        let Some(number) = mounting::given_device(path) else {
+            return mounting::checked_mount_point(path).map(MountPoint::At);
+        };
+        // The kernel does what the caller has asked of it: only with default_permissions would it check the users.
+        for (is_set, name) in [
+            (options.allow_other, "allow_other"),
+            (options.auto_unmount, "auto_unmount"),
+        ] {
+            if is_set {
+                let reason = format!(
+                    "{name} is for a mount that h5logfs makes, and this one is the caller's"
+                );
+                return Err(Error::of(path, reason));
+            }
+        }
+        mounting::take_device(number).map(MountPoint::Given)
+    }
+
+    /// The directory, where it is known.
+    fn path(&self) -> Option<&Path> {
+        match self {
+            MountPoint::At(path) => Some(path),
+            MountPoint::Given(_) => None,
+        }
+    }
+
+    fn mount(self, source: &Path, options: &Options) -> Result<(OwnedFd, Option<Mounted>)> {
+        let mount_point = match self {
+            MountPoint::At(path) => path,
+            MountPoint::Given(device) => return Ok((device, None)),
+        };
+        let (device, mounted) = mounting::mount(&Request {
+            source,
+            mount_point: &mount_point,
+            allow_other: options.allow_other,
+            helper: options.helper,
+        })?;
+        Ok((device, Some(mounted)))
+    }
+}
+
 /// Fails if the source is missing. It may be a mistyped command, so this is more help than what is wrong with the mount
 /// point. The path of a dead mount has other errors, which `checked_mount_point` explains.
 fn expect_source(source: &Path) -> Result<()> {
@@ -146,22 +208,22 @@ fn expect_source(source: &Path) -> Result<()> {
     }
 }
 
-/// The real path of the source, and the source as the mount shows it.
-fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, SourceTree)> {
+/// The real path of the source, and the source as the mount shows it. `mount_point`: where that is known.
+fn open_source(options: &Options, mount_point: Option<&Path>) -> Result<(PathBuf, SourceTree)> {
     let source = &options.source;
     let real = source.canonicalize().map_err(|e| Error::io(source, e))?;
     let metadata = fs::metadata(&real).map_err(|e| Error::io(source, e))?;
     let (dir, filter) = if is_log_file(&real, &metadata) {
         let (dir, name) = SourceDir::of_file(&real)?;
         let filter = PathFilter {
-            without: inside(mount_point, dir.path()),
+            without: mount_point.and_then(|at| inside(at, dir.path())),
             only: Some(name.into_os_string()),
         };
         (dir, filter)
     } else if metadata.is_dir() {
         let filter = PathFilter {
             only: None,
-            without: inside(mount_point, &real),
+            without: mount_point.and_then(|at| inside(at, &real)),
         };
         (SourceDir::open(&real)?, filter)
     } else {
@@ -172,7 +234,10 @@ fn open_source(options: &Options, mount_point: &Path) -> Result<(PathBuf, Source
     };
     let read = &options.read;
     let dir = dir.with_further(&read.settings.log_dirs)?;
-    let dir = dir.covered_by(mount_point);
+    let dir = match mount_point {
+        Some(mount_point) => dir.covered_by(mount_point),
+        None => dir,
+    };
     let scanner = WorkerPool::start(read.scan_limits())?;
     let mut catalog = Catalog::new(dir, read.memory, scanner).with_settings(read.settings.clone());
     // Before the mount, which may cover its directory.
@@ -228,7 +293,15 @@ fn raise_read_ahead(id: MountId) {
         Err(e) => Err(e),
     };
     if let Err(e) = outcome {
-        log::warn!("{setting}: cannot raise the read-ahead, reading will be slower: {e}");
+        // Root of a user namespace is an ordinary user.
+        let level = match e.kind() {
+            io::ErrorKind::PermissionDenied => log::Level::Debug,
+            _ => log::Level::Warn,
+        };
+        log::log!(
+            level,
+            "{setting}: cannot raise the read-ahead, reading will be slower: {e}"
+        );
     }
 }
 
@@ -246,14 +319,51 @@ impl Running {
             terminal,
         } = self;
         handle_signals(signals, events, monitor, terminal)?;
-        let outcome = wait_for_end(&inbox, &mounted, &watch, stopping);
-        let gone = mounted.clean_up();
+        let outcome = wait_for_end(&inbox, mounted.as_ref(), &watch, stopping);
+        let gone = mounted.is_none_or(Mounted::clean_up);
         if let Some(watcher) = watcher.filter(|_| gone) {
             watcher.dismiss();
         }
         log::info!("unmounted");
         outcome.map_err(|e| Error::io("FUSE session", e))
     }
+
+    /// Serves until a command has ended, which gets the signals of this process, and unmounts then. Returns how it has ended.
+    pub fn serve_command(self, mut command: Child) -> Result<ExitStatus> {
+        pass_on(self.signals, &command)?;
+        let status = command.wait().map_err(|e| Error::io("the command", e))?;
+        if let Some(mounted) = &self.mounted {
+            mounted.unmount()?;
+        }
+        // What it has started and left behind gets errors from now on.
+        self.watch.end();
+        Ok(status)
+    }
+}
+
+/// Sends a process the signals that this one gets. Those of a terminal go to both of them, so they are not sent again.
+fn pass_on(mut signals: Signals, command: &Child) -> Result<()> {
+    let failed = |e: rustix::io::Errno| Error::io("the command", e.into());
+    // Unlike its number, this never stands for another process.
+    let process = rustix::process::pidfd_open(Pid::from_child(command), PidfdFlags::empty());
+    let process = process.map_err(failed)?;
+    spawn("signals", move || {
+        for number in signals.forever() {
+            if matches!(number, SIGINT | SIGQUIT) && has_terminal() {
+                continue;
+            }
+            // It may have ended meanwhile.
+            if let Some(signal) = Signal::from_named_raw(number) {
+                let _ = rustix::process::pidfd_send_signal(&process, signal);
+            }
+        }
+    })
+}
+
+/// Whether the keys of a terminal reach this process, and with it all of its process group.
+fn has_terminal() -> bool {
+    let front = rustix::termios::tcgetpgrp(io::stdin());
+    front.is_ok_and(|front| front == rustix::process::getpgrp())
 }
 
 /// `device`: a further descriptor of the mount. As long as one is open, the kernel waits for answers, so it is closed
@@ -335,10 +445,11 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 /// Waits for the end of the session. A stop signal unmounts. Open files can then be read for a grace period, which a
-/// second signal ends. Requests that take long fail from the begin of this period on.
+/// second signal ends. Requests that take long fail from the begin of this period on. A mount of the caller ends with the
+/// session: it cannot be unmounted here.
 fn wait_for_end(
     inbox: &Receiver<Event>,
-    mounted: &Mounted,
+    mounted: Option<&Mounted>,
     watch: &Watch,
     stopping: impl FnOnce(),
 ) -> io::Result<()> {
@@ -349,6 +460,10 @@ fn wait_for_end(
         Ok(Event::Signal(signal)) => log::info!("signal {signal}: unmounting"),
         Err(_) => return Ok(()),
     }
+    let Some(mounted) = mounted else {
+        watch.end();
+        return Ok(());
+    };
     if let Err(error) = mounted.unmount() {
         log::error!("cannot unmount: {error}");
     }

@@ -14,6 +14,7 @@ mod admin {
 }
 mod check;
 mod daemon;
+mod doctor;
 mod export;
 mod follow;
 mod killed;
@@ -21,6 +22,7 @@ mod log_dirs;
 mod ls;
 mod mirror;
 mod moments;
+mod namespaces;
 mod netcdf;
 mod passthrough;
 mod permissions;

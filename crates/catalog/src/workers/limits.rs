@@ -112,11 +112,17 @@ fn is_mapped(map: &str, id: u32) -> bool {
     })
 }
 
+/// Whether this process has the rights of its user alone.
+fn has_no_capabilities() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.permitted.is_empty())
+}
+
 impl Limits {
     /// The user that workers become. `None` keeps the user of this process: only root can change the user. Nor can root
-    /// in a user namespace that has no other users, which has no more rights than its user outside.
+    /// in a user namespace that has no other users, which has no more rights than its user outside, nor root who has given up
+    /// all capabilities, as a helper of mount(8) may.
     pub(super) fn user(&self) -> io::Result<Option<ScanUser>> {
-        if !rustix::process::geteuid().is_root() {
+        if !rustix::process::geteuid().is_root() || has_no_capabilities() {
             return Ok(None);
         }
         let named = |name: &str| {

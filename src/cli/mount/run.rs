@@ -1,0 +1,139 @@
+//! `h5logfs run`: a command that sees a mount which nobody else sees, and which ends with it.
+//!
+//! This process makes a namespace of mounts, serves the mount in it, and starts the command there. Whatever ends this process, the
+//! kernel ends the command, and with the last process of the namespace goes the mount.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, setrlimit};
+
+use super::options::{self, MountOptions};
+use super::{Request, logging, session_options};
+use crate::fs;
+
+/// Run a command for which SRC is mounted at MNT, in a namespace of its own; then unmount
+#[derive(Debug, Clone, Args)]
+#[command(
+    override_usage = "h5logfs run [OPTIONS] SRC MNT -- COMMAND [ARGUMENT]...",
+    after_help = "\
+Nobody but COMMAND and what it starts sees the mount, and nothing of it is left when they have ended, however that was. No root is \
+needed, and no fusermount3, but a kernel that gives users namespaces. MNT is any directory, also SRC itself. COMMAND gets the \
+signals that `h5logfs run` gets. The exit status is that of COMMAND; 128 and the number of the signal that has ended it; 127 \
+where there is no such program, 126 where it cannot be started, and 125 where nothing was mounted."
+)]
+pub struct RunArgs {
+    /// The directory that holds the log files, or one log file
+    #[arg(value_name = "SRC")]
+    pub source: PathBuf,
+
+    /// The directory at which they appear
+    #[arg(value_name = "MNT")]
+    pub mount_point: PathBuf,
+
+    /// The command, and its arguments
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    pub command: Vec<OsString>,
+
+    #[arg(short = 'o', value_name = "OPTIONS", help = super::options_help(), long_help = super::options_long_help())]
+    pub options: Vec<OsString>,
+
+    /// Take FILE for the configuration file [default: root's /etc/h5logfs.toml, a user's
+    /// ~/.config/h5logfs.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The command did not run. Holds the exit status that says so.
+#[derive(Debug, thiserror::Error)]
+#[error("the command was not run")]
+pub struct NotRun(pub u8);
+
+const NOT_MOUNTED: NotRun = NotRun(125);
+
+/// Returns the exit status.
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let open_files = getrlimit(Resource::Nofile);
+    let mounted = mount(args).context(NOT_MOUNTED)?;
+    let child = start(&args.command, open_files).map_err(|e| {
+        let status = match e.kind() {
+            io::ErrorKind::NotFound => 127,
+            _ => 126,
+        };
+        let name = args.command[0].to_string_lossy().into_owned();
+        anyhow::Error::new(e).context(name).context(NotRun(status))
+    })?;
+    let status = mounted.serve_command(child)?;
+    log::logger().flush();
+    Ok(shown(status))
+}
+
+fn mount(args: &RunArgs) -> Result<fs::Running> {
+    let given = options::split(&args.options);
+    let (source, point) = (&args.source, &args.mount_point);
+    // The file is read before: its owner may be nobody in the namespace.
+    let request = Request::with_config(Some(source), point, given, args.config.as_deref())?;
+    let options: MountOptions = request.parsed()?;
+    fs::enter_namespace()?;
+    if let Some(no_log) = logging::for_daemon(options.log_file.as_deref())? {
+        log::debug!("{no_log}");
+    }
+    let options = fs::Options {
+        helper: fs::Helper::None,
+        ..session_options(&request, &options)
+    };
+    Ok(fs::start(&options, &fs::PASSED_ON)?)
+}
+
+/// Starts the command as the user would have started it. `open_files`: the limit before this process has raised its own.
+fn start(command: &[OsString], open_files: Rlimit) -> io::Result<Child> {
+    let parent = getpid();
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]);
+    // Where the mount covers the working directory, this one is still the directory below.
+    if let Ok(here) = std::env::current_dir() {
+        child.current_dir(here);
+    }
+    // SAFETY: the closure makes system calls only, and allocates nothing.
+    unsafe {
+        child.pre_exec(move || {
+            setrlimit(Resource::Nofile, open_files.clone())?;
+            end_with(parent)
+        });
+    }
+    child.spawn()
+}
+
+/// The kernel kills this process when its parent has ended.
+fn end_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before.
+    if getppid() != Some(parent) {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    Ok(())
+}
+
+/// As a shell tells it.
+fn shown(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    let code = status.code().or(signal);
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_that_of_a_shell() {
+        assert_eq!(shown(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(shown(ExitStatus::from_raw(0)), 0);
+        assert_eq!(shown(ExitStatus::from_raw(9)), 137);
+    }
+}
