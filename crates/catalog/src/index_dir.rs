@@ -33,22 +33,30 @@ impl IndexDir {
             IndexDir::Usual => Ok(open_usual(size)),
         }
     }
+
+    /// The usual directory of the user, and the store in it. `size`: bytes that it may grow to. Fails with a sentence where
+    /// nothing can be kept there.
+    pub fn usual(size: u64) -> Result<(PathBuf, Arc<Store>), String> {
+        let path = directories::indexes().ok_or("there is no home to keep indexes in")?;
+        let parents = path.parent().map_or(Ok(()), |parent| {
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)
+        });
+        match parents.and_then(|()| Store::open(&path, size)) {
+            Ok(store) => Ok((path, Arc::new(store))),
+            Err(e) => Err(format!(
+                "{}: indexes cannot be kept there: {e}",
+                path.display()
+            )),
+        }
+    }
 }
 
 /// The store where no directory was named. Without one the next reader takes longer, and nothing else.
 fn open_usual(size: u64) -> Option<Arc<Store>> {
-    let Some(path) = directories::indexes() else {
-        log::warn!("there is no home to keep indexes in: they will be made again");
-        return None;
-    };
-    let parents = path.parent().map_or(Ok(()), |parent| {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)
-    });
-    match parents.and_then(|()| Store::open(&path, size)) {
-        Ok(store) => Some(Arc::new(store)),
-        Err(e) => {
-            let path = path.display();
-            log::warn!("{path}: indexes cannot be kept there, they will be made again: {e}");
+    match IndexDir::usual(size) {
+        Ok((_, store)) => Some(store),
+        Err(reason) => {
+            log::warn!("{reason}: they will be made again");
             None
         }
     }

@@ -7,16 +7,17 @@
 //! | module | contents |
 //! |---|---|
 //! | `libraries` | the libhdf5 of the machine |
+//! | `machine` | what a mount, Python, MPI and kept indexes need |
 //! | `probe` | one libhdf5, and what it does with the plug-ins |
 
 mod libraries;
+mod machine;
 mod probe;
 
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,14 +31,16 @@ use super::output::Output;
 use super::suggest::did_you_mean;
 use probe::Probed;
 
+pub use machine::{ProbeMountArgs, probe_mount};
 pub use probe::{ProbeArgs, run as probe};
 
-/// Find out why programs do not read or write logs here
+/// Find out what of h5logfs works here, and what to do about the rest
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Looks at HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs as the caller has them, at the \
-plug-ins, at the program that these start, at each libhdf5 of the machine and of the Python of the caller, and at FUSE. \
-Prints a line for each; those that begin with `bad` are what is wrong.")]
+plug-ins, at the program that these start, at each libhdf5 of the machine and of the Python of the caller, at what a mount needs, \
+at Python, MPI, the index directory, and limits. Prints a line for each; those that begin with `bad` are what is wrong, and say what \
+helps.")]
 pub struct DoctorArgs {
     /// Further libhdf5 to look at, such as that of a module or a container
     #[arg(value_name = "LIBHDF5")]
@@ -66,7 +69,11 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     wanted.report(&mut report)?;
     report.plugin_path(&wanted)?;
     report.libraries(args, &wanted)?;
-    report.fuse()?;
+    machine::fuse(&mut report)?;
+    machine::python(&mut report)?;
+    machine::mpi(&mut report)?;
+    machine::index_dir(&mut report)?;
+    machine::limits(&mut report)?;
     ensure!(report.bad == 0, "{} of these lines are bad", report.bad);
     Ok(())
 }
@@ -425,26 +432,6 @@ impl Report {
             }
         }
         Ok(())
-    }
-
-    /// What a mount needs.
-    fn fuse(&mut self) -> io::Result<()> {
-        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-        match device {
-            Ok(_) => self.good("/dev/fuse can be opened: logs can be mounted")?,
-            Err(e) => self.bad(format_args!(
-                "/dev/fuse: {e}: nothing can be mounted here; the file driver, the connector and Python do without"
-            ))?,
-        }
-        if in_path("fusermount3").is_some() {
-            self.good("fusermount3 is there: users can mount")
-        } else {
-            let is_root = rustix::process::geteuid().is_root();
-            self.bad_if(
-                !is_root,
-                "fusermount3 is not in PATH: only root can mount (Debian has it in the package fuse3)",
-            )
-        }
     }
 
     fn bad_if(&mut self, is_bad: bool, line: impl Display) -> io::Result<()> {
