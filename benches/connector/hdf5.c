@@ -5,8 +5,8 @@
  * WORK small: NUMBER writes of ten floats by all ranks together, one after the other in a dataset.
  * WORK large: NUMBER writes of 1 MiB by all ranks together.
  * WORK datasets: NUMBER datasets in 16 groups, of which none is written.
- * WORK climate: NUMBER records of E3SM's F case, each eighth column of it: 321 variables of columns and 63 of levels and columns, of
- * which each rank owns scattered ones. It makes the union of their hyperslabs for each variable and record, as PIO does.
+ * WORK F, G or I: NUMBER records of that case of E3SM (e3sm.txt, whose path is PATTERNS): variables of columns, of which each rank
+ * owns scattered ones. It makes the union of their hyperslabs for each variable and record, as PIO does.
  * WORK reopen: NUMBER steps, for each of which the file is opened, gets a row of 1000 doubles a rank, and is closed.
  */
 #include <stdio.h>
@@ -107,33 +107,84 @@ static void create_datasets(hid_t file, int number)
     H5(H5Sclose(space));
 }
 
-enum { COLUMNS = 109, LEVELS = 72, FLAT = 321, DEEP = 63 };
+/* Variables that are alike: a record is LAYERS by COLUMNS by WIDTH, without those that are 1. */
+struct kind {
+    int number, dims;
+    hsize_t layers, columns, width;
+    /* The rank that owns each column; -1: none. */
+    int *owners;
+};
 
-/* Which of three processes of a real run has which of eight columns. In the next eight the next one takes its part. */
-static int owner(hsize_t column)
+enum { MOST_KINDS = 8 };
+
+static struct kind kinds[MOST_KINDS];
+static int number_of_kinds, number_of_variables;
+
+static void add_kind(int number, hsize_t layers, hsize_t width, const char *owners, int repeats)
 {
-    const int which = "02020011"[column % 8] - '0';
-    return (int)(((hsize_t)(which < ranks ? which : ranks - 1) + column / 8) % (hsize_t)ranks);
+    const hsize_t each = strlen(owners);
+    struct kind kind = {number, 2 + (layers > 1) + (width > 1), layers, each * (hsize_t)repeats, width, NULL};
+    kind.owners = malloc(kind.columns * sizeof *kind.owners);
+    for (hsize_t i = 0; i < kind.columns; i++) {
+        const char owner = owners[i % each];
+        kind.owners[i] = owner == '.' ? -1 : ((owner - '0') * ranks / 4 + (int)(i / each)) % ranks;
+    }
+    kinds[number_of_kinds++] = kind;
+    number_of_variables += number;
+}
+
+static void read_case(const char *wanted)
+{
+    FILE *file = fopen(PATTERNS, "r");
+    char line[4096], name[8], owners[4096];
+    int repeats = 0, number;
+    unsigned long long layers, width;
+    while (file && number_of_kinds < MOST_KINDS && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "case %7s %d", name, &number) == 2) {
+            repeats = strcmp(name, wanted) ? 0 : number;
+        } else if (repeats && sscanf(line, "%d %llu %llu %4095s", &number, &layers, &width, owners) == 4) {
+            add_kind(number, layers, width, owners, repeats);
+        }
+    }
+    if (!number_of_kinds) {
+        fprintf(stderr, "%s has no case %s\n", PATTERNS, wanted);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    fclose(file);
+}
+
+/* The extent of a variable with so many records, or a block of it. Returns its number of dimensions. */
+static int extent(const struct kind *kind, hsize_t record, hsize_t layer, hsize_t column, hsize_t within, hsize_t *sides)
+{
+    int dims = 0;
+    sides[dims++] = record;
+    if (kind->layers > 1) {
+        sides[dims++] = layer;
+    }
+    sides[dims++] = column;
+    if (kind->width > 1) {
+        sides[dims++] = within;
+    }
+    return dims;
 }
 
 /* Selects what this rank owns of a record. Returns the number of elements. */
-static hsize_t select_own(hid_t space, hsize_t record, hsize_t levels)
+static hsize_t select_own(hid_t space, hsize_t record, const struct kind *kind)
 {
-    const int dims = levels > 1 ? 3 : 2;
     H5S_seloper_t how = H5S_SELECT_SET;
-    hsize_t selected = 0;
-    for (hsize_t level = 0; level < levels; level++) {
-        for (hsize_t begin = 0, end; begin < COLUMNS; begin = end) {
-            for (end = begin + 1; end < COLUMNS && owner(end) == owner(begin); end++) {
+    hsize_t selected = 0, start[4], count[4];
+    for (hsize_t layer = 0; layer < kind->layers; layer++) {
+        for (hsize_t begin = 0, end; begin < kind->columns; begin = end) {
+            for (end = begin + 1; end < kind->columns && kind->owners[end] == kind->owners[begin]; end++) {
             }
-            if (owner(begin) != rank) {
+            if (kind->owners[begin] != rank) {
                 continue;
             }
-            const hsize_t start[] = {record, dims == 3 ? level : begin, begin};
-            const hsize_t count[] = {1, dims == 3 ? 1 : end - begin, end - begin};
+            extent(kind, record, layer, begin, 0, start);
+            extent(kind, 1, 1, end - begin, kind->width, count);
             H5(H5Sselect_hyperslab(space, how, start, NULL, count, NULL));
             how = H5S_SELECT_OR;
-            selected += end - begin;
+            selected += (end - begin) * kind->width;
         }
     }
     if (!selected) {
@@ -142,14 +193,15 @@ static hsize_t select_own(hid_t space, hsize_t record, hsize_t levels)
     return selected;
 }
 
-static hid_t create_variable(hid_t file, int number)
+static hid_t create_variable(hid_t file, const struct kind *kind, int number)
 {
-    const int is_deep = number >= FLAT;
-    const hsize_t dims[] = {0, is_deep ? LEVELS : COLUMNS, COLUMNS};
-    const hsize_t most[] = {H5S_UNLIMITED, dims[1], COLUMNS}, chunk[] = {1, dims[1], COLUMNS};
-    const hid_t space = H5(H5Screate_simple(2 + is_deep, dims, most));
+    hsize_t dims[4], most[4], chunk[4];
+    extent(kind, 0, kind->layers, kind->columns, kind->width, dims);
+    extent(kind, H5S_UNLIMITED, kind->layers, kind->columns, kind->width, most);
+    extent(kind, 1, kind->layers, kind->columns, kind->width, chunk);
+    const hid_t space = H5(H5Screate_simple(kind->dims, dims, most));
     const hid_t plist = H5(H5Pcreate(H5P_DATASET_CREATE));
-    H5(H5Pset_chunk(plist, 2 + is_deep, chunk));
+    H5(H5Pset_chunk(plist, kind->dims, chunk));
     H5(H5Pset_fill_time(plist, H5D_FILL_TIME_NEVER));
     char name[32];
     snprintf(name, sizeof name, "variable_%03d", number);
@@ -160,23 +212,54 @@ static hid_t create_variable(hid_t file, int number)
     return dataset;
 }
 
+static hid_t *create_variables(hid_t file)
+{
+    hid_t *variables = malloc((size_t)number_of_variables * sizeof *variables);
+    int number = 0;
+    for (int k = 0; k < number_of_kinds; k++) {
+        for (int i = 0; i < kinds[k].number; i++, number++) {
+            variables[number] = create_variable(file, &kinds[k], number);
+        }
+    }
+    return variables;
+}
+
+static double *some_values(void)
+{
+    hsize_t most = 0;
+    for (int k = 0; k < number_of_kinds; k++) {
+        const hsize_t elements = kinds[k].layers * kinds[k].columns * kinds[k].width;
+        most = elements > most ? elements : most;
+    }
+    double *values = malloc(most * sizeof *values);
+    for (hsize_t i = 0; i < most; i++) {
+        values[i] = (double)i;
+    }
+    return values;
+}
+
+static void write_record(hid_t variable, const struct kind *kind, hsize_t record, const double *values)
+{
+    hsize_t dims[4];
+    extent(kind, record + 1, kind->layers, kind->columns, kind->width, dims);
+    H5(H5Dset_extent(variable, dims));
+    const hid_t space = H5(H5Dget_space(variable));
+    const hsize_t own = select_own(space, record, kind);
+    const hid_t memory = H5(H5Screate_simple(1, &own, NULL));
+    H5(H5Dwrite(variable, H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, values));
+    H5(H5Sclose(memory));
+    H5(H5Sclose(space));
+}
+
 static void write_records(const hid_t *variables, hsize_t records)
 {
-    double *values = malloc(LEVELS * COLUMNS * sizeof *values);
-    for (int i = 0; i < LEVELS * COLUMNS; i++) {
-        values[i] = i;
-    }
+    double *values = some_values();
     for (hsize_t record = 0; record < records; record++) {
-        for (int number = 0; number < FLAT + DEEP; number++) {
-            const hsize_t levels = number < FLAT ? 1 : LEVELS;
-            const hsize_t dims[] = {record + 1, number < FLAT ? COLUMNS : LEVELS, COLUMNS};
-            H5(H5Dset_extent(variables[number], dims));
-            const hid_t space = H5(H5Dget_space(variables[number]));
-            const hsize_t own = select_own(space, record, levels);
-            const hid_t memory = H5(H5Screate_simple(1, &own, NULL));
-            H5(H5Dwrite(variables[number], H5T_NATIVE_DOUBLE, memory, space, H5P_DEFAULT, values));
-            H5(H5Sclose(memory));
-            H5(H5Sclose(space));
+        const hid_t *variable = variables;
+        for (int k = 0; k < number_of_kinds; k++) {
+            for (int i = 0; i < kinds[k].number; i++) {
+                write_record(*variable++, &kinds[k], record, values);
+            }
         }
     }
     free(values);
@@ -257,18 +340,19 @@ int main(int argc, char **argv)
     }
     const long long number = atoll(argv[3]);
     const hsize_t elements = strcmp(argv[2], "large") ? 10 : 1 << 18;
+    if (is_climate) {
+        read_case(argv[2]);
+    }
     step();
     hid_t file = create(argv[1]);
     const double created = step();
-    hid_t dataset = H5I_INVALID_HID, variables[FLAT + DEEP];
-    const int is_climate = !strcmp(argv[2], "climate"), reopens = !strcmp(argv[2], "reopen");
+    hid_t dataset = H5I_INVALID_HID, *variables = NULL;
+    const int is_climate = strlen(argv[2]) == 1, reopens = !strcmp(argv[2], "reopen");
     if (reopens) {
         create_rows(file);
         H5(H5Fclose(file));
     } else if (is_climate) {
-        for (int i = 0; i < FLAT + DEEP; i++) {
-            variables[i] = create_variable(file, i);
-        }
+        variables = create_variables(file);
     } else if (!strcmp(argv[2], "datasets")) {
         create_datasets(file, (int)number);
     } else {
@@ -288,7 +372,7 @@ int main(int argc, char **argv)
     if (dataset >= 0) {
         H5(H5Dclose(dataset));
     }
-    for (int i = 0; is_climate && i < FLAT + DEEP; i++) {
+    for (int i = 0; i < number_of_variables; i++) {
         H5(H5Dclose(variables[i]));
     }
     H5(H5Fclose(file));

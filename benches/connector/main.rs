@@ -42,8 +42,8 @@ struct Arguments {
     /// Datasets that are created.
     #[arg(long, default_value_t = 16_384)]
     datasets: u64,
-    /// Records of E3SM's F case, each eighth column of it.
-    #[arg(long, default_value_t = 4)]
+    /// Records of E3SM's cases (e3sm.txt).
+    #[arg(long, default_value_t = 10)]
     records: u64,
     /// Steps of a program that opens its file for each: one measurement for each number.
     #[arg(long, value_delimiter = ',', default_value = "100,1000")]
@@ -52,7 +52,7 @@ struct Arguments {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "small,large,datasets,climate,reopen"
+        default_value = "small,large,datasets,F,G,I,reopen"
     )]
     only: Vec<String>,
     /// The option flush_every of the connector: one contestant for each value.
@@ -78,6 +78,8 @@ struct Contestant {
     native: usize,
     program: PathBuf,
     variables: Vec<(&'static str, OsString)>,
+    /// It writes the bytes of E3SM's cases and nothing else: the limit.
+    is_blob: bool,
 }
 
 /// What a program says: seconds of its steps, and KiB of its largest rank.
@@ -138,10 +140,15 @@ fn parallel_hdf5(build: Build) -> Result<PathBuf> {
 fn compile(build: Build, program: PathBuf) -> Result<PathBuf> {
     let hdf5 = parallel_hdf5(build)?;
     let lib = hdf5.join("lib");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/connector");
     let compiled = Command::new("mpicc")
         .args(["-std=gnu11", "-O2", "-o"])
         .arg(&program)
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/connector/hdf5.c"))
+        .arg(sources.join("hdf5.c"))
+        .arg(format!(
+            "-DPATTERNS=\"{}\"",
+            sources.join("e3sm.txt").display()
+        ))
         .arg("-I")
         .arg(hdf5.join("include"))
         .arg("-L")
@@ -192,6 +199,7 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
             native,
             program: hdf5.clone(),
             variables: Vec::new(),
+            is_blob: false,
         });
         for every in &arguments.flush_every {
             let each = match arguments.flush_every.len() {
@@ -211,6 +219,7 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
                     ("H5LOGFS_PROGRAM", h5logfs.clone().into()),
                     ("XDG_CACHE_HOME", dir.join("cache").into()),
                 ],
+                is_blob: false,
             });
         }
     }
@@ -219,6 +228,14 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
         native: 0,
         program: examples.join("bench_connector_own"),
         variables: Vec::new(),
+        is_blob: false,
+    });
+    all.push(Contestant {
+        name: "one pwrite a rank".into(),
+        native: 0,
+        program: examples.join("bench_connector_own"),
+        variables: Vec::new(),
+        is_blob: true,
     });
     if let Some(logvol) = std::env::var_os("H5LOGFS_BENCH_LOGVOL") {
         all.push(Contestant {
@@ -229,6 +246,7 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
                 ("HDF5_PLUGIN_PATH", logvol),
                 ("HDF5_VOL_CONNECTOR", "LOG under_vol=0;under_info={}".into()),
             ],
+            is_blob: false,
         });
     }
     Ok(all)
@@ -249,7 +267,8 @@ fn run(
         .arg(&contestant.program);
     mpirun
         .arg(files.join("file.h5"))
-        .args([work, &number.to_string()]);
+        .args([work, &number.to_string()])
+        .args(contestant.is_blob.then_some("blob"));
     mpirun.envs(contestant.variables.iter().cloned());
     let output = mpirun.output()?;
     fs::remove_dir_all(&files)?;
@@ -271,23 +290,28 @@ fn compare(
     work: &str,
     number: u64,
 ) -> Result<()> {
+    // The limit is known of E3SM's cases alone.
+    let takes_part = |contestant: &&Contestant| work.len() == 1 || !contestant.is_blob;
+    let contestants: Vec<&Contestant> = contestants.iter().filter(takes_part).collect();
     let mut found: Vec<Vec<Figures>> = contestants.iter().map(|_| Vec::new()).collect();
     for round in 0..=arguments.rounds as usize {
         for turn in 0..contestants.len() {
             let who = (turn + round) % contestants.len();
-            let figures = run(&contestants[who], arguments.ranks, dir, work, number)?;
+            let figures = run(contestants[who], arguments.ranks, dir, work, number)?;
             if round > 0 {
                 found[who].push(figures);
             }
         }
     }
+    let limit = contestants.iter().position(|contestant| contestant.is_blob);
     println!(
-        "{:<22} {}  {:>9} {:>10} {:>12}",
+        "{:<22} {}  {:>9} {:>10} {:>12}{}",
         "",
         STEPS.map(|s| format!("{s:>9}")).join(""),
         "total s",
         "to native",
-        "MiB a rank"
+        "MiB a rank",
+        if limit.is_some() { "  times limit" } else { "" }
     );
     for (contestant, figures) in contestants.iter().zip(&found) {
         let steps: Vec<String> = (0..STEPS.len())
@@ -301,8 +325,13 @@ fn compare(
                 .map(|(native, f)| native.total() / f.total()),
         );
         let memory = median(figures.iter().map(|f| f.memory)) / 1024.0;
+        let times_limit = limit.map(|limit| {
+            let rounds = found[limit].iter().zip(figures);
+            median(rounds.map(|(limit, f)| f.total() / limit.total()))
+        });
+        let times_limit = times_limit.map_or(String::new(), |times| format!("{times:>13.1}"));
         println!(
-            "{:<22} {}  {total:>9.3} {ratio:>10.2} {memory:>12.1}",
+            "{:<22} {}  {total:>9.3} {ratio:>10.2} {memory:>12.1}{times_limit}",
             contestant.name,
             steps.join("")
         );
@@ -350,7 +379,9 @@ fn measure(arguments: &Arguments) -> Result<()> {
         ("small", arguments.small, "writes of ten floats"),
         ("large", arguments.large, "writes of 1 MiB"),
         ("datasets", arguments.datasets, "datasets created"),
-        ("climate", arguments.records, "records of E3SM's F case"),
+        ("F", arguments.records, "records of E3SM's F case"),
+        ("G", arguments.records, "records of E3SM's G case"),
+        ("I", arguments.records, "records of E3SM's I case"),
     ];
     let reopen = arguments.reopen.iter();
     works.extend(reopen.map(|steps| ("reopen", *steps, "steps that open the file")));

@@ -1,6 +1,9 @@
-//! `own PATH WORK NUMBER`: what `hdf5.c` does, in the writer's own API. It prints the same figures.
+//! `own PATH WORK NUMBER [blob]`: what `hdf5.c` does, in the writer's own API. It prints the same figures. With `blob` each rank
+//! writes the same bytes with one `pwrite`, which is the limit.
 
 use std::error::Error;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use h5logfs_writer::{Dataset, DatasetSpec, Options, Selection, Writer};
 use mpi::collective::SystemOperation;
@@ -57,75 +60,119 @@ fn write(
     Ok(())
 }
 
-const COLUMNS: u64 = 109;
-const LEVELS: u64 = 72;
-
-/// What a rank owns of a variable of columns, or of levels and columns: see `hdf5.c`.
+/// What a rank owns of the variables of one kind: see `e3sm.txt`.
 struct Part {
-    levels: u64,
+    variables: usize,
+    layers: u64,
+    columns: u64,
+    width: u64,
     starts: Vec<u64>,
     counts: Vec<u64>,
     values: Vec<f64>,
 }
 
 impl Part {
-    fn of(world: &SimpleCommunicator, levels: u64) -> Self {
-        let (rank, ranks) = (world.rank() as u64, world.size() as u64);
-        let owner = |column: &u64| {
-            let which = u64::from(b"02020011"[(column % 8) as usize] - b'0');
-            (which.min(ranks - 1) + column / 8) % ranks
+    /// The parts of a rank in a case of E3SM.
+    fn all(world: &SimpleCommunicator, case: &str) -> Vec<Part> {
+        let mut repeats = 0;
+        let mut parts = Vec::new();
+        for line in include_str!("e3sm.txt").lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["case", name, number] => {
+                    repeats = if name == case {
+                        number.parse().unwrap_or(0)
+                    } else {
+                        0
+                    };
+                }
+                [number, layers, width, owners] if repeats > 0 => {
+                    let [number, layers, width] =
+                        [number, layers, width].map(|n| n.parse::<u64>().unwrap_or(1));
+                    let owners = owners.repeat(repeats);
+                    let each = owners.len() / repeats;
+                    parts.push(Part::of(
+                        world,
+                        number as usize,
+                        [layers, width],
+                        &owners,
+                        each,
+                    ));
+                }
+                _ => {}
+            }
+        }
+        parts
+    }
+
+    fn of(
+        world: &SimpleCommunicator,
+        variables: usize,
+        [layers, width]: [u64; 2],
+        owners: &str,
+        each: usize,
+    ) -> Self {
+        let (rank, ranks) = (world.rank() as usize, world.size() as usize);
+        let owner = |(column, owner): (usize, char)| {
+            let owner = owner.to_digit(10)? as usize;
+            Some((owner * ranks / 4 + column / each) % ranks)
         };
-        let columns: Vec<u64> = (0..COLUMNS).collect();
-        let runs = columns.chunk_by(|one, next| owner(one) == owner(next));
-        let own: Vec<&[u64]> = runs.filter(|run| owner(&run[0]) == rank).collect();
+        let owners: Vec<Option<usize>> = owners.chars().enumerate().map(owner).collect();
         let mut part = Part {
-            levels,
+            variables,
+            layers,
+            columns: owners.len() as u64,
+            width,
             starts: Vec::new(),
             counts: Vec::new(),
             values: Vec::new(),
         };
-        for level in 0..levels {
-            for run in &own {
-                part.starts.push(0);
-                part.counts.push(1);
-                if levels > 1 {
-                    part.starts.push(level);
-                    part.counts.push(1);
+        for layer in 0..layers {
+            let mut column = 0;
+            for run in owners.chunk_by(|one, next| one == next) {
+                let number = run.len() as u64;
+                if run[0] == Some(rank) {
+                    part.starts.extend(part.place(0, layer, column, 0));
+                    part.counts.extend(part.place(1, 1, number, width));
+                    let values = (0..number * width).map(|i| i as f64);
+                    part.values.extend(values);
                 }
-                part.starts.push(run[0]);
-                part.counts.push(run.len() as u64);
-                part.values.extend(run.iter().map(|column| *column as f64));
+                column += number;
             }
         }
         part
     }
 
+    /// Without the sides that are 1 in all variables of the kind.
+    fn place(&self, record: u64, layer: u64, column: u64, within: u64) -> Vec<u64> {
+        let layers = (self.layers > 1).then_some(layer);
+        let width = (self.width > 1).then_some(within);
+        let sides = [Some(record), layers, Some(column), width];
+        sides.into_iter().flatten().collect()
+    }
+
     fn dims(&self, records: u64) -> Vec<u64> {
-        match self.levels {
-            1 => vec![records, COLUMNS],
-            levels => vec![records, levels, COLUMNS],
-        }
+        self.place(records, self.layers, self.columns, self.width)
     }
 }
 
-fn all_variables(parts: &[Part; 2]) -> impl Iterator<Item = &Part> {
-    let [flat, deep] = parts;
-    std::iter::repeat_n(flat, 321).chain(std::iter::repeat_n(deep, 63))
+fn all_variables(parts: &[Part]) -> impl Iterator<Item = &Part> {
+    parts
+        .iter()
+        .flat_map(|part| std::iter::repeat_n(part, part.variables))
 }
 
 fn write_records(
     writer: &mut Writer,
     variables: &[Dataset],
-    parts: &mut [Part; 2],
+    parts: &mut [Part],
     records: u64,
 ) -> Result<()> {
     for record in 0..records {
         for part in &mut *parts {
             let rank = part.dims(0).len();
-            part.starts
-                .iter_mut()
-                .step_by(rank)
-                .for_each(|s| *s = record);
+            let records = part.starts.iter_mut().step_by(rank);
+            records.for_each(|start| *start = record);
         }
         for (variable, part) in variables.iter().zip(all_variables(parts)) {
             writer.extend(*variable, &part.dims(record + 1))?;
@@ -138,6 +185,33 @@ fn write_records(
         }
     }
     Ok(())
+}
+
+/// Bytes of a rank in all records.
+fn bytes_of(parts: &[Part], records: u64) -> usize {
+    let values = all_variables(parts).map(|part| part.values.len());
+    values.sum::<usize>() * size_of::<f64>() * records as usize
+}
+
+/// Each rank writes all that it has at once.
+fn write_blob(path: &str, world: &SimpleCommunicator, bytes: usize) -> Result<Vec<f64>> {
+    let (mut before, rank) = (0u64, world.rank());
+    world.exclusive_scan_into(&(bytes as u64), &mut before, SystemOperation::sum());
+    let before = if rank == 0 { 0 } else { before };
+    let values: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
+    let mut steps = Steps {
+        world,
+        begun: now(),
+    };
+    steps.next();
+    let options = || File::options().write(true).create(true).to_owned();
+    let file = options().open(path)?;
+    let mut figures = vec![steps.next(), 0.0];
+    file.write_all_at(&values, before)?;
+    figures.extend([steps.next(), 0.0]);
+    drop(file);
+    figures.push(steps.next());
+    Ok(figures)
 }
 
 /// Elements of a rank in a row.
@@ -166,12 +240,17 @@ fn add_rows(path: &str, world: &SimpleCommunicator, rows: u64) -> Result<Writer>
 
 fn run(world: &SimpleCommunicator) -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, work, number] = arguments.as_slice() else {
-        return Err("PATH WORK NUMBER".into());
-    };
+    let ([path, work, number], more) = arguments.split_first_chunk().ok_or("PATH WORK NUMBER")?;
     let number: u64 = number.parse()?;
     let elements = if work == "large" { 1 << 18 } else { 10 };
-    let climate = (work == "climate").then(|| [Part::of(world, 1), Part::of(world, LEVELS)]);
+    let climate = (work.len() == 1).then(|| Part::all(world, work));
+    if let (Some(parts), [how]) = (&climate, more)
+        && how == "blob"
+    {
+        let figures = write_blob(path, world, bytes_of(parts, number))?;
+        say(world, &figures);
+        return Ok(());
+    }
     let mut steps = Steps {
         world,
         begun: now(),
@@ -213,13 +292,17 @@ fn run(world: &SimpleCommunicator) -> Result<()> {
     figures.push(steps.next());
     writer.close()?;
     figures.push(steps.next());
+    say(world, &figures);
+    Ok(())
+}
+
+fn say(world: &SimpleCommunicator, figures: &[f64]) {
     let mut most = 0;
     world.all_reduce_into(&memory(), &mut most, SystemOperation::max());
     if world.rank() == 0 {
         let figures: Vec<String> = figures.iter().map(|f| format!("{f:.6}")).collect();
         println!("{} {most}", figures.join(" "));
     }
-    Ok(())
 }
 
 fn main() {
