@@ -193,7 +193,7 @@ typedef struct h5logfs_options {
      */
     int fsync;
     /**
-     * Size limit of a rank's buffer in bytes, for data and selections. Default: 256 MiB.
+     * Size limit of a rank's buffer in bytes, for data and selections. Default: 32 MiB.
      */
     uint64_t buffer_limit;
     /**

@@ -261,7 +261,7 @@ fn logs_of_several_ranks() {
             stage.command(&["recover", "--unflushed", NAME]);
         },
     );
-    // Each rank spills into a file of its own, and the flush moves that.
+    // Both ranks spill into the data file, one behind the other.
     run(
         "2 ranks, automatic",
         2,

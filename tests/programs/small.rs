@@ -1,11 +1,11 @@
 //! Very many small writes, with a flush whenever the buffer is full, and what a rank's memory grows by:
 //!
 //! ```text
-//! writer-small FILE WRITES MIB series|records|scattered
+//! writer-small FILE WRITES MIB series|turns|records|scattered
 //! ```
 //!
-//! Each rank writes blocks of one element of eight bytes: every second one of a row, the same 16 of each record, or elements
-//! of a cube in no order.
+//! Each rank writes blocks of one element of eight bytes: every second one of a row of its own, those of one row in turns with the
+//! other ranks, the same 16 of each record, or elements of a cube in no order.
 //! MIB is the limit of the buffer. The ranks print the KiB by which they grew until all was flushed, and until the close.
 
 use h5logfs_writer::{DatasetSpec, Error, Options, Selection, Writer};
@@ -18,7 +18,7 @@ fn main() {
     }));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, writes, limit, kind] = &arguments[..] else {
-        panic!("writer-small FILE WRITES MIB series|records|scattered");
+        panic!("writer-small FILE WRITES MIB series|turns|records|scattered");
     };
     let (writes, limit): (u64, u64) = (writes.parse().unwrap(), limit.parse().unwrap());
     let universe = mpi::initialize().unwrap();
@@ -32,6 +32,7 @@ fn main() {
     let side = (writes as f64).cbrt().ceil() as u64;
     let dims = match &kind[..] {
         "series" => vec![ranks, 2 * writes],
+        "turns" => vec![ranks * writes],
         "records" => vec![writes.div_ceil(16), 32 * ranks],
         _ => vec![ranks * side, side, side],
     };
@@ -51,6 +52,7 @@ fn main() {
         at = (at + step) % cube;
         let start = match &kind[..] {
             "series" => vec![rank, 2 * i],
+            "turns" => vec![i * ranks + rank],
             "records" => vec![i / 16, 32 * rank + 2 * (i % 16)],
             _ => vec![
                 rank * side + at / (side * side),

@@ -103,11 +103,17 @@ impl Counted {
         sharing.collect()
     }
 
+    /// 1 where this rank shares its data file with others. All run on one node, so each writes to it before the flush.
+    fn is_sharing(&self, rank: u64) -> u64 {
+        u64::from(self.sharing(rank).len() > 1)
+    }
+
     /// The creation of a log, or its second opening, with so many agreements, and so many bytes in broadcasts: of the
     /// identifier or of what the log holds, and of path and options.
-    fn opening(&self, agreements: u64, bytes: u64) -> Calls {
+    fn opening(&self, rank: u64, agreements: u64, bytes: u64) -> Calls {
+        let splits = u64::from(self.subfiles > 1);
         // Whether all run on one node, and the ranks that share a data file.
-        let nodes = u64::from(self.subfiles > 1);
+        let nodes = splits + self.is_sharing(rank);
         calls([
             (
                 "Allreduce",
@@ -116,16 +122,18 @@ impl Counted {
             ),
             ("Bcast", 2, bytes),
             ("Comm_dup", 1, 0),
-            ("Comm_split", nodes, 0),
+            ("Comm_split", splits, 0),
         ])
     }
 
     /// A flush in which so many datasets of rows are counted from the beginning. With each other one it begins again.
-    fn flush(&self, counted: u64) -> Calls {
+    fn flush(&self, rank: u64, counted: u64) -> Calls {
+        let shares = self.is_sharing(rank);
         let mut all = [0; 4];
         for counted in counted..=self.appends {
             let scans = 1 + u64::from(counted > 0);
-            let round = [scans, 8 + 8 * counted, 1, self.agreed(counted)];
+            let agreed = self.agreed(counted) + 8 * shares;
+            let round = [scans, 8 + 8 * counted, 1 + shares, agreed];
             all.iter_mut().zip(round).for_each(|(sum, n)| *sum += n);
         }
         let [scans, scanned, reductions, reduced] = all;
@@ -150,10 +158,11 @@ impl Counted {
         } else {
             8
         };
-        let rows = u64::from(self.appends > 0);
+        let (rows, shares) = (u64::from(self.appends > 0), self.is_sharing(rank));
+        let agreed = self.agreed(self.appends) + 8 * shares;
         calls([
             ("Exscan", 2 + rows, 8 + 8 + 8 * self.appends),
-            ("Allreduce", 6, self.agreed(self.appends) + 8 + 8 + 3 * 24),
+            ("Allreduce", 6 + shares, agreed + 8 + 8 + 3 * 24),
             ("Bcast", 1, 1),
             ("Gather", 1, gathered),
             ("Ibarrier", 3, 0),
@@ -169,10 +178,11 @@ impl Counted {
         let gathered = if is_first { 2 * 8 * number } else { 2 * 8 };
         let earlier = FLUSHES * number;
         let turns = earlier.div_ceil(AT_ONCE);
-        let rows = u64::from(self.appends > 0);
+        let (rows, shares) = (u64::from(self.appends > 0), self.is_sharing(rank));
+        let agreed = self.agreed(self.appends) + 8 * shares;
         calls([
             ("Exscan", 1 + rows, 8 + 8 * self.appends),
-            ("Allreduce", 5, self.agreed(self.appends) + 8 + 3 * 24),
+            ("Allreduce", 5 + shares, agreed + 8 + 3 * 24),
             ("Gather", 2, gathered),
             (
                 "Bcast",
@@ -195,9 +205,9 @@ impl Counted {
             appends,
         } = self;
         let job = format!("{ranks} ranks, {subfiles} subfiles, {appends} datasets of rows");
-        let created = self.opening(6, 16 + TOLD);
-        let opened = self.opening(3, 2 * TOLD);
         for rank in 0..*ranks {
+            let created = self.opening(rank, 6, 16 + TOLD);
+            let opened = self.opening(rank, 3, 2 * TOLD);
             assert_eq!(
                 of(CREATION, rank)[0],
                 created,
@@ -209,7 +219,7 @@ impl Counted {
             for (number, made) in (0..).zip(flushes) {
                 // The first one of each job finds out which datasets get rows.
                 let counted = if number % FLUSHES == 0 { 0 } else { *appends };
-                assert_eq!(made, self.flush(counted), "flush, rank {rank}: {job}");
+                assert_eq!(made, self.flush(rank, counted), "flush, rank {rank}: {job}");
             }
             let closed = of(CLOSE, rank).remove(0);
             assert_eq!(closed, self.close(rank), "close, rank {rank}: {job}");

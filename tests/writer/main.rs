@@ -20,6 +20,7 @@ mod other_mpi;
 mod port;
 mod power;
 mod random;
+mod regular;
 mod reopening;
 mod samples;
 mod settling;

@@ -48,7 +48,7 @@ struct Row {
     set: Setter,
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     Row {
         name: "match",
         variable: "H5LOGFS_MATCH",
@@ -103,6 +103,14 @@ const ROWS: [Row; 13] = [
         variable: "H5LOGFS_ENCODE_SELECTIONS",
         set: |options, value| {
             options.output.encode_selections = yes_or_no(value)?;
+            Ok(())
+        },
+    },
+    Row {
+        name: "deflate_selections",
+        variable: "H5LOGFS_DEFLATE_SELECTIONS",
+        set: |options, value| {
+            options.output.deflate_selections = yes_or_no(value)?;
             Ok(())
         },
     },

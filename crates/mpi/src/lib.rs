@@ -60,6 +60,27 @@ impl MpiRanks {
     }
 }
 
+/// What one reduction tells of the nodes of all ranks.
+#[derive(PartialEq, Eq)]
+enum Nodes {
+    One,
+    Several,
+    /// A rank does not know its own.
+    Unknown,
+}
+
+impl MpiRanks {
+    /// The same on all ranks. Collective.
+    fn nodes(&self) -> Nodes {
+        let own = this_node();
+        match ranks::Communicator::minima(self, &[own, !own])[..] {
+            [0, _] => Nodes::Unknown,
+            [least, rest] if least == !rest => Nodes::One,
+            _ => Nodes::Several,
+        }
+    }
+}
+
 impl ranks::Communicator for MpiRanks {
     fn rank(&self) -> u32 {
         self.0.rank() as u32
@@ -82,9 +103,7 @@ impl ranks::Communicator for MpiRanks {
 
     fn node(&self) -> Node {
         // Most jobs that ask often, because they open files often, run on one node. To split a communicator takes many messages.
-        let own = this_node();
-        let ends = self.minima(&[own, !own]);
-        if own != 0 && ends == [own, !own] {
+        if self.nodes() == Nodes::One {
             return Node { number: 0, of: 1 };
         }
         let node = self.0.split_shared(self.0.rank());
@@ -95,6 +114,14 @@ impl ranks::Communicator for MpiRanks {
         node.process_at_rank(0).broadcast_into(&mut number);
         let of = self.sum(is_first) as u32;
         Node { number, of }
+    }
+
+    fn are_on_one_node(&self) -> bool {
+        match self.nodes() {
+            Nodes::One => true,
+            Nodes::Several => false,
+            Nodes::Unknown => self.node().of == 1,
+        }
     }
 
     fn sums_before(&self, values: &[u64]) -> Vec<u64> {

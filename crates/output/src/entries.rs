@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use crate::entry::{Coordinates, Entry, Form};
+use crate::entry::{Coordinates, Entry, Form, deflate_last};
 use crate::flushed::Flushed;
+use crate::regular::is_regular;
 use crate::selection::Blocks;
 use crate::sharing::{Known, Selections};
 use h5logfs_log::filters::Filter;
@@ -15,6 +16,9 @@ use h5logfs_log::logvol::flags::{HEADER, REC};
 /// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
 /// 8 bytes of a reference save.
 const MIN_SHARED_LEN: usize = 32;
+
+/// Most blocks of a selection that is kept as it was given.
+const MOST_KEPT: usize = 1 << 14;
 
 /// The properties of a dataset that its entries depend on.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +70,32 @@ pub struct Section {
     drops: u64,
     share: bool,
     encode: bool,
+    deflate: bool,
     selections: Selections,
+    last: Last,
+}
+
+/// The last selection that an entry shares or spells out, as it was given: often the next ones are the same.
+#[derive(Debug, Default)]
+struct Last {
+    /// The entry that spells it out, and its flags. `None`: it cannot be shared.
+    spelled: Option<(usize, i32)>,
+    dims: Vec<u64>,
+    records: bool,
+    blocks: Blocks,
+}
+
+impl Last {
+    fn is(&self, dataset: DatasetInfo<'_>, blocks: &Blocks) -> bool {
+        self.records == dataset.records && self.dims == dataset.dims && self.blocks == *blocks
+    }
+
+    fn set(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks) {
+        self.dims.clear();
+        self.dims.extend_from_slice(dataset.dims);
+        self.records = dataset.records;
+        self.blocks.clone_from(blocks);
+    }
 }
 
 impl Section {
@@ -81,8 +110,15 @@ impl Section {
             drops: 0,
             share,
             encode,
+            deflate: false,
             selections: Selections::new(),
+            last: Last::default(),
         }
+    }
+
+    /// Lets regular selections of many blocks be deflated: a byte or two for each block.
+    pub fn deflate_regular(&mut self) {
+        self.deflate = true;
     }
 
     /// Lets entries leave the memory when they are flushed to the data file `file`.
@@ -131,6 +167,7 @@ impl Section {
         if len < self.len() {
             self.bytes.truncate(len - self.gone);
             self.selections.truncate(len);
+            self.last.spelled = None;
             self.drops += 1;
         }
     }
@@ -143,6 +180,7 @@ impl Section {
             self.bytes = Vec::new();
             self.flushed = 0;
             self.selections.clear();
+            self.last.spelled = None;
             self.drops += 1;
         }
     }
@@ -156,12 +194,27 @@ impl Section {
     pub fn forget_selections(&mut self) {
         if self.in_file.is_none() {
             self.selections.clear();
+            self.last.spelled = None;
         }
     }
 
     /// Appends an entry for `stored` bytes. `offset` is their offset in the data since the last flush.
     pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
         let record = record_of(dataset, blocks);
+        if let Some((at, flags)) = self.last.spelled
+            && self.last.is(dataset, blocks)
+        {
+            let back = (self.len() - at) as u64;
+            let entry = Entry {
+                dataset: dataset.id,
+                record,
+                offset: offset + self.base,
+                stored,
+                selection: Form::Shared { back, flags },
+            };
+            entry.append_to(&mut self.bytes);
+            return;
+        }
         // With a record number the blocks lack the first dimension.
         let skip = usize::from(record.is_some());
         let coordinates = Coordinates {
@@ -188,18 +241,35 @@ impl Section {
             },
         };
         let at = self.bytes.len();
-        let flags = entry.append_to(&mut self.bytes);
-        if self.share
-            && let Some(selection) = self.shared(at, at + entry.head_len(), flags)
+        let mut flags = entry.append_to(&mut self.bytes);
+        // The connector takes the record number for a part of the deflated bytes.
+        if self.deflate && record.is_none() && is_regular(blocks) {
+            flags = deflate_last(&mut self.bytes, at);
+        }
+        self.last.spelled = None;
+        if !self.share {
+            return;
+        }
+        let spelled = self.shared(at, at + entry.head_len(), flags);
+        if let Some(spelled) = spelled
+            && spelled < self.gone + at
         {
+            let back = (self.gone + at - spelled) as u64;
+            let selection = Form::Shared { back, flags };
             self.bytes.truncate(at);
             Entry { selection, ..entry }.append_to(&mut self.bytes);
         }
+        // A short list is looked up as fast as it is compared, and a long one takes memory.
+        if (2..=MOST_KEPT).contains(&blocks.number) {
+            self.last.set(dataset, blocks);
+            self.last.spelled = spelled.map(|at| (at, flags));
+        }
     }
 
-    /// Section 6.3: the reference of the last entry to an earlier one with the same selection. Its own begins at `body`. Entries
+    /// Section 6.3: the entry that spells out the selection of the last one, which begins at `at`, and its selection at `body`:
+    /// an earlier one, or itself. `None` where it is not shared. Entries
     /// with a record number refer only to entries with one, so that no reader confuses their records.
-    fn shared(&mut self, at: usize, body: usize, flags: i32) -> Option<Form<'static>> {
+    fn shared(&mut self, at: usize, body: usize, flags: i32) -> Option<usize> {
         let selection = &self.bytes[body..];
         if selection.len() < MIN_SHARED_LEN {
             return None;
@@ -208,12 +278,11 @@ impl Section {
         let place = self.gone + at;
         let known = self.selections.get(hash);
         if let Some(known) = known.filter(|known| self.has_selection(known, body, flags)) {
-            let back = (place - known.at) as u64;
-            return Some(Form::Shared { back, flags });
+            return Some(known.at);
         }
         let copy = self.in_file.is_some();
         self.selections.add(hash, place, flags, selection, copy);
-        None
+        Some(place)
     }
 
     /// Whether an earlier entry has the selection of the last one, which begins at `body` and has these flags.

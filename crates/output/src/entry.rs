@@ -1,6 +1,13 @@
 //! One entry of the record table as bytes (`docs/formats/logvol.md`, sections 5 and 6).
 
-use h5logfs_log::logvol::flags::{ENC, HEADER, MUL, REC, REF};
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use h5logfs_log::logvol::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
+
+/// Bytes of an entry of several blocks in front of what can be deflated: the header, and the number of blocks.
+const UNDEFLATED: usize = HEADER as usize + 4;
 
 /// An entry.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +112,7 @@ impl Form<'_> {
                 // All but the last one, which is 1.
                 let (_, stored) = strides.split_last().unwrap_or((&1, &[]));
                 stored.iter().for_each(|stride| push(out, *stride));
+                out.reserve(16 * blocks.number);
                 blocks.for_each(|block| {
                     let terms = block.iter().zip(strides);
                     push(out, terms.map(|(value, stride)| value * stride).sum());
@@ -131,6 +139,28 @@ impl Coordinates<'_> {
             }
         }
     }
+}
+
+/// Section 6.4: deflates the selection of the entry at `at`, the last one, which has several blocks and no record number. It
+/// stays as it is where that saves less than half. Returns the flags of the entry.
+pub fn deflate_last(out: &mut Vec<u8>, at: usize) -> i32 {
+    let (head, selection) = out[at..].split_at(UNDEFLATED);
+    let mut flags = i32::from_le_bytes([8, 9, 10, 11].map(|i| head[i]));
+    let room = Vec::with_capacity(selection.len() / 2);
+    let mut deflated = ZlibEncoder::new(room, Compression::default());
+    let deflated = deflated
+        .write_all(selection)
+        .and_then(|()| deflated.finish());
+    let Some(deflated) = deflated.ok().filter(|d| d.len() <= selection.len() / 2) else {
+        return flags;
+    };
+    flags |= DEFL;
+    out.truncate(at + UNDEFLATED);
+    out.extend_from_slice(&deflated);
+    let size = (out.len() - at) as i32;
+    out[at..at + 4].copy_from_slice(&size.to_le_bytes());
+    out[at + 8..at + 12].copy_from_slice(&flags.to_le_bytes());
+    flags
 }
 
 fn push(out: &mut Vec<u8>, value: u64) {

@@ -29,12 +29,13 @@ pub enum Error {
         reason: Fault,
     },
 
-    /// The buffer has no room for a write. The write had no effect, and earlier writes are not lost. It
-    /// fits after a flush, unless it is larger than the buffer limit.
+    /// The buffer has no room for a write, and what has none cannot go to the file now. Earlier writes are not lost. The
+    /// write can be repeated after a flush. It had no effect, but that a write of more than the whole buffer may be there in
+    /// part.
     #[error(
         "{}: rank {rank}: dataset {dataset}: {}",
         file.display(),
-        buffer_full(*limit, *held, *wanted)
+        buffer_full(*limit, *held, *wanted, reason.as_ref())
     )]
     BufferFull {
         file: PathBuf,
@@ -43,6 +44,8 @@ pub enum Error {
         limit: u64,
         held: u64,
         wanted: u64,
+        /// Why nothing more goes to the file, where that was tried.
+        reason: Option<Fault>,
     },
 
     /// A collective call failed on some rank, and had no effect. Flushed data are unchanged, other data
@@ -136,17 +139,14 @@ fn without(file: &Path, reason: &Fault) -> String {
     reason.strip_prefix(&named).unwrap_or(&reason).to_owned()
 }
 
-fn buffer_full(limit: u64, held: u64, wanted: u64) -> String {
-    if wanted > limit {
-        format!(
-            "a write of {wanted} bytes is larger than the whole buffer, {limit} bytes: raise buffer_limit, split the \
-             write, or write without copying (a batch in Rust, h5logfs_lend in C)"
-        )
-    } else {
-        format!(
-            "the buffer is full: {held} of {limit} bytes are taken, and a write of {wanted} does not fit: flush first, \
-             on all ranks, or raise buffer_limit"
-        )
+fn buffer_full(limit: u64, held: u64, wanted: u64, reason: Option<&Fault>) -> String {
+    let full = format!(
+        "the buffer is full: {held} of {limit} bytes are taken, and a write of {wanted} does not fit: flush first, on all \
+         ranks, or raise buffer_limit"
+    );
+    match reason {
+        Some(reason) => format!("{full}. It cannot go to the file: {reason}"),
+        None => full,
     }
 }
 
@@ -164,13 +164,14 @@ mod tests {
             rank: 3,
             reason: Kind::Refused.told(reason),
         };
-        let full = |held, wanted| Error::BufferFull {
+        let full = |held, wanted, reason: Option<&str>| Error::BufferFull {
             file: file(),
             rank: 3,
             dataset: "/air/p".into(),
             limit: 1000,
             held,
             wanted,
+            reason: reason.map(|reason| Kind::Refused.told(reason)),
         };
         let (rank, dataset) = (3, "/air/p".to_owned());
         let cases = [
@@ -192,15 +193,15 @@ mod tests {
                 "/scratch/run.h5: rank 3: dataset /air/p: 3 elements for a selection of 4",
             ),
             (
-                full(900, 200),
+                full(900, 200, None),
                 "/scratch/run.h5: rank 3: dataset /air/p: the buffer is full: 900 of 1000 bytes are taken, and a write \
                  of 200 does not fit: flush first, on all ranks, or raise buffer_limit",
             ),
             (
-                full(0, 2000),
-                "/scratch/run.h5: rank 3: dataset /air/p: a write of 2000 bytes is larger than the whole buffer, 1000 \
-                 bytes: raise buffer_limit, split the write, or write without copying (a batch in Rust, h5logfs_lend in \
-                 C)",
+                full(0, 2000, Some("No space left on device")),
+                "/scratch/run.h5: rank 3: dataset /air/p: the buffer is full: 0 of 1000 bytes are taken, and a write of \
+                 2000 does not fit: flush first, on all ranks, or raise buffer_limit. It cannot go to the file: No space \
+                 left on device",
             ),
             (
                 failed("create", "/scratch/run.h5: it exists"),

@@ -57,6 +57,11 @@ impl JoinedSection {
         }
     }
 
+    /// Lets regular selections be deflated: see [`Section::deflate_regular`].
+    pub fn deflate_regular(&mut self) {
+        self.section.deflate_regular();
+    }
+
     /// The section with all entries, none of which changes any more.
     pub fn section(&mut self) -> &mut Section {
         let last = &mut self.last;
@@ -167,6 +172,7 @@ impl Last {
             Some(d) => {
                 let last = self.blocks.counts.len() - rank;
                 self.blocks.counts[last + d] += count[d];
+                self.merge_last();
             }
             None if self.blocks.number < MOST_BLOCKS => {
                 if start[0] != self.blocks.start(self.blocks.number - 1)[0] {
@@ -183,15 +189,28 @@ impl Last {
         true
     }
 
-    /// The dimension along which a block continues the last one: both are one block, whose elements are in the same order.
+    /// Makes one block of the last ones, as long as the last continues the one before it. So the rows of one step become a
+    /// block, and the blocks of all steps another one.
+    fn merge_last(&mut self) {
+        let blocks = &mut self.blocks;
+        while let Some(before) = blocks.number.checked_sub(2) {
+            let (start, count) = (blocks.start(before + 1), blocks.count(before + 1));
+            let Some(d) = continued(blocks, before, start, count) else {
+                break;
+            };
+            let more = count[d];
+            let end = (before + 1) * blocks.rank;
+            blocks.counts[end - blocks.rank + d] += more;
+            blocks.starts.truncate(end);
+            blocks.counts.truncate(end);
+            blocks.number -= 1;
+        }
+        self.record = self.record.min(blocks.number - 1);
+    }
+
+    /// The dimension along which a block continues the last one.
     fn continued(&self, start: &[u64], count: &[u64]) -> Option<usize> {
-        let last = self.blocks.number - 1;
-        let (before, sides) = (self.blocks.start(last), self.blocks.count(last));
-        let d = (0..start.len()).find(|d| start[*d] != before[*d])?;
-        let is_one = |sides: &[u64]| sides[..d].iter().all(|side| *side == 1);
-        let is_behind = before[d] + sides[d] == start[d];
-        let is_alike = start[d + 1..] == before[d + 1..] && count[d + 1..] == sides[d + 1..];
-        (is_behind && is_alike && is_one(sides) && is_one(count)).then_some(d)
+        continued(&self.blocks, self.blocks.number - 1, start, count)
     }
 
     /// Whether a block overlaps none, as far as it is easily seen: all its elements come after the others in row-major
@@ -243,6 +262,16 @@ impl Last {
             self.high[d] = self.high[d].max(start + count);
         }
     }
+}
+
+/// The dimension along which a block continues the one at `last`: both are one block, whose elements are in the same order.
+fn continued(blocks: &Blocks, last: usize, start: &[u64], count: &[u64]) -> Option<usize> {
+    let (before, sides) = (blocks.start(last), blocks.count(last));
+    let d = (0..start.len()).find(|d| start[*d] != before[*d])?;
+    let is_one = |sides: &[u64]| sides[..d].iter().all(|side| *side == 1);
+    let is_behind = before[d] + sides[d] == start[d];
+    let is_alike = start[d + 1..] == before[d + 1..] && count[d + 1..] == sides[d + 1..];
+    (is_behind && is_alike && is_one(sides) && is_one(count)).then_some(d)
 }
 
 /// The first and the last element of a block, counted in row-major order.
@@ -316,6 +345,22 @@ mod tests {
             written(info(&[9, 9], false), &beside),
             [(72, MUL | ENC, 0, 14)]
         );
+    }
+
+    /// A rank writes its part of each step row by row.
+    #[test]
+    fn the_rows_of_all_steps_are_one_block() {
+        let dims = [100, 8, 9];
+        let rows: Vec<([u64; 3], [u64; 3])> = (0..100 * 4)
+            .map(|i| ([i / 4, 2 + i % 4, 3], [1, 1, 5]))
+            .collect();
+        let rows: Vec<(&[u64], &[u64])> = rows.iter().map(|(s, c)| (&s[..], &c[..])).collect();
+        let one = |size: i32| [(size, 0, 0, 100 * 4 * 5)];
+        assert_eq!(written(info(&dims, false), &rows), one(28 + 6 * 8));
+        assert_eq!(written(info(&dims, true), &rows), one(28 + 6 * 8));
+        // The last step is not complete.
+        let some = written(info(&dims, false), &rows[..398]);
+        assert_eq!(some, [(28 + 4 + 16 + 2 * 16, MUL | ENC, 0, 398 * 5)]);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | `sharing` | the selections that later entries refer to |
 //! | [`joining`] | consecutive small writes become one entry |
 //! | `covered` | which elements such an entry covers |
+//! | `regular` | blocks that go on in the same steps |
 //! | [`log_writer`] | the buffer of a rank, and the flush of all: what users call |
 //! | `buffer` | its data
 //! | [`neighbours`] | what the ranks of a node see of each other's buffers
@@ -54,6 +55,7 @@ mod earlier;
 mod existing;
 mod extent;
 mod late;
+mod regular;
 mod reopening;
 mod sharing;
 mod spill;

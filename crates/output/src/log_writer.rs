@@ -25,8 +25,12 @@ use crate::reading::Written;
 use crate::selection::Blocks;
 use crate::stored::{self, Form};
 
-/// Writes from this size on go to the data file at once where they can.
-const LARGE: usize = 512 << 10;
+/// Writes of so many bytes or more go to the data file at once where they can: below that, an extent costs more than a copy.
+const LARGE: u64 = 512 << 10;
+
+/// A buffer of so many bytes goes to the data file where it can: it is still in the caches of the processor then, and the flush
+/// has little left to write.
+const EARLY: u64 = 4 << 20;
 
 /// A log that this process writes, alone or with other ranks.
 pub struct LogWriter {
@@ -38,8 +42,8 @@ pub struct LogWriter {
     /// Where this rank sees what others write, and they see what it writes.
     neighbours: Option<Neighbours>,
     options: Options,
-    /// Large writes go to the data file at once where they can.
-    spills_large: bool,
+    /// The buffer goes to the data file long before it is full.
+    spills_early: bool,
     /// `None`: it is flushed only when its user says so.
     automatic: Option<Automatic>,
     peaks: Peaks,
@@ -78,16 +82,16 @@ pub struct Agreed<'a> {
 }
 
 impl LogWriter {
-    /// Writes a log whose entries leave the memory with each flush. [`LogWriter::entries`] has them for the close.
-    pub fn new(ranks: Ranks, files: Files, options: Options) -> Self {
+    /// Writes a log whose entries leave the memory with each flush. [`LogWriter::entries`] has them for the close. Collective.
+    pub fn new(ranks: Ranks, mut files: Files, options: Options) -> Self {
+        files.share_spills();
         let mut writer = Self::with_entries(ranks, files, options);
         let file = Arc::clone(writer.files.local());
         writer.section().keep_in(file);
         writer
     }
 
-    /// Writes a log that this rank reads, too. Large writes go to the data file at once where that is possible. Ranks of one
-    /// node see what the others write. Collective.
+    /// Writes a log that this rank reads, too. Ranks of one node see what the others write. Collective.
     pub fn with_reads(ranks: Ranks, mut files: Files, options: Options) -> Self {
         files.share_spills();
         let (data, neighbours) = match Neighbours::share(&ranks, files.flushes()) {
@@ -97,21 +101,24 @@ impl LogWriter {
         LogWriter {
             data,
             neighbours,
-            spills_large: true,
             ..Self::with_entries(ranks, files, options)
         }
     }
 
     fn with_entries(ranks: Ranks, files: Files, options: Options) -> Self {
+        let mut section = JoinedSection::new(options.share_selections, options.encode_selections);
+        if options.deflate_selections {
+            section.deflate_regular();
+        }
         LogWriter {
-            section: JoinedSection::new(options.share_selections, options.encode_selections),
+            section,
             ranks,
             files,
             data: Buffer::Own(Vec::new()),
             neighbours: None,
             automatic: Automatic::of(&options, automatic::now()),
             options,
-            spills_large: false,
+            spills_early: true,
             peaks: Peaks::default(),
         }
     }
@@ -245,7 +252,22 @@ impl LogWriter {
         !self.files.spilled().is_empty() || self.section.pending_len() > 0
     }
 
+    /// Whether such a write takes no room in the buffer: it goes to the file at once, because it is large, or larger than the
+    /// whole buffer. What is filtered becomes small first.
+    pub fn goes_through(&self, form: Form<'_>, blocks: &Blocks) -> bool {
+        let bytes = blocks.elements.saturating_mul(form.element);
+        let is_large = bytes >= LARGE && form.filters.is_empty() && self.files.spills_in_place();
+        is_large || self.is_larger_than_all(blocks, bytes)
+    }
+
+    /// Whether a record of so many bytes has no room in an empty buffer.
+    fn is_larger_than_all(&self, blocks: &Blocks, bytes: u64) -> bool {
+        bytes.saturating_add(blocks.max_encoded_len()) > self.options.buffer_limit
+    }
+
     /// Logs the elements of blocks of a dataset, of the type in the file. Makes room for them first, where the buffer is full.
+    /// After an error nothing of them is logged; but of a write that [goes to the file](Self::goes_through) in several records,
+    /// those in front of the one that failed are.
     pub fn push(
         &mut self,
         dataset: DatasetInfo<'_>,
@@ -256,41 +278,63 @@ impl LogWriter {
         if let Some(automatic) = &mut self.automatic {
             automatic.note(elements.len() as u64);
         }
-        if self.spills_large && elements.len() >= LARGE && self.files.spills_in_place() {
-            return self.push_through(dataset, form, blocks, elements);
+        let goes_through = self.goes_through(form, blocks);
+        if !goes_through {
+            self.make_room(
+                (elements.len() as u64).saturating_add(blocks.max_encoded_len()),
+                0,
+            )?;
+            self.data.reserve(elements.len())?;
         }
-        self.make_room((elements.len() as u64).saturating_add(blocks.max_encoded_len()))?;
-        let (section, data) = (&mut self.section, &mut self.data);
-        data.reserve(elements.len())?;
         let mut pushed = Ok(());
-        stored::records(form, blocks, elements, &mut |blocks, bytes| {
-            if pushed.is_ok() {
-                section.push(dataset, blocks, data.len(), bytes.len() as u64);
-                pushed = data.push(dataset, blocks, &bytes);
-            }
-        });
+        stored::records(
+            form,
+            self.options.threads,
+            blocks,
+            elements,
+            &mut |blocks, bytes| {
+                if pushed.is_ok() {
+                    pushed = if goes_through {
+                        self.push_through(dataset, blocks, &bytes)
+                    } else {
+                        self.push_record(dataset, blocks, &bytes)
+                    };
+                }
+            },
+        );
         pushed
     }
 
-    /// Logs elements behind what is buffered, and spills both.
+    /// Logs a record in the buffer, which has room for it.
+    fn push_record(
+        &mut self,
+        dataset: DatasetInfo<'_>,
+        blocks: &Blocks,
+        bytes: &[u8],
+    ) -> FaultResult {
+        let len = bytes.len() as u64;
+        self.section.push(dataset, blocks, self.data.len(), len);
+        self.data.push(dataset, blocks, bytes)
+    }
+
+    /// Logs a record behind what is buffered, and spills both. Where it is small, it waits in the buffer.
     fn push_through(
         &mut self,
         dataset: DatasetInfo<'_>,
-        form: Form<'_>,
         blocks: &Blocks,
-        elements: Cow<'_, [u8]>,
+        bytes: &[u8],
     ) -> FaultResult {
-        let mut offset = self.data_len();
+        let len = bytes.len() as u64;
+        if len < LARGE && !self.is_larger_than_all(blocks, len) {
+            self.make_room(len.saturating_add(blocks.max_encoded_len()), 0)?;
+            self.data.reserve(bytes.len())?;
+            return self.push_record(dataset, blocks, bytes);
+        }
+        let offset = self.data_len();
         let section = self.section.section();
         let before = section.len();
-        let mut pieces: Vec<Cow<'_, [u8]>> = Vec::new();
-        stored::records(form, blocks, elements, &mut |blocks, bytes| {
-            section.push(dataset, blocks, offset, bytes.len() as u64);
-            offset += bytes.len() as u64;
-            pieces.push(bytes);
-        });
-        let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
-        let spilled = self.spill(&pieces);
+        section.push(dataset, blocks, offset, len);
+        let spilled = self.spill(&[bytes]);
         if spilled.is_err() {
             self.section().truncate(before);
         }
@@ -313,14 +357,20 @@ impl LogWriter {
         self.data.extend(data);
     }
 
-    /// Spills what is buffered, where the buffer has no room for so many bytes more.
-    pub fn make_room(&mut self, wanted: u64) -> FaultResult {
-        let is_full = self.buffered().saturating_add(wanted) > self.options.buffer_limit;
-        if is_full && self.section.pending_len() > 0 {
-            self.spill(&[])?;
+    /// Spills what is buffered, where the buffer has no room for so many bytes more. `beside`: others that count against its
+    /// limit.
+    pub fn make_room(&mut self, wanted: u64, beside: u64) -> FaultResult {
+        let all = self.buffered().saturating_add(wanted);
+        let is_full = all.saturating_add(beside) > self.options.buffer_limit;
+        let is_early = all > EARLY && self.spills_early && self.files.spills_in_place();
+        let mut spilled = Ok(());
+        if (is_full || is_early) && self.section.pending_len() > 0 {
+            spilled = self.spill(&[]);
+            // Where that fails, the buffer may fill up.
+            self.spills_early = spilled.is_ok();
         }
         self.give_back();
-        Ok(())
+        if is_full { spilled } else { Ok(()) }
     }
 
     /// Gives back memory that data or entries took in earlier flushes, where both together would take more than the limit.
@@ -383,6 +433,7 @@ impl LogWriter {
         part: Part<'_>,
         lines: impl FnOnce(Agreed<'_>) -> std::result::Result<Option<Vec<Line>>, GlobalOutcome>,
     ) -> std::result::Result<Option<GlobalOutcome>, GlobalOutcome> {
+        self.spills_early = true;
         let Self {
             ranks,
             files,

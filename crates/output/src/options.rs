@@ -43,13 +43,17 @@ pub struct Options {
     /// With `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first number that is free, and
     /// so do its journal and subfiles. It can be read and recovered there. `discard_unclosed` wins over it.
     pub keep_unclosed: bool,
-    /// Size limit of a rank's buffer in bytes, for data and entries. A full buffer goes to the disk before the flush.
+    /// Size limit of a rank's buffer in bytes, for data and entries. A full buffer goes to the disk before the flush, and so
+    /// does a large write, or one that is larger than the buffer.
     pub buffer_limit: u64,
     pub subfiles: Subfiles,
     /// Store a selection that is equal to an earlier one of the same rank as a reference.
     pub share_selections: bool,
     /// Store the coordinates of many blocks as offsets, in at most half the bytes.
     pub encode_selections: bool,
+    /// Deflate the coordinates of many blocks that go on in the same steps, as small writes between those of other ranks leave
+    /// them: to a byte or two for each. Of the connectors that read logs, those that were built with zlib read them.
+    pub deflate_selections: bool,
     pub fsync: Fsync,
     /// Write a flush with one collective call, `MPI_File_write_at_all`, in which MPI may gather the data
     /// of several ranks. By default each rank writes independently.
@@ -74,6 +78,8 @@ pub struct Options {
     pub flush_every: Option<Duration>,
     /// The same where the first rank has logged so many bytes since the last flush.
     pub flush_bytes: Option<u64>,
+    /// Threads that compress the chunks of one write, this one included. By default a rank has one core.
+    pub threads: u32,
     /// Hints for MPI-IO: the keys and values of an `MPI_Info`.
     pub hints: Vec<(String, String)>,
 }
@@ -84,10 +90,11 @@ impl Default for Options {
             overwrite: false,
             discard_unclosed: false,
             keep_unclosed: false,
-            buffer_limit: 256 << 20,
+            buffer_limit: 32 << 20,
             subfiles: Subfiles::None,
             share_selections: true,
             encode_selections: true,
+            deflate_selections: true,
             fsync: Fsync::Close,
             collective: false,
             settle: false,
@@ -95,6 +102,7 @@ impl Default for Options {
             checksums: false,
             flush_every: None,
             flush_bytes: None,
+            threads: 1,
             hints: Vec::new(),
         }
     }
@@ -102,7 +110,7 @@ impl Default for Options {
 
 impl Options {
     /// Name and value of each option, to compare them between ranks.
-    pub fn texts(&self) -> [(&'static str, String); 15] {
+    pub fn texts(&self) -> [(&'static str, String); 17] {
         let Options {
             overwrite,
             discard_unclosed,
@@ -111,6 +119,7 @@ impl Options {
             subfiles,
             share_selections,
             encode_selections,
+            deflate_selections,
             fsync,
             collective,
             settle,
@@ -118,6 +127,7 @@ impl Options {
             checksums,
             flush_every,
             flush_bytes,
+            threads,
             hints,
         } = self;
         [
@@ -128,6 +138,7 @@ impl Options {
             ("subfiles", format!("{subfiles:?}")),
             ("share_selections", share_selections.to_string()),
             ("encode_selections", encode_selections.to_string()),
+            ("deflate_selections", deflate_selections.to_string()),
             ("fsync", format!("{fsync:?}")),
             ("collective", collective.to_string()),
             ("settle", settle.to_string()),
@@ -135,6 +146,7 @@ impl Options {
             ("checksums", checksums.to_string()),
             ("flush_every", format!("{flush_every:?}")),
             ("flush_bytes", format!("{flush_bytes:?}")),
+            ("threads", threads.to_string()),
             ("hints", format!("{hints:?}")),
         ]
     }

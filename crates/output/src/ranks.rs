@@ -53,6 +53,11 @@ pub trait Communicator: Send + Sync {
         Node { number: 0, of: 1 }
     }
 
+    /// Whether all ranks are known to run on one node, the same on all of them.
+    fn are_on_one_node(&self) -> bool {
+        self.node().of == 1
+    }
+
     /// The sum of `value` over all ranks.
     fn sum(&self, value: u64) -> u64 {
         let sum = self.gather(value).into_iter().fold(0, u64::wrapping_add);
@@ -280,6 +285,14 @@ impl Ranks {
     /// Which node this process runs on. Collective.
     pub fn node(&self) -> Node {
         *self.node.get_or_init(|| self.communicator.node())
+    }
+
+    /// Whether all ranks are known to run on one node: the same on all of them. Collective.
+    pub fn are_on_one_node(&self) -> bool {
+        match self.node.get() {
+            Some(node) => node.of == 1,
+            None => self.communicator.are_on_one_node(),
+        }
     }
 
     /// The sum of `value` over all lower ranks. Collective.

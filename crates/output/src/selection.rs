@@ -82,6 +82,26 @@ pub struct Blocks {
     pub elements: u64,
 }
 
+/// The elements of blocks that all lie inside an extent and have some; `None` where that is not so.
+fn elements_inside(starts: &[u64], counts: &[u64], dims: &[u64]) -> Option<u64> {
+    let mut all = 0u64;
+    let blocks = starts.chunks_exact(dims.len());
+    for (start, count) in blocks.zip(counts.chunks_exact(dims.len())) {
+        let mut elements = 1u64;
+        for ((start, count), dim) in start.iter().zip(count).zip(dims) {
+            if start.checked_add(*count)? > *dim {
+                return None;
+            }
+            elements = elements.checked_mul(*count)?;
+        }
+        if elements == 0 {
+            return None;
+        }
+        all = all.checked_add(elements)?;
+    }
+    Some(all)
+}
+
 /// Limit for hyperslabs, because their blocks are listed in memory.
 const MAX_BLOCKS: u64 = 1 << 26;
 
@@ -122,6 +142,13 @@ impl Blocks {
                 starts.len(),
                 counts.len()
             )));
+        }
+        if let Some(elements) = elements_inside(starts, counts, dims) {
+            self.elements = elements;
+            self.number = starts.len() / rank;
+            self.starts.extend_from_slice(starts);
+            self.counts.extend_from_slice(counts);
+            return Ok(());
         }
         let mut blocks = starts.chunks_exact(rank).zip(counts.chunks_exact(rank));
         blocks.try_for_each(|(start, count)| self.push(start, count, dims))

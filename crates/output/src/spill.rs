@@ -115,7 +115,7 @@ impl Spill {
 
     /// Lets these ranks, which share the data file, spill into it at once, where they run on one node. Collective.
     pub fn share(&mut self, ranks: &Ranks) {
-        if ranks.size() > 1 && ranks.node().of == 1 {
+        if ranks.size() > 1 && ranks.are_on_one_node() {
             self.place = Place::Locked;
         }
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::selection::Blocks;
+use h5logfs_common::parallel;
 use h5logfs_log::filters::{self, Filter};
 
 /// Size limit of a record. The tools of the layout count its bytes in 32 bits.
@@ -10,6 +11,10 @@ const MAX_RECORD_BYTES: u64 = 1 << 30;
 
 /// Limit for the blocks of a record. It keeps entries below 2 GiB, even with 32 dimensions.
 const MAX_RECORD_BLOCKS: usize = 1 << 20;
+
+/// Bytes of chunks that are compressed at once, for each thread. For fewer in all, a thread costs more than it saves.
+const AT_ONCE: usize = 1 << 20;
+const LEAST: usize = 64 << 10;
 
 /// How the elements of a dataset are stored.
 #[derive(Debug, Clone, Copy)]
@@ -38,9 +43,10 @@ struct Elements<'a> {
 }
 
 /// Calls `emit` with the blocks and the stored bytes of each record of a write, in their order. `bytes`
-/// are the elements of all blocks, without padding.
+/// are the elements of all blocks, without padding. So many threads compress chunks.
 pub fn records<'d>(
     form: Form<'_>,
+    threads: u32,
     blocks: &Blocks,
     bytes: Cow<'d, [u8]>,
     emit: &mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
@@ -49,7 +55,7 @@ pub fn records<'d>(
         return;
     }
     if blocks.number > MAX_RECORD_BLOCKS {
-        return records_in_groups(form, blocks, &bytes, emit);
+        return records_in_groups(form, threads, blocks, &bytes, emit);
     }
     if form.filters.is_empty() {
         return match bytes {
@@ -62,19 +68,18 @@ pub fn records<'d>(
             }),
         };
     }
-    let mut emit_filtered = |blocks: &Blocks, raw: &[u8]| {
-        // A reader takes stored bytes of the full size for raw ones.
-        let stored = match filters::compress(raw, form.filters) {
-            Ok(stored) if stored.len() < raw.len() => stored,
-            _ => raw.to_vec(),
-        };
-        emit(blocks, Cow::Owned(stored));
+    let mut filtered = Filtered {
+        filters: form.filters,
+        threads: threads as usize,
+        waiting: Vec::new(),
+        bytes: 0,
+        emit,
     };
     let element = form.element;
     let chunk = form.chunk.unwrap_or_default();
     let chunk_bytes = chunk.iter().product::<u64>() * element;
     if bytes.len() as u64 <= chunk_bytes && (blocks.number > 1 || in_one_chunk(blocks, chunk)) {
-        return emit_filtered(blocks, &bytes);
+        return filtered.store_one(blocks, &bytes);
     }
     // One record for each chunk: a reader of one chunk does not have to inflate the whole write, and can
     // pass on a record that is exactly a chunk.
@@ -87,7 +92,68 @@ pub fn records<'d>(
             bytes: part,
             size: element as usize,
         };
-        split_at_chunks(chunk, block, elements, &mut emit_filtered);
+        split_at_chunks(chunk, block, elements, &mut |blocks, raw| {
+            filtered.add(blocks, raw);
+        });
+    }
+    filtered.store_all();
+}
+
+/// Chunks that are compressed, by several threads where that is wanted, and emitted in their order.
+struct Filtered<'f, 'e, 'd> {
+    filters: &'f [Filter],
+    threads: usize,
+    waiting: Vec<Chunk>,
+    /// Raw bytes of those that wait.
+    bytes: usize,
+    emit: &'e mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
+}
+
+/// The part of a write in one chunk.
+struct Chunk {
+    blocks: Blocks,
+    /// Raw, and then as they are stored.
+    bytes: Vec<u8>,
+}
+
+impl Filtered<'_, '_, '_> {
+    fn add(&mut self, blocks: &Blocks, raw: &[u8]) {
+        if self.threads <= 1 {
+            return self.store_one(blocks, raw);
+        }
+        self.bytes += raw.len();
+        self.waiting.push(Chunk {
+            blocks: blocks.clone(),
+            bytes: raw.to_vec(),
+        });
+        if self.waiting.len() >= self.threads && self.bytes >= self.threads * AT_ONCE {
+            self.store_all();
+        }
+    }
+
+    fn store_one(&mut self, blocks: &Blocks, raw: &[u8]) {
+        (self.emit)(blocks, Cow::Owned(compressed(self.filters, raw)));
+    }
+
+    fn store_all(&mut self) {
+        let threads = if self.bytes < LEAST { 1 } else { self.threads };
+        parallel::fill(threads, &mut self.waiting, |_, chunks| {
+            for chunk in chunks {
+                chunk.bytes = compressed(self.filters, &chunk.bytes);
+            }
+        });
+        self.bytes = 0;
+        for chunk in self.waiting.drain(..) {
+            (self.emit)(&chunk.blocks, Cow::Owned(chunk.bytes));
+        }
+    }
+}
+
+/// What is stored of raw bytes. A reader takes stored bytes of the full size for raw ones.
+fn compressed(filters: &[Filter], raw: &[u8]) -> Vec<u8> {
+    match filters::compress(raw, filters) {
+        Ok(stored) if stored.len() < raw.len() => stored,
+        _ => raw.to_vec(),
     }
 }
 
@@ -107,6 +173,7 @@ impl<'a> Block<'a> {
 /// The records of a write with very many blocks, group by group.
 fn records_in_groups<'d>(
     form: Form<'_>,
+    threads: u32,
     blocks: &Blocks,
     bytes: &[u8],
     emit: &mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
@@ -128,7 +195,7 @@ fn records_in_groups<'d>(
             elements,
         };
         let (part, after) = rest.split_at(elements as usize * element);
-        records(form, &group, Cow::Owned(part.to_vec()), emit);
+        records(form, threads, &group, Cow::Owned(part.to_vec()), emit);
         rest = after;
     }
 }
@@ -274,10 +341,25 @@ mod tests {
     }
 
     fn listed(form: Form<'_>, blocks: &Blocks, bytes: &[u8]) -> Vec<(Blocks, Vec<u8>)> {
+        by_threads(form, 1, blocks, bytes)
+    }
+
+    fn by_threads(
+        form: Form<'_>,
+        threads: u32,
+        blocks: &Blocks,
+        bytes: &[u8],
+    ) -> Vec<(Blocks, Vec<u8>)> {
         let mut found = Vec::new();
-        records(form, blocks, Cow::Borrowed(bytes), &mut |b, stored| {
-            found.push((b.clone(), stored.into_owned()));
-        });
+        records(
+            form,
+            threads,
+            blocks,
+            Cow::Borrowed(bytes),
+            &mut |b, stored| {
+                found.push((b.clone(), stored.into_owned()));
+            },
+        );
         found
     }
 
@@ -308,6 +390,26 @@ mod tests {
             .flat_map(|v| v.to_le_bytes())
             .collect();
         assert_eq!(found[1].1, values);
+    }
+
+    #[test]
+    fn several_threads_store_the_same() {
+        let deflate = deflate();
+        let form = form(&[64, 64], &deflate);
+        for (start, count) in [
+            ([0, 0], [2000, 1100]),
+            ([7, 3], [500, 70]),
+            ([0, 1], [3, 70]),
+        ] {
+            let block = Blocks::one(&start, &count);
+            let values = (0..block.elements).map(|i| (i * i / 700) as u16);
+            let bytes: Vec<u8> = values.flat_map(|v| v.to_le_bytes()).collect();
+            let alone = listed(form, &block, &bytes);
+            assert!(alone.len() > 1);
+            for threads in [0, 2, 3, 7] {
+                assert_eq!(by_threads(form, threads, &block, &bytes), alone);
+            }
+        }
     }
 
     #[test]

@@ -135,8 +135,10 @@ impl<'w, 'd> Batch<'w, 'd> {
         // SAFETY: promised by the caller.
         let bytes: Cow<'d, [u8]> = unsafe { source.packed(memory, &self.writer.memory_blocks) };
         let records = &mut self.contents.records;
+        let log = self.writer.log.as_ref();
         stored::records(
             form_of(layout),
+            log.map_or(1, |log| log.options().threads),
             &self.writer.blocks,
             bytes,
             &mut |blocks, bytes| {

@@ -39,7 +39,7 @@ fn row_records<'a>(
     datasets: &[Defined],
     mut offset: u64,
 ) -> Vec<Cow<'a, [u8]>> {
-    let mut data = Vec::new();
+    let (mut data, threads) = (Vec::new(), log.options().threads);
     for PlacedRows { rows, start } in rows {
         let layout = &datasets[rows.dataset as usize].layout;
         let info = info_of(rows.dataset, layout);
@@ -48,11 +48,17 @@ fn row_records<'a>(
         let count = [&[rows.number], &rows.shape[..]].concat();
         let blocks = Blocks::one(&first, &count);
         let bytes = Cow::Borrowed(&rows.bytes[..]);
-        stored::records(form_of(layout), &blocks, bytes, &mut |blocks, bytes| {
-            log.push_entry(info, blocks, offset, bytes.len() as u64);
-            offset += bytes.len() as u64;
-            data.push(bytes);
-        });
+        stored::records(
+            form_of(layout),
+            threads,
+            &blocks,
+            bytes,
+            &mut |blocks, bytes| {
+                log.push_entry(info, blocks, offset, bytes.len() as u64);
+                offset += bytes.len() as u64;
+                data.push(bytes);
+            },
+        );
     }
     data
 }

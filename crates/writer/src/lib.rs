@@ -344,9 +344,9 @@ impl Writer {
     /// Logs elements, row-major over the selection. The data are copied. Local.
     ///
     /// A write that does not fit the dataset is refused, and the next flush reports it to all ranks. A full buffer goes to
-    /// the file, where it waits for the next flush. [`Error::BufferFull`] is a write that is larger than the whole buffer, or
-    /// one for which neither the file nor, because of appended rows, the buffer has room: it fits after a flush. The program
-    /// must tell the other ranks to flush.
+    /// the file, where it waits for the next flush, and so does a large write at once. [`Error::BufferFull`] is a write for
+    /// which neither the file nor, because of appended rows, the buffer has room: it can be repeated after a flush. The
+    /// program must tell the other ranks to flush.
     pub fn write<T: H5Type>(
         &mut self,
         dataset: Dataset,
@@ -480,7 +480,14 @@ impl Writer {
         }
         self.select(dataset, selection, &source)?;
         let bytes = self.blocks.elements * self.memory[dataset.0 as usize].size as u64;
-        self.check_room(dataset, bytes + self.blocks.max_encoded_len())?;
+        let wanted = bytes.saturating_add(self.blocks.max_encoded_len());
+        let form = form_of(&self.outline.datasets[dataset.0 as usize].layout);
+        let log = self.log.as_ref();
+        let log = log.ok_or_else(|| Error::closed(&self.path))?;
+        let goes_through = log.goes_through(form, &self.blocks);
+        if !goes_through {
+            self.check_room(dataset, wanted)?;
+        }
         let memory = &self.memory[dataset.0 as usize];
         let layout = &self.outline.datasets[dataset.0 as usize].layout;
         // SAFETY: promised by the caller.
@@ -489,7 +496,13 @@ impl Writer {
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
         let info = info_of(dataset.0, layout);
         let pushed = log.push(info, form_of(layout), &self.blocks, bytes);
-        pushed.map_err(|reason| self.write_error(dataset, reason))
+        pushed.map_err(|reason| {
+            if goes_through {
+                self.buffer_full(dataset, wanted, Some(reason))
+            } else {
+                self.write_error(dataset, reason)
+            }
+        })
     }
 
     /// Makes room for so many bytes more in the buffer. Fails if there is none. Rows stay there: nothing but a flush knows
@@ -498,24 +511,31 @@ impl Writer {
         let log = self.log.as_mut();
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
         let limit = log.options().buffer_limit;
-        let with_rows = self.appends.bytes().saturating_add(wanted);
-        if with_rows <= limit
-            && let Err(reason) = log.make_room(with_rows)
-        {
-            log::warn!("{}: rank {}: {reason}", self.path.display(), self.rank);
-        }
-        let held = self.buffered();
-        if held.saturating_add(wanted) <= limit {
+        let rows = self.appends.bytes();
+        let made = if rows.saturating_add(wanted) <= limit {
+            log.make_room(wanted, rows)
+        } else {
+            Ok(())
+        };
+        if self.buffered().saturating_add(wanted) <= limit {
             return Ok(());
         }
-        Err(Error::BufferFull {
+        Err(self.buffer_full(dataset, wanted, made.err()))
+    }
+
+    fn buffer_full(&self, dataset: Dataset, wanted: u64, reason: Option<Fault>) -> Error {
+        Error::BufferFull {
             file: self.path.clone(),
             rank: self.rank,
             dataset: self.path_of(dataset),
-            limit,
-            held,
+            limit: self
+                .log
+                .as_ref()
+                .map_or(0, |log| log.options().buffer_limit),
+            held: self.buffered(),
             wanted,
-        })
+            reason,
+        }
     }
 
     /// # Safety

@@ -440,8 +440,10 @@ pub fn programs_that_are_wrong(nodes: u32) {
     run.shows_closed("buffer.h5", 6);
     let mounted = Mounted::new(dir.path(), "");
     let file = hdf5::File::open(mounted.join("buffer.h5")).unwrap();
-    let wide = file.dataset("wide").unwrap().read_raw::<u64>().unwrap();
-    assert!(wide.into_iter().eq(0..4 * COLUMNS));
+    for name in ["wide", "lent"] {
+        let elements = file.dataset(name).unwrap().read_raw::<u64>().unwrap();
+        assert!(elements.into_iter().eq(0..4 * COLUMNS), "{name}");
+    }
     drop((file, mounted));
     run.go("buffer");
     run.at("different-options");

@@ -267,11 +267,21 @@ impl Program {
     fn begin(&mut self) {
         self.files.as_mut().unwrap().share_spills();
         let data_files = self.committed.len();
+        let section = || {
+            let Options {
+                share_selections,
+                encode_selections,
+                deflate_selections,
+                ..
+            } = self.options;
+            let mut section = JoinedSection::new(share_selections, encode_selections);
+            if deflate_selections {
+                section.deflate_regular();
+            }
+            section
+        };
         let process = |rank| Process {
-            section: JoinedSection::new(
-                self.options.share_selections,
-                self.options.encode_selections,
-            ),
+            section: section(),
             data: Vec::new(),
             pending: Vec::new(),
             file: rank * data_files / RANKS as usize,
@@ -376,7 +386,7 @@ impl Program {
             pending,
             ..
         } = &mut self.processes[rank];
-        records(form, blocks, Cow::Owned(bytes), &mut |blocks, stored| {
+        records(form, 1, blocks, Cow::Owned(bytes), &mut |blocks, stored| {
             let offset = data.len() as u64;
             section.push(dataset.info(id as u32), blocks, offset, stored.len() as u64);
             data.extend_from_slice(&stored);
@@ -617,6 +627,7 @@ proptest! {
             subfiles: if random.is() { Subfiles::Number(2) } else { Subfiles::None },
             share_selections: random.is(),
             encode_selections: random.is(),
+            deflate_selections: random.is(),
             ..Options::default()
         };
         let nodes = 1 + random.below(2) as u32;
@@ -732,6 +743,7 @@ fn large_boxes_are_read() {
             let bytes = Cow::Owned(listed(&start, &count));
             records(
                 form,
+                1,
                 &Blocks::one(&start, &count),
                 bytes,
                 &mut |blocks, stored| {

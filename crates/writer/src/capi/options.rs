@@ -33,7 +33,7 @@ pub struct h5logfs_options {
     /// When data are forced to the disk, for the case of a power failure: H5LOGFS_FSYNC_CLOSE (default),
     /// H5LOGFS_FSYNC_NONE or H5LOGFS_FSYNC_FLUSH. If only the job dies, no flush is lost in any case.
     pub fsync: c_int,
-    /// Size limit of a rank's buffer in bytes, for data and selections. Default: 256 MiB.
+    /// Size limit of a rank's buffer in bytes, for data and selections. Default: 32 MiB.
     pub buffer_limit: u64,
     /// 0 (default): the log is in the file itself. n > 0: the log is in n files in the directory
     /// NAME.subfiles, at most one for each rank. Or H5LOGFS_SUBFILES_PER_NODE.
@@ -78,6 +78,11 @@ pub struct h5logfs_options {
     /// number that is free, and so do its journal and subfiles. It can be read and recovered there.
     /// `discard_unclosed` wins over it. 0 (default): such a log is an error.
     pub keep_unclosed: i64,
+    /// 1 (default): the coordinates of many blocks that go on in the same steps are deflated. Of the Log VOL
+    /// connectors, those that were built with zlib read them. 0: they are not.
+    pub deflate_selections: i64,
+    /// Threads that compress the chunks of one write, the calling one included. 0 or 1 (default): this one alone.
+    pub threads: u64,
 }
 
 // SAFETY: numbers and pointers, the size in front.
@@ -122,6 +127,8 @@ fn defaults(size: usize) -> h5logfs_options {
         flush_every: default.flush_every.map_or(0.0, |time| time.as_secs_f64()),
         flush_bytes: default.flush_bytes.unwrap_or(0),
         keep_unclosed: default.keep_unclosed.into(),
+        deflate_selections: default.deflate_selections.into(),
+        threads: default.threads.into(),
     }
 }
 
@@ -143,6 +150,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         subfiles: subfiles(given.subfiles)?,
         share_selections: input::flag(given.share_selections, "share_selections")?,
         encode_selections: input::flag(given.encode_selections, "encode_selections")?,
+        deflate_selections: wide_flag(given.deflate_selections, "deflate_selections")?,
         collective: input::flag(given.collective, "collective")?,
         settle: input::flag(given.settle, "settle")?,
         settle_memory: given.settle_memory,
@@ -155,6 +163,7 @@ pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
         },
         flush_every: flush_every(given.flush_every)?,
         flush_bytes: Some(given.flush_bytes).filter(|bytes| *bytes > 0),
+        threads: u32::try_from(given.threads).unwrap_or(u32::MAX),
         // SAFETY: promised by the caller.
         hints: unsafe { hints(&given) }?,
     })
@@ -241,6 +250,8 @@ mod tests {
             flush_every: 0.25,
             flush_bytes: 55,
             keep_unclosed: 1,
+            deflate_selections: 0,
+            threads: 3,
             hints: 1,
             hint_keys: keys.as_ptr(),
             hint_values: values.as_ptr(),
@@ -254,6 +265,8 @@ mod tests {
             subfiles: Subfiles::Number(3),
             share_selections: false,
             encode_selections: false,
+            deflate_selections: false,
+            threads: 3,
             collective: true,
             settle: true,
             settle_memory: 99,
@@ -319,6 +332,10 @@ mod tests {
             },
             h5logfs_options {
                 encode_selections: 7,
+                ..good
+            },
+            h5logfs_options {
+                deflate_selections: 2,
                 ..good
             },
             h5logfs_options {

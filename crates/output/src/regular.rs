@@ -1,0 +1,65 @@
+//! Blocks that go on in the same steps: what small writes with a regular stride leave.
+
+use crate::selection::Blocks;
+
+/// Fewer blocks are not worth the time.
+const FEWEST: usize = if cfg!(test) { 8 } else { 64 };
+/// The connector takes memory with the square of their number.
+const MOST: usize = 1 << 13;
+/// The most blocks after which steps repeat.
+const LONGEST: usize = 16;
+/// Of so many steps, one may be another one.
+const OTHERS: usize = 16;
+
+/// Whether most blocks have the same distance from the one before them, and the same shape, as those some blocks before.
+pub(crate) fn is_regular(blocks: &Blocks) -> bool {
+    let steps = blocks.number.saturating_sub(1);
+    let most = steps / OTHERS;
+    let repeats = |period: &usize| {
+        let others = (*period..steps).filter(|i| !is_alike(blocks, *i, i - period));
+        others.take(most + 1).count() <= most
+    };
+    (FEWEST..=MOST).contains(&blocks.number) && (1..=LONGEST).any(|period| repeats(&period))
+}
+
+/// Whether the steps behind two blocks, and the blocks to which they lead, are the same.
+fn is_alike(blocks: &Blocks, one: usize, other: usize) -> bool {
+    let step = |at: usize, d: usize| {
+        let (from, to) = (blocks.start(at)[d], blocks.start(at + 1)[d]);
+        to.wrapping_sub(from)
+    };
+    blocks.count(one + 1) == blocks.count(other + 1)
+        && (0..blocks.rank).all(|d| step(one, d) == step(other, d))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(starts: impl Iterator<Item = [u64; 2]>) -> Blocks {
+        let starts: Vec<u64> = starts.flatten().collect();
+        Blocks {
+            rank: 2,
+            number: starts.len() / 2,
+            counts: vec![1; starts.len()],
+            elements: 0,
+            starts,
+        }
+    }
+
+    #[test]
+    fn steps_that_repeat_are_regular() {
+        assert!(is_regular(&blocks((0..500).map(|i| [0, 7 * i]))));
+        assert!(!is_regular(&blocks((0..7).map(|i| [0, 7 * i]))));
+        // Some of each row, in any order within it.
+        let row = [3, 50, 20, 90, 71];
+        let rows = |i: u64| [i / 5, row[i as usize % 5]];
+        assert!(is_regular(&blocks((0..500).map(rows))));
+        // A gap now and then.
+        assert!(is_regular(&blocks((0..500).map(|i| [0, 7 * i + i / 100]))));
+        assert!(!is_regular(&blocks((0..500).map(|i| [0, i * i]))));
+        let mut other = blocks((0..500).map(|i| [0, 7 * i]));
+        (0..500).for_each(|i| other.counts[2 * i + 1] = 1 + i as u64 % 29);
+        assert!(!is_regular(&other));
+    }
+}
