@@ -43,6 +43,12 @@ CONNECTOR_MPI := libh5logfs_connector_mpi.so
 CONNECTOR_MPI_FILE ?= $(BUILT)/$(CONNECTOR_MPI)
 PLUGINDIR ?= $(LIBDIR)/h5logfs/plugins
 
+# The library for programs that were ported to the Log VOL.
+VOL_API := libh5logfs_vol_api.so
+VOL_API_SONAME := $(VOL_API).$(firstword $(subst ., ,$(VERSION)))
+VOL_API_TARGET := $(VOL_API).$(VERSION)
+VOL_API_FILE ?= $(BUILT)/$(VOL_API)
+
 UNITS := $(wildcard systemd/*.service)
 USER_UNITS := $(wildcard systemd/user/*.service)
 # What an administrator copies and changes.
@@ -260,6 +266,12 @@ lint: setup-mpi
 release-check:
 	@CARGO="$(CARGO)" WRITER_LIBRARY="$(BUILT)/$(WRITER)" scripts/release-check.sh
 
+# What pkg-config tells of a library.
+pkg_config = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
+	-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+	packaging/$(1).pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/$(1).pc && \
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/$(1).pc
+
 install: install-program
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory install-writer; \
 	else echo 'make install: left out what needs MPI and was not built: the C library, the VOL connector for parallel' \
@@ -268,12 +280,19 @@ install: install-program
 # The pages and completions come from the program itself. The units name the program, installed ones its path.
 install-program:
 	@test -x $(PROGRAM) || { echo 'make install: $(PROGRAM) is not there; run make build first' >&2; exit 1; }
-	@set -e; for file in $(DRIVER_FILE) $(CONNECTOR_FILE); do \
+	@set -e; for file in $(DRIVER_FILE) $(CONNECTOR_FILE) $(VOL_API_FILE); do \
 		test -e $$file || { echo "make install: $$file is not there; run make build first" >&2; exit 1; }; \
 	done
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(BINDIR)/h5logfs
 	umask 022 && install -D -m 644 $(DRIVER_FILE) $(DESTDIR)$(PLUGINDIR)/$(DRIVER)
 	umask 022 && install -D -m 644 $(CONNECTOR_FILE) $(DESTDIR)$(PLUGINDIR)/$(CONNECTOR)
+	umask 022 && install -D -m 755 $(VOL_API_FILE) $(DESTDIR)$(LIBDIR)/$(VOL_API_TARGET)
+	ln -sf $(VOL_API_TARGET) $(DESTDIR)$(LIBDIR)/$(VOL_API_SONAME)
+	ln -sf $(VOL_API_SONAME) $(DESTDIR)$(LIBDIR)/$(VOL_API)
+	umask 022 && install -D -m 644 include/h5logfs_vol_api.h $(DESTDIR)$(PREFIX)/include/h5logfs_vol_api.h
+	umask 022 && install -D -m 644 include/h5logfs/H5VL_log.h $(DESTDIR)$(PREFIX)/include/h5logfs/H5VL_log.h
+	umask 022 && install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	$(call pkg_config,h5logfs_vol_api)
 	umask 022 && $(PROGRAM) pages $(DESTDIR)$(DATADIR)
 	install -D -m 644 packaging/man/mount.h5logfs.8 $(DESTDIR)$(DATADIR)/man/man8/mount.h5logfs.8
 	umask 022 && install -D -m 644 packaging/man/h5logfs_driver.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_driver.7
@@ -313,15 +332,13 @@ install-writer:
 			packaging/cmake/$$file.in >$(DESTDIR)$(CMAKEDIR)/$$file; \
 		chmod 644 $(DESTDIR)$(CMAKEDIR)/$$file; \
 	done
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
-		-e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
-		packaging/h5logfs_writer.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/h5logfs_writer.pc
-	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/h5logfs_writer.pc
+	$(call pkg_config,h5logfs_writer)
 	install -m 644 examples/c/*.c examples/resubmit.sh $(DESTDIR)$(DOCDIR)/examples
 
 # Directories that others use, too, stay.
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(DESTDIR)$(BINDIR)/$(COMPACT_MPI) $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h include/h5logfs.F90)
+	rm -f $(DESTDIR)$(BINDIR)/h5logfs $(DESTDIR)$(BINDIR)/$(COMPACT_MPI) $(addprefix $(DESTDIR)$(PREFIX)/,lib/sysusers.d/h5logfs.conf include/h5logfs_writer.h include/h5logfs.F90 \
+		include/h5logfs_vol_api.h include/h5logfs/H5VL_log.h)
 	rm -f $(addprefix $(DESTDIR)$(DATADIR)/,man/man1/h5logfs.1 man/man1/h5logfs-*.1 man/man7/h5logfs_driver.7 \
 		man/man7/h5logfs_connector.7 man/man8/mount.h5logfs.8 \
 		bash-completion/completions/h5logfs zsh/site-functions/_h5logfs fish/vendor_completions.d/h5logfs.fish)
@@ -330,6 +347,8 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(WRITER) $(WRITER_SONAME) $(WRITER_FILE) pkgconfig/h5logfs_writer.pc)
 	rm -f $(addprefix $(DESTDIR)$(CMAKEDIR)/,$(CMAKE_FILES))
 	-rmdir $(DESTDIR)$(CMAKEDIR) 2>/dev/null
+	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(VOL_API) $(VOL_API_SONAME) $(VOL_API_TARGET) pkgconfig/h5logfs_vol_api.pc)
+	-rmdir $(DESTDIR)$(PREFIX)/include/h5logfs 2>/dev/null
 	rm -f $(addprefix $(DESTDIR)$(PLUGINDIR)/,$(DRIVER) $(CONNECTOR) $(CONNECTOR_MPI))
 	-rmdir $(DESTDIR)$(PLUGINDIR) $(DESTDIR)$(LIBDIR)/h5logfs 2>/dev/null
 	rm -rf $(DESTDIR)$(DOCDIR)
@@ -345,7 +364,7 @@ deb: setup-deb
 	ln -sf ../bin/h5logfs $(STAGE)/usr/sbin/mount.h5logfs
 	mv $(STAGE)/usr/share/zsh/site-functions $(STAGE)/usr/share/zsh/vendor-completions
 	strip $(STAGE)/usr/bin/h5logfs
-	strip --strip-unneeded $(STAGE)/usr/lib/h5logfs/plugins/*
+	strip --strip-unneeded $(STAGE)/usr/lib/h5logfs/plugins/* $(STAGE)/usr/lib/$(VOL_API_TARGET)
 	gzip -9n $(STAGE)/usr/share/man/man?/*
 	$(CARGO) deb -p h5logfs --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 	@if test -e $(BUILT)/$(WRITER_FILE); then $(MAKE) --no-print-directory deb-writer; fi

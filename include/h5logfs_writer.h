@@ -712,6 +712,17 @@ int h5logfs_write_blocks(h5logfs_id dataset,
                          size_t size);
 
 /**
+ * Writes `number` blocks as `h5logfs_write_blocks`, of lists as `H5Dwrite_n` takes them: block `i` begins at `starts[i]`
+ * and has the sides `counts[i]`. Copies the data. Local.
+ */
+int h5logfs_write_n(h5logfs_id dataset,
+                    size_t number,
+                    const uint64_t *const *starts,
+                    const uint64_t *const *counts,
+                    const void *data,
+                    size_t size);
+
+/**
  * Writes `number` single elements. `points` has the coordinates of each, one after the other. Copies
  * the data. Local.
  */
@@ -755,6 +766,16 @@ int h5logfs_lend_blocks(h5logfs_id dataset,
                         const uint64_t *counts,
                         const void *data,
                         size_t size);
+
+/**
+ * Writes as `h5logfs_write_n`, but lends the data until the next flush. Local.
+ */
+int h5logfs_lend_n(h5logfs_id dataset,
+                   size_t number,
+                   const uint64_t *const *starts,
+                   const uint64_t *const *counts,
+                   const void *data,
+                   size_t size);
 
 /**
  * Writes as `h5logfs_write_points`, but lends the data until the next flush. Local.

@@ -148,7 +148,11 @@ static void selections(h5logfs_id file, const char *folder, bool lend)
 
     const uint64_t starts[3][2] = {{row, 0}, {row + 1, 10}, {row, 1}};
     const uint64_t counts[3][2] = {{1, 3}, {1, 2}, {2, 1}};
-    CHECK(PUT(_blocks, sets[2], 3, &starts[0][0], &counts[0][0], of[2], 7 * sizeof(double)));
+    CHECK(PUT(_blocks, sets[2], 1, &starts[0][0], &counts[0][0], of[2], 3 * sizeof(double)));
+    /* The same as lists. */
+    const uint64_t *const of_starts[2] = {starts[1], starts[2]};
+    const uint64_t *const of_counts[2] = {counts[1], counts[2]};
+    CHECK(PUT(_n, sets[2], 2, of_starts, of_counts, of[2] + 3, 4 * sizeof(double)));
 
     const uint64_t points[3][2] = {{row + 1, 7}, {row, 2}, {row, 3}};
     CHECK(PUT(_points, sets[3], 3, &points[0][0], of[3], 3 * sizeof(double)));
@@ -160,6 +164,7 @@ static void selections(h5logfs_id file, const char *folder, bool lend)
     const uint64_t none[2] = {0, 0};
     CHECK(PUT(_block, sets[0], none, none, NULL, 0));
     CHECK(PUT(_points, sets[3], 0, NULL, NULL, 0));
+    CHECK(PUT(_n, sets[2], 0, NULL, NULL, NULL, 0));
 #undef PUT
 }
 

@@ -194,6 +194,9 @@ static void writes(h5logfs_id file, h5logfs_id dataset)
                     h5logfs_write_block(dataset, NULL, &two, data, 8));
     REFUSED_ON_LAST(H5LOGFS_ERR_INVALID_ARGUMENT, "points",
                     h5logfs_write_points(dataset, SIZE_MAX, &start, data, 8));
+    const uint64_t *const starts[2] = {&start, NULL}, *const counts[2] = {&two, &two};
+    REFUSED_ON_LAST(H5LOGFS_ERR_INVALID_ARGUMENT, "dataset /numbers: block 1: starts is NULL",
+                    h5logfs_write_n(dataset, 2, starts, counts, data, 16));
     REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "elements", h5logfs_write(dataset, data, 4));
     /* What is wrong with lent data is told at once. */
     REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "out of the extent",

@@ -72,9 +72,20 @@ impl Hdf5 {
 
     /// Path of the program whose sources are a directory of `tests/c`, compiled, and linked with these libraries.
     pub fn compiled_from(&self, directory: &str, libraries: &[&str]) -> PathBuf {
+        self.compiled_with(directory, &[], libraries)
+    }
+
+    /// The same, also compiled anew where one of these headers has changed.
+    pub fn compiled_with(
+        &self,
+        directory: &str,
+        headers: &[PathBuf],
+        libraries: &[&str],
+    ) -> PathBuf {
         let c = project().join("tests/c");
         let mut sources = sources_in(&c.join(directory));
         sources.push(c.join("check.h"));
+        sources.extend_from_slice(headers);
         let mpicc = Mpi::of_build().command("mpicc");
         self.built(directory, &mpicc, &C_FLAGS, &sources, libraries)
     }

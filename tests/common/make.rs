@@ -19,6 +19,7 @@ pub fn make(target: &str) -> Command {
         .arg(format!("PROFILE={profile}"))
         .arg(format!("DRIVER_FILE={}", built_driver().display()))
         .arg(format!("CONNECTOR_FILE={}", built_connector().display()))
+        .arg(format!("VOL_API_FILE={}", built_vol_api().display()))
         .arg(format!(
             "CONNECTOR_MPI_FILE={}",
             built_parallel_connector().display()
@@ -46,6 +47,11 @@ pub fn built_connector() -> PathBuf {
 /// The VOL connector for parallel programs, which the feature `mpi` builds.
 pub fn built_parallel_connector() -> PathBuf {
     beside_the_tests("libh5logfs_connector_mpi.so")
+}
+
+/// The library for programs that were ported to the Log VOL.
+pub fn built_vol_api() -> PathBuf {
+    beside_the_tests("libh5logfs_vol_api.so")
 }
 
 /// The native module of the Python package.

@@ -17,6 +17,7 @@
 //! | `refusals` | what several ranks are refused, and errors on one rank |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the tests of h5py, h5netcdf and PyTables |
+//! | `ported` | programs that were ported to the Log VOL |
 //! | `programs` | programs of Python, netCDF and Fortran |
 //! | `random` | random HDF5 programs of C |
 //! | `kill` | programs that are killed |
@@ -47,6 +48,7 @@ mod neighbours;
 mod options;
 mod passing;
 mod plugins;
+mod ported;
 mod programs;
 mod random;
 mod reading;

@@ -310,7 +310,7 @@ fn plug_ins_print_nothing() {
 }
 
 /// The crates of this project, and which others of them each may use.
-const CRATES: [(&str, &[&str]); 20] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("h5logfs-common", &[]),
     ("h5logfs-adios", &["h5logfs-common"]),
     ("h5logfs-log", &["h5logfs-common", "h5logfs-adios"]),
@@ -371,6 +371,7 @@ const CRATES: [(&str, &[&str]); 20] = [
             "h5logfs-host",
         ],
     ),
+    ("h5logfs-vol-api", &["h5logfs-common", "h5logfs-host"]),
     (
         "h5logfs-plugin-driver",
         &[
@@ -542,6 +543,7 @@ fn logs_views_and_plug_ins_need_no_c_library_and_no_program() {
         "h5logfs-convert",
         "h5logfs-plugin-driver",
         "h5logfs-plugin-connector",
+        "h5logfs-vol-api",
     ] {
         let needed = needed_by(name);
         let foreign = FOREIGN.iter().find(|foreign| needed.contains(**foreign));

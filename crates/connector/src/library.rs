@@ -42,6 +42,8 @@ h5logfs_host::functions! {
         H5Dget_space: fn(Id) -> Id,
         H5Dclose: fn(Id) -> Status,
         H5Pcopy: fn(Id) -> Id,
+        H5Pexist: fn(Id, *const c_char) -> c_int,
+        H5Pget: fn(Id, *const c_char, *mut c_void) -> Status,
         H5Pclose: fn(Id) -> Status,
         H5Pset_vol: fn(Id, Id, *const c_void) -> Status,
         H5Pget_vol_info: fn(Id, *mut *mut c_void) -> Status,
@@ -54,6 +56,8 @@ h5logfs_host::functions! {
         H5VLget_connector_id_by_name: fn(*const c_char) -> Id,
         H5VLget_connector_name: fn(Id, *mut c_char, usize) -> isize,
         H5VLclose: fn(Id) -> Status,
+        H5VLregister_opt_operation: fn(c_int, *const c_char, *mut c_int) -> Status,
+        H5VLfind_opt_operation: fn(c_int, *const c_char, *mut c_int) -> Status,
 
         H5Pget_driver: fn(Id) -> Id,
         H5Pget_driver_info: fn(Id) -> *const c_void,

@@ -345,6 +345,12 @@ impl Object {
         Ok(status)
     }
 
+    /// Whether it is a dataset that is written and read by lists of blocks, too: a logged one with dimensions.
+    pub fn takes_lists(&self) -> bool {
+        let dataset = self.dataset.as_ref();
+        dataset.is_some_and(|dataset| !dataset.max_dims.is_empty())
+    }
+
     /// Tells its log that something may have changed.
     pub fn touch(&self) {
         if let Some(session) = &self.session {

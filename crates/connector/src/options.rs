@@ -3,11 +3,12 @@
 //! [`NAMES`] is the one list of them: an option `buffer_limit` is `buffer_limit=` in the information string, and
 //! `H5LOGFS_BUFFER_LIMIT` in the environment.
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_int};
 use std::path::Path;
 use std::time::Duration;
 
 use h5logfs_catalog::options::{parse_size, parse_time};
+use h5logfs_host::lists::ENCODING;
 use h5logfs_output::{Fsync, Subfiles};
 
 use crate::pattern::Patterns;
@@ -247,12 +248,14 @@ impl Given {
             .collect()
     }
 
-    /// These options, those of the environment, and defaults. Fails with a sentence that names the variable.
+    /// These options, those of the environment, and those of the program's lists, each before the next. Fails with a sentence
+    /// that names the variable.
     pub fn complete(
         &self,
+        of_lists: Options,
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Options, String> {
-        let mut options = Options::default();
+        let mut options = of_lists;
         for row in &ROWS {
             if let Some(value) = environment(row.variable) {
                 let value = value
@@ -283,6 +286,30 @@ fn unknown(name: &str) -> String {
 }
 
 impl Options {
+    /// What a program that was ported to the Log VOL has set in its lists: see `h5logfs_host::lists`.
+    pub fn of_lists(
+        subfiles: Option<c_int>,
+        shares_selections: Option<bool>,
+        encoding: Option<c_int>,
+    ) -> Self {
+        let mut options = Options::default();
+        let output = &mut options.output;
+        if let Some(number) = subfiles {
+            output.subfiles = match u32::try_from(number) {
+                Ok(0) => Subfiles::None,
+                Ok(number) => Subfiles::Number(number),
+                Err(_) => Subfiles::PerNode,
+            };
+        }
+        if let Some(shares) = shares_selections {
+            output.share_selections = shares;
+        }
+        if let Some(encoding) = encoding {
+            output.encode_selections = encoding == ENCODING.default;
+        }
+        options
+    }
+
     /// Whether a new file at this path becomes a log.
     pub fn take(&self, path: &Path) -> bool {
         self.matching.match_path(path)
@@ -302,7 +329,7 @@ mod tests {
     }
 
     fn complete(items: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Options, String> {
-        given(items)?.complete(|name| {
+        given(items)?.complete(Options::default(), |name| {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| OsString::from(value))
         })
@@ -332,6 +359,20 @@ mod tests {
         assert_eq!(options.output.subfiles, Subfiles::Number(3));
         assert!(options.take("a.out.h5".as_ref()));
         assert!(!options.take("a.h5".as_ref()));
+    }
+
+    #[test]
+    fn lists_of_the_program_count_less_than_anything_else() {
+        let of_lists = |number| Options::of_lists(Some(number), Some(false), Some(1));
+        let output = of_lists(-1).output;
+        assert_eq!(output.subfiles, Subfiles::PerNode);
+        assert!(!output.share_selections && !output.encode_selections);
+        assert_eq!(of_lists(3).output.subfiles, Subfiles::Number(3));
+        assert_eq!(Options::of_lists(None, None, Some(0)), Options::default());
+        let environment = |name: &str| (name == "H5LOGFS_SUBFILES").then(|| "none".into());
+        let options = Given::default().complete(of_lists(3), environment).unwrap();
+        assert_eq!(options.output.subfiles, Subfiles::None);
+        assert!(!options.output.share_selections);
     }
 
     #[test]

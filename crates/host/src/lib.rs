@@ -11,6 +11,7 @@
 //! | `caller` | the object of the process that an address lies in, and the symbols that it defines |
 //! | `library` | one libhdf5: its functions, calls from within a call of it, its error stack |
 //! | `functions` | how functions are declared and found |
+//! | `lists` | operations and properties that programs have through `crates/vol-api`, and the connector knows |
 
 #![warn(missing_docs)]
 
@@ -18,6 +19,7 @@ pub mod caller;
 mod entry;
 mod functions;
 pub mod library;
+pub mod lists;
 pub mod types;
 
 use std::panic;

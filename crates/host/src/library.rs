@@ -224,6 +224,32 @@ impl<F: Functions> Library<F> {
         result
     }
 
+    /// Refuses what a program has asked for, outside of any call of the library: as a function of the library fails, with a
+    /// sentence on the error stack, which is printed where the program wants that.
+    pub fn refuse(&self, kind: Kind, sentence: &str) {
+        self.push(kind, sentence);
+        let e = &self.errors;
+        let (mut is_new, mut data) = (1, std::ptr::null_mut());
+        // SAFETY: the program calls the library here. All pointers are to values of ours, and what prints is the program's
+        // own, or the library's.
+        unsafe {
+            (e.H5Eauto_is_v2)(DEFAULT, &mut is_new);
+            if let (0, Some(old)) = (is_new, self.old) {
+                let mut print = None;
+                (old.get)(&mut print, &mut data);
+                if let Some(print) = print {
+                    print(data);
+                }
+                return;
+            }
+            let mut print = None;
+            (e.H5Eget_auto2)(DEFAULT, &mut print, &mut data);
+            if let Some(print) = print {
+                print(DEFAULT, data);
+            }
+        }
+    }
+
     /// A function that only some libraries have.
     pub fn function(&self, name: &CStr) -> Option<*const c_void> {
         Object::of_code(self.address)?.symbol(name)

@@ -109,11 +109,7 @@ impl Blocks {
     /// Lists the blocks of a selection in a dataset of extent `dims`, without empty ones. Fails if a block
     /// reaches beyond the extent.
     pub fn set(&mut self, selection: &Selection<'_>, dims: &[u64]) -> FaultResult {
-        self.rank = dims.len();
-        self.number = 0;
-        self.elements = 0;
-        self.starts.clear();
-        self.counts.clear();
+        self.clear(dims.len());
         match *selection {
             Selection::All => {
                 const ORIGIN: [u64; 32] = [0; 32];
@@ -129,6 +125,45 @@ impl Blocks {
             Selection::Blocks { starts, counts } => self.blocks(starts, counts, dims),
             Selection::Points(points) => self.points(points, dims),
         }
+    }
+
+    /// Begins a list without blocks, of a dataset of so many dimensions.
+    pub fn clear(&mut self, rank: usize) {
+        self.rank = rank;
+        self.number = 0;
+        self.elements = 0;
+        self.starts.clear();
+        self.counts.clear();
+    }
+
+    /// Adds a block of a dataset of extent `dims`, unless it is empty. One that goes on in the row of the block before becomes
+    /// a part of that. Fails if it reaches beyond the extent.
+    pub fn add(&mut self, start: &[u64], count: &[u64], dims: &[u64]) -> FaultResult {
+        let before = self.number;
+        self.push(start, count, dims)?;
+        if before > 0 && self.number > before && self.goes_on(before) {
+            let rank = self.rank;
+            let last = before * rank - 1;
+            self.counts[last] += self.counts[last + rank];
+            self.starts.truncate(before * rank);
+            self.counts.truncate(before * rank);
+            self.number = before;
+        }
+        Ok(())
+    }
+
+    /// Whether a block goes on in the row that the one before is.
+    fn goes_on(&self, block: usize) -> bool {
+        let Some(last) = self.rank.checked_sub(1) else {
+            return false;
+        };
+        let (start, count) = (self.start(block - 1), self.count(block - 1));
+        let (next, sides) = (self.start(block), self.count(block));
+        let is_row = count[..last]
+            .iter()
+            .chain(&sides[..last])
+            .all(|side| *side == 1);
+        is_row && start[..last] == next[..last] && start[last] + count[last] == next[last]
     }
 
     fn blocks(&mut self, starts: &[u64], counts: &[u64], dims: &[u64]) -> FaultResult {
@@ -388,6 +423,34 @@ mod tests {
         assert_eq!((scalar.number, scalar.elements), (1, 1));
         let none = listed(Selection::All, &[0, 3]).unwrap();
         assert_eq!((none.number, none.elements), (0, 0));
+    }
+
+    #[test]
+    fn a_block_that_goes_on_in_a_row_is_no_block_of_its_own() {
+        let listed = |list: &[([u64; 2], [u64; 2])]| {
+            let mut blocks = Blocks::default();
+            blocks.clear(2);
+            for (start, count) in list {
+                blocks.add(start, count, &[4, 9]).unwrap();
+            }
+            (blocks.number, blocks.elements, blocks.counts)
+        };
+        let (one, two) = ([1, 1], [1, 2]);
+        assert_eq!(
+            listed(&[([2, 3], two), ([2, 5], one), ([2, 6], [1, 0])]),
+            (1, 3, vec![1, 3])
+        );
+        for (next, count) in [
+            ([2, 4], one),
+            ([2, 6], one),
+            ([3, 5], one),
+            ([2, 5], [2, 1]),
+        ] {
+            assert_eq!(listed(&[([2, 3], two), (next, count)]).0, 2, "{next:?}");
+        }
+        let mut blocks = Blocks::default();
+        blocks.clear(2);
+        assert!(blocks.add(&[3, 8], &[1, 2], &[4, 9]).is_err());
     }
 
     #[test]

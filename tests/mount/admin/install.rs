@@ -105,8 +105,11 @@ fn everything_is_installed_in_its_place() {
     let installed = Installed::new();
     assert_eq!(mode(&installed.path("bin/h5logfs")), 0o755);
     for file in [
+        "include/h5logfs/H5VL_log.h",
+        "include/h5logfs_vol_api.h",
         "lib/h5logfs/plugins/libh5logfs_connector.so",
         "lib/h5logfs/plugins/libh5logfs_driver.so",
+        "lib/pkgconfig/h5logfs_vol_api.pc",
         "lib/sysusers.d/h5logfs.conf",
         "share/bash-completion/completions/h5logfs",
         "share/doc/h5logfs/LICENSE",

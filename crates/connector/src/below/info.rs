@@ -9,10 +9,13 @@ use std::ptr;
 use std::sync::Arc;
 
 use h5logfs_host::Kind;
+use h5logfs_host::lists::{ENCODING, SHARES_SELECTIONS, SUBFILES};
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 
-use super::list::PropertyList;
+use super::list::{PropertyList, property};
 use super::misspelt::{self, Misspelt};
+use super::operations::Operations;
+use super::request::Request;
 use crate::library::{Library, Parallel};
 use crate::options::{Given, Options};
 use h5logfs_common::fault::Fault;
@@ -37,6 +40,8 @@ pub struct Info {
     under_value: c_int,
     /// Its information, or null.
     under_info: *mut c_void,
+    /// What the library calls operations of ours.
+    pub operations: Operations,
     given: Given,
     /// The options are those of the environment, and cannot be taken.
     misspelt: Option<Misspelt>,
@@ -173,6 +178,7 @@ impl Info {
             under_vol,
             under_value,
             under_info: ptr::null_mut(),
+            operations: Operations::of(library),
             given,
             misspelt: None,
         })
@@ -236,12 +242,20 @@ impl Info {
         }))
     }
 
-    /// The options of a file that is made now.
-    pub fn options(&self) -> Result<Options, Fault> {
+    /// The options of a file that is made or opened now. What a program sets in its lists counts less than what the
+    /// environment and the information say.
+    pub fn options(&self, request: &Request<'_>) -> Result<Options, Fault> {
         if let Some(misspelt) = &self.misspelt {
             return Err(Fault::Refused(misspelt.sentence()));
         }
-        Ok(self.given.complete(|variable| std::env::var_os(variable))?)
+        let lists = Options::of_lists(
+            property(&self.library, request.fcpl, &SUBFILES),
+            property(&self.library, request.fapl, &SHARES_SELECTIONS),
+            property(&self.library, request.fapl, &ENCODING),
+        );
+        Ok(self
+            .given
+            .complete(lists, |variable| std::env::var_os(variable))?)
     }
 
     /// Calls with a copy of a file access property list for the connector below.

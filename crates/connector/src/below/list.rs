@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, c_int};
 
-use h5logfs_host::types::Id;
+use h5logfs_host::lists::Property;
+use h5logfs_host::types::{DEFAULT, Id};
 
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
@@ -66,6 +67,20 @@ impl Drop for PropertyList {
         // SAFETY: the list is ours, and closed once.
         self.library.nested(|f| unsafe { (f.H5Pclose)(self.id) });
     }
+}
+
+/// What a program has set in a list of its own, if it has.
+pub fn property<T: Copy>(library: &Library, list: Id, property: &Property<T>) -> Option<T> {
+    // No list, which would be an error on the stack.
+    if list == DEFAULT {
+        return None;
+    }
+    let mut value = property.default;
+    let (name, place) = (property.name.as_ptr(), (&raw mut value).cast());
+    // SAFETY: the name is a C string. Who sets a property of this name gives it a value of this type.
+    let is_set = library
+        .nested(|f| unsafe { (f.H5Pexist)(list, name) > 0 && (f.H5Pget)(list, name, place) >= 0 });
+    is_set.then_some(value)
 }
 
 /// A default property list, which functions for connectors do not know by the number 0.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `list` | property lists of ours |
 //! | `apart` | calls that do not change what libhdf5 remembers for the call that we are in |
+//! | `operations` | what the connector adds to HDF5's operations on datasets |
 //! | `misspelt` | options of the environment that cannot be taken |
 //! | `info` | what a file access property list says of the connector below, and the options |
 //! | `request` | what a program asks for when it creates or opens a file |
@@ -20,6 +21,7 @@ pub mod info;
 pub mod list;
 mod misspelt;
 pub mod opened;
+pub mod operations;
 pub mod questions;
 pub mod request;
 pub mod walk;

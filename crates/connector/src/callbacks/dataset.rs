@@ -5,13 +5,15 @@ use std::slice;
 use std::sync::Arc;
 
 use h5logfs_host::Kind;
+use h5logfs_host::lists::BlockList;
 use h5logfs_host::types::{Id, SUCCESS, Status};
 
 use crate::arguments::{
     DatasetGet, DatasetSpecific, Handle, Location, Optional, Requests, dataset_optional, kind,
 };
 use crate::library::Functions;
-use crate::log::transfer::Transfer;
+use crate::log::dataset::Dataset;
+use crate::log::transfer::{Selected, Transfer};
 use crate::object::{Changed, Effect, Object, pass};
 use crate::session::Session;
 use h5logfs_common::fault::Fault;
@@ -160,8 +162,10 @@ impl<B: Buffer> Call<B> {
                 below: &object.below,
                 dataset,
                 memory_type: *arrays.memory_types,
-                memory_space: *arrays.memory_spaces,
-                file_space: *arrays.file_spaces,
+                selected: Selected::Spaces {
+                    memory: *arrays.memory_spaces,
+                    file: *arrays.file_spaces,
+                },
                 dxpl: self.dxpl,
                 buf: *arrays.bufs,
             }
@@ -184,8 +188,10 @@ impl<B: Buffer> Call<B> {
                     below: &object.below,
                     dataset,
                     memory_type: *arrays.memory_types.add(at),
-                    memory_space: *arrays.memory_spaces.add(at),
-                    file_space: *arrays.file_spaces.add(at),
+                    selected: Selected::Spaces {
+                        memory: *arrays.memory_spaces.add(at),
+                        file: *arrays.file_spaces.add(at),
+                    },
                     dxpl: self.dxpl,
                     buf: *arrays.bufs.add(at),
                 }
@@ -457,7 +463,7 @@ pub unsafe extern "C" fn get(
     })
 }
 
-/// Operations of the native connector, of chunks above all.
+/// Operations of the native connector, of chunks above all, and those on lists of blocks.
 pub unsafe extern "C" fn optional(
     handle: Handle,
     args: *mut Optional,
@@ -472,6 +478,10 @@ pub unsafe extern "C" fn optional(
         _ => Effect::Reads,
     };
     object.answer(Kind::Dataset, || {
+        if object.below.info.operations.has(operation) {
+            // SAFETY: who asks for the operation gives a list.
+            return unsafe { transfer_list(object, &*args, dxpl) };
+        }
         if let (Some(session), Some(dataset)) = (&object.session, &object.dataset)
             // SAFETY: the library gives the arguments of an operation.
             && let Some(status) =
@@ -484,6 +494,43 @@ pub unsafe extern "C" fn optional(
             (f.H5VLdataset_optional)(under, vol, args, dxpl, requests)
         })
     })
+}
+
+/// `H5Dwrite_n`, `H5Dread_n`: blocks of a logged dataset.
+///
+/// # Safety
+///
+/// The arguments are a list of blocks, which has what its type says for this dataset.
+unsafe fn transfer_list(object: &Object, args: &Optional, dxpl: Id) -> Result<Status, Fault> {
+    let (Some(session), Some(dataset)) = (&object.session, &object.dataset) else {
+        return Err("only datasets of a log that is written take lists of blocks".into());
+    };
+    // SAFETY: the caller says so.
+    let list = unsafe { args.arguments.cast::<BlockList>().as_ref() };
+    let list = list.filter(|list| list.size == size_of::<BlockList>());
+    let list = list.ok_or("a list of blocks of another version")?;
+    let is_write = args.operation == object.below.info.operations.write;
+    if is_write {
+        return session.write(&[list_of(object, dataset, list, dxpl, list.buf.cast_const())]);
+    }
+    session.read(&[list_of(object, dataset, list, dxpl, list.buf)])
+}
+
+fn list_of<'a, B>(
+    object: &'a Object,
+    dataset: &'a Dataset,
+    list: &'a BlockList,
+    dxpl: Id,
+    buf: B,
+) -> Transfer<'a, B> {
+    Transfer {
+        below: &object.below,
+        dataset,
+        memory_type: list.memory_type,
+        selected: Selected::List(list),
+        dxpl,
+        buf,
+    }
 }
 
 /// `H5Dset_extent`, `H5Dflush`, `H5Drefresh`.

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use h5logfs_host::Kind;
+use h5logfs_host::lists::{IS_SUPPORTED, OF_DATASETS, READS_DATA, WRITES_DATA};
 use h5logfs_host::types::{FAILURE, SUCCESS, Status};
 
 use crate::arguments::Handle;
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn capabilities(info: *const c_void, flags: *mut u64) -> S
     told.unwrap_or(FAILURE)
 }
 
-/// Whether an operation of the native connector is there.
+/// Whether an operation is there: one of ours for this dataset, or one of the native connector.
 pub unsafe extern "C" fn query(
     handle: Handle,
     part: c_int,
@@ -50,6 +51,22 @@ pub unsafe extern "C" fn query(
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
     object.answer(Kind::Other, || {
+        let operations = object.below.info.operations;
+        if part == OF_DATASETS && operations.has(operation) {
+            let effect = if operation == operations.write {
+                WRITES_DATA
+            } else {
+                READS_DATA
+            };
+            let answer = if object.takes_lists() {
+                IS_SUPPORTED | effect
+            } else {
+                0
+            };
+            // SAFETY: the library gives a place for the flags.
+            unsafe { flags.write(answer) };
+            return Ok(SUCCESS);
+        }
         // SAFETY: see the head of the module.
         Ok(object.below.quietly(|f, under, vol| unsafe {
             (f.H5VLintrospect_opt_query)(under, vol, part, operation, flags)

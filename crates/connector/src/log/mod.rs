@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use h5logfs_catalog::direct::{self, Close, Closed};
 use h5logfs_host::Kind;
-use h5logfs_host::types::Id;
+use h5logfs_host::types::{DEFAULT, Id};
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_output::automatic::{Call, Cause};
@@ -211,7 +211,7 @@ impl Log {
 
     /// Whether the data transfer property list is that of programs that make none.
     pub fn is_default_transfer(&self, dxpl: Id) -> bool {
-        self.default_transfer == Some(dxpl)
+        dxpl == DEFAULT || self.default_transfer == Some(dxpl)
     }
 
     /// Whether a rank sees what others have written and not flushed.

@@ -1,7 +1,9 @@
 //! What a program selects by dataspaces of its libhdf5: as blocks of a dataset, and as places in memory.
 
 use std::ffi::c_int;
+use std::slice;
 
+use h5logfs_host::lists::BlockList;
 use h5logfs_host::types::Id;
 use h5logfs_log::image::MAX_RANK;
 use h5logfs_output::{Blocks, Selection};
@@ -346,6 +348,35 @@ pub fn dataset_blocks(
         PROPERTY_LIST => Err("H5S_PLIST is not supported for logged datasets".into()),
         _ => Space::new(f, space).blocks(dims, bounds, blocks),
     }
+}
+
+/// Lists the blocks of a list of a program.
+///
+/// # Safety
+///
+/// Each of its arrays has a number for each dimension of the dataset, unless it is null.
+pub unsafe fn listed_blocks(
+    list: &BlockList,
+    dims: &[u64],
+    blocks: &mut Blocks,
+) -> Result<(), Fault> {
+    // SAFETY: the caller says so.
+    let array = |arrays: *const *const u64, block: usize| unsafe {
+        let array = *arrays.add(block);
+        (!array.is_null()).then(|| slice::from_raw_parts(array, dims.len()))
+    };
+    if list.number > 0 && (list.starts.is_null() || list.counts.is_null()) {
+        return Err("starts or counts is NULL".into());
+    }
+    blocks.clear(dims.len());
+    for block in 0..list.number {
+        let (start, count) = (array(list.starts, block), array(list.counts, block));
+        let (Some(start), Some(count)) = (start, count) else {
+            return Err(format!("starts[{block}] or counts[{block}] is NULL").into());
+        };
+        blocks.add(start, count, dims)?;
+    }
+    Ok(())
 }
 
 /// Where the selected elements lie in memory.

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, c_uint, c_void};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use h5logfs_host::Kind;
+use h5logfs_host::lists::BlockList;
 use h5logfs_host::types::Id;
 use h5logfs_log::boxes::Bounds;
 use h5logfs_output::Blocks;
@@ -14,13 +16,22 @@ use h5logfs_output::reading::{Placed, Readable, Reader, Written};
 use super::dataset::Dataset;
 use super::elements::{Conversion, Memory, are_equal};
 use super::expression;
-use super::selection::{Room, dataset_blocks, memory_place};
+use super::selection::{Place, Room, dataset_blocks, listed_blocks, memory_place};
 use super::{Log, State};
 use crate::below::Below;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
-/// One dataset of a read or a write: `H5S_ALL` is 0 in spaces.
+/// What a transfer selects of its dataset, and where the elements are in memory.
+#[derive(Debug, Clone, Copy)]
+pub enum Selected<'a> {
+    /// By dataspaces: `H5S_ALL` is 0.
+    Spaces { memory: Id, file: Id },
+    /// By a list of blocks, whose elements follow each other in memory.
+    List(&'a BlockList),
+}
+
+/// One dataset of a read or a write.
 #[derive(Debug)]
 pub struct Transfer<'a, B> {
     /// The dataset in the shadow.
@@ -29,10 +40,8 @@ pub struct Transfer<'a, B> {
     pub dataset: &'a Dataset,
     /// The type of the elements in memory.
     pub memory_type: Id,
-    /// The selection in memory.
-    pub memory_space: Id,
-    /// The selection in the dataset.
-    pub file_space: Id,
+    /// The elements.
+    pub selected: Selected<'a>,
     /// The data transfer property list.
     pub dxpl: Id,
     /// Where the elements are: `*mut c_void` for a read, `*const c_void` for a write.
@@ -54,9 +63,17 @@ fn select<B>(
     } else {
         type_size(f, transfer.memory_type)?
     };
-    dataset_blocks(f, transfer.file_space, dims, bounds, blocks)?;
-    let spaces = (transfer.memory_space, transfer.file_space);
-    let place = memory_place(f, spaces, blocks.elements, bounds)?;
+    let place = match transfer.selected {
+        Selected::Spaces { memory, file } => {
+            dataset_blocks(f, file, dims, bounds, blocks)?;
+            memory_place(f, (memory, file), blocks.elements, bounds)?
+        }
+        Selected::List(list) => {
+            // SAFETY: who gives the list says that it has what its type says, for this dataset.
+            unsafe { listed_blocks(list, dims, blocks) }?;
+            Place::From(0)
+        }
+    };
     if blocks.elements == 0 {
         return Ok(None);
     }
@@ -105,6 +122,61 @@ impl Log {
         logged
     }
 
+    /// Logs elements of several datasets, of one call: all selections are looked at before any element is logged, and all
+    /// elements are logged together. Local. A fault comes with the number of its transfer. See [`Log::write`].
+    pub fn write_all(
+        &self,
+        transfers: &[Transfer<'_, *const c_void>],
+    ) -> Result<bool, (usize, Fault)> {
+        /// Bytes of elements that the call has made copies of. With more of them they are logged in parts.
+        const MOST_COPIED: usize = 64 << 20;
+        let f = self.library.functions();
+        let mut parts = Vec::with_capacity(transfers.len());
+        let mut room = self.take_room();
+        for (at, transfer) in transfers.iter().enumerate() {
+            let dims = transfer.dataset.dims();
+            let memory =
+                select(f, transfer, &dims, transfer.buf, &mut room).map_err(|e| (at, e))?;
+            let blocks = std::mem::take(&mut room.blocks);
+            parts.push((at, dims, blocks, memory));
+        }
+        let (mut ready, mut copied, mut is_to_warn) = (Vec::new(), 0, false);
+        for (at, dims, blocks, memory) in parts {
+            let transfer = &transfers[at];
+            let elements = self.elements_of(transfer, &dims, memory, &blocks);
+            let Some(elements) = elements.map_err(|e| (at, e))? else {
+                continue;
+            };
+            if let Cow::Owned(copy) = &elements {
+                copied += copy.len();
+            }
+            ready.push((at, dims, blocks, elements));
+            if copied > MOST_COPIED {
+                is_to_warn |= self.log_parts(transfers, &mut ready)?;
+                copied = 0;
+            }
+        }
+        is_to_warn |= self.log_parts(transfers, &mut ready)?;
+        self.state.lock().room = Some(room);
+        Ok(is_to_warn)
+    }
+
+    /// Logs what is ready of a call, and empties the list.
+    fn log_parts(
+        &self,
+        transfers: &[Transfer<'_, *const c_void>],
+        ready: &mut Vec<(usize, Arc<[u64]>, Blocks, Cow<'_, [u8]>)>,
+    ) -> Result<bool, (usize, Fault)> {
+        let mut state = self.state.lock();
+        let mut is_to_warn = false;
+        for (at, dims, blocks, elements) in ready.drain(..) {
+            state.blocks = blocks;
+            let logged = state.log_quietly(transfers[at].dataset, &dims, elements);
+            is_to_warn |= logged.map_err(|e| (at, e))?;
+        }
+        Ok(is_to_warn)
+    }
+
     /// Warns a program that has never flushed, and whose elements go to the disk, once. Calls of libhdf5 may clear that.
     pub fn warn_of_spill(&self) {
         self.state.lock().warn_of_spill();
@@ -131,10 +203,21 @@ impl Log {
         dims: &[u64],
         room: &mut Room,
     ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
+        let memory = select(self.library.functions(), transfer, dims, transfer.buf, room)?;
+        self.elements_of(transfer, dims, memory, &room.blocks)
+    }
+
+    /// The same for what is selected: `blocks` of the dataset, and a place in memory.
+    fn elements_of<'a>(
+        &self,
+        transfer: &Transfer<'a, *const c_void>,
+        dims: &[u64],
+        memory: Option<Memory>,
+        blocks: &Blocks,
+    ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
         let library = &self.library;
-        let f = library.functions();
         let dataset = transfer.dataset;
-        let Some(memory) = select(f, transfer, dims, transfer.buf, room)? else {
+        let Some(memory) = memory else {
             self.check_conversion(dataset, transfer.memory_type, transfer.dxpl)?;
             return Ok(None);
         };
@@ -155,7 +238,7 @@ impl Log {
         if self.is_type_of_file(dataset, memory.datatype) {
             return Ok(Some(elements));
         }
-        let mut background = self.background_of_write(dataset, dims, memory, &room.blocks)?;
+        let mut background = self.background_of_write(dataset, dims, memory, blocks)?;
         let converted =
             conversion.apply(library, elements, memory.count, background.as_deref_mut())?;
         Ok(Some(Cow::Owned(converted)))
@@ -163,7 +246,7 @@ impl Log {
 
     /// Whether an expression changes elements on their way.
     fn has_expression(&self, dxpl: Id) -> bool {
-        if self.default_transfer == Some(dxpl) {
+        if self.is_default_transfer(dxpl) {
             return false;
         }
         // SAFETY: it is a list of this library; nothing is written. Without an expression this is an error.

@@ -28,7 +28,7 @@ use crate::session::{Kind, Session, registry};
 
 /// Creates a log. `None` for a plain file.
 pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
-    let options = info.options()?;
+    let options = info.options(request)?;
     let ranks = ranks::find(&info.library, request.fapl)?;
     let replaces = request.has(access::TRUNCATE);
     let path = absolute(request.path());
@@ -113,7 +113,7 @@ fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, F
     if !request.has(access::WRITE) || has_image(info, request.fapl) || !is_ours(path) {
         return Ok(Found::Other);
     }
-    let options = info.options()?;
+    let options = info.options(request)?;
     check_writable(path)?;
     check_kept(info, request, path)?;
     Ok(Found::Closed(options))

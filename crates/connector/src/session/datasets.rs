@@ -50,6 +50,7 @@ impl Session {
         // All ranks of several nodes make a collective call, so they can tell each other what they have written.
         if let Some(Transfer { below, dxpl, .. }) = transfers.first()
             && !log.sees_all()
+            && !log.is_default_transfer(*dxpl)
             && below.info.is_collective(*dxpl)
         {
             self.flush_for(Cause::Automatic)?;
@@ -76,12 +77,11 @@ impl Session {
                 Call::Own
             });
         }
-        let mut is_to_warn = false;
-        for transfer in transfers {
-            let written = log.write(transfer);
-            is_to_warn |= written.map_err(|e| self.about(transfer.below, e))?;
-        }
-        if is_to_warn {
+        let written = match transfers {
+            [one] => log.write(one).map_err(|e| (0, e)),
+            all => log.write_all(all),
+        };
+        if written.map_err(|(at, e)| self.about(transfers[at].below, e))? {
             log.warn_of_spill();
         }
         Ok(SUCCESS)

@@ -7,7 +7,7 @@ use super::file::lent_batch;
 use super::input::{self, MAX_DIMS};
 use super::memory::h5logfs_memory_space;
 use super::registry::{self, Dataset, FileState, h5logfs_id};
-use super::status::h5logfs_status::H5LOGFS_ERR_WRITE;
+use super::status::h5logfs_status::{H5LOGFS_ERR_WRITE, H5LOGFS_OK};
 use super::status::{ApiError, Result, to_status};
 use crate::memory::Source;
 use crate::{Fault, Selection, Writer};
@@ -74,6 +74,26 @@ pub unsafe extern "C" fn h5logfs_write_blocks(
     };
     // SAFETY: promised by the caller.
     unsafe { write(DataMode::Copy, dataset, data, size, selection) }
+}
+
+/// Writes `number` blocks as `h5logfs_write_blocks`, of lists as `H5Dwrite_n` takes them: block `i` begins at `starts[i]`
+/// and has the sides `counts[i]`. Copies the data. Local.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_write_n(
+    dataset: h5logfs_id,
+    number: usize,
+    starts: *const *const u64,
+    counts: *const *const u64,
+    data: *const c_void,
+    size: usize,
+) -> c_int {
+    let lists = Lists {
+        number,
+        starts,
+        counts,
+    };
+    // SAFETY: promised by the caller.
+    unsafe { write_lists(DataMode::Copy, dataset, data, size, lists) }
 }
 
 /// Writes `number` single elements. `points` has the coordinates of each, one after the other. Copies
@@ -151,6 +171,25 @@ pub unsafe extern "C" fn h5logfs_lend_blocks(
     unsafe { write(DataMode::Lend, dataset, data, size, selection) }
 }
 
+/// Writes as `h5logfs_write_n`, but lends the data until the next flush. Local.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn h5logfs_lend_n(
+    dataset: h5logfs_id,
+    number: usize,
+    starts: *const *const u64,
+    counts: *const *const u64,
+    data: *const c_void,
+    size: usize,
+) -> c_int {
+    let lists = Lists {
+        number,
+        starts,
+        counts,
+    };
+    // SAFETY: promised by the caller.
+    unsafe { write_lists(DataMode::Lend, dataset, data, size, lists) }
+}
+
 /// Writes as `h5logfs_write_points`, but lends the data until the next flush. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_points(
@@ -191,6 +230,68 @@ pub(super) enum CSelection {
         number: usize,
         points: *const u64,
     },
+}
+
+/// Blocks of which each has a start and a count with a place of its own.
+#[derive(Clone, Copy)]
+struct Lists {
+    number: usize,
+    starts: *const *const u64,
+    counts: *const *const u64,
+}
+
+impl Lists {
+    /// All starts one behind the other, and all counts.
+    ///
+    /// # Safety
+    /// Each pointer is NULL, or points to as many pointers as there are blocks; each of these is NULL, or points to a number
+    /// for each dimension.
+    unsafe fn read(self, rank: usize) -> Result<[Vec<u64>; 2]> {
+        let join = |lists, what: &str| -> Result<Vec<u64>> {
+            // SAFETY: promised by the caller.
+            let lists = unsafe { input::array::<*const u64>(lists, self.number, what) }?;
+            let mut joined = Vec::with_capacity(lists.len() * rank);
+            for (block, numbers) in lists.iter().enumerate() {
+                // SAFETY: promised by the caller.
+                let numbers = unsafe { input::array(*numbers, rank, what) };
+                joined.extend_from_slice(numbers.map_err(|e| e.about(format!("block {block}")))?);
+            }
+            Ok(joined)
+        };
+        Ok([join(self.starts, "starts")?, join(self.counts, "counts")?])
+    }
+}
+
+/// # Safety
+/// The pointers are what they are documented to be.
+unsafe fn write_lists(
+    mode: DataMode,
+    id: h5logfs_id,
+    data: *const c_void,
+    size: usize,
+    lists: Lists,
+) -> c_int {
+    let mut joined = [Vec::new(), Vec::new()];
+    let read = to_status(|| {
+        let dataset = registry::dataset(id)?;
+        // SAFETY: promised by the caller.
+        match unsafe { lists.read(dataset.rank) } {
+            Ok(read) => joined = read,
+            Err(error) => return Err(refuse(&mut dataset.file.lock()?.writer, &dataset, error)),
+        }
+        Ok(())
+    });
+    if read != H5LOGFS_OK as c_int {
+        return read;
+    }
+    let [starts, counts] = &joined;
+    let selection = CSelection::Blocks {
+        number: lists.number,
+        starts: starts.as_ptr(),
+        counts: counts.as_ptr(),
+    };
+    // SAFETY: promised by the caller; the coordinates live until this returns.
+    unsafe { write(mode, id, data, size, selection) }
 }
 
 impl CSelection {

@@ -1,0 +1,82 @@
+//! Programs that were ported to the Log VOL, with `libh5logfs_vol_api`: what they leave with the connector equals what they
+//! leave without it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::common::PROGRAM;
+use crate::common::connector::Connector;
+use crate::common::hosts::{Hdf5, succeed};
+use crate::common::make::built_vol_api;
+use crate::common::nodes::Place;
+use crate::common::once::{once, shared_dir};
+use crate::common::readers::project;
+use crate::common::twice::{Twice, Variable, by_ranks};
+
+/// The library as it is installed: by the names with which programs are linked, and look for it. Plug-ins are beside it.
+fn installed() -> PathBuf {
+    let dir = shared_dir("vol-api");
+    let library = built_vol_api();
+    once(&dir, &[&library], || {
+        for name in ["libh5logfs_vol_api.so", "libh5logfs_vol_api.so.0"] {
+            symlink(&library, dir.join(name)).unwrap();
+        }
+    });
+    dir
+}
+
+/// The program, and what it needs to find the library.
+fn program() -> Option<(PathBuf, Variable)> {
+    let hdf5 = Hdf5::find()?;
+    let include = project().join("include");
+    let headers = ["h5logfs_vol_api.h", "h5logfs/H5VL_log.h"].map(|name| include.join(name));
+    let dir = installed();
+    let flags = [
+        format!("-I{}", include.display()),
+        format!("-I{}/h5logfs", include.display()),
+        format!("-L{}", dir.display()),
+    ];
+    let flags = flags.iter().map(String::as_str);
+    let all: Vec<&str> = flags.chain(["-lh5logfs_vol_api", "-lhdf5"]).collect();
+    let program = hdf5.compiled_with("ported", &headers, &all);
+    Some((program, ("LD_LIBRARY_PATH", dir.into())))
+}
+
+/// What the program does without the connector, and with it.
+#[test]
+fn lists_of_blocks() {
+    let Some((program, library)) = program() else {
+        return;
+    };
+    for ranks in [1, 2] {
+        let twice = Twice::new();
+        twice.run(|dir, variables| {
+            let file = dir.join("file.h5").to_str().unwrap().to_owned();
+            let variables = [variables, &[library.clone()]].concat();
+            by_ranks(&Place::Here, ranks, &program, &[file], &variables);
+        });
+        twice.compare();
+    }
+}
+
+/// A program that registers the connector itself, and sets subfiles in a list: no variable says anything of them.
+#[test]
+fn a_program_registers_the_connector() {
+    let Some((program, library)) = program() else {
+        return;
+    };
+    let connector = Connector::new();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.h5");
+    let arguments = [file.to_str().unwrap().to_owned(), "register".to_owned()];
+    let mut variables: Vec<(&'static str, OsString)> = connector.known();
+    variables.push(library);
+    by_ranks(&Place::Here, 2, &program, &arguments, &variables);
+    let subfiles = dir.path().join("file.h5.subfiles");
+    assert_eq!(fs::read_dir(subfiles).unwrap().count(), 1);
+    let inspected = succeed(Command::new(PROGRAM).arg("inspect").arg(&file));
+    assert!(inspected.contains("Log VOL"), "{inspected}");
+}
