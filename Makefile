@@ -248,7 +248,7 @@ bench-writer: setup-bench-mpi
 
 bench-connector: setup-bench-mpi
 	$(CARGO) build --release --locked --features mpi -p h5logfs -p h5logfs-plugin-driver -p h5logfs-plugin-connector \
-		-p h5logfs-plugin-connector-mpi --bins --lib --example bench_connector --example bench_connector_own
+		-p h5logfs-plugin-connector-mpi -p h5logfs-vol-api --bins --lib --example bench_connector --example bench_connector_own
 	$(TARGET_DIR)/release/examples/bench_connector $(BENCH)
 
 FUZZ_SECONDS ?= 60

@@ -1,5 +1,5 @@
 /*
- * hdf5 PATH WORK NUMBER: an ordinary program of parallel HDF5, for the benchmark. Prints the seconds of its steps and the
+ * hdf5 PATH WORK NUMBER [lists]: an ordinary program of parallel HDF5, for the benchmark. Prints the seconds of its steps and the
  * largest resident set of a rank in KiB: create, define, write, flush, close, memory.
  *
  * WORK small: NUMBER writes of ten floats by all ranks together, one after the other in a dataset.
@@ -7,6 +7,7 @@
  * WORK datasets: NUMBER datasets in 16 groups, of which none is written.
  * WORK F, G or I: NUMBER records of that case of E3SM (e3sm.txt, whose path is PATTERNS): variables of columns, of which each rank
  * owns scattered ones. It makes the union of their hyperslabs for each variable and record, as PIO does.
+ * With "lists" after NUMBER it gives the blocks to H5Dwrite_n.
  * WORK reopen: NUMBER steps, for each of which the file is opened, gets a row of 1000 doubles a rank, and is closed.
  */
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include <hdf5.h>
+#include <h5logfs_vol_api.h>
 #include <mpi.h>
 
 static int rank, ranks;
@@ -193,6 +194,52 @@ static hsize_t select_own(hid_t space, hsize_t record, const struct kind *kind)
     return selected;
 }
 
+/* The blocks that this rank owns of a record of a kind of variables, as H5Dwrite_n takes them. */
+struct blocks {
+    int number;
+    hsize_t *coordinates, **starts, **counts;
+};
+
+static struct blocks own_blocks(const struct kind *kind)
+{
+    const size_t most = (size_t)(kind->layers * kind->columns);
+    struct blocks own = {0, malloc(most * 8 * sizeof *own.coordinates), malloc(most * sizeof *own.starts),
+                         malloc(most * sizeof *own.counts)};
+    for (hsize_t layer = 0; layer < kind->layers; layer++) {
+        for (hsize_t begin = 0, end; begin < kind->columns; begin = end) {
+            for (end = begin + 1; end < kind->columns && kind->owners[end] == kind->owners[begin]; end++) {
+            }
+            if (kind->owners[begin] != rank) {
+                continue;
+            }
+            hsize_t *start = own.coordinates + 8 * own.number, *count = start + 4;
+            extent(kind, 0, layer, begin, 0, start);
+            extent(kind, 1, 1, end - begin, kind->width, count);
+            own.starts[own.number] = start;
+            own.counts[own.number++] = count;
+        }
+    }
+    return own;
+}
+
+static void free_blocks(struct blocks *own)
+{
+    free(own->coordinates);
+    free(own->starts);
+    free(own->counts);
+}
+
+static void write_list(hid_t variable, const struct kind *kind, hsize_t record, struct blocks *own, const double *values)
+{
+    hsize_t dims[4];
+    extent(kind, record + 1, kind->layers, kind->columns, kind->width, dims);
+    H5(H5Dset_extent(variable, dims));
+    for (int block = 0; block < own->number; block++) {
+        own->starts[block][0] = record;
+    }
+    H5(H5Dwrite_n(variable, H5T_NATIVE_DOUBLE, own->number, own->starts, own->counts, H5P_DEFAULT, values));
+}
+
 static hid_t create_variable(hid_t file, const struct kind *kind, int number)
 {
     hsize_t dims[4], most[4], chunk[4];
@@ -251,16 +298,27 @@ static void write_record(hid_t variable, const struct kind *kind, hsize_t record
     H5(H5Sclose(space));
 }
 
-static void write_records(const hid_t *variables, hsize_t records)
+static void write_records(const hid_t *variables, hsize_t records, int by_lists)
 {
     double *values = some_values();
+    struct blocks own[MOST_KINDS];
+    for (int k = 0; k < number_of_kinds; k++) {
+        own[k] = own_blocks(&kinds[k]);
+    }
     for (hsize_t record = 0; record < records; record++) {
         const hid_t *variable = variables;
         for (int k = 0; k < number_of_kinds; k++) {
-            for (int i = 0; i < kinds[k].number; i++) {
-                write_record(*variable++, &kinds[k], record, values);
+            for (int i = 0; i < kinds[k].number; i++, variable++) {
+                if (by_lists) {
+                    write_list(*variable, &kinds[k], record, &own[k], values);
+                } else {
+                    write_record(*variable, &kinds[k], record, values);
+                }
             }
         }
+    }
+    for (int k = 0; k < number_of_kinds; k++) {
+        free_blocks(&own[k]);
     }
     free(values);
 }
@@ -335,9 +393,10 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (argc != 4) {
+    if (argc != 4 && (argc != 5 || strcmp(argv[4], "lists"))) {
         return 2;
     }
+    const int is_climate = strlen(argv[2]) == 1, reopens = !strcmp(argv[2], "reopen");
     const long long number = atoll(argv[3]);
     const hsize_t elements = strcmp(argv[2], "large") ? 10 : 1 << 18;
     if (is_climate) {
@@ -347,7 +406,6 @@ int main(int argc, char **argv)
     hid_t file = create(argv[1]);
     const double created = step();
     hid_t dataset = H5I_INVALID_HID, *variables = NULL;
-    const int is_climate = strlen(argv[2]) == 1, reopens = !strcmp(argv[2], "reopen");
     if (reopens) {
         create_rows(file);
         H5(H5Fclose(file));
@@ -364,7 +422,7 @@ int main(int argc, char **argv)
     } else if (dataset >= 0) {
         write_pieces(dataset, (hsize_t)number, elements);
     } else if (is_climate) {
-        write_records(variables, (hsize_t)number);
+        write_records(variables, (hsize_t)number, argc == 5);
     }
     const double written = step();
     H5(H5Fflush(file, H5F_SCOPE_GLOBAL));

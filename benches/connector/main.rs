@@ -78,8 +78,26 @@ struct Contestant {
     native: usize,
     program: PathBuf,
     variables: Vec<(&'static str, OsString)>,
-    /// It writes the bytes of E3SM's cases and nothing else: the limit.
-    is_blob: bool,
+    /// What its program is told besides the work.
+    how: Option<How>,
+}
+
+/// How a program writes E3SM's cases, and no other work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// By lists of blocks, without dataspaces.
+    Lists,
+    /// The bytes and nothing else: the limit.
+    Blob,
+}
+
+impl How {
+    fn argument(self) -> &'static str {
+        match self {
+            How::Lists => "lists",
+            How::Blob => "blob",
+        }
+    }
 }
 
 /// What a program says: seconds of its steps, and KiB of its largest rank.
@@ -137,7 +155,7 @@ fn parallel_hdf5(build: Build) -> Result<PathBuf> {
     Ok(String::from_utf8(output.stdout)?.trim_end().into())
 }
 
-fn compile(build: Build, program: PathBuf) -> Result<PathBuf> {
+fn compile(build: Build, program: PathBuf, vol_api: &Path) -> Result<PathBuf> {
     let hdf5 = parallel_hdf5(build)?;
     let lib = hdf5.join("lib");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/connector");
@@ -151,10 +169,18 @@ fn compile(build: Build, program: PathBuf) -> Result<PathBuf> {
         ))
         .arg("-I")
         .arg(hdf5.join("include"))
+        .arg("-I")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"))
         .arg("-L")
         .arg(&lib)
-        .arg(format!("-Wl,-rpath,{}", lib.display()))
-        .arg("-lhdf5")
+        .arg("-L")
+        .arg(vol_api)
+        .arg(format!(
+            "-Wl,-rpath,{}:{}",
+            lib.display(),
+            vol_api.display()
+        ))
+        .args(["-lh5logfs_vol_api", "-lhdf5"])
         .status()?;
     if !compiled.success() {
         return Err("hdf5.c cannot be compiled".into());
@@ -180,15 +206,31 @@ fn plugins(built: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(plugins)
 }
 
+/// A directory with the library for programs that were ported to the Log VOL, by the names that it is known by.
+fn vol_api(built: &Path, dir: &Path) -> Result<PathBuf> {
+    let place = dir.join("lib");
+    fs::create_dir(&place)?;
+    let library = built.join("libh5logfs_vol_api.so");
+    if !library.exists() {
+        return Err(format!("{} is not there", library.display()).into());
+    }
+    for name in ["libh5logfs_vol_api.so", "libh5logfs_vol_api.so.0"] {
+        std::os::unix::fs::symlink(&library, place.join(name))?;
+    }
+    Ok(place)
+}
+
 fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
     let examples = std::env::current_exe()?;
     let examples = examples.parent().ok_or("no directory")?;
     let built = examples.parent().ok_or("no directory")?.to_owned();
     let h5logfs = arguments.program.clone().unwrap_or(built.join("h5logfs"));
-    let plugins = plugins(h5logfs.parent().ok_or("no directory")?, dir)?;
+    let libraries = h5logfs.parent().ok_or("no directory")?;
+    let plugins = plugins(libraries, dir)?;
+    let vol_api = vol_api(libraries, dir)?;
     let mut all: Vec<Contestant> = Vec::new();
     for (number, build) in arguments.hdf5.iter().enumerate() {
-        let hdf5 = compile(*build, dir.join(format!("hdf5-{number}")))?;
+        let hdf5 = compile(*build, dir.join(format!("hdf5-{number}")), &vol_api)?;
         let after = match build {
             Build::Bare => "",
             Build::Threads => ", thread-safe",
@@ -199,27 +241,35 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
             native,
             program: hdf5.clone(),
             variables: Vec::new(),
-            is_blob: false,
+            how: None,
         });
         for every in &arguments.flush_every {
             let each = match arguments.flush_every.len() {
                 1 => String::new(),
                 _ => format!(", {every}"),
             };
+            let variables = vec![
+                ("HDF5_PLUGIN_PATH", plugins.clone().into()),
+                (
+                    "HDF5_VOL_CONNECTOR",
+                    format!("h5logfs flush_every={every}").into(),
+                ),
+                ("H5LOGFS_PROGRAM", h5logfs.clone().into()),
+                ("XDG_CACHE_HOME", dir.join("cache").into()),
+            ];
             all.push(Contestant {
                 name: format!("connector{after}{each}"),
                 native,
                 program: hdf5.clone(),
-                variables: vec![
-                    ("HDF5_PLUGIN_PATH", plugins.clone().into()),
-                    (
-                        "HDF5_VOL_CONNECTOR",
-                        format!("h5logfs flush_every={every}").into(),
-                    ),
-                    ("H5LOGFS_PROGRAM", h5logfs.clone().into()),
-                    ("XDG_CACHE_HOME", dir.join("cache").into()),
-                ],
-                is_blob: false,
+                variables: variables.clone(),
+                how: None,
+            });
+            all.push(Contestant {
+                name: format!("H5Dwrite_n{after}{each}"),
+                native,
+                program: hdf5.clone(),
+                variables,
+                how: Some(How::Lists),
             });
         }
     }
@@ -228,14 +278,14 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
         native: 0,
         program: examples.join("bench_connector_own"),
         variables: Vec::new(),
-        is_blob: false,
+        how: None,
     });
     all.push(Contestant {
         name: "one pwrite a rank".into(),
         native: 0,
         program: examples.join("bench_connector_own"),
         variables: Vec::new(),
-        is_blob: true,
+        how: Some(How::Blob),
     });
     if let Some(logvol) = std::env::var_os("H5LOGFS_BENCH_LOGVOL") {
         all.push(Contestant {
@@ -246,7 +296,7 @@ fn contestants(arguments: &Arguments, dir: &Path) -> Result<Vec<Contestant>> {
                 ("HDF5_PLUGIN_PATH", logvol),
                 ("HDF5_VOL_CONNECTOR", "LOG under_vol=0;under_info={}".into()),
             ],
-            is_blob: false,
+            how: None,
         });
     }
     Ok(all)
@@ -268,7 +318,7 @@ fn run(
     mpirun
         .arg(files.join("file.h5"))
         .args([work, &number.to_string()])
-        .args(contestant.is_blob.then_some("blob"));
+        .args(contestant.how.map(How::argument));
     mpirun.envs(contestant.variables.iter().cloned());
     let output = mpirun.output()?;
     fs::remove_dir_all(&files)?;
@@ -290,20 +340,21 @@ fn compare(
     work: &str,
     number: u64,
 ) -> Result<()> {
-    // The limit is known of E3SM's cases alone.
-    let takes_part = |contestant: &&Contestant| work.len() == 1 || !contestant.is_blob;
-    let contestants: Vec<&Contestant> = contestants.iter().filter(takes_part).collect();
+    let is_case = work.len() == 1;
+    let takes_part = |who: &usize| is_case || contestants[*who].how.is_none();
     let mut found: Vec<Vec<Figures>> = contestants.iter().map(|_| Vec::new()).collect();
     for round in 0..=arguments.rounds as usize {
-        for turn in 0..contestants.len() {
-            let who = (turn + round) % contestants.len();
-            let figures = run(contestants[who], arguments.ranks, dir, work, number)?;
+        let turns = (0..contestants.len()).map(|turn| (turn + round) % contestants.len());
+        for who in turns.filter(takes_part) {
+            let figures = run(&contestants[who], arguments.ranks, dir, work, number)?;
             if round > 0 {
                 found[who].push(figures);
             }
         }
     }
-    let limit = contestants.iter().position(|contestant| contestant.is_blob);
+    let is_limit = |who: &usize| contestants[*who].how == Some(How::Blob);
+    let taking_part = (0..contestants.len()).filter(takes_part);
+    let limit = taking_part.clone().find(is_limit);
     println!(
         "{:<22} {}  {:>9} {:>10} {:>12}{}",
         "",
@@ -313,7 +364,8 @@ fn compare(
         "MiB a rank",
         if limit.is_some() { "  times limit" } else { "" }
     );
-    for (contestant, figures) in contestants.iter().zip(&found) {
+    for who in taking_part {
+        let (contestant, figures) = (&contestants[who], &found[who]);
         let steps: Vec<String> = (0..STEPS.len())
             .map(|step| format!("{:>9.3}", median(figures.iter().map(|f| f.steps[step]))))
             .collect();
