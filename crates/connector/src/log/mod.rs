@@ -8,6 +8,7 @@
 //! | `shadow` | the shadow: made, opened again, its image |
 //! | `dataset` | a logged dataset; what can be logged |
 //! | `selection` | dataspaces as blocks, and as places in memory |
+//! | `walks` | selections of many blocks |
 //! | `elements` | gathers, converts and scatters elements |
 //! | `expression` | elements that an expression of the program changes on their way |
 //! | `transfer` | `H5Dwrite` and `H5Dread` |
@@ -34,6 +35,7 @@ mod selection;
 pub mod shadow;
 pub mod transfer;
 pub mod version;
+mod walks;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;

@@ -8,6 +8,7 @@ use h5logfs_host::types::Id;
 use h5logfs_log::image::MAX_RANK;
 use h5logfs_output::{Blocks, Selection};
 
+use super::walks::Walks;
 use crate::library::Functions;
 use h5logfs_common::fault::Fault;
 
@@ -110,6 +111,7 @@ impl SelectionBounds {
 pub struct Room {
     pub blocks: Blocks,
     pub bounds: SelectionBounds,
+    walks: Walks,
 }
 
 const WITHOUT_EXTENT: &str = "a dataspace without an extent";
@@ -177,12 +179,12 @@ impl<'a> Space<'a> {
     }
 
     /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements.
-    fn blocks(
-        self,
-        dims: &[u64],
-        bounds: &mut SelectionBounds,
-        blocks: &mut Blocks,
-    ) -> Result<(), Fault> {
+    fn blocks(self, dims: &[u64], room: &mut Room) -> Result<(), Fault> {
+        let Room {
+            blocks,
+            bounds,
+            walks,
+        } = room;
         const NOTHING: Selection<'_> = Selection::Blocks {
             starts: &[],
             counts: &[],
@@ -210,7 +212,7 @@ impl<'a> Space<'a> {
         }
         match self.kind() {
             kind::POINTS => self.points(rank, dims, blocks),
-            _ => self.hyperslab(bounds, dims, blocks),
+            _ => self.hyperslab(bounds, dims, walks, blocks),
         }
     }
 
@@ -231,6 +233,7 @@ impl<'a> Space<'a> {
         self,
         bounds: &SelectionBounds,
         dims: &[u64],
+        walks: &mut Walks,
         blocks: &mut Blocks,
     ) -> Result<(), Fault> {
         let rank = bounds.rank;
@@ -249,7 +252,7 @@ impl<'a> Space<'a> {
         };
         // The terms lack the offset of the selection, which its bounds have.
         if !is_regular || bounds.start() != &terms[0][..rank] {
-            return self.sequences(rank, dims, blocks);
+            return self.walked(bounds, dims, walks, blocks);
         }
         let [start, stride, count, block] = &terms;
         let selection = Selection::Hyperslab {
@@ -261,51 +264,22 @@ impl<'a> Space<'a> {
         blocks.set(&selection, dims)
     }
 
-    /// Any selection: libhdf5 lists pieces of elements that follow each other.
-    fn sequences(self, rank: usize, dims: &[u64], blocks: &mut Blocks) -> Result<(), Fault> {
-        const AT_ONCE: usize = 1024;
+    /// Any selection, which lies within its own extent.
+    fn walked(
+        self,
+        bounds: &SelectionBounds,
+        dims: &[u64],
+        walks: &mut Walks,
+        blocks: &mut Blocks,
+    ) -> Result<(), Fault> {
         let (extent, _) = self.extent()?;
-        let (mut starts, mut counts) = (Vec::new(), Vec::new());
-        let mut left = self.elements()?;
-        // SAFETY: elements of one byte make their numbers of the offsets. The iterator is closed below.
-        let iterator = unsafe { (self.f.H5Ssel_iter_create)(self.id, 1, 0) };
-        if iterator < 0 {
-            return Err("the selection cannot be walked through".into());
+        walks.blocks(self.f, self.id, &extent, self.elements()?, blocks)?;
+        if bounds.check_within(dims).is_ok() {
+            return Ok(());
         }
-        let (mut offsets, mut lengths) = ([0u64; AT_ONCE], [0usize; AT_ONCE]);
-        let mut listed = Ok(());
-        while left > 0 {
-            let (mut sequences, mut elements) = (0usize, 0usize);
-            // SAFETY: there is room for that many sequences.
-            let status = unsafe {
-                (self.f.H5Ssel_iter_get_seq_list)(
-                    iterator,
-                    AT_ONCE,
-                    left as usize,
-                    &mut sequences,
-                    &mut elements,
-                    offsets.as_mut_ptr(),
-                    lengths.as_mut_ptr(),
-                )
-            };
-            if status < 0 || elements == 0 {
-                listed = Err("the selection cannot be walked through".to_owned());
-                break;
-            }
-            for (offset, length) in offsets.iter().zip(&lengths).take(sequences) {
-                rows(&extent, *offset, *length as u64, &mut starts, &mut counts);
-            }
-            left -= elements as u64;
-        }
-        // SAFETY: it was created above.
-        unsafe { (self.f.H5Ssel_iter_close)(iterator) };
-        listed?;
-        debug_assert_eq!(starts.len() % rank, 0);
-        let selection = Selection::Blocks {
-            starts: &starts,
-            counts: &counts,
-        };
-        blocks.set(&selection, dims)
+        // It names the block.
+        let (starts, counts) = (&blocks.starts.clone()[..], &blocks.counts.clone()[..]);
+        blocks.set(&Selection::Blocks { starts, counts }, dims)
     }
 }
 
@@ -314,39 +288,17 @@ fn checked_rank(rank: c_int) -> Result<usize, Fault> {
     rank.ok_or_else(|| WITHOUT_EXTENT.into())
 }
 
-/// Adds the rows of `length` elements from the element `offset` on, in row-major order of an extent.
-fn rows(extent: &[u64], offset: u64, length: u64, starts: &mut Vec<u64>, counts: &mut Vec<u64>) {
-    let Some(row) = extent.last().copied().filter(|row| *row > 0) else {
-        return;
-    };
-    let (mut at, end) = (offset, offset + length);
-    while at < end {
-        let within = (row - at % row).min(end - at);
-        let first = starts.len();
-        starts.resize(first + extent.len(), 0);
-        let mut rest = at;
-        for (d, side) in extent.iter().enumerate().rev() {
-            starts[first + d] = rest % side;
-            rest /= side;
-        }
-        counts.resize(first + extent.len() - 1, 1);
-        counts.push(within);
-        at += within;
-    }
-}
-
 /// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`].
 pub fn dataset_blocks(
     f: &Functions,
     space: Id,
     dims: &[u64],
-    bounds: &mut SelectionBounds,
-    blocks: &mut Blocks,
+    room: &mut Room,
 ) -> Result<(), Fault> {
     match space {
-        ALL => blocks.set(&Selection::All, dims),
+        ALL => room.blocks.set(&Selection::All, dims),
         PROPERTY_LIST => Err("H5S_PLIST is not supported for logged datasets".into()),
-        _ => Space::new(f, space).blocks(dims, bounds, blocks),
+        _ => Space::new(f, space).blocks(dims, room),
     }
 }
 
@@ -436,17 +388,4 @@ pub fn memory_place(
     Ok(Place::From(
         index.fold(0, |index, (side, start)| index * side + start),
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_cut_into_rows() {
-        let (mut starts, mut counts) = (Vec::new(), Vec::new());
-        rows(&[2, 3, 4], 10, 7, &mut starts, &mut counts);
-        assert_eq!(starts, [0, 2, 2, 1, 0, 0, 1, 1, 0]);
-        assert_eq!(counts, [1, 1, 2, 1, 1, 4, 1, 1, 1]);
-    }
 }

@@ -57,7 +57,6 @@ fn select<B>(
     buf: *const c_void,
     room: &mut Room,
 ) -> Result<Option<Memory>, Fault> {
-    let Room { blocks, bounds } = room;
     let size = if is_same_type(transfer.dataset, transfer.memory_type) {
         transfer.dataset.element
     } else {
@@ -65,16 +64,17 @@ fn select<B>(
     };
     let place = match transfer.selected {
         Selected::Spaces { memory, file } => {
-            dataset_blocks(f, file, dims, bounds, blocks)?;
-            memory_place(f, (memory, file), blocks.elements, bounds)?
+            dataset_blocks(f, file, dims, room)?;
+            memory_place(f, (memory, file), room.blocks.elements, &mut room.bounds)?
         }
         Selected::List(list) => {
             // SAFETY: who gives the list says that it has what its type says, for this dataset.
-            unsafe { listed_blocks(list, dims, blocks) }?;
+            unsafe { listed_blocks(list, dims, &mut room.blocks) }?;
             Place::From(0)
         }
     };
-    if blocks.elements == 0 {
+    let elements = room.blocks.elements;
+    if elements == 0 {
         return Ok(None);
     }
     Ok(Some(Memory {
@@ -82,7 +82,7 @@ fn select<B>(
         datatype: transfer.memory_type,
         size,
         place,
-        count: usize::try_from(blocks.elements)?,
+        count: usize::try_from(elements)?,
     }))
 }
 

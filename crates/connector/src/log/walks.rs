@@ -1,0 +1,231 @@
+//! Selections of many blocks. libhdf5 walks through them, in pieces of elements that follow each other, without a copy of
+//! the selection. The pieces are taken apart into blocks here.
+//!
+//! A program writes hundreds of variables with one decomposition, and each step of them. So the last ones are remembered by
+//! their pieces. A selection may be another one under the same identifier, or the same under another one, so libhdf5 walks
+//! through each of them, and pieces are compared: that takes a hundredth of what it takes to make blocks of them.
+
+use std::ffi::c_uint;
+
+use h5logfs_host::types::Id;
+use h5logfs_output::Blocks;
+
+use crate::library::Functions;
+use h5logfs_common::fault::Fault;
+
+/// Selections that are remembered.
+const MOST: usize = 4;
+/// The most blocks of all of them.
+const MOST_BLOCKS: usize = 1 << 18;
+
+/// Elements that follow each other in an extent, in row-major order.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pieces {
+    /// The first one of each.
+    offsets: Vec<u64>,
+    lengths: Vec<usize>,
+}
+
+/// A selection that was taken apart.
+#[derive(Debug)]
+struct Walk {
+    /// The extent, but for the first dimension.
+    inner: Vec<u64>,
+    /// From the first index of the first dimension on in which something is selected.
+    pieces: Pieces,
+    starts: Vec<u64>,
+    counts: Vec<u64>,
+}
+
+/// The last selections.
+#[derive(Debug, Default)]
+pub struct Walks {
+    /// Those of the present call. Its memory is kept.
+    pieces: Pieces,
+    /// The last one first.
+    known: Vec<Walk>,
+}
+
+impl Walks {
+    /// Lists the blocks of what a dataspace selects, which are `elements` elements and at least one, in its own extent.
+    pub fn blocks(
+        &mut self,
+        f: &Functions,
+        space: Id,
+        extent: &[u64],
+        elements: u64,
+        blocks: &mut Blocks,
+    ) -> Result<(), Fault> {
+        self.pieces.walk(f, space, elements)?;
+        let Some((_, inner)) = extent.split_first() else {
+            return Err("a scalar has no blocks".into());
+        };
+        let index = self.pieces.make_relative(inner);
+        let is_same = |walk: &Walk| walk.inner == inner && walk.pieces == self.pieces;
+        match self.known.iter().position(is_same) {
+            Some(at) => self.known[..=at].rotate_right(1),
+            None => self.remember(inner),
+        }
+        let walk = &self.known[0];
+        blocks.clear(extent.len());
+        blocks.starts.extend_from_slice(&walk.starts);
+        blocks.counts.extend_from_slice(&walk.counts);
+        let first = blocks.starts.iter_mut().step_by(extent.len());
+        first.for_each(|start| *start += index);
+        blocks.number = blocks.starts.len() / extent.len();
+        blocks.elements = elements;
+        Ok(())
+    }
+
+    /// Takes the present pieces apart, and gives up what is remembered in place of them.
+    fn remember(&mut self, inner: &[u64]) {
+        let pieces = std::mem::take(&mut self.pieces);
+        let (mut starts, mut counts) = (Vec::new(), Vec::new());
+        for (offset, length) in pieces.offsets.iter().zip(&pieces.lengths) {
+            rows(inner, *offset, *length as u64, &mut starts, &mut counts);
+        }
+        let walk = Walk {
+            inner: inner.to_vec(),
+            pieces,
+            starts,
+            counts,
+        };
+        self.known.insert(0, walk);
+        let mut total = 0;
+        let kept = self.known.iter().enumerate().take_while(|(at, walk)| {
+            total += walk.pieces.offsets.len();
+            *at == 0 || (*at < MOST && total <= MOST_BLOCKS)
+        });
+        let kept = kept.count();
+        self.known.truncate(kept);
+    }
+}
+
+impl Pieces {
+    /// Lists what a dataspace selects: `elements` elements.
+    fn walk(&mut self, f: &Functions, space: Id, elements: u64) -> Result<(), Fault> {
+        /// `H5S_SEL_ITER_SHARE_WITH_DATASPACE`: the iterator makes no copy of the selection, which nobody changes meanwhile.
+        const SHARED: c_uint = 2;
+        const FIRST: usize = 1 << 10;
+        const MOST_AT_ONCE: usize = 1 << 16;
+        let failed = || Fault::from("the selection cannot be walked through");
+        self.offsets.clear();
+        self.lengths.clear();
+        // SAFETY: elements of one byte make their numbers of the offsets. The iterator is closed below.
+        let iterator = unsafe { (f.H5Ssel_iter_create)(space, 1, SHARED) };
+        if iterator < 0 {
+            return Err(failed());
+        }
+        let (mut left, mut listed) = (elements, Ok(()));
+        while left > 0 {
+            let known = self.offsets.len();
+            let more = known.clamp(FIRST, MOST_AT_ONCE);
+            self.offsets.resize(known + more, 0);
+            self.lengths.resize(known + more, 0);
+            let (mut sequences, mut found) = (0usize, 0usize);
+            // SAFETY: there is room for that many sequences.
+            let status = unsafe {
+                (f.H5Ssel_iter_get_seq_list)(
+                    iterator,
+                    more,
+                    left as usize,
+                    &mut sequences,
+                    &mut found,
+                    self.offsets[known..].as_mut_ptr(),
+                    self.lengths[known..].as_mut_ptr(),
+                )
+            };
+            if status < 0 || found == 0 || sequences > more || found as u64 > left {
+                listed = Err(failed());
+                break;
+            }
+            self.offsets.truncate(known + sequences);
+            self.lengths.truncate(known + sequences);
+            left -= found as u64;
+        }
+        // SAFETY: it was created above.
+        unsafe { (f.H5Ssel_iter_close)(iterator) };
+        listed
+    }
+
+    /// Lets them begin in the first index of the first dimension. Returns the index in which they begin.
+    fn make_relative(&mut self, inner: &[u64]) -> u64 {
+        let behind_an_index = inner.iter().product::<u64>().max(1);
+        let first = self.offsets.first().copied().unwrap_or_default();
+        let index = first / behind_an_index;
+        let skipped = index * behind_an_index;
+        self.offsets
+            .iter_mut()
+            .for_each(|offset| *offset -= skipped);
+        index
+    }
+}
+
+/// Adds the rows of `length` elements from the element `offset` on, in row-major order. `inner`: the extent, but for the first
+/// dimension.
+fn rows(inner: &[u64], offset: u64, length: u64, starts: &mut Vec<u64>, counts: &mut Vec<u64>) {
+    let rank = inner.len() + 1;
+    let row = inner.last().copied().unwrap_or(u64::MAX);
+    let (mut at, end) = (offset, offset + length);
+    while at < end {
+        let within = (row - at % row).min(end - at);
+        let first = starts.len();
+        starts.resize(first + rank, 0);
+        let mut rest = at;
+        for (d, side) in inner.iter().enumerate().rev() {
+            starts[first + 1 + d] = rest % side;
+            rest /= side;
+        }
+        starts[first] = rest;
+        counts.resize(first + rank - 1, 1);
+        counts.push(within);
+        at += within;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_cut_into_rows() {
+        let (mut starts, mut counts) = (Vec::new(), Vec::new());
+        rows(&[3, 4], 10, 7, &mut starts, &mut counts);
+        assert_eq!(starts, [0, 2, 2, 1, 0, 0, 1, 1, 0]);
+        assert_eq!(counts, [1, 1, 2, 1, 1, 4, 1, 1, 1]);
+        let (mut starts, mut counts) = (Vec::new(), Vec::new());
+        rows(&[], 10, 7, &mut starts, &mut counts);
+        assert_eq!((starts, counts), (vec![10], vec![7]));
+    }
+
+    fn walks(walks: &mut Walks, inner: &[u64], offsets: &[u64]) -> u64 {
+        walks.pieces.offsets = offsets.to_vec();
+        walks.pieces.lengths = vec![1; offsets.len()];
+        let index = walks.pieces.make_relative(inner);
+        let is_same = |walk: &Walk| walk.inner == inner && walk.pieces == walks.pieces;
+        if !walks.known.iter().any(is_same) {
+            walks.remember(inner);
+        }
+        index
+    }
+
+    /// The next record has the same pieces, another extent has not.
+    #[test]
+    fn a_decomposition_is_known_in_each_record() {
+        let mut known = Walks::default();
+        assert_eq!(walks(&mut known, &[10], &[31, 35, 42]), 3);
+        assert_eq!(walks(&mut known, &[10], &[51, 55, 62]), 5);
+        assert_eq!(known.known.len(), 1);
+        assert_eq!(known.known[0].starts, [0, 1, 0, 5, 1, 2]);
+        walks(&mut known, &[9], &[31, 35, 42]);
+        walks(&mut known, &[10], &[31, 35, 43]);
+        assert_eq!(known.known.len(), 3);
+        for shift in 0..2 * MOST as u64 {
+            walks(&mut known, &[100], &[shift, 50]);
+        }
+        assert_eq!(known.known.len(), MOST);
+        let many: Vec<u64> = (0..MOST_BLOCKS as u64 + 1).map(|n| 2 * n).collect();
+        walks(&mut known, &[], &many);
+        assert_eq!(known.known.len(), 1);
+    }
+}
