@@ -49,6 +49,15 @@ impl Filter {
         Ok(())
     }
 
+    /// The filter of a logged dataset. The chunks of the view are stored without those that h5logfs cannot apply, which HDF5
+    /// allows for optional filters only.
+    pub fn skippable(mut self) -> Self {
+        if !self.can_apply() {
+            self.flags |= OPTIONAL;
+        }
+        self
+    }
+
     /// Whether the view can apply it. It leaves out other filters, and sets their bits in the filter mask.
     pub fn can_apply(&self) -> bool {
         [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)

@@ -186,18 +186,18 @@ impl<'a> Record<'a> {
 }
 
 /// An attribute message, taken apart.
-struct Parts<'a> {
-    name: &'a [u8],
-    datatype: &'a [u8],
-    has_shared_datatype: bool,
-    space: &'a [u8],
-    has_shared_space: bool,
+pub struct Parts<'a> {
+    pub name: &'a [u8],
+    pub datatype: &'a [u8],
+    pub has_shared_datatype: bool,
+    pub space: &'a [u8],
+    pub has_shared_space: bool,
     /// Its elements, and what may follow.
-    rest: &'a [u8],
+    pub rest: &'a [u8],
 }
 
 impl<'a> Parts<'a> {
-    fn of_message(message: &'a [u8]) -> Result<Self> {
+    pub fn of_message(message: &'a [u8]) -> Result<Self> {
         match message {
             [1..=3, ..] => Ok(Parts::read(message).ok_or(SHORT)?),
             [version, ..] => Err(format!("an attribute message of version {version}").into()),

@@ -128,7 +128,7 @@ impl<B: HeaderBytes> Objects<B> {
 }
 
 /// Reads a data layout message of versions 1 to 5.
-fn layout(message: &[u8], datatype: &Datatype, space: &Dataspace) -> Result<Layout> {
+pub fn layout(message: &[u8], datatype: &Datatype, space: &Dataspace) -> Result<Layout> {
     const SHORT: &str = "a layout message that ends early";
     let mut fields = Fields(message);
     match fields.u8().ok_or(SHORT)? {
@@ -262,7 +262,7 @@ fn numbers(fields: &mut Fields<'_>, count: usize, width: usize) -> Option<Vec<u6
 }
 
 /// Reads a filter pipeline message of versions 1 and 2.
-fn pipeline(message: &[u8]) -> Option<Vec<Filter>> {
+pub fn pipeline(message: &[u8]) -> Option<Vec<Filter>> {
     /// Filters below have no name in version 2.
     const FIRST_NAMED: u16 = 256;
     let mut fields = Fields(message);

@@ -1,5 +1,5 @@
 //! The objects of an HDF5 file, read from its bytes without libhdf5: links, attributes, datatypes, and what a dataset is made
-//! of. Sections are those of the HDF5 File Format Specification 3.0.
+//! of; and those of a closed log, made of the ones of its shadow ([`closed`]). Sections are those of the HDF5 File Format Specification 3.0.
 //!
 //! ```
 //! use h5logfs_objects::Objects;
@@ -21,6 +21,7 @@
 //! * `chunks`: the chunk indexes of datasets.
 //! * `value`: elements as plain values.
 //! * `heap`: local, global and fractal heaps. `messages`: object headers.
+//! * [`closed`]: what a log is closed with.
 //! * `bounds`: how much a walk may take.
 //!
 //! **Names** are bytes. Nearly all are UTF-8; HDF5 does not ask for that.
@@ -39,6 +40,7 @@
 mod attribute;
 mod bounds;
 mod chunks;
+pub mod closed;
 mod dataset;
 mod datatype;
 mod group;

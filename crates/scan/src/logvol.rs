@@ -8,7 +8,7 @@ use super::layout_objects::{self, Anchor, LayoutObjects, Owner};
 use super::{Log, Sources};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::filters::{Filter, OPTIONAL};
+use h5logfs_log::filters::Filter;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::image::{DatasetHeader, MAX_RANK};
 use h5logfs_log::journal::closed::{CloseSeal, check_seal};
@@ -155,14 +155,6 @@ fn unescape(stored: &[u8]) -> &[u8] {
     }
 }
 
-/// The name under which a log stores a name of the user (section 1.3).
-pub fn escape(name: &[u8]) -> Cow<'_, [u8]> {
-    match name {
-        [b'_', ..] => [b"_", name].concat().into(),
-        _ => name.into(),
-    }
-}
-
 fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
     let sides = values
         .iter()
@@ -188,11 +180,14 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
         if count > h5::MOST_FILTER_VALUES {
             return Err(format!("{FILTERS} has a filter of {count} values").into());
         }
-        filters.push(can_be_skipped(Filter {
-            id: i32::try_from(*id).map_err(|_| broken())?,
-            flags: *flags,
-            values: values.to_vec(),
-        }));
+        filters.push(
+            Filter {
+                id: i32::try_from(*id).map_err(|_| broken())?,
+                flags: *flags,
+                values: values.to_vec(),
+            }
+            .skippable(),
+        );
         rest = &tail[count..];
     }
     if rest.is_empty() {
@@ -200,15 +195,6 @@ fn pipeline(values: &[i64]) -> Result<Vec<Filter>> {
     } else {
         Err(broken())
     }
-}
-
-/// A filter of a logged dataset. The chunks of the view are stored without those that h5logfs cannot apply, which HDF5
-/// allows for optional filters only.
-pub fn can_be_skipped(mut filter: Filter) -> Filter {
-    if !filter.can_apply() {
-        filter.flags |= OPTIONAL;
-    }
-    filter
 }
 
 /// Finds the files of the log, the master first, and where the tables and the data lie in them.
@@ -380,7 +366,10 @@ mod tests {
         assert!(pipeline(&[2, 0]).is_err());
         assert!(pipeline(&[2, 0, 5, 1]).is_err());
         assert!(pipeline(&[-2, 0, 0]).is_err());
-        assert_eq!(pipeline(&[32015, 0, 0]).unwrap()[0].flags, OPTIONAL);
+        assert_eq!(
+            pipeline(&[32015, 0, 0]).unwrap()[0].flags,
+            h5logfs_log::filters::OPTIONAL
+        );
     }
 
     #[test]

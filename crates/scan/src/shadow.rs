@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::ffi::CString;
 
 use super::layout_objects::{Anchor, LayoutObjects, Owner};
-use super::logvol::can_be_skipped;
 use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
 use h5logfs_common::fault::Fault;
+use h5logfs_log::filters::Filter;
 use h5logfs_log::journal::shadow::Shadow;
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -60,7 +60,7 @@ impl LayoutObjects for ShadowObjects {
         };
         let creation = h5::dataset_creation(dataset)?;
         let is_chunked = h5::storage_class(&creation)? == StorageClass::Chunked;
-        let filters = h5::filters(&creation)?.into_iter().map(can_be_skipped);
+        let filters = h5::filters(&creation)?.into_iter().map(Filter::skippable);
         let filters: Vec<_> = filters.collect();
         Ok(Some(Anchor {
             id: id.into(),

@@ -3,6 +3,8 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use super::line::Header;
+use crate::file_id::FileId;
 use crate::front::FRONT;
 use crate::logvol::extent::{crc32, each_piece};
 use crate::settled::{self, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
@@ -24,6 +26,30 @@ pub struct Closed {
     pub end: u64,
     /// Whether extents of the log have seals, so that readers compare what they read.
     pub has_seals: bool,
+}
+
+/// What a close makes of a log in one file, but for its objects.
+#[derive(Debug, Clone, Copy)]
+pub struct ClosedLog<'a> {
+    /// Of its journal.
+    pub header: &'a Header,
+    /// Its identifier.
+    pub id: &'a FileId,
+    /// All extents.
+    pub data: Piece,
+    /// Their entries. The objects follow them.
+    pub table: Piece,
+    /// The last flush.
+    pub flush: u64,
+    /// Whether extents have seals.
+    pub has_seals: bool,
+}
+
+impl ClosedLog<'_> {
+    /// Where the extents end.
+    pub fn end(&self) -> u64 {
+        self.data.offset + self.data.len
+    }
 }
 
 /// The seal: what a closed file has behind its extents.
@@ -177,6 +203,14 @@ pub fn finish_seal(front: &mut [u8], start: u64, objects: &[u8]) {
     if let Ok(Some(seal)) = CloseSeal::of(front) {
         set_seal(front, seal.closed, start, objects);
     }
+}
+
+/// The seal in a front, if it is whole and tells of all that it is about.
+pub fn seal_in(front: &[u8]) -> Option<CloseSeal> {
+    CloseSeal::of(front)
+        .ok()
+        .flatten()
+        .filter(|seal| seal.closed().is_some())
 }
 
 /// What the seal of a closed file tells; `None` where it tells nothing.

@@ -13,6 +13,7 @@
 //! * [`beside`] tells whether what lies beside a log file is its journal, or of an earlier time.
 //! * [`fresh`] waits until this node sees all of a file.
 //! * [`unflushed`] finds what no flush covers, and [`kept`] keeps it beside a log that goes on without it.
+//! * [`known_table`] is the table of a log that this process has closed.
 //! * [`held`] notices when the name of a file of the log leads to another one.
 //! * [`job`] describes who writes a log, and whether the job still runs.
 //! * `line` is one JSON value a line, each with a checksum over all lines so far; `writing` writes them, and `lines` reads
@@ -30,6 +31,7 @@ pub mod held;
 mod hex;
 pub mod job;
 pub mod kept;
+pub mod known_table;
 mod limits;
 mod line;
 mod lines;

@@ -26,6 +26,8 @@ mod selection;
 mod table;
 mod tiles;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::model::Selections;
@@ -44,6 +46,14 @@ use table::EntryTable;
 
 /// Name of the root attribute that makes a file a log (section 1).
 pub const MARK: &str = "_int_att";
+
+/// The name under which a log stores a name of the user (section 1.3).
+pub fn escaped(name: &[u8]) -> Cow<'_, [u8]> {
+    match name {
+        [b'_', ..] => [b"_", name].concat().into(),
+        _ => name.into(),
+    }
+}
 
 /// Config bit: the log lies in subfiles.
 pub const SUBFILED: i64 = 0x200;

@@ -14,14 +14,13 @@ mod recover;
 mod refusal;
 mod scales;
 mod stored;
-mod tables;
 mod unflushed;
 
 pub use front::Role;
+pub use h5logfs_log::journal::known_table::KnownTable;
 pub use kept::{KeptFile, KeptState};
 pub(crate) use objects::make_objects;
 pub use recover::{How, Outcome, Recovered, recover, recover_knowing, take_in_unflushed};
-pub use tables::KnownTable;
 pub use unflushed::{Did, Handled, Unflushing};
 
 use std::fs::{File, OpenOptions};

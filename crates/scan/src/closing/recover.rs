@@ -12,17 +12,19 @@ use rustix::fs::OFlags;
 use super::front::{Front, Role};
 use super::kept::{KeptFile, KeptState, all_kept, remove_taken_in};
 use super::stored::OpenShadow;
-use super::tables::{Entries, KnownTable};
 use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
-use super::{plain, put_front, refusal, write_objects, write_shadow};
+use super::{open_to_write, plain, put_front, refusal, write_objects, write_shadow};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
+use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
-use h5logfs_log::journal::closed::sealed;
+use h5logfs_log::journal::closed::{ClosedLog, sealed};
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::kept::{Kept, keep, path_of_kept};
+use h5logfs_log::journal::known_table::{Entries, KnownTable};
+use h5logfs_log::journal::shadow::Shadow;
 use h5logfs_log::journal::unflushed::{Summary, open_data_files, remove_spills};
 use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
 use h5logfs_log::journal::{self, Beside, HeldFile, Recorded, Torn, Unflushed};
@@ -34,6 +36,7 @@ use h5logfs_log::logvol::names::{spill_dir, subfile_dir};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::window::Piece;
+use h5logfs_objects::closed::ClosedObjects;
 
 /// What was recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +94,12 @@ struct DataFile {
     has_seals: bool,
     /// The same entries in memory, as far as they were there before.
     known: Entries,
+    /// The table, once it is written.
+    table: Piece,
 }
+
+/// The most bytes of entries that a process keeps in memory which closes one log after the other.
+const MOST_KNOWN: u64 = 32 << 20;
 
 /// Closes the log at `path` from its journal. If it is interrupted, it can be repeated.
 pub fn recover(path: &Path, how: How) -> Result<Outcome> {
@@ -317,10 +325,12 @@ fn recover_locked(
     if !how.without_sync && !is_proven {
         sync(parent(path))?;
     }
-    if let [file] = data_files.as_mut_slice() {
-        let source = SourceFile::open(files.dir(), files.log()).ok();
+    if let [file] = data_files.as_mut_slice()
+        && kept.header.subfiles == 0
+        && let Ok(source) = SourceFile::open(files.dir(), files.log())
+    {
         let entries = std::mem::take(&mut file.known);
-        *known = KnownTable::of(&kept, source.as_ref(), entries, file.has_seals);
+        *known = KnownTable::new(&source, closed_log(&kept, file), entries);
     }
     Ok(Outcome::Recovered(Recovered {
         diagnostics,
@@ -554,13 +564,22 @@ fn sync_all(path: &Path, data_files: &[DataFile], are_named: bool) -> Result<()>
 /// The objects of a log that is closed.
 struct Objects<'a> {
     journal: &'a Recorded,
-    shadow: Option<OpenShadow<'a>>,
-    /// Creation properties of the file that gets them.
-    creation: Id,
+    made: Made<'a>,
 }
 
-impl<'a> Objects<'a> {
-    fn of(path: &Path, journal: &'a Recorded) -> Result<Self> {
+/// How they are made.
+enum Made<'a> {
+    /// Of a shadow, without libhdf5: also the front of their file.
+    Plainly(ClosedObjects),
+    /// By libhdf5, with the creation properties of the file that gets them. Without a shadow: of definitions.
+    ByLibrary {
+        shadow: Option<OpenShadow<'a>>,
+        creation: Id,
+    },
+}
+
+impl<'a> Made<'a> {
+    fn by_library(path: &Path, journal: &'a Recorded) -> Result<Self> {
         let open = || {
             let shadow = journal.shadow.as_ref().map(OpenShadow::open);
             let shadow = shadow.transpose()?;
@@ -568,34 +587,78 @@ impl<'a> Objects<'a> {
                 Some(shadow) => shadow.creation(),
                 None => h5::new_file_creation(),
             };
-            Ok(Objects {
-                journal,
+            Ok(Made::ByLibrary {
                 shadow,
                 creation: creation?,
             })
         };
-        open().map_err(|e: String| Error::of(path, plain(&e)))
+        open().map_err(|e: Fault| Error::of(path, plain(&e.to_string())))
+    }
+}
+
+/// The objects of a shadow, if libhdf5 need not copy them.
+fn plain_objects(shadow: &Shadow) -> Option<ClosedObjects> {
+    let logged = shadow.logged.iter();
+    let logged = logged.filter_map(|(id, header)| Some(((*header)?, *id)));
+    ClosedObjects::of(&shadow.image, logged)
+}
+
+impl<'a> Objects<'a> {
+    fn of(path: &Path, journal: &'a Recorded) -> Result<Self> {
+        let plain = journal
+            .shadow
+            .as_ref()
+            .filter(|_| journal.header.subfiles == 0);
+        let made = match plain.and_then(plain_objects) {
+            Some(objects) => Ok(Made::Plainly(objects)),
+            None => Made::by_library(path, journal),
+        };
+        Ok(Objects {
+            journal,
+            made: made?,
+        })
     }
 
     /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added.
     fn write_closed(&self, path: &Path, data_files: &mut [DataFile]) -> Result<Vec<Diagnostic>> {
         let has_seals = data_files.iter().any(|file| file.has_seals);
         for file in &mut *data_files {
-            let data = Piece {
-                offset: FRONT,
-                len: file.end - FRONT,
-            };
             let table = write_table(file, &self.journal.id);
-            let table = table.map_err(|e| Error::io(&file.path, e))?;
-            self.write_front(&file.path, Role::Log { data, table }, has_seals)?;
+            file.table = table.map_err(|e| Error::io(&file.path, e))?;
+            let log = closed_log(self.journal, file);
+            match &self.made {
+                Made::Plainly(objects) => return self.write_plainly(path, objects, log),
+                Made::ByLibrary { creation, .. } => {
+                    let ClosedLog { data, table, .. } = log;
+                    let role = Role::Log { data, table };
+                    self.write_front(&file.path, role, has_seals, creation)?;
+                }
+            }
         }
+        let Made::ByLibrary { shadow, creation } = &self.made else {
+            return Ok(Vec::new());
+        };
         if self.journal.header.subfiles > 0 {
-            self.write_front(path, Role::Master, has_seals)?;
+            self.write_front(path, Role::Master, has_seals, creation)?;
         }
-        self.write(path)
+        self.write(path, shadow.as_ref())
     }
 
-    fn write_front(&self, path: &Path, role: Role, has_seals: bool) -> Result<()> {
+    /// Writes front and objects of a log in one file.
+    fn write_plainly(
+        &self,
+        path: &Path,
+        objects: &ClosedObjects,
+        log: ClosedLog<'_>,
+    ) -> Result<Vec<Diagnostic>> {
+        let metadata = objects.metadata(log, self.journal.dataset_ids());
+        let metadata = metadata.map_err(|fault| Error::of(path, fault))?;
+        let file = open_to_write(path, log.id)?;
+        metadata.write_to(&file).map_err(|e| Error::io(path, e))?;
+        Ok(Vec::new())
+    }
+
+    fn write_front(&self, path: &Path, role: Role, has_seals: bool, creation: &Id) -> Result<()> {
         let Recorded { header, id, .. } = self.journal;
         let front = Front {
             header,
@@ -604,15 +667,15 @@ impl<'a> Objects<'a> {
             role,
             flush: self.journal.flushes(),
             has_seals,
-            creation: &self.creation,
+            creation,
         };
         put_front(path, front)
     }
 
     /// Adds them to the file. Returns what could not be added.
-    fn write(&self, path: &Path) -> Result<Vec<Diagnostic>> {
+    fn write(&self, path: &Path, shadow: Option<&OpenShadow<'_>>) -> Result<Vec<Diagnostic>> {
         let journal = self.journal;
-        if let Some(shadow) = &self.shadow {
+        if let Some(shadow) = shadow {
             return write_shadow(path, &journal.id, shadow);
         }
         let datasets = &journal.outline.datasets;
@@ -741,7 +804,13 @@ fn read_data_files(
         if source.file_id()? != Some(journal.id) {
             return Err(Error::of(path, "it belongs to another log"));
         }
-        let known = known.take(&source, journal).unwrap_or_default();
+        let known = match journal.header.subfiles {
+            0 => {
+                let flushes: Vec<_> = journal.ends(number).collect();
+                std::mem::take(known).of_log(&source, &journal.id, &flushes)
+            }
+            _ => KnownTable::default(),
+        };
         let behind = known.behind();
         let ends = journal.ends(number).filter(|(flush, _)| *flush > behind.0);
         let found = sections_after(&source, number as u16, behind, ends)?;
@@ -754,6 +823,7 @@ fn read_data_files(
             end: journal.end(number),
             has_seals: found.has_seals || known.has_seals,
             known: known.entries,
+            table: Piece { offset: 0, len: 0 },
         })
     };
     sources.into_iter().enumerate().map(read).collect()
@@ -768,7 +838,249 @@ fn write_table(data_file: &mut DataFile, id: &FileId) -> io::Result<Piece> {
     file.set_len(end)?;
     let table = Piece {
         offset: end,
-        len: data_file.known.write(&file, &data_file.sections, end)?,
+        len: data_file
+            .known
+            .write(&file, &data_file.sections, end, MOST_KNOWN)?,
     };
     Ok(table)
+}
+
+/// What the close makes of a data file that has its table.
+fn closed_log<'a>(journal: &'a Recorded, file: &DataFile) -> ClosedLog<'a> {
+    ClosedLog {
+        header: &journal.header,
+        id: &journal.id,
+        data: Piece {
+            offset: FRONT,
+            len: file.end - FRONT,
+        },
+        table: file.table,
+        flush: journal.flushes(),
+        has_seals: file.has_seals,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+    use crate::hdf5_sys::{Link, Name, Space, Target};
+    use h5logfs_log::filters::Filter;
+    use h5logfs_log::front::unclosed_front;
+    use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+    use h5logfs_log::journal::{Commit, Header, Journal, Line};
+    use h5logfs_log::scan::{ScanRequest, Settings};
+    use h5logfs_log::snapshot::{Content, Snapshot, Storage};
+
+    type Made<T> = std::result::Result<T, Fault>;
+
+    const ID: FileId = FileId([7; 16]);
+
+    /// A shadow, and the headers of its logged datasets. `more` adds objects.
+    fn shadow(more: impl Fn(&Id, &Id) -> Made<()>) -> Made<(Vec<u8>, Vec<u64>)> {
+        let file = h5::create_in_memory(&h5::new_file_creation()?)?;
+        let root = h5::open_group(&file, c"/")?;
+        let group = |parent: &Id, name: &str| {
+            h5::create_group(parent, &Link::ascii(name), &h5::new_group_creation()?)
+        };
+        let numbers = |object: &Id, name: &str| {
+            let space = Space::fixed(&[2]).create()?;
+            let datatype = h5::integer_type(2, false, true)?;
+            h5::write_plain_attribute(object, Name::ascii(name), &datatype, &space, &[1, 2, 3, 4])
+        };
+        let texts = |object: &Id, name: &str, texts: &[&str]| {
+            let texts: Vec<_> = texts
+                .iter()
+                .map(|text| CString::new(*text).unwrap())
+                .collect();
+            let space = Space::fixed(&[texts.len() as u64]).create()?;
+            let name = Name {
+                bytes: name.as_bytes(),
+                utf8: true,
+            };
+            h5::write_texts(object, name, &space, &texts)
+        };
+        let (deep, many) = (group(&root, "deep")?, group(&root, "_many")?);
+        let deeper = group(&deep, "deeper")?;
+        group(&deeper, "empty")?;
+        h5::set_comment(&deep, c"a comment")?;
+        numbers(&root, "numbers")?;
+        texts(&root, "_text", &["K", ""])?;
+        texts(&deeper, "long", &[&"n".repeat(70_000), "short"])?;
+        for number in 0..900 {
+            texts(
+                &group(&deep, &format!("group {number}"))?,
+                "a text",
+                &[&"x".repeat(number)],
+            )?;
+        }
+        let (mut headers, integers) = (Vec::new(), h5::integer_type(4, true, false)?);
+        let plain = h5::new_dataset_creation()?;
+        let mut dataset = |parent: &Id, name: &str, space: Space, creation: &Id| {
+            let space = space.create()?;
+            let dataset =
+                h5::create_dataset(parent, &Link::ascii(name), &integers, &space, creation)?;
+            headers.push(h5::address(&dataset)?);
+            Made::Ok(dataset)
+        };
+        for number in 0..700 {
+            let name = format!("dataset {}", number * 7919 % 1000);
+            dataset(&many, &name, Space::fixed(&[number, 3]), &plain)?;
+        }
+        let chunked = h5::new_dataset_creation()?;
+        h5::set_storage(&chunked, &Storage::Chunked(vec![2, 3]))?;
+        h5::set_fill_value(&chunked, &integers, &[1, 2, 3, 4])?;
+        let shuffle = Filter {
+            id: 2,
+            flags: 1,
+            values: vec![4],
+        };
+        h5::add_filter(&chunked, &shuffle)?;
+        let limits = Space::with_limits(&[0, 5], &[None, Some(6)]);
+        let made = dataset(&deeper, "_chunked", limits, &chunked)?;
+        numbers(&made, "_n")?;
+        texts(&made, "units", &["K"])?;
+        h5::set_comment(&made, c"of a dataset")?;
+        h5::link_object(&made, &root, &Link::ascii("another name"))?;
+        let untimed = h5::new_dataset_creation()?;
+        h5::track_times(&untimed, false)?;
+        dataset(&root, "scalar", Space::scalar(), &untimed)?;
+        let soft = Link {
+            target: Target::Soft(c"/deep/deeper".into()),
+            ..Link::ascii("soft")
+        };
+        h5::create_symbolic_link(&root, &soft)?;
+        more(&root, &made)?;
+        drop((deep, many, deeper, made));
+        let image = h5::file_image(&file)?;
+        Ok((image, headers))
+    }
+
+    /// The journal of a log with these objects.
+    fn recorded(dir: &Path, image: &[u8], headers: &[u64]) -> Recorded {
+        let path = dir.join("journal");
+        let mut lines = image_lines(&[], image).unwrap();
+        lines.extend(headers.iter().enumerate().map(|(id, header)| {
+            Line::Logged(LoggedDataset {
+                id: id as u32,
+                header: Some(*header),
+            })
+        }));
+        lines.push(Line::Commit(Commit::new(1, vec![FRONT])));
+        let header = Header::new(&ID, 1, 0, 0);
+        Journal::create_with(&path, &header, &lines, false, false).unwrap();
+        let (below, name) = SourceDir::of_file(&path).unwrap();
+        Recorded::read(&SourceFile::open(&below, &name).unwrap()).unwrap()
+    }
+
+    /// What a scan finds in the log that is closed with these objects.
+    fn closed(path: &Path, objects: &Objects<'_>) -> Snapshot {
+        std::fs::write(path, unclosed_front(&ID)).unwrap();
+        let mut data_files = [DataFile {
+            path: path.to_owned(),
+            sections: Vec::new(),
+            end: FRONT,
+            has_seals: false,
+            known: Entries::default(),
+            table: Piece { offset: 0, len: 0 },
+        }];
+        let diagnostics = objects.write_closed(path, &mut data_files).unwrap();
+        assert!(diagnostics.is_empty(), "{diagnostics:?}");
+        let (dir, name) = SourceDir::of_file(path).unwrap();
+        let settings = Settings::default();
+        assert!(
+            sealed(&SourceFile::open(&dir, &name).unwrap())
+                .unwrap()
+                .is_some()
+        );
+        crate::scan(ScanRequest::alone(&dir, &name, &settings)).unwrap()
+    }
+
+    #[test]
+    fn objects_that_are_made_without_libhdf5_are_those_that_it_makes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, headers) = shadow(|_, _| Ok(())).unwrap();
+        let journal = recorded(dir.path(), &image, &headers);
+        let plainly = Objects::of(dir.path(), &journal).unwrap();
+        assert!(matches!(plainly.made, super::Made::Plainly(_)));
+        let by_library = Objects {
+            journal: &journal,
+            made: super::Made::by_library(dir.path(), &journal).unwrap(),
+        };
+        let found = closed(&dir.path().join("plainly"), &plainly);
+        let wanted = closed(&dir.path().join("by libhdf5"), &by_library);
+        assert_eq!(found.datasets.len(), headers.len());
+        let ids = found.datasets.iter().map(|dataset| match dataset.content {
+            Content::Logged { id, .. } => id,
+            _ => -1,
+        });
+        assert!(ids.max() == Some(headers.len() as i64 - 1));
+        assert_eq!(found.diagnostics, wanted.diagnostics);
+        assert_eq!(found.datasets, wanted.datasets);
+        assert!(found.image == wanted.image, "the images differ");
+    }
+
+    /// Other programs may add to a closed log with HDF5.
+    #[test]
+    fn libhdf5_goes_on_with_objects_that_are_made_without_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, headers) = shadow(|_, _| Ok(())).unwrap();
+        let journal = recorded(dir.path(), &image, &headers);
+        let path = dir.path().join("log");
+        let before = closed(&path, &Objects::of(dir.path(), &journal).unwrap());
+        let name = h5::c_name(path.as_os_str().as_bytes()).unwrap();
+        let file = h5::open_to_write(&name, 2048).unwrap();
+        let many = h5::open_group(&file, c"/__many").unwrap();
+        let creation = h5::new_group_creation().unwrap();
+        for number in 0..100 {
+            let link = Link::ascii(&format!("dataset {number}.5"));
+            drop(h5::create_group(&many, &link, &creation).unwrap());
+            let link = Link::ascii(&format!("dataset {}", number * 7919 % 1000));
+            h5::delete_link(&many, &link).unwrap();
+        }
+        drop(many);
+        h5::close_file(file).unwrap();
+        let (below, name) = SourceDir::of_file(&path).unwrap();
+        let settings = Settings::default();
+        let after = crate::scan(ScanRequest::alone(&below, &name, &settings)).unwrap();
+        assert_eq!(after.datasets.len(), before.datasets.len() - 100);
+    }
+
+    #[test]
+    fn libhdf5_copies_what_has_other_forms() {
+        let is_plain = |more: &dyn Fn(&Id, &Id) -> Made<()>| {
+            let (image, headers) = shadow(more).unwrap();
+            let logged = headers.iter().zip(0..).map(|(header, id)| (*header, id));
+            ClosedObjects::of(&image, logged).is_some()
+        };
+        let space = || Space::fixed(&[3]).create();
+        assert!(is_plain(&|_, _| Ok(())));
+        assert!(!is_plain(&|root, _| {
+            let datatype = h5::integer_type(4, true, false)?;
+            let creation = h5::new_dataset_creation()?;
+            let link = Link::ascii("not logged");
+            h5::create_dataset(root, &link, &datatype, &space()?, &creation).map(drop)
+        }));
+        assert!(!is_plain(&|root, _| {
+            let creation = h5::new_group_creation()?;
+            h5::order_links(&creation)?;
+            h5::create_group(root, &Link::ascii("ordered"), &creation).map(drop)
+        }));
+        assert!(!is_plain(&|_, made| {
+            let datatype = h5::object_reference_type()?;
+            let name = Name::ascii("reference");
+            h5::write_plain_attribute(made, name, &datatype, &space()?, &[0; 24])
+        }));
+        assert!(!is_plain(&|root, _| {
+            let link = Link {
+                target: Target::External {
+                    file: c"other".into(),
+                    path: c"/".into(),
+                },
+                ..Link::ascii("external")
+            };
+            h5::create_symbolic_link(root, &link)
+        }));
+    }
 }

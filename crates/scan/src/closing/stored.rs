@@ -10,7 +10,6 @@ use super::anchor::{AnchorNumbers, AnchorWriter, stub};
 use crate::dataset::{NewLink, Template};
 use crate::hdf5_sys::{self as h5, Id};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
-use crate::logvol::escape;
 use crate::scales::is_scale;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
@@ -18,6 +17,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::{HeaderSpace, Image};
 use h5logfs_log::journal::shadow::Shadow;
+use h5logfs_log::logvol::escaped;
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -77,11 +77,11 @@ struct StoredObjects(ShadowObjects);
 
 impl LayoutObjects for StoredObjects {
     fn copied_link<'n>(&self, name: &'n [u8], _: bool) -> Option<Cow<'n, [u8]>> {
-        Some(escape(name))
+        Some(escaped(name))
     }
 
     fn copied_attribute<'n>(&self, name: &'n [u8], _: Owner) -> Option<Cow<'n, [u8]>> {
-        Some(escape(name))
+        Some(escaped(name))
     }
 
     fn anchor(&self, dataset: &Id, attributes: &[CString]) -> Result<Option<Anchor>> {

@@ -1,5 +1,5 @@
-//! The table of a data file, and what a process that closes one log after the other remembers of it: a program may open a log,
-//! write a step and close it again, and then a close costs by what is new.
+//! The table of a data file, and what a process that closes a log remembers of it: a program may open a log, write a step and
+//! close it again, and then a close costs by what is new.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,24 +7,27 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::SystemTime;
 
-use h5logfs_log::file_id::FileId;
-use h5logfs_log::front::FRONT;
-use h5logfs_log::journal::Recorded;
-use h5logfs_log::logvol::{Section, table_head};
-use h5logfs_log::source_file::SourceFile;
-use h5logfs_log::window::Piece;
-
-/// The most bytes of entries that are held in memory.
-const MOST_KNOWN: u64 = 32 << 20;
+use super::closed::ClosedLog;
+use crate::file_id::FileId;
+use crate::front::FRONT;
+use crate::logvol::{Section, table_head};
+use crate::source_file::SourceFile;
+use crate::window::Piece;
 
 /// The entries of each rank that wrote, in the order of their extents, as far as they are in memory.
 #[derive(Debug, Default)]
-pub(super) struct Entries(BTreeMap<u32, Vec<u8>>);
+pub struct Entries(BTreeMap<u32, Vec<u8>>);
 
 impl Entries {
     /// Writes a table of these entries, and of those of `sections` behind them, at `at`. Returns its bytes. Afterwards all of
-    /// them are in memory, or none.
-    pub fn write(&mut self, file: &File, sections: &[Section], at: u64) -> io::Result<u64> {
+    /// them are in memory, or none if that would be more than `most` bytes.
+    pub fn write(
+        &mut self,
+        file: &File,
+        sections: &[Section],
+        at: u64,
+        most: u64,
+    ) -> io::Result<u64> {
         let known = self.0.values().map(|entries| entries.len() as u64);
         let new = sections.iter().flat_map(|section| &section.pieces);
         let all = known.sum::<u64>() + new.map(|piece| piece.len).sum::<u64>();
@@ -54,13 +57,13 @@ impl Entries {
                     file.read_exact_at(&mut bytes, begin)?;
                     part.len += bytes.len() as u64;
                     writer.write(&bytes)?;
-                    if all <= MOST_KNOWN {
+                    if all <= most {
                         known.extend_from_slice(&bytes);
                     }
                 }
             }
         }
-        if all > MOST_KNOWN {
+        if all > most {
             self.0.clear();
         }
         Ok(writer.end()? - at)
@@ -115,45 +118,48 @@ pub struct KnownTable {
     /// Which file: a number can be that of a removed one, which was made at another time.
     file: Option<(FileId, u64, u64, Option<SystemTime>)>,
     /// The last flush, and where it ends.
-    flush: u64,
-    end: u64,
-    pub(super) has_seals: bool,
-    pub(super) entries: Entries,
+    last: (u64, u64),
+    /// Whether extents have seals.
+    pub has_seals: bool,
+    /// The entries.
+    pub entries: Entries,
 }
 
 impl KnownTable {
-    /// That of a file that was closed just now. Takes its entries.
-    pub(super) fn of(
-        journal: &Recorded,
-        source: Option<&SourceFile>,
-        entries: Entries,
-        has_seals: bool,
-    ) -> Self {
-        let file = source.and_then(|source| identity(source, &journal.id));
-        if file.is_none() || entries.is_empty() || journal.header.subfiles > 0 {
+    /// That of a log in one file which was closed just now. Its `entries` are all of the table, unless they were too many.
+    pub fn new(source: &SourceFile, log: ClosedLog<'_>, entries: Entries) -> Self {
+        let file = identity(source, log.id);
+        if file.is_none() || (entries.is_empty() && log.table.len > 0) {
             return KnownTable::default();
         }
+        let last = (log.flush, log.end());
+        let has_seals = log.has_seals;
         KnownTable {
             file,
-            flush: journal.flushes(),
-            end: journal.end(0),
+            last,
             has_seals,
             entries,
         }
     }
 
-    /// What is known of a data file whose journal this is.
-    pub(super) fn take(&mut self, source: &SourceFile, journal: &Recorded) -> Option<Self> {
-        let known = std::mem::take(self);
-        let is_same = known.file.is_some() && known.file == identity(source, &journal.id);
-        let goes_on = journal.header.subfiles == 0
-            && journal.ends(0).any(|end| end == (known.flush, known.end));
-        (is_same && goes_on).then_some(known)
+    /// The same if it is that of a log in one file with this identifier and these flushes, with their ends. Else nothing is known.
+    pub fn of_log(self, source: &SourceFile, id: &FileId, flushes: &[(u64, u64)]) -> Self {
+        let is_same = self.file.is_some() && self.file == identity(source, id);
+        if is_same && flushes.contains(&self.last) {
+            self
+        } else {
+            KnownTable::default()
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.file.is_none()
     }
 
     /// The last flush that is known, and where it ends.
-    pub(super) fn behind(&self) -> (u64, u64) {
-        (self.flush, self.end.max(FRONT))
+    pub fn behind(&self) -> (u64, u64) {
+        (self.last.0, self.last.1.max(FRONT))
     }
 }
 
@@ -166,6 +172,8 @@ fn identity(source: &SourceFile, id: &FileId) -> Option<(FileId, u64, u64, Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MOST: u64 = 1 << 20;
 
     fn section(rank: u32, pieces: &[(u64, u64)]) -> Section {
         let piece = |(offset, len): &(u64, u64)| Piece {
@@ -192,7 +200,7 @@ mod tests {
             section(2, &[(10, 20), (50, 9)]),
         ];
         let written = |entries: &mut Entries, sections: &[Section]| {
-            let len = entries.write(&file, sections, 1000).unwrap();
+            let len = entries.write(&file, sections, 1000, MOST).unwrap();
             let mut table = vec![0; len as usize];
             file.read_exact_at(&mut table, 1000).unwrap();
             table
@@ -204,5 +212,9 @@ mod tests {
         let table = written(&mut known, &later);
         assert_eq!(table, written(&mut Entries::default(), &all));
         assert_eq!(table, written(&mut known, &[]));
+        // What would be too much is written, and forgotten.
+        let mut known = Entries::default();
+        known.write(&file, &all, 1000, 50).unwrap();
+        assert!(known.is_empty());
     }
 }

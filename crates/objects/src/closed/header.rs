@@ -1,0 +1,111 @@
+//! Object headers of version 1 (IV.A.1.a), and the messages of anchors and of the log's own objects.
+
+use h5logfs_log::image::object_header::kind;
+
+/// Bytes in front of the first message.
+pub const PREFIX: usize = 16;
+/// Bytes in front of the data of a message.
+pub const HEAD: usize = 8;
+
+/// Messages behind each other.
+#[derive(Debug, Default, Clone)]
+pub struct Messages {
+    bytes: Vec<u8>,
+    count: u16,
+}
+
+impl Messages {
+    /// Adds a message. Returns where its data begin, behind the begin of the first message. `None` where it is longer than one can
+    /// be, or there are too many.
+    pub fn push(&mut self, kind: u16, flags: u8, data: &[u8]) -> Option<usize> {
+        let len = u16::try_from(data.len().next_multiple_of(8)).ok()?;
+        self.count = self.count.checked_add(1)?;
+        self.bytes.extend(kind.to_le_bytes());
+        self.bytes.extend(len.to_le_bytes());
+        self.bytes.extend([flags, 0, 0, 0]);
+        let at = self.bytes.len();
+        self.bytes.extend(data);
+        self.bytes.resize(at + usize::from(len), 0);
+        Some(at)
+    }
+
+    /// Adds an attribute of integers of a type (IV.A.2.m, version 1), whose elements are one list.
+    pub fn push_list<T: Copy, const N: usize>(
+        &mut self,
+        name: &str,
+        datatype: [u8; 12],
+        values: &[T],
+        to_bytes: impl Fn(T) -> [u8; N],
+    ) -> Option<()> {
+        let elements: Vec<u8> = values.iter().flat_map(|value| to_bytes(*value)).collect();
+        let data = attribute(name, &datatype, &list(values.len() as u64), &elements)?;
+        self.push(kind::ATTRIBUTE, 0, &data).map(|_| ())
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// The header of an object with so many links to it. `more` messages lie elsewhere.
+    pub fn header(&self, links: u32, more: u16) -> Option<Vec<u8>> {
+        let count = self.count.checked_add(more)?;
+        let len = u32::try_from(self.bytes.len()).ok()?;
+        let mut header = vec![1, 0];
+        header.extend(count.to_le_bytes());
+        header.extend(links.to_le_bytes());
+        header.extend(len.to_le_bytes());
+        header.resize(PREFIX, 0);
+        header.extend(&self.bytes);
+        Some(header)
+    }
+}
+
+/// An attribute message of version 1.
+pub fn attribute(name: &str, datatype: &[u8], space: &[u8], elements: &[u8]) -> Option<Vec<u8>> {
+    let name = [name.as_bytes(), &[0]].concat();
+    let mut data = vec![1, 0];
+    for part in [&name[..], datatype, space] {
+        data.extend(u16::try_from(part.len()).ok()?.to_le_bytes());
+    }
+    for part in [&name[..], datatype, space] {
+        data.extend(part);
+        data.resize(data.len().next_multiple_of(8), 0);
+    }
+    data.extend(elements);
+    Some(data)
+}
+
+/// The datatype message (IV.A.2.d) of an integer of so many bytes, little-endian.
+pub fn integer(size: u8, is_signed: bool) -> [u8; 12] {
+    let signed = if is_signed { 8 } else { 0 };
+    [0x10, signed, 0, 0, size, 0, 0, 0, 0, 0, 8 * size, 0]
+}
+
+/// That of a text of so many bytes, with zeros behind it.
+pub fn text(len: u32) -> Vec<u8> {
+    const ASCII_ZERO_PADDED: [u8; 4] = [0x13, 1, 0, 0];
+    [ASCII_ZERO_PADDED, len.to_le_bytes()].concat()
+}
+
+/// The dataspace message (IV.A.2.b) of a list.
+pub fn list(len: u64) -> Vec<u8> {
+    let mut data = vec![1, 1, 0, 0, 0, 0, 0, 0];
+    data.extend(len.to_le_bytes());
+    data
+}
+
+/// That of one element.
+pub const SCALAR: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+/// That of no element.
+pub const NULL: [u8; 4] = [2, 0, 0, 2];
+
+/// The layout message (IV.A.2.i) of elements in one piece.
+pub fn contiguous(address: u64, len: u64) -> Vec<u8> {
+    [&[3, 1][..], &address.to_le_bytes(), &len.to_le_bytes()].concat()
+}

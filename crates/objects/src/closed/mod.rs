@@ -1,0 +1,239 @@
+//! The metadata of a closed log (`docs/formats/logvol.md`), made of the objects of its shadow without libhdf5: superblock, root group,
+//! the log's own objects, and those of the user with anchors in place of logged datasets.
+//!
+//! libhdf5 makes each object by several searches through its caches, so that thousands take a second. Nearly all programs make
+//! objects of few kinds, whose bytes are known: old groups, logged datasets, and attributes of numbers and texts. So a shadow
+//! with nothing else is walked through once, and its closed form is written in one piece. For any other one
+//! [`ClosedObjects::of`] has nothing, and libhdf5 copies it.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `plain` | which shadows these are; their objects as headers without addresses |
+//! | `header` | object headers and messages |
+//! | `links` | symbol tables |
+//! | `heap` | values of variable length |
+//! | `space` | bytes with addresses |
+
+mod header;
+mod heap;
+mod links;
+mod plain;
+mod space;
+
+use std::collections::HashMap;
+
+use h5logfs_log::front::FRONT;
+use h5logfs_log::image::Added;
+use h5logfs_log::image::object_header::kind;
+use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
+use h5logfs_log::logvol::{MARK, names};
+use h5logfs_log::window::Piece;
+
+use crate::Result;
+use header::{Messages, PREFIX};
+use links::{LEAF_K, NODE_K, Named, Table, To};
+use plain::{Plain, Target};
+use space::Space;
+
+/// Bytes of the superblock (II.A), of version 0.
+const SUPERBLOCK: usize = h5logfs_log::image::SUPERBLOCK;
+
+/// The objects of a log, but for addresses.
+#[derive(Debug)]
+pub struct ClosedObjects(Vec<Plain>);
+
+impl ClosedObjects {
+    /// The objects of a shadow with this image, of which those at the addresses of `logged` are logged datasets with these IDs.
+    /// `None` where only libhdf5 can copy them, or tell what is wrong with them.
+    pub fn of(image: &Vec<u8>, logged: impl IntoIterator<Item = (u64, u32)>) -> Option<Self> {
+        let mut ids = HashMap::new();
+        for (header, id) in logged {
+            if ids.insert(header, id).is_some() {
+                return None;
+            }
+        }
+        plain::objects(image, &ids)
+            .ok()
+            .flatten()
+            .map(ClosedObjects)
+    }
+
+    /// The metadata of the closed log, with its seal. `datasets` is the number of dataset IDs in use.
+    pub fn metadata(&self, log: ClosedLog<'_>, datasets: usize) -> Result<Added> {
+        let start = log.table.offset + log.table.len;
+        let mut front = vec![0; FRONT as usize];
+        let mut own = Space::new(SUPERBLOCK as u64);
+        let mut rest = Space::new(start);
+        let group = own_objects(&mut own, log).ok_or(TOO_MUCH)?;
+        let (root, table) = self
+            .objects(&mut own, &mut rest, (log, datasets), group)
+            .ok_or(TOO_MUCH)?;
+        let (own, rest) = (own.into_bytes(), rest.into_bytes());
+        if SUPERBLOCK + own.len() > SEAL_AT {
+            return Err(TOO_MUCH.into());
+        }
+        front[SUPERBLOCK..][..own.len()].copy_from_slice(&own);
+        front[..SUPERBLOCK].copy_from_slice(&superblock(root, table, start + rest.len() as u64));
+        log.id.mark(&mut front);
+        let closed = Closed {
+            flush: log.flush,
+            end: log.end(),
+            has_seals: log.has_seals,
+        };
+        set_seal(&mut front, closed, start, &rest);
+        let mut added = Added::new(FRONT as usize, start);
+        added.put(0, &front)?;
+        added.put(start, &rest)?;
+        Ok(added)
+    }
+
+    /// Writes the root group, and all that is in it, with the log's own `group`. Returns its address, and where its links are.
+    fn objects(
+        &self,
+        own: &mut Space,
+        rest: &mut Space,
+        log: (ClosedLog<'_>, usize),
+        group: u64,
+    ) -> Option<(u64, Table)> {
+        let (root, others) = self.0.split_first()?;
+        let (address, mut messages_at) = put_root(own, rest, log, root)?;
+        let mut addresses = vec![address];
+        for object in others {
+            let address = rest.put(&object.messages.header(object.links, 0)?);
+            addresses.push(address);
+            messages_at.push(address + PREFIX as u64);
+        }
+        let mut of_root = None;
+        for (number, object) in self.0.iter().enumerate() {
+            let Some(group_links) = &object.table else {
+                continue;
+            };
+            let named = group_links.links.iter().map(|(name, target)| Named {
+                name: name.clone(),
+                target: match target {
+                    Target::Object(number) => To::Object(addresses[*number]),
+                    Target::Path(path) => To::Path(path.clone()),
+                },
+            });
+            let mut named: Vec<Named> = named.collect();
+            if number == 0 {
+                named.push(Named {
+                    name: names::LOG_GROUP.into(),
+                    target: To::Object(group),
+                });
+            }
+            let table = Table::put(rest, named);
+            if number == 0 {
+                own.set(address + (PREFIX + header::HEAD) as u64, &table.to_bytes());
+                of_root = Some(table);
+            } else {
+                rest.set(
+                    messages_at[number] + group_links.at as u64,
+                    &table.to_bytes(),
+                );
+            }
+        }
+        let values = self.0.iter().zip(&messages_at);
+        let values: Vec<(u64, &[u8])> = values
+            .flat_map(|(object, at)| {
+                let values = object.heap_values.iter();
+                values.map(move |value| (at + value.at as u64, &value.bytes[..]))
+            })
+            .collect();
+        let bytes = values.iter().map(|(_, bytes)| *bytes);
+        heap::put(rest, bytes, |rest, value, address, number| {
+            let (at, _) = values[value];
+            rest.set(at, &address.to_le_bytes());
+            rest.set(at + 8, &number.to_le_bytes());
+        });
+        Some((address, of_root?))
+    }
+}
+
+const TOO_MUCH: &str = "the metadata of the closed log take too much room";
+
+/// Writes the header of the root group. What it has of the user lies behind the table, since the room in the front is little.
+/// Returns its address, and the one from which the messages of the user count.
+fn put_root(
+    own: &mut Space,
+    rest: &mut Space,
+    log: (ClosedLog<'_>, usize),
+    root: &Plain,
+) -> Option<(u64, Vec<u64>)> {
+    let mut messages = Messages::default();
+    messages.push(kind::SYMBOL_TABLE, 0, &[0; 16])?;
+    push_mark(&mut messages, log)?;
+    // Its first message is the symbol table, which is in the front.
+    let (taken, more) = (header::HEAD + 16, root.messages.count() - 1);
+    let theirs = &root.messages.bytes()[taken..];
+    let at = rest.put(theirs);
+    if more > 0 {
+        let place = [at, theirs.len() as u64].map(u64::to_le_bytes);
+        messages.push(kind::CONTINUATION, 0, place.as_flattened())?;
+    }
+    let address = own.put(&messages.header(root.links, more)?);
+    Some((address, vec![at.wrapping_sub(taken as u64)]))
+}
+
+/// The root attributes that make the file a log (section 1.1).
+fn push_mark(messages: &mut Messages, (log, datasets): (ClosedLog<'_>, usize)) -> Option<()> {
+    let logs = i32::from(log.table.len > 0);
+    let datasets = i32::try_from(datasets).ok()?;
+    let numbers = [datasets, logs, logs, log.header.config, 1];
+    messages.push_list(MARK, header::integer(4, true), &numbers, i32::to_le_bytes)?;
+    let writer = log.header.writer.as_bytes();
+    let text = header::text(u32::try_from(writer.len()).ok()?);
+    let data = header::attribute(names::WRITER, &text, &header::SCALAR, writer)?;
+    messages.push(kind::ATTRIBUTE, 0, &data).map(|_| ())
+}
+
+/// Writes the group of the log (section 1.2). Returns its address.
+fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
+    let mut links = Vec::new();
+    if log.table.len > 0 {
+        for (name, piece) in [("_ld_0", log.data), ("_md_0", log.table)] {
+            let address = own.put(&bytes_of_log(piece)?);
+            links.push(Named {
+                name: name.into(),
+                target: To::Object(address),
+            });
+        }
+    }
+    let table = Table::put(own, links);
+    let mut messages = Messages::default();
+    messages.push(kind::SYMBOL_TABLE, 0, &table.to_bytes())?;
+    Some(own.put(&messages.header(1, 0)?))
+}
+
+/// A dataset of bytes of the file.
+fn bytes_of_log(piece: Piece) -> Option<Vec<u8>> {
+    /// Bit fields of one byte.
+    const BITS: [u8; 12] = [0x14, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0];
+    /// Version 2. The place is there from the begin, and a fill value would be written where a program sets one: none is.
+    const NO_FILL_VALUE: [u8; 8] = [2, 1, 2, 1, 0, 0, 0, 0];
+    const CONSTANT: u8 = 1;
+    let mut messages = Messages::default();
+    messages.push(kind::DATASPACE, 0, &header::list(piece.len))?;
+    messages.push(kind::DATATYPE, CONSTANT, &BITS)?;
+    messages.push(kind::FILL_VALUE, CONSTANT, &NO_FILL_VALUE)?;
+    let place = header::contiguous(piece.offset, piece.len);
+    messages.push(kind::LAYOUT, 0, &place)?;
+    messages.header(1, 0)
+}
+
+/// A superblock of version 0 (II.A).
+fn superblock(root: u64, table: Table, end: u64) -> Vec<u8> {
+    const HAS_TABLE: u32 = 1;
+    let mut bytes = b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0".to_vec();
+    bytes.extend([LEAF_K, NODE_K].map(u16::to_le_bytes).as_flattened());
+    bytes.extend([0; 4]);
+    // From byte 0 on; no free space, no driver.
+    let addresses = [0, u64::MAX, end, u64::MAX];
+    bytes.extend(addresses.map(u64::to_le_bytes).as_flattened());
+    // The root group has no name.
+    bytes.extend([0, root].map(u64::to_le_bytes).as_flattened());
+    bytes.extend(HAS_TABLE.to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(table.to_bytes());
+    bytes
+}

@@ -1,0 +1,38 @@
+//! Bytes that are written behind each other.
+
+/// Bytes of a file from an address on.
+pub struct Space {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Space {
+    pub fn new(start: u64) -> Self {
+        Space {
+            start,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The address of what comes next.
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Adds bytes. Returns their address.
+    pub fn put(&mut self, bytes: &[u8]) -> u64 {
+        let address = self.end();
+        self.bytes.extend(bytes);
+        address
+    }
+
+    /// Replaces bytes that are there.
+    pub fn set(&mut self, address: u64, bytes: &[u8]) {
+        let at = (address - self.start) as usize;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
