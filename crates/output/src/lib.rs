@@ -29,6 +29,7 @@
 //! | `late` | reads again what this node does not see yet |
 //! | [`reading`] | elements of the log that is being written |
 //! | `spill` | a rank whose buffer is full writes before the flush |
+//! | `write_back` | data that are complete go to the disk |
 
 pub mod automatic;
 pub mod base;
@@ -59,6 +60,7 @@ mod regular;
 mod reopening;
 mod sharing;
 mod spill;
+mod write_back;
 
 use std::path::Path;
 

@@ -18,6 +18,7 @@ use crate::extent::{self, Checksums};
 use crate::options::{Fsync, Options};
 use crate::ranks::{Ranks, SharedFile};
 use crate::spill::Spill;
+use crate::write_back::WriteBack;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::journal::{self, Commit, Header, HeldFile, Journal, Line};
@@ -57,6 +58,7 @@ pub struct Files {
     /// On the first rank only.
     journal: Option<Journal>,
     spill: Spill,
+    write_back: WriteBack,
     /// The extents of this rank since the last flush; `None` where extents have no seals.
     tags: Option<Tags>,
 }
@@ -179,6 +181,7 @@ impl Files {
         }
         if self.spill.is_in_place() {
             section.set_flushed();
+            self.write_back.written(&self.local, offset..offset + len);
         } else {
             section.set_waiting();
         }
@@ -270,6 +273,9 @@ impl Files {
             .and(self.check_names())
             .and(written)
             .and(self.check_room());
+        if written.is_ok() {
+            self.write_back.written(&self.local, begin..offset + len);
+        }
         Written {
             end: offset + len,
             moved: begin,

@@ -15,6 +15,7 @@ use crate::options::{Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
 use crate::spill::Spill;
+use crate::write_back::WriteBack;
 use crate::{GlobalOutcome, check_outcome};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
@@ -88,6 +89,7 @@ impl Files {
             is_first: true,
             journal,
             spill,
+            write_back: WriteBack::of(options.fsync),
             tags: Tags::of(options),
         })
     }
@@ -238,6 +240,7 @@ impl Appendable {
             is_first: true,
             journal,
             spill,
+            write_back: WriteBack::of(options.fsync),
             tags: Tags::of(options),
         })
     }
