@@ -1,9 +1,27 @@
 /*
- * shared DIRECTORY: copies a dataset with H5Ocopy into a file whose objects share messages, and reads the copy.
+ * shared DIRECTORY: copies a dataset with H5Ocopy into a file whose objects share messages, and reads the copy. Beside it the file
+ * has sequences, which are not logged: they keep the chunk index that the program has given them.
  */
 #include "../hosts/host.h"
 
 #define OK(call) REQUIRE((call) >= 0)
+
+/* A chunked dataset of four sequences. */
+static void make_sequences(hid_t file, hsize_t side)
+{
+    int number = 7;
+    hvl_t sequences[4];
+    for (int i = 0; i < 4; i++) {
+        sequences[i] = (hvl_t){1, &number};
+    }
+    const hsize_t dims = 4;
+    const hid_t space = H5Screate_simple(1, &dims, NULL), properties = H5Pcreate(H5P_DATASET_CREATE);
+    OK(H5Pset_chunk(properties, 1, &side));
+    const hid_t type = H5Tvlen_create(H5T_NATIVE_INT);
+    const hid_t dataset = H5Dcreate2(file, "sequences", type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    OK(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, sequences));
+    OK(H5Dclose(dataset));
+}
 
 int main(int argc, char **argv)
 {
@@ -28,7 +46,10 @@ int main(int argc, char **argv)
     OK(H5Pset_shared_mesg_nindexes(sharing, 1));
     OK(H5Pset_shared_mesg_index(sharing, 0, H5O_SHMESG_ALL_FLAG, 10));
     from = H5Fopen("from.h5", H5F_ACC_RDONLY, H5P_DEFAULT);
-    hid_t to = H5Fcreate("to.h5", H5F_ACC_TRUNC, sharing, H5P_DEFAULT);
+    const hid_t newest = H5Pcreate(H5P_FILE_ACCESS);
+    OK(H5Pset_libver_bounds(newest, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST));
+    hid_t to = H5Fcreate("to.h5", H5F_ACC_TRUNC, sharing, newest);
+    make_sequences(to, 2);
     OK(H5Ocopy(from, "d", to, "d", H5P_DEFAULT, H5P_DEFAULT));
     OK(H5Fclose(from));
     OK(H5Fclose(to));
@@ -41,6 +62,12 @@ int main(int argc, char **argv)
     double filled = 0;
     OK(H5Pget_fill_value(H5Dget_create_plist(dataset), H5T_NATIVE_DOUBLE, &filled));
     REQUIRE(filled == fill);
+    OK(H5Dclose(dataset));
+
+    H5D_chunk_index_t index = H5D_CHUNK_IDX_BTREE;
+    dataset = H5Dopen2(to, "sequences", H5P_DEFAULT);
+    OK(H5Dget_chunk_index_type(dataset, &index));
+    REQUIRE(index == H5D_CHUNK_IDX_FARRAY);
     OK(H5Dclose(dataset));
     OK(H5Fclose(to));
     return 0;

@@ -28,7 +28,25 @@ pub fn unshared_creation(creation: &Id) -> Result<Id> {
     h5!(H5Pencode1(creation.0, ptr::null_mut(), &mut len))?;
     let mut bytes = vec![0u8; len];
     h5!(H5Pencode1(creation.0, bytes.as_mut_ptr().cast(), &mut len))?;
-    Id::new(h5!(H5Pdecode(bytes.as_ptr().cast())))
+    let anew = Id::new(h5!(H5Pdecode(bytes.as_ptr().cast())))?;
+    if storage_class(creation)? == StorageClass::Chunked {
+        copy_layout(creation, &anew)?;
+    }
+    Ok(anew)
+}
+
+/// Copies the storage layout of chunks whole: a list that is encoded has the shape of the chunks alone, and neither the kind of
+/// their index nor whether those at the edge are filtered. A layout of chunks has no memory of its own.
+fn copy_layout(from: &Id, to: &Id) -> Result<()> {
+    /// `H5D_CRT_LAYOUT_NAME` of libhdf5.
+    const LAYOUT: &CStr = c"layout";
+    let mut len = 0;
+    h5!(H5Pget_size(from.0, LAYOUT.as_ptr(), &mut len))?;
+    // As a structure of C has to be aligned.
+    let mut layout = vec![0u64; len.div_ceil(size_of::<u64>())];
+    let layout = layout.as_mut_ptr().cast();
+    h5!(H5Pget(from.0, LAYOUT.as_ptr(), layout))?;
+    h5!(H5Pset(to.0, LAYOUT.as_ptr(), layout)).map(drop)
 }
 
 /// Gives a dataset another extent.
