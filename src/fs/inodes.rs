@@ -37,7 +37,7 @@ pub struct Inode {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     parent: u64,
-    name: OsString,
+    name: Box<OsStr>,
     version: Version,
 }
 
@@ -46,8 +46,8 @@ struct Node {
     key: Arc<Key>,
     attributes: Attributes,
     lookups: u64,
-    handles: u64,
-    children: u64,
+    handles: u32,
+    children: u32,
 }
 
 impl Node {
@@ -63,7 +63,8 @@ impl Node {
 
 #[derive(Debug)]
 struct Nodes {
-    nodes: HashMap<u64, Node>,
+    /// Boxed: up to half of the places of a table are empty.
+    nodes: HashMap<u64, Box<Node>>,
     numbers: HashMap<Arc<Key>, u64>,
     next: u64,
     /// The memory that the nodes take, in bytes.
@@ -96,8 +97,8 @@ pub struct Name {
 const MEMORY: usize = 48 << 20;
 /// From here on names go in directories that are searched, too.
 const MEMORY_OF_SEARCHED: usize = 64 << 20;
-/// What a node takes besides its name: itself, its key, and its places in the tables.
-const NODE: usize = size_of::<Node>() + size_of::<Key>() + 192;
+/// What a node takes besides its name: itself, its key, and some 120 bytes for its places in the tables and what the allocator adds.
+const NODE: usize = size_of::<Node>() + size_of::<Key>() + 120;
 /// How many inodes the kernel is asked to forget at a time.
 const BATCH: usize = 512;
 
@@ -105,7 +106,7 @@ impl InodeTable {
     pub fn new(root: Entry) -> Self {
         let key = Key {
             parent: ROOT,
-            name: OsString::new(),
+            name: OsStr::new("").into(),
             version: root.version,
         };
         let node = Node {
@@ -118,7 +119,7 @@ impl InodeTable {
         };
         InodeTable {
             table: Mutex::new(Nodes {
-                nodes: HashMap::from([(ROOT, node)]),
+                nodes: HashMap::from([(ROOT, Box::new(node))]),
                 numbers: HashMap::new(),
                 next: ROOT + 1,
                 memory: 0,
@@ -210,7 +211,7 @@ impl InodeTable {
             && (!is_searched || table.memory > MEMORY_OF_SEARCHED);
         may.then(|| Name {
             directory: key.parent,
-            name: key.name.clone(),
+            name: key.name.to_os_string(),
             is_searched,
         })
     }
@@ -283,7 +284,7 @@ impl Nodes {
         let mut at = number;
         while !is_root(at) {
             let key = &self.nodes.get(&at)?.key;
-            names.push(&key.name);
+            names.push(&*key.name);
             at = key.parent;
         }
         Some((names.into_iter().rev().collect(), flush_of(at)))
@@ -292,7 +293,7 @@ impl Nodes {
     fn look_up(&mut self, parent: u64, name: &OsStr, entry: Entry) -> Option<u64> {
         let key = Key {
             parent,
-            name: name.to_owned(),
+            name: name.into(),
             version: entry.version,
         };
         let known = self.numbers.get(&key).copied();
@@ -311,16 +312,14 @@ impl Nodes {
         self.oldest.push_back(number);
         let key = Arc::new(key);
         self.numbers.insert(Arc::clone(&key), number);
-        self.nodes.insert(
-            number,
-            Node {
-                key,
-                attributes: entry.attributes,
-                lookups: 1,
-                handles: 0,
-                children: 0,
-            },
-        );
+        let node = Node {
+            key,
+            attributes: entry.attributes,
+            lookups: 1,
+            handles: 0,
+            children: 0,
+        };
+        self.nodes.insert(number, Box::new(node));
         Some(number)
     }
 
@@ -361,7 +360,7 @@ impl Nodes {
         let is_there = |number: &u64| self.nodes.contains_key(number);
         let there: Vec<u64> = first.into_iter().filter(is_there).collect();
         self.oldest.extend(&there);
-        let is_idle = |number: &u64| self.nodes.get(number).is_some_and(Node::is_idle);
+        let is_idle = |number: &u64| self.nodes.get(number).is_some_and(|node| node.is_idle());
         there.into_iter().filter(is_idle).collect()
     }
 }
