@@ -6,10 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
 
 import h5logfs
+
+CORPUS = ROOT / "tests" / "corpus-adios"
 
 NAMES = ("run.bp", "run.bp/", "run.bp/md.idx", "link.bp")
 
@@ -17,7 +20,7 @@ NAMES = ("run.bp", "run.bp/", "run.bp/md.idx", "link.bp")
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A directory with the log `run.bp` and a link to it."""
-    shutil.copytree(ROOT / "tests" / "corpus-adios" / "b5_steps.bp", tmp_path / "run.bp")
+    shutil.copytree(CORPUS / "b5_steps.bp", tmp_path / "run.bp")
     (tmp_path / "link.bp").symlink_to("run.bp")
     return tmp_path
 
@@ -54,6 +57,42 @@ def test_xarray_knows_the_directory(place: Path) -> None:
     for name in NAMES:
         with xarray.open_dataset(named(place, name)) as dataset:
             assert len(dataset.variables) > 0
+
+
+def test_steps_are_a_dimension() -> None:
+    xarray = pytest.importorskip("xarray")
+    with xarray.open_datatree(CORPUS / "b5_steps.bp", engine="h5logfs") as tree:
+        assert tree["fields/rho"].dims[0] == "step"
+        assert tree["fields/rho"].isel(step=-1).shape == (5, 3)
+        assert {tree["time"].dims, tree["note"].dims} == {("step",)}
+        assert dict(tree.sizes)["step"] == 4
+    # Those that some steps lack have another number of them.
+    with xarray.open_dataset(CORPUS / "b5_absent.bp", engine="h5logfs") as dataset:
+        dims = {name: variable.dims[0] for name, variable in dataset.variables.items() if variable.ndim}
+        assert len(set(dims.values())) == len(set(dataset.sizes[dim] for dim in dims.values())) > 1
+
+
+@pytest.mark.parametrize("name", ["b5_steps", "b4_mpi_agg2", "b5_bzip2", "openpmd_b5_group"])
+def test_references_give_what_the_directory_holds(name: str) -> None:
+    h5py = pytest.importorskip("h5py")
+    references_of = pytest.importorskip("test_references")
+    log = CORPUS / f"{name}.bp"
+    references = h5logfs.references(log)
+    files = {Path(chunk[0]).name for chunk in references["refs"].values() if isinstance(chunk, list)}
+    # Values lie in the metadata.
+    assert "data.0" in files and files <= {"md.0", *(path.name for path in log.glob("data.*"))}
+    group = references_of.group_of(references)
+    compared = 0
+    with h5py.File(CORPUS / f"{name}.expected.h5") as expected:
+
+        def compare(path: str, item: object) -> None:
+            nonlocal compared
+            if isinstance(item, h5py.Dataset) and item.dtype.kind in "iuf":
+                np.testing.assert_array_equal(group[path][...], item[()])
+                compared += 1
+
+        expected.visititems(compare)
+    assert compared > 2
 
 
 def test_other_directories_are_no_logs(place: Path) -> None:

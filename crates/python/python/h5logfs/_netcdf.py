@@ -44,6 +44,8 @@ class Dimension(NamedTuple):
     """By which `_Netcdf4Coordinates` names it."""
     is_phony: bool = False
     """Whether its name is made up, because the file has none."""
+    is_label: bool = False
+    """Whether its name is the label of dimensions without scales."""
 
 
 class Variable(NamedTuple):
@@ -122,8 +124,10 @@ class Group:
         self._enumerations: dict[str, Any] = {} if parent is None else dict(parent._enumerations)
         self._arrays: dict[str, tuple[Array, Attributes]] = {}
         self._scales: dict[str, list[list[str]]] = {}
+        self._labels: dict[str, list[Optional[str]]] = {}
         self._refused: Optional[Exception] = None
         phony: Counter[int] = Counter()
+        self._members = set(group._members())
         for name, kind in group._members():
             if kind == "group":
                 self.children[name] = None
@@ -190,12 +194,35 @@ class Group:
         listed = attributes.get("DIMENSION_LIST")
         scales = [[path for path in each if path is not None] for each in ([] if listed is None else listed)]
         if not any(scales):
-            return Counter(array.shape)
+            labels = self._labels[name] = self._labelled(array, attributes)
+            return Counter(side for side, label in zip(array.shape, labels) if label is None)
         if len(scales) != array.ndim or not all(scales):
             self._refused = ValueError(f"{array.path}: some of the dimensions have scales, and others have none")
             return Counter(array.shape)
         self._scales[name] = scales
         return Counter()
+
+    def _labelled(self, array: Array, attributes: Attributes) -> list[Optional[str]]:
+        """The labels of the dimensions of a dataset that has no scales, such as those of the steps of ADIOS2: a dimension has
+        the name of its label, unless another one has it with another size. As many as the dataset has dimensions."""
+        labels = attributes.get("DIMENSION_LABELS")
+        texts = ["" if label is None else str(label) for label in ([] if labels is None else np.ravel(labels).tolist())]
+        found: list[Optional[str]] = [None] * array.ndim
+        if len(texts) != array.ndim:
+            return found
+        for axis, label in enumerate(texts):
+            if not label or "/" in label or label in found or not self._may_be(label, array.shape[axis]):
+                continue
+            new = Dimension(array.shape[axis], array.maxshape[axis] is None, 0, True, True)
+            if self.dimensions.setdefault(label, new) == new:
+                found[axis] = label
+        return found
+
+    def _may_be(self, dimension: str, size: int) -> bool:
+        """Whether a dimension may have this name: xarray takes a variable of its name for the values along it."""
+        if (dimension, "dataset") not in self._members:
+            return True
+        return self._file.item(self._group[dimension])[0]._shape == (size,)  # type: ignore[arg-type]
 
     def _dimension(self, array: Array, attributes: Attributes) -> Dimension:
         if not array.ndim:
@@ -214,7 +241,8 @@ class Group:
 
     def _add_phony(self, wanted: Counter[int]) -> None:
         """Makes up as many dimensions of each size as a variable needs, where named ones do not do."""
-        there = Counter(dimension.size for dimension in self.dimensions.values() if not dimension.is_unlimited)
+        named = [each for each in self.dimensions.values() if not each.is_label]
+        there = Counter(dimension.size for dimension in named if not dimension.is_unlimited)
         for size, count in wanted.items():
             for _ in range(there[size], count):
                 number = self._file.phony + (self._file.labelled if self._file.is_sorted else 0)
@@ -248,11 +276,15 @@ class Group:
             return tuple(scales[-1].rpartition("/")[2] for scales in self._scales[name])
         if self._has(name):
             return (name,)
-        names: list[str] = []
-        for side in array.shape:
-            same = [each for each, dimension in self.dimensions.items() if dimension.size == side]
-            names.append(same[array.shape[: len(names)].count(side)])
-        return tuple(names)
+        labels = self._labels.get(name, [None] * array.ndim)
+        sides = [side for side, label in zip(array.shape, labels) if label is None]
+        unlabelled: list[str] = []
+        for side in sides:
+            others = self.dimensions.items()
+            same = [each for each, dimension in others if dimension.size == side and not dimension.is_label]
+            unlabelled.append(same[sides[: len(unlabelled)].count(side)])
+        rest = iter(unlabelled)
+        return tuple(next(rest) if label is None else label for label in labels)
 
     def _by_number(self) -> dict[int, str]:
         found = {} if self._parent is None else self._parent._by_number()

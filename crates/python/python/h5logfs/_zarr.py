@@ -446,6 +446,9 @@ def plain(value: Any, part: Optional[Callable[[Any], Any]] = None) -> Any:
             return part(value.tolist())
         if value.dtype.kind == "V":
             return value.tobytes().hex()
+        if value.dtype.char in "gG":
+            # Python has no such numbers.
+            value = value.astype(complex if value.dtype.char == "G" else float)
         # Arrays of one element are numbers for netCDF programs.
         return part(value.item() if value.size == 1 else value.tolist())
     if isinstance(value, (list, tuple)):
