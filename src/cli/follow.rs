@@ -261,11 +261,11 @@ impl<W: Write> Follower<'_, W> {
             match self.scan(Moment::Flush(flush)) {
                 // Meanwhile the log was closed, and may have been opened again.
                 Err(error) if is_no_log(&error) => {}
-                missed => self.tell_flush(&missed?)?,
+                missed => self.tell_flush(&missed?, flush)?,
             }
         }
         if last.is_none_or(|last| last < now.flush) {
-            self.tell_flush(&newest)?;
+            self.tell_flush(&newest, now.flush)?;
         }
         self.tells_job = newest.tells_job();
         Ok(newest.journal)
@@ -308,8 +308,13 @@ impl<W: Write> Follower<'_, W> {
         }
     }
 
-    fn tell_flush(&mut self, snapshot: &Snapshot) -> Result<()> {
-        let now = Told::of(snapshot);
+    /// The log as a flush has left it. Some logs that were closed meanwhile can still show it.
+    fn tell_flush(&mut self, snapshot: &Snapshot, flush: u64) -> Result<()> {
+        let now = Told {
+            flush,
+            is_closed: false,
+            ..Told::of(snapshot)
+        };
         let before = self.told.as_ref();
         let event = Event::Flush(Flush {
             flush: now.flush,
