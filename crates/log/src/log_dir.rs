@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
+use crate::adios::names;
 use crate::ownership::{Ownership, belongs};
 use crate::source_dir::SourceDir;
 use crate::walk;
@@ -142,9 +143,56 @@ pub fn place_of(path: &Path) -> Result<(SourceDir, PathBuf)> {
     place_by(path, SourceDir::of_file)
 }
 
-/// The same by [`walk::directory_of`].
+/// The same by [`walk::directory_of`], for a user who names a log. Fails where [`check_complete`] does.
 pub fn walk_to(path: &Path) -> Result<(SourceDir, PathBuf)> {
-    place_by(path, walk::directory_of)
+    place_by(path, |path| {
+        check_complete(path)?;
+        walk::directory_of(path)
+    })
+}
+
+/// Fails where `path` is a directory that has files of a log, but no index that makes it one. The error tells why.
+pub fn check_complete(path: &Path) -> Result<()> {
+    why_none(path).map_or(Ok(()), |reason| Err(Error::of(path, reason)))
+}
+
+/// Why a directory is no log, though it has files of one.
+fn why_none(path: &Path) -> Option<String> {
+    let flags = SEARCH | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let has = |name: &str| open(&directory, Path::new(name), OFlags::PATH).is_some();
+    if has_index(&directory)
+        || ![names::METADATA, names::FORMATS, "data.0"]
+            .into_iter()
+            .any(has)
+    {
+        return None;
+    }
+    let what = "is a directory of ADIOS2";
+    if !has(FILE) {
+        let reason = "no step was complete, or the index is lost";
+        return Some(format!("{what} without its index, {FILE}: {reason}"));
+    }
+    let mut header = Vec::new();
+    let index = open(
+        &directory,
+        Path::new(FILE),
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+    );
+    let index = index
+        .map(File::from)
+        .filter(|index| index.metadata().is_ok_and(|found| found.is_file()));
+    let read = index.map(|index| index.take(Header::LEN as u64).read_to_end(&mut header));
+    Some(match (read, Header::read(&header)) {
+        (Some(Ok(0)), _) => {
+            format!("{what}, and its index, {FILE}, has no bytes: no step is complete")
+        }
+        (Some(Ok(_)), Err(fault)) => format!("{what} that cannot be read: {FILE} {fault}"),
+        (Some(Ok(_)), Ok(_)) => {
+            format!("{what}, but its index, {FILE}, belongs to another user than the directory")
+        }
+        _ => format!("{what} whose index, {FILE}, is no regular file, or cannot be opened"),
+    })
 }
 
 fn place_by(
@@ -233,6 +281,39 @@ mod tests {
         assert!(told(&[header(5), vec![1; 100]].concat()));
         assert!(!told(&header(3)) && !told(&header(5)[..Header::LEN - 1]));
         assert!(!told(b"") && !told(&[0; Header::LEN]));
+    }
+
+    #[test]
+    fn why_a_directory_is_no_log_is_told() {
+        let told = |index: Option<&[u8]>| {
+            let dir = directory_with(index.unwrap_or_default());
+            let path = dir.path().join("run.bp");
+            assert!(check_complete(&path).is_ok(), "another program's directory");
+            fs::write(path.join("data.0"), "").unwrap();
+            if index.is_none() {
+                fs::remove_file(path.join(FILE)).unwrap();
+            }
+            let refused = walk_to(&path)
+                .map(|_| ())
+                .map_err(|error| error.to_string());
+            refused.map_err(|said| said.replace(&*path.to_string_lossy(), "run.bp"))
+        };
+        assert_eq!(told(Some(&header(5))), Ok(()));
+        for (index, words) in [
+            (
+                None,
+                "run.bp: is a directory of ADIOS2 without its index, md.idx",
+            ),
+            (Some(&[][..]), "has no bytes: no step is complete"),
+            (
+                Some(&header(5)[..63]),
+                "md.idx is no index of ADIOS2: it has fewer than 64 bytes",
+            ),
+            (Some(&header(3)), "md.idx is of version BP3"),
+        ] {
+            let said = told(index).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
     }
 
     #[test]

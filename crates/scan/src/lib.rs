@@ -107,6 +107,10 @@ pub fn scan(request: ScanRequest<'_>) -> Result<Snapshot> {
     if source.is_empty() || netcdf_log::has_magic(&source)? {
         return netcdf::scan(request, source);
     }
+    if adios_log::is_bp3(&source)? {
+        let reason = "ADIOS2 wrote it in its format BP3: only BP4 and BP5 can be read";
+        return Err(not_a_log(source.path(), reason));
+    }
     scan_hdf5(request, source)
 }
 

@@ -36,6 +36,18 @@ pub fn is_index(relative: &Path, file: &SourceFile) -> Result<bool> {
     Ok(signature == *SIGNATURE)
 }
 
+/// Whether a file is one of the older format BP3 (section 1), which ends with where its indices lie: it is not read.
+pub fn is_bp3(file: &SourceFile) -> Result<bool> {
+    /// Text, three offsets, and four bytes, of which the last one is the version.
+    const END: u64 = 56;
+    let Some(begin) = file.len().checked_sub(END) else {
+        return Ok(false);
+    };
+    let mut end = [0; END as usize];
+    file.read_exact_at(&mut end, begin)?;
+    Ok(end.starts_with(SIGNATURE) && end.last() == Some(&3))
+}
+
 /// The number of the source `md.idx`, which is the file of the log.
 pub const INDEX: u16 = 0;
 /// The number of the source `md.0`.
