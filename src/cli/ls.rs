@@ -145,6 +145,7 @@ impl Place {
         if log_dir::named_by(path).is_some() {
             return Place::of_file(path);
         }
+        log_dir::check_complete(path)?;
         match walk::directory(path) {
             Ok(dir) => Ok(Place::Directory(dir)),
             Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotADirectory => {

@@ -306,7 +306,7 @@ impl LogReport {
             faults,
             files: files_of(view),
             canonical_bytes: view.len(),
-            flush: unclosed.map(|_| snapshot.flushes),
+            flush: snapshot.journal.as_ref().map(|_| snapshot.flushes),
             written: last_write(snapshot),
             timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
             datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),
