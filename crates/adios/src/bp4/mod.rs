@@ -59,9 +59,19 @@ pub fn step(
         let mut part = Fields::new(&section[..(end - row.begin) as usize], index.is_big_endian);
         part.take((begin - row.begin) as usize).map(|_| part)
     };
+    let group = first_group(part(row.begin, row.variables)?);
+    let group = group.map_err(|fault| fault.at("md.0: process groups"))?;
+    if let Some(Group { step, .. }) = group
+        && step as usize != row.step + 1
+    {
+        // Otherwise values could be shown as those of another step.
+        let row = row.step + 1;
+        return Err(
+            format!("md.idx says that it is number {row}, and md.0 that it is {step}").into(),
+        );
+    }
     let writing = Writing {
-        is_column_major: is_column_major(part(row.begin, row.variables)?)
-            .map_err(|fault| fault.at("md.0: process groups"))?,
+        is_column_major: group.is_some_and(|group| group.is_column_major),
         begin: row.begin,
         has_bare_operators: index.has_bare_operators,
     };
@@ -103,15 +113,29 @@ fn add_attributes(index: Fields<'_>, step: &mut Step) {
     });
 }
 
-/// Whether dimensions are in the order of Fortran: the first process group tells it for all of the step.
-fn is_column_major(mut groups: Fields<'_>) -> Result<bool> {
+/// A process group.
+struct Group {
+    /// Dimensions are in the order of Fortran.
+    is_column_major: bool,
+    /// The number of its step, from 1 on.
+    step: u32,
+}
+
+/// The first process group, which tells for all of the step. `None` where there is none.
+fn first_group(mut groups: Fields<'_>) -> Result<Option<Group>> {
     if groups.u64()? == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     groups.u64()?;
     groups.u16()?;
     groups.text()?;
-    Ok(groups.u8()? == b'y')
+    let is_column_major = groups.u8()? == b'y';
+    groups.u32()?;
+    groups.text()?;
+    Ok(Some(Group {
+        is_column_major,
+        step: groups.u32()?,
+    }))
 }
 
 /// Hands each entry of an index to `entry`. What it fails at is a problem; its length leads to the entry behind it.

@@ -302,6 +302,21 @@ fn what_breaks_the_rules_is_a_problem_of_one_variable() {
 }
 
 #[test]
+fn a_step_has_one_number() {
+    let mut of = Directory::new();
+    of.step(false, &[entry("x", 1, vec![set(&[[3, 3, 0]])])], &[]);
+    let read = |of: &Directory, number| of.read(number).map_err(|fault| fault.to_string());
+    assert_eq!(read(&of, 0).unwrap().variables.len(), 1);
+    // Where the row begins.
+    of.index[64] = 3;
+    let refused = read(&of, 2).unwrap_err();
+    assert!(
+        refused.contains("number 3, and md.0 that it is 1"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn memory_for_texts_is_bounded_by_their_bytes() {
     let empty = |number: usize| Set {
         value: Some(vec![0; 2 * number]),

@@ -35,6 +35,8 @@ pub(super) struct StepRecord {
     pub size: u64,
     /// How many of [`Records::maps`] come before it.
     maps: u32,
+    /// It says that it is the record of a step.
+    is_known: bool,
 }
 
 /// Where the content of a writer map lies.
@@ -67,24 +69,49 @@ impl Records {
             if len > end - content || is_full {
                 break;
             }
-            match head.bytes[0] {
-                b's' => records.steps.push(StepRecord {
-                    at: content,
-                    metadata: window.first(content, len, 0)?,
-                    size: window.first(content, len, 8)?,
-                    maps: u32::try_from(records.maps.len())?,
-                }),
+            let ty = head.bytes[0];
+            match ty {
+                b's' => records.push_step(&mut window, content, len, true)?,
                 b'w' => records.maps.push(MapRecord {
                     at: content,
                     len,
                     writers: window.first(content, len, 0)?,
                 }),
+                // The steps behind it keep their numbers.
+                _ if records.is_next_step(&mut window, content, len)? => {
+                    records.push_step(&mut window, content, len, false)?;
+                }
                 _ => {}
             }
             at = content + len;
         }
         records.rest = end - at;
         Ok(records)
+    }
+
+    fn push_step(
+        &mut self,
+        window: &mut Window<'_>,
+        at: u64,
+        len: u64,
+        is_known: bool,
+    ) -> Result<()> {
+        self.steps.push(StepRecord {
+            at,
+            metadata: window.first(at, len, 0)?,
+            size: window.first(at, len, 8)?,
+            maps: u32::try_from(self.maps.len())?,
+            is_known,
+        });
+        Ok(())
+    }
+
+    /// Whether a record of an unknown type is that of a step whose type is damaged: its metadata follow those of the step before.
+    fn is_next_step(&self, window: &mut Window<'_>, at: u64, len: u64) -> Result<bool> {
+        let before = self.steps.last();
+        let end = before.map_or(0, |step| step.metadata.saturating_add(step.size));
+        let is_long = len >= 3 * 8;
+        Ok(is_long && window.first(at, len, 0)? == end && window.first(at, len, 8)? > 0)
     }
 
     /// Memory held, in bytes.
@@ -100,6 +127,9 @@ impl Records {
 
     /// Where the data of all writers of a step lie.
     pub fn places(&self, index: &dyn Bytes, header: &Header, step: &StepRecord) -> Result<Places> {
+        if !step.is_known {
+            return Err("md.idx: its record is of an unknown type".into());
+        }
         let number = (step.maps as usize).checked_sub(1);
         let map = number.and_then(|number| self.maps.get(number));
         let map = map.ok_or("md.idx: no writer map comes before the step")?;

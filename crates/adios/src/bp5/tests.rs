@@ -137,6 +137,31 @@ fn variables_that_nobody_asks_for_are_left_out() {
     assert_eq!(names, ["n"]);
 }
 
+#[test]
+fn a_step_whose_record_is_damaged_keeps_its_number() {
+    let mut of = Directory::new(false, false);
+    of.map(&[0]);
+    let mut records = Vec::new();
+    for number in 0..3 {
+        records.push(of.index.len());
+        of.step(&[Writer {
+            puts: vec![value("v", Kind::GlobalValue, number)],
+            ..Writer::default()
+        }]);
+    }
+    let sound = steps(&of);
+    of.index[records[1]] = b'x';
+    let damaged = steps(&of);
+    assert_eq!(damaged.len(), 3);
+    assert_eq!((&damaged[0], &damaged[2]), (&sound[0], &sound[2]));
+    assert!(damaged[1].variables.is_empty() && damaged[1].problems[0].contains("unknown type"));
+    // Others are passed over.
+    let mut of = example();
+    let sound = steps(&of);
+    of.record(b'x', &[7, 7, 7]);
+    assert_eq!(steps(&of), sound);
+}
+
 fn put(name: &str, kind: Kind, content: Content) -> Put {
     Put {
         name: name.into(),
