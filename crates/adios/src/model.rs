@@ -179,6 +179,33 @@ impl Type {
             Type::Struct(of) => u64::from(of.size),
         }
     }
+
+    /// Bytes of one element of a dataset of this type: padding behind a struct is not shown.
+    pub fn shown_size(&self) -> u64 {
+        match self {
+            Type::Struct(of) => of.value_size(),
+            other => other.size(),
+        }
+    }
+}
+
+impl StructType {
+    /// Bytes of an element until the end of its last member. What is behind it is there for the compiler only.
+    pub fn value_size(&self) -> u64 {
+        let ends = self.members.iter().map(Member::end);
+        ends.max().unwrap_or(0).min(self.size.into())
+    }
+}
+
+impl Member {
+    /// Where it ends in an element.
+    fn end(&self) -> u64 {
+        let len = self
+            .ty
+            .size()
+            .saturating_mul(self.count.unwrap_or(1).into());
+        len.saturating_add(self.offset.into())
+    }
 }
 
 impl Variable {

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use super::Logged;
+use super::conversion::Conversion;
 use super::model::{Encoding, Record, StoredBytes};
-use super::numbers::Conversion;
 use crate::boxes::Bounds;
 use h5logfs_common::fault::Fault;
 
@@ -36,7 +36,7 @@ impl Base {
         element: u64,
         conversion: Option<Conversion>,
     ) -> Result<Self, Fault> {
-        let element = conversion.map_or(element, |c| c.from.kind.size() as u64);
+        let element = conversion.map_or(element, |c| c.stored_size() as u64);
         let inner = dims.iter().skip(1);
         let row = inner.copied().try_fold(element, u64::checked_mul);
         let rows = dims.first().copied().unwrap_or(1);
@@ -78,7 +78,7 @@ impl Base {
             dataset.element_size,
             self.conversion,
         );
-        let mut becomes = self.conversion.iter().map(|c| c.to.kind.size() as u64);
+        let mut becomes = self.conversion.iter().map(|c| c.shown_size() as u64);
         becomes.all(|size| size == dataset.element_size)
             && self.dims.len() == dataset.dims.len()
             && usize::from(self.source) < sources

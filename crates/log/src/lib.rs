@@ -8,7 +8,7 @@
 //! | [`logvol`], [`classic`], [`netcdf`], [`adios`] | the layouts |
 //! | [`striped`], [`flat`] | HDF5 files in several parts, which have no records |
 //! | [`plain`] | whether an HDF5 file is certainly no log |
-//! | [`model`], [`records`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
+//! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
 //! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and whose files count |
 //! | [`log_dir`] | logs that are directories, known by the index in them |
 //! | [`walk`] | paths on which other users may change names, for root |
@@ -29,6 +29,7 @@ pub mod base;
 pub mod boxes;
 pub mod btree;
 pub mod classic;
+pub mod conversion;
 mod counters;
 pub mod deflate;
 pub mod descriptors;

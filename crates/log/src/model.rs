@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::conversion::Conversion;
 use super::lattice::Lattice;
-use super::numbers::Conversion;
 use crate::boxes::packed::{PackedBoxes, Rows};
 use crate::boxes::{Bounds, Order, check_end};
 use h5logfs_common::buffers::with_room;
@@ -299,7 +299,7 @@ pub enum Encoding {
     RawOrDeflate,
     /// The dataset's own filter pipeline, applied to all bytes of the record at once.
     Pipeline,
-    /// Numbers of another type: see [`Record::conversion`].
+    /// Elements of another type: see [`Record::conversion`].
     Converted,
     /// What an operator of ADIOS2 made of the elements (`adios-bp.md`, section 5).
     Operator,

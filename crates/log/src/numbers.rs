@@ -58,7 +58,7 @@ pub struct NumberFormat {
 /// * to a shorter floating-point number: rounded to nearest, or `fill` beyond the largest one;
 /// * to a longer one: the value, or `fill` for infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Conversion {
+pub struct NumberConversion {
     /// As the log has them.
     pub from: NumberFormat,
     /// As the dataset has them.
@@ -83,7 +83,7 @@ macro_rules! of_kind {
     };
 }
 
-impl Conversion {
+impl NumberConversion {
     /// Converts all numbers of `from`. Both slices hold the same number of them.
     pub fn convert(&self, from: &[u8], to: &mut [u8]) {
         let orders = (self.from.big_endian, self.to.big_endian);
@@ -368,7 +368,7 @@ mod tests {
 
     fn check(from: NumberFormat, to: NumberFormat, bytes: &[u8]) {
         let fill = [1, 2, 3, 4, 5, 6, 7, 8];
-        let conversion = Conversion { from, to, fill };
+        let conversion = NumberConversion { from, to, fill };
         let (size, to_size) = (from.kind.size(), to.kind.size());
         let numbers = bytes.len() / size;
         let mut converted = vec![0; numbers * to_size];
@@ -456,7 +456,7 @@ mod tests {
             kind,
             big_endian: false,
         };
-        let conversion = Conversion {
+        let conversion = NumberConversion {
             from: number(from),
             to: number(to),
             fill: [0x11; 8],

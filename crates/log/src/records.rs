@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::base::Base;
+use super::conversion::Conversion;
 use super::model::{Encoding, Record, Selection, StoredBytes};
-use super::numbers::Conversion;
 use crate::boxes::packed::Row;
 use h5logfs_common::buffers::with_room;
 use h5logfs_common::fault::Fault;

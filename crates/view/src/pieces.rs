@@ -8,8 +8,8 @@ use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
+use h5logfs_log::conversion::Conversion;
 use h5logfs_log::model::Record;
-use h5logfs_log::numbers::Conversion;
 use h5logfs_log::source_file::SourceFile;
 
 /// In bytes. Pieces that lie closer together than this in a log are read at once.
@@ -197,7 +197,7 @@ fn piece(record: &Record<'_>, run: Run, in_log: u64, element: u64) -> Option<Pie
 /// Size of a record's elements in the log, in bytes. `element`: their size in the dataset.
 pub fn element_in_log(record: &Record<'_>, element: u64) -> u64 {
     let conversion = record.conversion;
-    conversion.map_or(element, |c| c.from.kind.size() as u64)
+    conversion.map_or(element, |c| c.stored_size() as u64)
 }
 
 /// Fills `target`, a number of whole elements, from elements that follow each other in a source from byte
@@ -212,8 +212,8 @@ pub fn read_elements(
     let Some(conversion) = conversion else {
         return source.read_exact_at(target, offset);
     };
-    let (from, to) = (conversion.from.kind.size(), conversion.to.kind.size());
-    for target in target.chunks_mut(STEP / from * to) {
+    let (from, to) = (conversion.stored_size(), conversion.shown_size());
+    for target in target.chunks_mut((STEP / from).max(1) * to) {
         let stored = first_bytes(scratch, target.len() / to * from);
         source.read_exact_at(stored, offset)?;
         conversion.convert(stored, target);
@@ -230,9 +230,9 @@ fn target<'a>(
 ) -> std::result::Result<&'a mut [u8], Fault> {
     let len = match conversion {
         None => Some(piece.stored),
-        Some(Conversion { from, to, .. }) => {
-            let elements = piece.stored / from.kind.size() as u64;
-            elements.checked_mul(to.kind.size() as u64)
+        Some(conversion) => {
+            let elements = piece.stored / conversion.stored_size() as u64;
+            elements.checked_mul(conversion.shown_size() as u64)
         }
     };
     let target = len.and_then(|len| range(piece.to, len));

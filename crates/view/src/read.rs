@@ -279,12 +279,12 @@ impl View {
         let mut len = buf.len().min((raw - offset) as usize);
         let mut in_log = offset;
         if let Some(conversion) = elements.conversion {
-            let to = conversion.to.kind.size();
+            let to = conversion.shown_size();
             len -= len % to;
             if len == 0 || !offset.is_multiple_of(to as u64) {
                 return Ok(None);
             }
-            in_log = offset / to as u64 * conversion.from.kind.size() as u64;
+            in_log = offset / to as u64 * conversion.stored_size() as u64;
         }
         let file = &self.sources[usize::from(elements.source)];
         let at = elements.offset + in_log;

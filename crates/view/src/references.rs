@@ -9,9 +9,9 @@ use h5logfs_common::buffers::zeroed;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
+use h5logfs_log::conversion::Conversion;
 use h5logfs_log::filters::{self, DEFLATE, Filter};
 use h5logfs_log::model::{Block, Encoding, Record};
-use h5logfs_log::numbers::Conversion;
 use h5logfs_log::snapshot::Content;
 
 /// What the bytes of a chunk in a file of the log are.
@@ -229,7 +229,10 @@ fn can_apply_all(pipeline: &[Filter]) -> bool {
 
 /// What numbers are that this conversion makes those of the dataset of, where it changes at most their byte order.
 fn form_of(conversion: &Conversion) -> Option<Form> {
-    let (from, to) = (conversion.from, conversion.to);
+    let Conversion::Numbers(numbers) = conversion else {
+        return None;
+    };
+    let (from, to) = (numbers.from, numbers.to);
     if from.kind != to.kind {
         return None;
     }

@@ -10,8 +10,8 @@ use crate::index::DatasetIndex;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::{Bounds, Order};
+use h5logfs_log::conversion::Conversion;
 use h5logfs_log::model::{Block, Encoding, Record, StoredBytes};
-use h5logfs_log::numbers::Conversion;
 use h5logfs_log::snapshot::Dataset;
 
 /// How a chunk is served.

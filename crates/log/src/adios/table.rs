@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use super::steps::{files, read};
 use super::{DatasetSource, INDEX, METADATA, Tables};
+use crate::conversion::{Conversion, Padding};
 use crate::model::{Encoding, Selections, StoredBytes};
 use crate::origins::{Origins, Span};
 use crate::source_file::SourceFile;
 use crate::tiling::Tilings;
 use crate::{DatasetRecords, Layout, Logged, RecordTable};
 use h5logfs_adios::directory::{Directory, Files};
-use h5logfs_adios::model::{Block, File, Kind, Place, Step, Variable};
+use h5logfs_adios::model::{Block, File, Kind, Place, Step, Type, Variable};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
@@ -153,16 +154,26 @@ impl Reading<'_> {
         let directory = &self.table.directory;
         let read = read(self.task, directory, self.files, number, &is_asked)?;
         let variable = the_variable(&read.step)?;
-        let size = variable.ty.size();
+        let size = variable.ty.shown_size();
         if size != self.dataset.element_size {
             return Err(format!("its elements have {size} bytes").into());
         }
+        let conversion = conversion_of(variable, directory.is_big_endian());
         self.of
             .each_block(variable, row, *before, |block, start, count| {
                 if start.len() != self.dataset.dims.len() {
                     return Err(format!("it has {} dimensions", start.len()).into());
                 }
-                self.push(block, number, start, count, found)
+                self.push(block, number, start, count, found)?;
+                match conversion {
+                    Some(_) if block.has_operator => {
+                        let reason = "an operator on elements with padding cannot be undone";
+                        found.records.spoil_last(reason.to_owned())?;
+                    }
+                    Some(conversion) => found.records.convert_last(&conversion),
+                    None => {}
+                }
+                Ok(())
             })?;
         self.of.go_on(variable, before);
         Ok(())
@@ -232,6 +243,26 @@ fn the_variable(step: &Step) -> Result<&Variable, Fault> {
             .to_owned()
     };
     Ok(step.variables.first().ok_or_else(problem)?)
+}
+
+/// What takes the padding away that is behind structs, and behind values of long double: there it is whatever the writer's
+/// memory had. Arrays of long double keep it, so that a chunk is read as it is.
+fn conversion_of(variable: &Variable, is_big_endian: bool) -> Option<Conversion> {
+    /// Bytes of a number of an x87.
+    const X87: u64 = 10;
+    let (stored, shown) = (variable.ty.size(), variable.ty.shown_size());
+    let value = match (&variable.ty, variable.kind) {
+        (Type::LongDouble, Kind::GlobalValue | Kind::LocalValue) if !is_big_endian => X87,
+        _ => shown,
+    };
+    let padding = || {
+        let [stored, value, shown] = [stored, value, shown].map(|size| u32::try_from(size).ok());
+        Padding::new(stored?, value?, shown?)
+    };
+    (value < stored)
+        .then(padding)
+        .flatten()
+        .map(Conversion::from)
 }
 
 impl DatasetSource {

@@ -5,9 +5,10 @@ use super::entry::{CheckedEntry, Entry, PutCall};
 use super::metadata::{EntryError, FIRST_PAYLOAD, LogHeader};
 use super::table::{EntryPosition, Table, name, source};
 use crate::base::Base;
+use crate::conversion::Conversion;
 use crate::lattice::Lattice;
 use crate::model::{Encoding, Selection, Selections, StoredBytes};
-use crate::numbers::{Conversion, NumberFormat, NumberType};
+use crate::numbers::{NumberConversion, NumberFormat, NumberType};
 use crate::records::RecordList;
 use crate::source_file::SourceFile;
 use crate::window::Window;
@@ -178,10 +179,13 @@ impl<'a> Decoder<'a> {
             kind: variable.kind,
             big_endian,
         };
-        let conversion = (variable.kind.size() > 1).then(|| Conversion {
-            from: number(true),
-            to: number(false),
-            fill: variable.fill,
+        let conversion = (variable.kind.size() > 1).then(|| {
+            let numbers = NumberConversion {
+                from: number(true),
+                to: number(false),
+                fill: variable.fill,
+            };
+            numbers.into()
         });
         let element = self.dataset.element_size;
         Base::new((0, variable.begin), step, dims, element, conversion).map(Some)
@@ -219,14 +223,15 @@ fn conversion(
     };
     let big_endian = header.fields.big_endian;
     let is_same = kind == variable.kind && (kind.size() == 1 || !big_endian);
-    (!is_same).then_some(Conversion {
+    let numbers = NumberConversion {
         from: NumberFormat { kind, big_endian },
         to: NumberFormat {
             kind: variable.kind,
             big_endian: false,
         },
         fill: variable.fill,
-    })
+    };
+    (!is_same).then(|| numbers.into())
 }
 
 /// What an entry covers.

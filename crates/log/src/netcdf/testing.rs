@@ -261,7 +261,7 @@ fn read(sources: &[SourceFile], record: &Record<'_>) -> Result<Vec<u8>, String> 
         return Ok(stored);
     };
     assert_eq!(record.stored.encoding, Encoding::Converted);
-    let mut converted = vec![0; record.elements() as usize * conversion.to.kind.size()];
+    let mut converted = vec![0; record.elements() as usize * conversion.shown_size()];
     conversion.convert(&stored, &mut converted);
     Ok(converted)
 }

@@ -526,7 +526,7 @@ proptest! {
                 prop_assert!(bounds.end.iter().zip(&dims).all(|(end, dim)| end <= dim));
                 let end = record.stored.offset.saturating_add(record.stored.len);
                 prop_assert!(record.fault.is_some() || end <= log.data.len() as u64);
-                let element = record.conversion.map_or(dataset.element_size, |c| c.from.kind.size() as u64);
+                let element = record.conversion.map_or(dataset.element_size, |c| c.stored_size() as u64);
                 prop_assert_eq!(record.elements() * element, record.stored.len);
             }
         }

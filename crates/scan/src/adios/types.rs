@@ -70,7 +70,8 @@ impl Types {
             }
             members.push((member.name.as_str(), member.offset, ty));
         }
-        h5::compound_type(of.size, &members)
+        // No longer than its members.
+        h5::compound_type(of.value_size() as u32, &members)
     }
 }
 
@@ -105,14 +106,14 @@ mod tests {
             Type::Struct(Arc::new(of)),
         ];
         for (order, expected) in [
-            (false, ["i16", "compound of 8", "f128", "compound of 40"]),
+            (false, ["i16", "compound of 8", "f128", "compound of 32"]),
             (
                 true,
                 [
                     "i16, big-endian",
                     "compound of 8",
                     "opaque of 16",
-                    "compound of 40",
+                    "compound of 32",
                 ],
             ),
         ] {

@@ -14,8 +14,8 @@ use h5logfs_common::task::Task;
 use h5logfs_log::Logged;
 use h5logfs_log::base::Base;
 use h5logfs_log::boxes::packed::{PackedBoxes, Row};
+use h5logfs_log::conversion::Conversion;
 use h5logfs_log::model::{Encoding, Selection, Selections};
-use h5logfs_log::numbers::Conversion;
 use h5logfs_log::records::{FAULT, HOW, Numbered, SELECTION, Shared, VALUES};
 use h5logfs_log::source_file::{Identity, SourceFile};
 
@@ -172,7 +172,7 @@ impl DatasetIndex {
         };
         let base = self.shared.base.as_ref();
         let mut conversions = self.shared.conversions.iter();
-        conversions.all(|c| c.to.kind.size() as u64 == dataset.element_size)
+        conversions.all(|c| c.is_sound() && c.shown_size() as u64 == dataset.element_size)
             && base.is_none_or(|base| base.fits(dataset, sources))
             && !self.records.any_kind(&[HOW, SELECTION], |row| !fits(row))
     }
@@ -230,7 +230,7 @@ mod tests {
     use h5logfs_log::boxes::Bounds;
     use h5logfs_log::lattice::Lattice;
     use h5logfs_log::model::{Encoding, StoredBytes};
-    use h5logfs_log::numbers::{NumberFormat, NumberType};
+    use h5logfs_log::numbers::{NumberConversion, NumberFormat, NumberType};
     use h5logfs_log::records::RecordList;
 
     const DIMS: [u64; 2] = [50, 1000];
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    const DOUBLES: Conversion = Conversion {
+    const DOUBLES: Conversion = Conversion::Numbers(NumberConversion {
         from: NumberFormat {
             kind: NumberType::F64,
             big_endian: true,
@@ -255,7 +255,7 @@ mod tests {
             big_endian: false,
         },
         fill: [1; 8],
-    };
+    });
 
     /// Records of one block, of a shared selection, of every third element, of another type, and one that is not
     /// readable. Below them are elements of a file.

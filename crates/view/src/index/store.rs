@@ -48,7 +48,7 @@ pub use key::{FileState, FileTime, StoreKey};
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
 /// Goes up with every change of what is written, here or inside the items.
-const FORMAT: u32 = 10;
+const FORMAT: u32 = 11;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
 /// Names of items begin with one of these words. A number may follow, behind `-`.

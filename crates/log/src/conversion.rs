@@ -1,0 +1,113 @@
+//! How elements of a log become those of a dataset.
+
+use serde::{Deserialize, Serialize};
+
+use super::numbers::NumberConversion;
+
+/// How each element of a record becomes one of the dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Conversion {
+    /// Numbers become those of another type.
+    Numbers(NumberConversion),
+    /// What a compiler has put behind the value of an element is no part of it.
+    Padding(Padding),
+}
+
+/// Elements with bytes behind their values, all sizes in bytes. Built by [`Padding::new`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Padding {
+    stored: u32,
+    value: u32,
+    shown: u32,
+}
+
+impl Padding {
+    /// Elements of `stored` bytes, of which the first `value` bytes count. The dataset's have `shown` bytes: those, and zeros.
+    /// `None` where these do not fit into each other.
+    pub fn new(stored: u32, value: u32, shown: u32) -> Option<Self> {
+        let padding = Padding {
+            stored,
+            value,
+            shown,
+        };
+        padding.is_sound().then_some(padding)
+    }
+
+    fn is_sound(&self) -> bool {
+        0 < self.value && self.value <= self.stored && self.value <= self.shown
+    }
+
+    fn convert(&self, from: &[u8], to: &mut [u8]) {
+        let value = self.value as usize;
+        let from = from.chunks_exact(self.stored as usize);
+        for (from, to) in from.zip(to.chunks_exact_mut(self.shown as usize)) {
+            to[..value].copy_from_slice(&from[..value]);
+            to[value..].fill(0);
+        }
+    }
+}
+
+impl From<NumberConversion> for Conversion {
+    fn from(numbers: NumberConversion) -> Self {
+        Conversion::Numbers(numbers)
+    }
+}
+
+impl From<Padding> for Conversion {
+    fn from(padding: Padding) -> Self {
+        Conversion::Padding(padding)
+    }
+}
+
+impl Conversion {
+    /// Bytes of an element in the log.
+    pub fn stored_size(&self) -> usize {
+        match self {
+            Conversion::Numbers(numbers) => numbers.from.kind.size(),
+            Conversion::Padding(padding) => padding.stored as usize,
+        }
+    }
+
+    /// Bytes of an element of the dataset.
+    pub fn shown_size(&self) -> usize {
+        match self {
+            Conversion::Numbers(numbers) => numbers.to.kind.size(),
+            Conversion::Padding(padding) => padding.shown as usize,
+        }
+    }
+
+    /// Whether its parts fit to each other: a conversion may come from a file.
+    pub fn is_sound(&self) -> bool {
+        match self {
+            Conversion::Numbers(_) => true,
+            Conversion::Padding(padding) => padding.is_sound(),
+        }
+    }
+
+    /// Converts all elements of `from`. Both slices hold the same number of them.
+    pub fn convert(&self, from: &[u8], to: &mut [u8]) {
+        match self {
+            Conversion::Numbers(numbers) => numbers.convert(from, to),
+            Conversion::Padding(padding) => padding.convert(from, to),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_no_part_of_a_value() {
+        let converted = |padding: Option<Padding>, len: usize| {
+            let mut out = vec![9; len];
+            Conversion::from(padding.unwrap()).convert(b"ab..cd..", &mut out);
+            out
+        };
+        assert_eq!(converted(Padding::new(4, 2, 2), 4), b"abcd");
+        assert_eq!(converted(Padding::new(4, 2, 4), 8), b"ab\0\0cd\0\0");
+        for (stored, value, shown) in [(4, 0, 4), (4, 5, 5), (4, 3, 2)] {
+            assert_eq!(Padding::new(stored, value, shown), None);
+        }
+    }
+}
