@@ -249,7 +249,7 @@ impl Everybody {
     pub fn read(&mut self, log: &Log, number: usize) -> Answers {
         let dir = self.source.path().join(format!("log{number}"));
         log.lay_out(&dir);
-        let name = format!("log{number}/{}", log.files[0].0);
+        let name = format!("log{number}/{}", log.path());
         let mut answers = Vec::new();
         for number in 0..self.ways.len() {
             answers.extend(self.read_by(number, log, &name));

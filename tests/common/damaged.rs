@@ -150,6 +150,12 @@ impl Log {
         }
     }
 
+    /// What programs open.
+    pub fn path(&self) -> &str {
+        let first = &self.files[0].0;
+        first.strip_suffix("/md.idx").unwrap_or(first)
+    }
+
     fn is_netcdf(&self) -> bool {
         self.files[0].0.ends_with(".nc")
     }
@@ -270,7 +276,7 @@ impl Map {
         }
         self.owners.push(owners);
         let mut put = |record: &Record<'_>| {
-            let converted = record.conversion.map(|c| c.from.kind.size() as u64);
+            let converted = record.conversion.map(|c| c.stored_size() as u64);
             let element = converted.unwrap_or(dataset.element_size);
             self.stored
                 .insert((number, placed(&record.stored), element));

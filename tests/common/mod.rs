@@ -24,6 +24,7 @@ pub mod killed;
 pub mod layer;
 pub mod make;
 pub mod mpirun;
+pub mod mutation;
 pub mod nodes;
 pub mod numbers;
 pub mod once;

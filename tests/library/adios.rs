@@ -1,5 +1,7 @@
 //! ADIOS2 directories: what is shown of them.
 
+mod damaged;
+
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use h5logfs_log::journal::Moment;
 use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::PROGRAM;
@@ -123,6 +126,20 @@ fn a_directory_that_was_not_closed_shows_its_complete_steps() {
         assert_eq!(told(&snapshot, Severity::Lost), Vec::<String>::new());
         snapshot.check().unwrap();
     }
+}
+
+#[test]
+fn ls_tells_whether_a_writer_has_closed_a_directory() {
+    let run = |name| {
+        let mut ls = Command::new(PROGRAM);
+        let output = ls.args(["ls", "--json"]).arg(directory(name)).output();
+        let rows: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        rows[0]["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        ["b5_crash", "b4_crash", "b5_steps"].map(run),
+        ["unclosed", "unclosed", "closed"]
+    );
 }
 
 #[test]
