@@ -1,10 +1,74 @@
-//! Random programs of ADIOS2, read through a real mount: what they have put, and what ADIOS2's own reader finds.
+//! Directories of ADIOS2, read by programs of HDF5: those of the corpus, those of random programs, as ADIOS2's own reader finds
+//! them, and those that are being written.
 
+use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::common::amount::{either, first_seed, told};
-use crate::common::readers::{Python, said};
-use crate::common::{Mounted, User, can_mount};
+use crate::common::connector::Connector;
+use crate::common::driver::Driver;
+use crate::common::readers::{Python, project, said};
+use crate::common::{Mounted, PROGRAM, User, can_mount};
+
+/// Compares what a Python reads in a directory with the expected files of the corpus.
+fn compare(python: &Python, shown: &Path) {
+    let corpus = project().join("tests/corpus-adios");
+    let files = fs::read_dir(&corpus)
+        .unwrap()
+        .map(|file| file.unwrap().file_name());
+    let names = files.filter_map(|name| Some(name.to_str()?.strip_suffix(".bp")?.to_owned()));
+    // BP4 does not tell attributes of one element from scalars, which files of openPMD have.
+    let (scalars, exact): (Vec<String>, Vec<String>) =
+        names.partition(|name| name.starts_with("openpmd_b4"));
+    for (options, names) in [(None, exact), (Some("--scalars"), scalars)] {
+        assert!(!names.is_empty());
+        let mut tool = python.tool("adiossame.py");
+        tool.args(options);
+        for name in names {
+            tool.arg(shown.join(format!("{name}.bp")));
+            tool.arg(corpus.join(format!("{name}.expected.h5")));
+        }
+        let output = tool.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            python.name,
+            said(&output)
+        );
+    }
+}
+
+#[test]
+fn the_corpus_reads_as_expected_in_a_mount() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let mounted = Mounted::new(&project().join("tests/corpus-adios"), "");
+    for python in Python::all() {
+        compare(&python, mounted.path());
+    }
+    let mut dump = Command::new("h5dump");
+    dump.arg("-H").arg(mounted.join("b5_types.bp"));
+    let output = dump.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn the_corpus_reads_as_expected_by_the_plug_ins() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let (driver, connector) = (Driver::new(), Connector::serial());
+    for variables in [driver.used(), connector.used()] {
+        let reader = python.with_variables(variables);
+        compare(&reader, &project().join("tests/corpus-adios"));
+    }
+}
 
 /// `H5LOGFS_TEST_CASES` sets the number of programs, `H5LOGFS_TEST_SEED` the first one.
 #[test]
@@ -40,10 +104,86 @@ fn programs_that_are_killed_leave_their_steps() {
     let dir = tempfile::tempdir().unwrap();
     let count = told("H5LOGFS_TEST_CASES").unwrap_or(either(6, 300));
     let mut tool = python.tool("adioskill.py");
-    tool.args([Path::new(env!("CARGO_BIN_EXE_h5logfs")), dir.path()]);
+    tool.args([Path::new(PROGRAM), dir.path()]);
     let numbers = [first_seed(), count].map(|number| number.to_string());
     let output = tool.args(numbers).output().unwrap();
     let said = said(&output);
     eprintln!("{said}");
     assert!(output.status.success(), "{said}");
+}
+
+/// Writes so many steps with an engine.
+const WRITE: &str = "
+import sys, time
+import adios2
+import numpy as np
+engine, path, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+io = adios2.Adios().declare_io('out')
+io.set_engine(engine)
+with adios2.Stream(io, path, 'w') as out:
+    for step in range(steps):
+        out.begin_step()
+        out.write('field', np.arange(1000.0) + step, [1000], [0], [1000])
+        out.end_step()
+        time.sleep(0.1)
+";
+
+#[test]
+fn steps_of_a_running_program_are_told() {
+    const STEPS: u64 = 15;
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for engine in ["BP4", "BP5"] {
+        let (run, page) = (dir.path().join(engine), dir.path().join("page.html"));
+        let mut writer = python.command();
+        writer.args(["-c", WRITE, engine]).arg(&run);
+        let mut writer = writer.arg(STEPS.to_string()).spawn().unwrap();
+        while !run
+            .join("md.idx")
+            .metadata()
+            .is_ok_and(|found| found.len() > 64)
+        {
+            assert!(
+                writer.try_wait().unwrap().is_none(),
+                "{engine}: no step came"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+        let mut report = Command::new(PROGRAM);
+        report
+            .args(["report", "--watch", "--force", "-o"])
+            .args([&page, &run]);
+        let report = report.stderr(Stdio::piped()).spawn().unwrap();
+        let followed = Command::new(PROGRAM)
+            .args(["follow", "--json", "--until", "closed"])
+            .arg(&run)
+            .output()
+            .unwrap();
+        assert!(followed.status.success() && writer.wait().unwrap().success());
+        let events = String::from_utf8(followed.stdout).unwrap();
+        let events: Vec<Value> = events
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let (closed, flushes) = events.split_last().unwrap();
+        assert!(
+            closed["event"] == "closed" && flushes.len() > 1,
+            "{engine}: {events:?}"
+        );
+        let mut last = 0;
+        for flush in flushes {
+            let number = flush["flush"].as_u64().unwrap();
+            let dims = &flush["datasets"][0]["dims"][0];
+            // A single step is no dimension.
+            let is_right = number > last && (*dims == number || number == 1);
+            assert!(is_right && number <= STEPS, "{engine}: {events:?}");
+            last = number;
+        }
+        let watched = report.wait_with_output().unwrap();
+        assert!(watched.status.success(), "{}", said(&watched));
+        let page = fs::read_to_string(page).unwrap();
+        assert!(page.contains("15 × 1"), "{engine}: {page}");
+    }
 }

@@ -12,3 +12,4 @@ mod everybody;
 mod many;
 mod mutants;
 mod netcdf;
+mod openpmd;
