@@ -17,6 +17,19 @@ SBINDIR ?= $(realpath /sbin)
 # What is built of the library, and installed of both: the tests have a build of their own.
 PROFILE ?= release
 
+# Programs are linked to an HDF5 of their own, which is compiled once. SYSTEM_HDF5=1: to that of the system, as distributions
+# want it.
+SYSTEM_HDF5 ?=
+ifeq ($(SYSTEM_HDF5),)
+HDF5 := --features static-hdf5
+SETUP_BUILD := build
+BUILD := CMAKE="$$(scripts/cmake.sh)" $(CARGO) build
+else
+HDF5 :=
+SETUP_BUILD := build-system-hdf5
+BUILD := $(CARGO) build
+endif
+
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET_DIR)/$(patsubst dev,debug,$(PROFILE))
 PROGRAM := $(BUILT)/h5logfs
@@ -75,7 +88,7 @@ endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
 	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint release-check install \
-	install-program install-writer uninstall deb deb-writer python setup setup-all setup-build setup-mpi setup-python setup-demo \
+	install-program install-writer uninstall deb deb-writer python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
 	setup-bench setup-bench-mpi setup-deb clean
 
 help:
@@ -101,7 +114,8 @@ help:
 	@echo 'make bench-writer   measure the writer on RANKS (4) processes; BENCH=--help for what else it takes'
 	@echo 'make fuzz     feed every reader of files with damaged bytes, FUZZ_SECONDS (60) for each target;'
 	@echo "              TARGETS='journal snapshot' for some of them"
-	@echo 'make build    set up what the compiler needs, build $(PROGRAM)'
+	@echo 'make build    set up what the compiler needs, build $(PROGRAM) with an HDF5 of its own;'
+	@echo '              SYSTEM_HDF5=1: with that of the system'
 	@echo 'make build-writer   the same for what needs MPI: the C library of the writer, the VOL connector for parallel'
 	@echo '              programs, and h5logfs-compact-mpi'
 	@echo 'make python   build the wheel of the Python package in $(TARGET_DIR)/python/wheels, with an HDF5 of its'
@@ -116,11 +130,11 @@ help:
 	@echo 'make clean    remove everything that was built'
 
 build: setup-build
-	$(CARGO) build --release --locked
+	$(BUILD) --release --locked $(HDF5)
 
 build-writer: setup-mpi
-	$(CARGO) build -p h5logfs-writer -p h5logfs-plugin-connector-mpi --profile $(PROFILE) --locked
-	$(CARGO) build -p h5logfs --features mpi --bin $(COMPACT_MPI) --profile $(PROFILE) --locked
+	$(BUILD) -p h5logfs-writer -p h5logfs-plugin-connector-mpi --profile $(PROFILE) --locked $(HDF5)
+	$(BUILD) -p h5logfs --features mpi $(HDF5) --bin $(COMPACT_MPI) --profile $(PROFILE) --locked
 	install -m 755 $(BUILT)/$(WRITER) $(BUILT)/$(WRITER_FILE)
 
 python: setup-python
@@ -128,7 +142,7 @@ python: setup-python
 
 # In one go, so that dependencies are compiled once. The program makes no use of MPI.
 demo: setup-demo
-	$(CARGO) build --release --locked --features mpi --bins --example heat
+	$(BUILD) --release --locked --features mpi $(HDF5) --bins --example heat
 	scripts/demo.sh $(PROGRAM) examples/sample $(TARGET_DIR)/release/examples/heat \
 		$(TARGET_DIR)/release/deps/$(DRIVER)
 
@@ -238,23 +252,23 @@ RANKS ?= 4
 BENCH ?=
 
 bench: setup-bench
-	$(CARGO) build --release --locked --bin h5logfs --example bench_reading
+	$(BUILD) --release --locked $(HDF5) --bin h5logfs --example bench_reading
 	$(TARGET_DIR)/release/examples/bench_reading $(BENCH)
 
 bench-writer: setup-bench-mpi
-	$(CARGO) build --release --locked --features mpi --bin h5logfs --example bench_writer
+	$(BUILD) --release --locked --features mpi $(HDF5) --bin h5logfs --example bench_writer
 	mpirun -n $(RANKS) $(TARGET_DIR)/release/examples/bench_writer $(BENCH)
 	$(MAKE) --no-print-directory bench-connector BENCH=
 
 bench-connector: setup-bench-mpi
-	$(CARGO) build --release --locked --features mpi -p h5logfs -p h5logfs-plugin-driver -p h5logfs-plugin-connector \
+	$(BUILD) --release --locked --features mpi $(HDF5) -p h5logfs -p h5logfs-plugin-driver -p h5logfs-plugin-connector \
 		-p h5logfs-plugin-connector-mpi -p h5logfs-vol-api --bins --lib --example bench_connector --example bench_connector_own
 	$(TARGET_DIR)/release/examples/bench_connector $(BENCH)
 
 FUZZ_SECONDS ?= 60
 TARGETS ?=
 
-fuzz: setup-build
+fuzz: setup-system-hdf5
 	CARGO="$(CARGO)" FUZZ_SECONDS="$(FUZZ_SECONDS)" scripts/fuzz.sh $(TARGETS)
 
 lint: setup-mpi
@@ -379,7 +393,10 @@ deb-writer: setup-deb
 	$(CARGO) deb -p h5logfs-writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 
 setup-build:
-	@scripts/setup.sh build
+	@scripts/setup.sh $(SETUP_BUILD)
+
+setup-system-hdf5:
+	@scripts/setup.sh build-system-hdf5
 
 setup-mpi:
 	@scripts/setup.sh mpi
@@ -407,4 +424,4 @@ setup:
 
 clean:
 	$(CARGO) clean
-	rm -rf .venv
+	rm -rf .venv .venv-build

@@ -5,16 +5,19 @@
 # is installed; what it reads with comes from .venv, and what runs the notebook from .venv-notebook, if that is there.
 #
 # PROFILE=dev builds quickly, without optimization. The wheel has the program with an HDF5 of its own, and the plug-ins of
-# HDF5: the file driver and the VOL connector. All are built in target/python, because crates that are compiled for one libhdf5 do not fit the other.
+# HDF5: the file driver and the VOL connector. A build for release takes what `make build` has built. Any other one is in
+# target/python, because the programs of the tests, in target/debug, are linked to the libhdf5 of the system.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=crates/python
 profile=${PROFILE:-release}
 cargo=${CARGO:-cargo}
-targets=$(realpath -m "${CARGO_TARGET_DIR:-target}")/python
+targets=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+wheels=$targets/python/wheels
+[ "$profile" = release ] || targets=$targets/python
 built=$targets/${profile/%dev/debug}
-# Debian's cmake is too old for the sources of HDF5.
-export CMAKE=${CMAKE:-$PWD/.venv/bin/cmake}
+CMAKE=$(scripts/cmake.sh)
+export CMAKE
 
 # The newest version of the C library that one of these files asks for, as 2_34.
 needed_libc() {
@@ -80,8 +83,8 @@ run_tests() {
 case ${1:-} in
 wheel) build_wheel "${2:?wheel needs a directory}" ;;
 install)
-    build_wheel "$targets/wheels"
-    install_wheel .venv/bin/python "$targets/wheels"
+    build_wheel "$wheels"
+    install_wheel .venv/bin/python "$wheels"
     ;;
 test) run_tests "${@:2}" ;;
 *)

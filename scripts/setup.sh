@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh PURPOSE: installs what one purpose needs.
 #
-# build: a build. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
+# build: a build. build-system-hdf5: one with the libhdf5 of the system. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
 # benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. test: make test. all: make test-all, but
 # for what these install: tables: the tests of PyTables. notebook: that of the notebook. distributed: those of a distributed file
 # system. nfs: those of NFS.
@@ -13,7 +13,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 purpose=${1:-test}
-packages=(gcc libc6-dev pkg-config libhdf5-dev)
+packages=(gcc libc6-dev pkg-config)
+# HDF5 is compiled, by a cmake that is newer than that of Debian 12: scripts/cmake.sh.
+hdf5=(make python3 python3-venv)
+system_hdf5=(libhdf5-dev)
 # bindgen uses libclang to make the Rust binding from the header of MPI.
 mpi=(libopenmpi-dev openmpi-bin libclang-dev)
 # The other MPI. Debian prefers Open MPI for the names that both have, such as mpicc, so nothing else changes.
@@ -22,8 +25,7 @@ readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py pytho
 # cargo-deb strips the files that it packs, and finds their dependencies with dpkg-shlibdeps. So does scripts/python.sh,
 # with objdump.
 packing=(binutils dpkg-dev)
-# HDF5 is compiled for the Python package.
-python=(binutils make python3 python3-venv)
+python=(binutils)
 # autofs mounts on demand; systemd checks the units, and runs them in a container, where it needs dbus for users' services.
 administration=(autofs dbus systemd)
 # Nodes are made of network namespaces, and others. What readers ask a disk for is counted by strace.
@@ -35,23 +37,24 @@ compiling=(cmake make gfortran python3 zlib1g-dev)
 # scripts/nfs.sh starts a virtual machine; the tests in it start a server of NFS.
 nfs=(qemu-system-x86 busybox-static nfs-kernel-server nfs-common e2fsprogs mount util-linux)
 case $purpose in
-build) ;;
+build) packages+=("${hdf5[@]}") ;;
+build-system-hdf5) packages+=("${system_hdf5[@]}") ;;
 deb) packages+=("${packing[@]}") ;;
-mpi) packages+=("${mpi[@]}") ;;
-python) packages+=("${python[@]}") ;;
-bench) packages+=("${readers[@]}") ;;
-bench-mpi) packages+=("${mpi[@]}" "${compiling[@]}") ;;
+mpi) packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${mpi[@]}") ;;
+python) packages+=("${hdf5[@]}" "${python[@]}") ;;
+bench) packages+=("${hdf5[@]}" "${readers[@]}") ;;
+bench-mpi) packages+=("${hdf5[@]}" "${mpi[@]}" "${compiling[@]}") ;;
 tables | notebook) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
-demo) packages+=("${mpi[@]}" "${readers[@]}") ;;
+demo) packages+=("${hdf5[@]}" "${mpi[@]}" "${readers[@]}") ;;
 test | all)
-    packages+=("${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}" "${nodes[@]}"
+    packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}" "${nodes[@]}"
         "${power[@]}" "${compiling[@]}")
     ;;
 *)
-    echo "usage: setup.sh build|mpi|python|bench|bench-mpi|demo|deb|test|all|tables|notebook|distributed|nfs" >&2
+    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|test|all|tables|notebook|distributed|nfs" >&2
     exit 2
     ;;
 esac
@@ -197,6 +200,10 @@ bench | demo | test | all)
     check_fuse
     provide_mtab
     ;;
+esac
+# After the readers, which have a cmake, too.
+case $purpose in
+build | mpi | python | bench | bench-mpi | demo) scripts/cmake.sh install >/dev/null ;;
 esac
 for compilation in "${compilations[@]}"; do
     wait "$compilation"

@@ -23,6 +23,8 @@ pub fn dataset_creation(dataset: &Id) -> Result<Id> {
 
 /// A list of creation properties of its own, as [`unshared`] makes a type of its own: fill value and filters may be in the table
 /// of shared messages, too.
+// The function that took its place came with HDF5 1.12.
+#[allow(deprecated)]
 pub fn unshared_creation(creation: &Id) -> Result<Id> {
     let mut len = 0;
     h5!(H5Pencode1(creation.0, ptr::null_mut(), &mut len))?;
