@@ -99,9 +99,10 @@ fn a_log_of_an_hdf5_program() {
     run("connector", 1, Work::Connector, &WAYS, |stage, options| {
         if write(stage, &connector, 0, options, "create flush flush close") {
             write(stage, &connector, 2, options, "open flush close");
-            // The journal of the job before may come back.
+            // The journal of the job before may come back. Of the logs that it has closed itself, a process knows objects and table.
             if options == "fsync=close" {
-                write(stage, &connector, 3, options, "open flush close");
+                let steps = "open flush close open flush close open flush close";
+                write(stage, &connector, 3, options, steps);
             }
         }
     });

@@ -25,7 +25,7 @@ use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded, Unflushed
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::{spill_dir, spilled_by, subfile_dir};
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_log::source_file::{Individual, SourceFile, individual};
+use h5logfs_log::source_file::{Identity, Individual, SourceFile, individual};
 use h5logfs_log::walk::{OthersMay, walk};
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
@@ -42,10 +42,28 @@ pub(crate) struct Existing {
 
 /// The file of an earlier log, or any other file.
 struct LogFile {
+    opened: Option<Opened>,
     id: Option<FileId>,
     unclosed: bool,
     /// It has bytes behind its front.
     has_data: bool,
+}
+
+/// A file of which more is read, with its directory. What opens it again asks a file system twenty times.
+pub(crate) struct Opened {
+    pub dir: SourceDir,
+    /// Its name there.
+    pub name: PathBuf,
+    pub file: SourceFile,
+}
+
+impl Opened {
+    /// The file at `path`.
+    pub fn at(path: &Path) -> Result<Self, Error> {
+        let (dir, name) = SourceDir::of_file(path)?;
+        let file = SourceFile::open(&dir, &name)?;
+        Ok(Opened { dir, name, file })
+    }
 }
 
 struct OldJournal {
@@ -159,6 +177,13 @@ impl Existing {
     fn has_unflushed(&self) -> bool {
         let file = self.file.as_ref().filter(|file| file.unclosed);
         file.is_some_and(|file| file.has_data || !self.subfiles.is_empty())
+    }
+
+    /// The log file as it was found, if it still is what has this identity; else what is there now.
+    pub fn opened(&mut self, identity: Identity) -> Result<Opened, Error> {
+        let found = self.file.as_mut().and_then(|file| file.opened.take());
+        let same = found.filter(|found| found.file.identity() == identity);
+        same.map_or_else(|| Opened::at(&self.path), Ok)
     }
 
     pub fn has_journal(&self) -> bool {
@@ -395,11 +420,13 @@ impl LogFile {
 
     fn read(path: &Path) -> FaultResult<Self> {
         let read = || {
-            let source = open(path)?;
+            let opened = Opened::at(path)?;
+            let source = &opened.file;
             Ok(LogFile {
                 id: source.file_id()?,
-                unclosed: is_unclosed(&source)?,
+                unclosed: is_unclosed(source)?,
                 has_data: source.len() > FRONT,
+                opened: Some(opened),
             })
         };
         read().map_err(|e: Error| e.into())
@@ -614,8 +641,7 @@ pub(crate) fn is_numbered(path: &Path) -> bool {
 }
 
 fn open(path: &Path) -> Result<SourceFile, Error> {
-    let (dir, name) = SourceDir::of_file(path)?;
-    SourceFile::open(&dir, &name)
+    Opened::at(path).map(|opened| opened.file)
 }
 
 #[cfg(test)]

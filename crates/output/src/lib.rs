@@ -30,6 +30,7 @@
 //! | [`reading`] | elements of the log that is being written |
 //! | `spill` | a rank whose buffer is full writes before the flush |
 //! | `write_back` | data that are complete go to the disk |
+//! | [`plain_close`] | the close without libhdf5 |
 
 pub mod automatic;
 pub mod base;
@@ -43,6 +44,7 @@ pub mod log_writer;
 pub mod neighbours;
 pub mod nfs;
 pub mod options;
+pub mod plain_close;
 pub mod ranks;
 pub mod reading;
 pub mod selection;

@@ -20,6 +20,7 @@ use crate::flushed::Flushed;
 use crate::joining::JoinedSection;
 use crate::neighbours::Neighbours;
 use crate::options::Options;
+use crate::plain_close::Ended;
 use crate::ranks::{Agreement, GlobalOutcome, LocalOutcome, Ranks};
 use crate::reading::Written;
 use crate::selection::Blocks;
@@ -483,6 +484,11 @@ impl LogWriter {
     pub fn close(self) -> Ranks {
         self.files.close();
         self.ranks
+    }
+
+    /// The same, and keeps the lock. Collective.
+    pub fn finish(self) -> (Ranks, Ended) {
+        (self.ranks, self.files.finish())
     }
 
     /// Leaks what only collective calls could free.

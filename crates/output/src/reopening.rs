@@ -14,13 +14,13 @@ use rustix::io::Errno;
 
 use crate::base::Base;
 use crate::error::FaultResult;
-use crate::existing::Existing;
+use crate::existing::{Existing, Opened};
 use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::front::{FRONT, is_unclosed, unclosed_front};
+use h5logfs_log::front::{FRONT, unclosed_front};
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::kept::keep;
 use h5logfs_log::journal::unflushed::{Unflushed, remove_spills};
@@ -28,7 +28,7 @@ use h5logfs_log::journal::{self, Append, Commit, Header, HeldFile, Job, Journal}
 use h5logfs_log::journal::{Line, Recorded, sync};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::{spill_dir, subfile};
-use h5logfs_log::source_dir::{SourceDir, SourcePath};
+use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::{Identity, SourceFile};
 
 /// A log that is to be opened again. Nothing has changed yet.
@@ -57,16 +57,17 @@ impl Prepared {
         path: &Path,
         ranks: &Ranks,
         options: &Options,
-        base: impl FnOnce(Option<&Recorded>) -> FaultResult<Base>,
+        base: impl FnOnce(&SourceFile, Option<&Recorded>) -> FaultResult<Base>,
     ) -> FaultResult<Self> {
-        let existing = Existing::to_append(path)?;
+        let mut existing = Existing::to_append(path)?;
         check_owners(path, &existing)?;
         let locked = lock_shared(path)?;
         let before = identity(path)?;
+        let opened = existing.opened(before)?;
         if let Some(torn) = existing.recorded()?.and_then(|recorded| recorded.torn) {
             log::warn!("{}: {torn}", path.display());
         }
-        let base = base(existing.recorded()?).map_err(|e| {
+        let base = base(&opened.file, existing.recorded()?).map_err(|e| {
             let is_opened = !existing.has_journal() && journal::path_of(path).exists();
             if is_opened || identity(path).is_ok_and(|now| now != before) {
                 just_opened()
@@ -75,7 +76,7 @@ impl Prepared {
             }
         })?;
         options.check_settle(base.subfiles > 0)?;
-        check_files(path, &base)?;
+        check_files(&opened, &base)?;
         let config = options.config() | base.config;
         let header = Header {
             job: Some(Job::of_this_process()),
@@ -149,8 +150,8 @@ impl Prepared {
     /// lies behind that is written over.
     fn keep_unflushed(&self) -> FaultResult {
         if let Some(recorded) = self.existing.recorded()? {
-            let (dir, name, log) = open(&self.path)?;
-            let files = LogFiles::of(&dir, &name, &log);
+            let Opened { dir, name, file } = Opened::at(&self.path)?;
+            let files = LogFiles::of(&dir, &name, &file);
             let unflushed = Unflushed::of(&files, recorded, false)?;
             if !unflushed.is_empty() {
                 let kept = keep(&files, recorded, &unflushed)?;
@@ -209,20 +210,25 @@ fn check_owners(path: &Path, existing: &Existing) -> FaultResult {
     if !existing.has_journal() {
         return Ok(());
     }
-    let (dir, name, log) = open(path)?;
+    let Opened { dir, name, file } = Opened::at(path)?;
     let journal = SourcePath::below(journal::path_of(&name));
-    let belongs = LogFiles::of(&dir, &name, &log).check(&journal);
+    let belongs = LogFiles::of(&dir, &name, &file).check(&journal);
     belongs.map_err(|e| Fault::from(e).of_file(&journal::path_of(path)))
 }
 
 /// Fails where a data file is not there under the name that it gets from the log, or is not of this log.
-fn check_files(path: &Path, base: &Base) -> FaultResult {
-    let (dir, name, log) = open(path)?;
-    let files = LogFiles::of(&dir, &name, &log);
-    for (file, end) in files_of(&name, base.subfiles, &base.ends) {
+fn check_files(log: &Opened, base: &Base) -> FaultResult {
+    let Opened { dir, name, file } = log;
+    let files = LogFiles::of(dir, name, file);
+    for (file, end) in files_of(name, base.subfiles, &base.ends) {
+        // What is there already need not be looked at again.
+        if file == *name && log.file.file_id()? == Some(base.id) && log.file.len() >= end {
+            refresh(&log.file);
+            continue;
+        }
         let open = || {
-            if file == name {
-                SourceFile::open(&dir, &name)
+            if file == *name {
+                SourceFile::open(dir, name)
             } else {
                 files.open(&SourcePath::below(&file))
             }
@@ -242,14 +248,6 @@ fn check_files(path: &Path, base: &Base) -> FaultResult {
     Ok(())
 }
 
-fn open(path: &Path) -> FaultResult<(SourceDir, PathBuf, SourceFile)> {
-    let opened = SourceDir::of_file(path).and_then(|(dir, name)| {
-        let file = SourceFile::open(&dir, &name)?;
-        Ok((dir, name, file))
-    });
-    Ok(opened?)
-}
-
 /// The files of a log, and where each ends.
 fn files_of(path: &Path, subfiles: u32, ends: &[u64]) -> Vec<(PathBuf, u64)> {
     if subfiles == 0 {
@@ -265,9 +263,11 @@ fn files_of(path: &Path, subfiles: u32, ends: &[u64]) -> Vec<(PathBuf, u64)> {
 fn make_unclosed(path: &Path, id: &FileId, end: u64) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     id.check(&file)?;
-    let source = SourceFile::new(file.try_clone()?, path.to_owned())?;
-    if !is_unclosed(&source).map_err(io::Error::other)? {
-        file.write_all_at(&unclosed_front(id), 0)?;
+    let front = unclosed_front(id);
+    let mut begin = [0; 64];
+    file.read_exact_at(&mut begin, 0)?;
+    if front[..begin.len()] != begin {
+        file.write_all_at(&front, 0)?;
     }
     file.set_len(end)
 }

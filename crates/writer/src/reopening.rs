@@ -15,7 +15,7 @@ use h5logfs_scan::definitions::ClosedLog;
 /// The files of a log that is not closed from now on, and the definitions that make its objects. Collective.
 pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<(Files, Vec<Definition>)> {
     let checked = check_options(options);
-    let found = Appendable::find(path, ranks, options, checked.clone(), |recorded| {
+    let found = Appendable::find(path, ranks, options, checked.clone(), |_, recorded| {
         let (base, definitions) = state(path, recorded)?;
         // The text comes from this library, so it can be read.
         let text = serde_json::to_vec(&definitions).unwrap_or_default();

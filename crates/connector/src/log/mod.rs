@@ -48,9 +48,12 @@ use h5logfs_catalog::direct::{self, Close, Closed};
 use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, Id};
 use h5logfs_log::journal::Line;
+use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_output::automatic::{Call, Cause};
 use h5logfs_output::log_writer::Part;
+use h5logfs_output::plain_close::{Ended, PlainlyClosed};
 use h5logfs_output::reading::Reader;
 use h5logfs_output::{Blocks, Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter};
 use parking_lot::Mutex;
@@ -134,6 +137,8 @@ struct State {
     unrecorded: BTreeSet<u32>,
     /// On the first rank: the image of the shadow as the journal has it.
     image: Vec<u8>,
+    /// On the first rank: what is known of the table of the log. `None`: to close it takes more than this process should do.
+    table: Option<KnownTable>,
     reader: Reader,
     /// The blocks of the present call.
     blocks: Blocks,
@@ -168,6 +173,7 @@ impl Log {
             headers: HashMap::new(),
             unrecorded: BTreeSet::new(),
             image: Vec::new(),
+            table: Some(KnownTable::default()),
             reader: Reader::default(),
             blocks: Blocks::default(),
             room: None,
@@ -354,18 +360,26 @@ impl State {
             settle: (options.settle).then_some(options.settle_memory),
         };
         let base = writer.files().base();
-        // This gives up the lock of the journal.
-        let ranks = writer.close();
+        let (ranks, ended) = writer.finish();
         version::grow();
-        flushed?;
-        let closed = if ranks.is_root() {
+        if let Err(reason) = flushed {
+            ended.unlock();
+            return Err(reason);
+        }
+        let plainly = if ranks.is_root() && how.settle.is_none() {
+            state.close_plainly(&ended, how)
+        } else {
+            None
+        };
+        ended.unlock();
+        let closed = if ranks.is_root() && plainly.is_none() {
             direct::close_log(&state.path, how, &direct::Options::default())
         } else {
             Ok(Closed::Done)
         };
         if ranks.is_root() && how.settle.is_none() && closed.is_ok() {
             let objects = state.objects();
-            remembered::remember(&state.path, objects, base);
+            remembered::remember(&state.path, objects, base, plainly);
         }
         ranks.wait();
         match closed {
@@ -383,6 +397,22 @@ impl State {
                 Ok(())
             }
         }
+    }
+
+    /// Closes the log without libhdf5, on the first rank. `None` where only the program `h5logfs` can do that, or can tell why it
+    /// cannot be done.
+    fn close_plainly(&mut self, ended: &Ended, how: Close) -> Option<PlainlyClosed> {
+        /// The objects are in memory several times meanwhile.
+        const MOST_BYTES: usize = 64 << 20;
+        let table = self.table.take()?;
+        if !ended.is_one_file() || self.image.len() > MOST_BYTES {
+            return None;
+        }
+        let logged = self.headers.iter().map(|(header, id)| (*header, *id));
+        let objects = ClosedObjects::of(&self.image, logged)?;
+        let datasets = self.datasets.len();
+        let closed = ended.close(table, how.sync, |log| objects.metadata(log, datasets));
+        closed.ok()
     }
 
     fn flush(&mut self, shadow: &Shadow, is_changed: bool, cause: Cause) -> Result<(), Fault> {

@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use h5logfs_log::journal::closed::{CloseSeal, intact_seal};
+use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::Base;
+use h5logfs_output::plain_close::PlainlyClosed;
 use parking_lot::Mutex;
 
 use super::reopening::Objects;
@@ -29,13 +31,18 @@ struct Remembered {
     seal: CloseSeal,
     objects: Objects,
     base: Base,
+    table: KnownTable,
 }
 
-/// Takes note of a log that is closed now.
-pub(super) fn remember(path: &Path, objects: Objects, base: Base) {
+/// Takes note of a log that is closed now: by this process if that tells of it.
+pub(super) fn remember(path: &Path, objects: Objects, base: Base, closed: Option<PlainlyClosed>) {
     // Each subfile has a seal of its own.
     let is_small = objects.image.len() as u64 <= LARGEST && base.subfiles == 0;
-    let seal = is_small.then(|| seal(path, &base)).flatten();
+    let (seal, table) = match closed {
+        _ if !is_small => return,
+        Some(PlainlyClosed { seal, table }) => (seal, table),
+        None => (seal_at(path, &base), KnownTable::default()),
+    };
     let (Some(seal), Some(mut closed)) = (seal, CLOSED.try_lock()) else {
         return;
     };
@@ -46,23 +53,28 @@ pub(super) fn remember(path: &Path, objects: Objects, base: Base) {
         seal,
         objects,
         base,
+        table,
     });
 }
 
-/// What the log at `path` holds, if this process has closed it, and nobody has changed it since.
-pub(super) fn recall(path: &Path) -> Option<(Objects, Base)> {
+/// What the log at `path`, of which this is the file, holds, if this process has closed it, and nobody has changed it since. The table is empty where it
+/// is too large to be kept.
+pub(super) fn recall(path: &Path, log: &SourceFile) -> Option<(Objects, Base, KnownTable)> {
     let mut closed = CLOSED.try_lock()?;
     let at = closed.iter().position(|known| known.path == path)?;
     let known = closed.remove(at)?;
     drop(closed);
-    let is_unchanged = seal(path, &known.base) == Some(known.seal);
-    is_unchanged.then_some((known.objects, known.base))
+    let is_unchanged = seal(log, &known.base) == Some(known.seal);
+    is_unchanged.then_some((known.objects, known.base, known.table))
 }
 
 /// The seal of the log, if all that it is about is there.
-fn seal(path: &Path, base: &Base) -> Option<CloseSeal> {
-    let (dir, name) = SourceDir::of_file(path).ok()?;
-    let file = SourceFile::open(&dir, &name).ok()?;
+fn seal(file: &SourceFile, base: &Base) -> Option<CloseSeal> {
     let is_same = file.file_id().ok()? == Some(base.id);
-    is_same.then(|| intact_seal(&file, LARGEST)).flatten()
+    is_same.then(|| intact_seal(file, LARGEST)).flatten()
+}
+
+fn seal_at(path: &Path, base: &Base) -> Option<CloseSeal> {
+    let (dir, name) = SourceDir::of_file(path).ok()?;
+    seal(&SourceFile::open(&dir, &name).ok()?, base)
 }

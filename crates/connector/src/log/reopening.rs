@@ -7,10 +7,12 @@ use std::sync::Arc;
 use h5logfs_catalog::direct;
 use h5logfs_log::Tables;
 use h5logfs_log::journal::kept::path_of_kept;
+use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_log::journal::{self, Line, Recorded};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Appendable;
 use h5logfs_output::{Base, LogWriter, Ranks};
 
@@ -71,8 +73,10 @@ impl Log {
             None
         };
         let options = options.output;
-        let found = Appendable::find(path, &ranks, &options, Ok(()), |recorded| {
-            let (objects, base) = base_of(path, recorded)?;
+        let mut table = None;
+        let found = Appendable::find(path, &ranks, &options, Ok(()), |log, recorded| {
+            let (objects, base, known) = base_of(path, log, recorded)?;
+            table = known;
             Ok((base, objects.to_bytes()))
         })?;
         let made = Objects::from_bytes(found.told())
@@ -100,6 +104,7 @@ impl Log {
         }
         state.reached = objects.reached;
         state.base = objects.headers.len();
+        state.table = table;
         if is_root {
             state.image = objects.image;
         }
@@ -128,8 +133,9 @@ fn may_have_unflushed(path: &Path) -> bool {
     is_there(&journal::path_of(path)) || is_there(&path_of_kept(path, 1))
 }
 
-/// What a log holds, from its journal if it is not closed.
-fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), Fault> {
+/// What a log holds, from its journal if it is not closed; and what is known of its table, `None` where it takes too much to find
+/// that out in this process.
+fn base_of(path: &Path, log: &SourceFile, recorded: Option<&Recorded>) -> Result<Found, Fault> {
     let shadow = recorded.and_then(|recorded| recorded.shadow.as_ref());
     if let (Some(recorded), Some(shadow)) = (recorded, shadow) {
         let header = |id| shadow.logged.get(&id).copied().flatten();
@@ -139,13 +145,15 @@ fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), 
             ..Objects::default()
         };
         let base = Base::of_journal(recorded, objects.lines()?)?;
-        return Ok((objects, base));
+        let table = short_history(&base);
+        return Ok((objects, base, table));
     }
     if recorded.is_none()
-        && let Some((objects, base)) = remembered::recall(path)
+        && let Some((objects, base, table)) = remembered::recall(path, log)
     {
         let lines = objects.lines()?;
-        return Ok((objects, Base { lines, ..base }));
+        let table = Some(table).filter(|table| !table.is_empty());
+        return Ok((objects, Base { lines, ..base }, table));
     }
     let snapshot = direct::snapshot(path, &direct::Options::default())?;
     let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;
@@ -157,7 +165,17 @@ fn base_of(path: &Path, recorded: Option<&Recorded>) -> Result<(Objects, Base), 
             Base::of_snapshot(&dir, &snapshot, objects.lines()?).map_err(|e| e.of_file(path))?
         }
     };
-    Ok((objects, base))
+    let table = short_history(&base);
+    Ok((objects, base, table))
+}
+
+type Found = (Objects, Base, Option<KnownTable>);
+
+/// Where a log has so few flushes that its close may read the headers of all extents once, nothing is known, and all is found
+/// out.
+fn short_history(base: &Base) -> Option<KnownTable> {
+    const MOST_FLUSHES: u64 = 1000;
+    (base.flush <= MOST_FLUSHES).then(KnownTable::default)
 }
 
 impl Objects {

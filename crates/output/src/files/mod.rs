@@ -16,6 +16,7 @@ use crate::entries::Section;
 use crate::error::FaultResult;
 use crate::extent::{self, Checksums};
 use crate::options::{Fsync, Options};
+use crate::plain_close::Ended;
 use crate::ranks::{Ranks, SharedFile};
 use crate::spill::Spill;
 use crate::write_back::WriteBack;
@@ -55,6 +56,8 @@ pub struct Files {
     asked: u64,
     /// No flush of this job is complete.
     is_first: bool,
+    /// The flush with which this job began, and its own, with their ends in the first data file. On the first rank only.
+    commits: Vec<(u64, u64)>,
     /// On the first rank only.
     journal: Option<Journal>,
     spill: Spill,
@@ -389,6 +392,9 @@ impl Files {
             *tags = Tags::default();
         }
         self.flushes += 1;
+        if self.journal.is_some() {
+            self.commits.push((self.flushes, self.ends[0]));
+        }
         if cause == Cause::Asked {
             self.asked = self.flushes;
         }
@@ -443,15 +449,24 @@ impl Files {
 
     /// Closes the data file, and gives up the lock of the journal. Collective.
     pub fn close(self) {
+        self.finish().unlock();
+    }
+
+    /// Closes the data file. Collective.
+    pub fn finish(self) -> Ended {
         // All is flushed. As long as the journal is locked, nobody else looks for it.
         self.spill.close();
-        // Dropped, it would stay locked as long as a child of the program has it.
-        if let Some(journal) = self.journal {
-            journal.unlock();
-        }
         // The file is complete, so an error is of no consequence.
         if let Err(e) = self.data_file.close() {
             log::warn!("{}: {e}", self.data_path.display());
+        }
+        Ended {
+            path: self.path,
+            header: self.header,
+            id: self.id,
+            file: self.local,
+            journal: self.journal,
+            commits: self.commits,
         }
     }
 

@@ -22,6 +22,7 @@ use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::{self, Append, Header, Job, Recorded};
 use h5logfs_log::logvol::names::{spill_file, subfile};
+use h5logfs_log::source_file::SourceFile;
 
 impl Files {
     /// Creates the files. On failure everything is as it was before. Collective.
@@ -87,6 +88,7 @@ impl Files {
             flushes: 0,
             asked: 0,
             is_first: true,
+            commits: Vec::new(),
             journal,
             spill,
             write_back: WriteBack::of(options.fsync),
@@ -103,7 +105,7 @@ impl Files {
         options: &Options,
         base: impl FnOnce(Option<&Recorded>) -> FaultResult<Base>,
     ) -> Result<Self> {
-        let base = |recorded: Option<&Recorded>| Ok((base(recorded)?, Vec::new()));
+        let base = |_: &SourceFile, recorded: Option<&Recorded>| Ok((base(recorded)?, Vec::new()));
         Appendable::find(path, ranks, options, Ok(()), base)?.append(ranks, options, Ok(()))
     }
 }
@@ -117,18 +119,18 @@ pub struct Appendable {
 }
 
 impl Appendable {
-    /// Looks at the log at `path`, if the first rank is `ready`. `base` tells what it holds, and what all ranks have to know of its objects; it is called on
-    /// the first rank, with the journal if the log is not closed. Collective.
+    /// Looks at the log at `path`, if the first rank is `ready`. `base` tells what it holds, and what all ranks have to know of its
+    /// objects; it is called on the first rank, with the log file, and the journal if the log is not closed. Collective.
     pub fn find(
         path: &Path,
         ranks: &Ranks,
         options: &Options,
         ready: FaultResult,
-        base: impl FnOnce(Option<&Recorded>) -> FaultResult<(Base, Vec<u8>)>,
+        base: impl FnOnce(&SourceFile, Option<&Recorded>) -> FaultResult<(Base, Vec<u8>)>,
     ) -> Result<Self> {
         let mut told = Vec::new();
-        let base = |recorded: Option<&Recorded>| {
-            let (base, objects) = base(recorded)?;
+        let base = |log: &SourceFile, recorded: Option<&Recorded>| {
+            let (base, objects) = base(log, recorded)?;
             told = objects;
             Ok(base)
         };
@@ -234,6 +236,12 @@ impl Appendable {
             unwritten,
             begin: state.ends.get(own as usize).copied().unwrap_or(FRONT),
             file_ranks,
+            commits: state
+                .ends
+                .first()
+                .map(|end| (state.flush, *end))
+                .into_iter()
+                .collect(),
             ends: state.ends,
             flushes: state.flush,
             asked: state.asked,

@@ -1,0 +1,135 @@
+//! The close of a log in one file by the program that has written it, where its metadata can be made without libhdf5: what
+//! `h5logfs recover` does (`docs/formats/journal.md`, section 5), without a look at what the program knows.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use h5logfs_common::error::Error;
+use h5logfs_common::fault::Fault;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::FRONT;
+use h5logfs_log::image::Added;
+use h5logfs_log::journal::closed::{CloseSeal, ClosedLog, seal_in};
+use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::known_table::KnownTable;
+use h5logfs_log::journal::{Header, Journal, parent, sync};
+use h5logfs_log::logvol::extent::sections_after;
+use h5logfs_log::source_file::SourceFile;
+use h5logfs_log::window::Piece;
+
+use crate::error::FaultResult;
+
+/// The most bytes of entries that the program keeps in memory for the next close.
+const MOST: u64 = 4 << 20;
+
+/// A log of which no rank writes any more, and whose data files are closed. As long as this lives, the journal is locked.
+pub struct Ended {
+    pub(crate) path: PathBuf,
+    pub(crate) header: Header,
+    pub(crate) id: FileId,
+    /// The data file, for this rank alone.
+    pub(crate) file: Arc<File>,
+    /// On the first rank.
+    pub(crate) journal: Option<Journal>,
+    /// The flush with which this job began, and its own, with their ends in the first data file.
+    pub(crate) commits: Vec<(u64, u64)>,
+}
+
+/// A log that is closed.
+pub struct PlainlyClosed {
+    /// Its table, for the next close.
+    pub table: KnownTable,
+    /// The seal of the close.
+    pub seal: Option<CloseSeal>,
+}
+
+impl Ended {
+    /// Whether it lies in one file.
+    pub fn is_one_file(&self) -> bool {
+        self.header.subfiles == 0
+    }
+
+    /// Gives up the lock of the journal. The log stays one that is not closed.
+    pub fn unlock(self) {
+        // Dropped, it would stay locked as long as a child of the program has it.
+        if let Some(journal) = self.journal {
+            journal.unlock();
+        }
+    }
+
+    /// On the first rank: closes the log, which is in one file. `known` is its table as far as this process knows it, and
+    /// `metadata` makes what is not in it. `is_synced`: waits until it is on the disk. After a failure the log is one that is not
+    /// closed, or is closed, and has all that was flushed in any case. Both can be done again.
+    pub fn close(
+        &self,
+        known: KnownTable,
+        is_synced: bool,
+        metadata: impl FnOnce(ClosedLog<'_>) -> Result<Added, Fault>,
+    ) -> FaultResult<PlainlyClosed> {
+        let (Some(journal), Some(&(flush, end))) = (&self.journal, self.commits.last()) else {
+            return Err("there is no journal".into());
+        };
+        let path = self.path.as_path();
+        let io = |e| Fault::from(Error::io(path, e));
+        let source = self.file.try_clone().map_err(io)?;
+        let source = SourceFile::new(source, path.to_owned()).map_err(io)?;
+        refresh(&source);
+        let known = known.of_log(&source, &self.id, &self.commits);
+        let behind = known.behind();
+        let new = self.commits.iter().copied();
+        let new = new.filter(|(flush, _)| *flush > behind.0);
+        let found = sections_after(&source, 0, behind, new)?;
+        if let Some(diagnostic) = found.diagnostics.first() {
+            return Err(diagnostic.to_string().into());
+        }
+        let has_seals = found.has_seals || known.has_seals;
+        let mut entries = known.entries;
+        // Where the program has opened the log again, the names are on the disk, and the journal with what the log held before.
+        let goes_on = self.header.append.is_some();
+        if is_synced && !goes_on {
+            journal.sync()?;
+        }
+        let file = &*self.file;
+        file.set_len(end).map_err(io)?;
+        let table = Piece {
+            offset: end,
+            len: entries
+                .write(file, &found.sections, end, MOST)
+                .map_err(io)?,
+        };
+        let log = ClosedLog {
+            header: &self.header,
+            id: &self.id,
+            data: Piece {
+                offset: FRONT,
+                len: end - FRONT,
+            },
+            table,
+            flush,
+            has_seals,
+        };
+        let added = metadata(log)?;
+        added.write_to(file).map_err(io)?;
+        if is_synced {
+            file.sync_all().map_err(io)?;
+        }
+        let seal = seal_in(added.front());
+        self.remove_journal(journal, is_synced, goes_on && seal.is_some())?;
+        let table = KnownTable::new(&source, log, entries);
+        Ok(PlainlyClosed { table, seal })
+    }
+
+    /// `is_proven`: a crash of the system may bring the journal back, since the file proves that it is closed.
+    fn remove_journal(&self, journal: &Journal, is_synced: bool, is_proven: bool) -> FaultResult {
+        let dir: &Path = parent(&self.path);
+        if is_synced && self.header.append.is_none() {
+            sync(dir)?;
+        }
+        journal.remove()?;
+        if is_synced && !is_proven {
+            sync(dir)?;
+        }
+        Ok(())
+    }
+}
