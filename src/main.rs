@@ -10,10 +10,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use h5logfs::cli::mount::options::{MountOption, Value};
 use h5logfs::cli::mount::{helper, run as run_command};
 use h5logfs::cli::output::{log_to_stderr, print_error};
+use h5logfs::cli::scan_server::Served;
 use h5logfs::cli::suggest::nearest;
 use h5logfs::cli::{
-    check, compact, doctor, examples, export, follow, inspect, ls, pages, recover, report,
-    scan_server, settle,
+    check, compact, doctor, examples, export, follow, inspect, ls, pages, recover, report, settle,
 };
 
 /// Shows log-layout files as canonical HDF5, without conversion.
@@ -47,12 +47,6 @@ enum Command {
     #[command(hide = true)]
     UnmountWatch(h5logfs::cli::mount::WatchArgs),
     #[command(hide = true)]
-    ScanZygote(scan_server::ScanArgs),
-    #[command(hide = true)]
-    ScanWorker(scan_server::OneScanArgs),
-    #[command(hide = true)]
-    CloseLog(scan_server::CloseArgs),
-    #[command(hide = true)]
     ProbeHdf5(doctor::ProbeArgs),
     #[command(hide = true)]
     ProbeMount(doctor::ProbeMountArgs),
@@ -65,11 +59,20 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|name| helper::is_name(name)) {
         return ExitCode::from(helper::main(arguments));
     }
-    let arguments = with_subcommand(arguments);
-    let matches = command_line().try_get_matches_from(&arguments);
+    if let Some(served) = Served::of(&arguments) {
+        return ended(served.run().map(|()| ExitCode::SUCCESS));
+    }
+    let command_line = command_line();
+    let arguments = with_subcommand(arguments, &command_line);
+    let matches = command_line.try_get_matches_from(&arguments);
     let matches = matches.unwrap_or_else(|e| with_tip(e, &arguments).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
-    match run(cli.command) {
+    ended(run(cli.command))
+}
+
+/// Says why something has failed. Returns the status of the process.
+fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+    match outcome {
         Ok(status) => status,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -139,20 +142,9 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(args) => Ok(ExitCode::from(run_command::run(&args)?)),
-        other => run_other(other).map(|()| ExitCode::SUCCESS),
-    }
-}
-
-fn run_other(command: Command) -> anyhow::Result<()> {
-    match command {
-        // It has an exit status of its own.
-        Command::Run(_) => Ok(()),
+        Command::Run(args) => return Ok(ExitCode::from(run_command::run(&args)?)),
         Command::Mount(args) => h5logfs::cli::mount::run(args),
         Command::UnmountWatch(args) => h5logfs::cli::mount::watch(args),
-        Command::ScanZygote(args) => scan_server::zygote(&args),
-        Command::ScanWorker(args) => scan_server::worker(&args),
-        Command::CloseLog(args) => scan_server::close(&args),
         Command::ProbeHdf5(args) => doctor::probe(&args),
         Command::ProbeMount(args) => doctor::probe_mount(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -169,7 +161,8 @@ fn run_other(command: Command) -> anyhow::Result<()> {
         Command::Recover(args) => with_log(|| recover::run(args)),
         Command::Settle(args) => with_log(|| settle::run(args)),
         Command::Pages(args) => pages::run(args, command_line()),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -178,7 +171,8 @@ fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> 
 }
 
 /// `h5logfs SRC MNT …`, as mount(8) calls it, becomes `h5logfs mount SRC MNT …`.
-fn with_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
+fn with_subcommand(mut args: Vec<OsString>, command_line: &clap::Command) -> Vec<OsString> {
+    let is_source = |first| is_source(first, command_line);
     if args.get(1).is_some_and(|first| first == "-o") || args.len() > 2 && is_source(&args[1]) {
         args.insert(1, "mount".into());
     }
@@ -187,11 +181,10 @@ fn with_subcommand(mut args: Vec<OsString>) -> Vec<OsString> {
 
 /// Whether the first argument is what to mount, and not a command or an option. A word that is almost a command counts as
 /// one if there is no file of that name. Then clap suggests the command. A word with a slash is a path.
-fn is_source(first: &OsStr) -> bool {
-    let command = Cli::command();
-    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+fn is_source(first: &OsStr, command_line: &clap::Command) -> bool {
+    let shown = command_line.get_subcommands().filter(|c| !c.is_hide_set());
     let names = shown.map(|c| c.get_name()).chain(["help"]);
-    let is_command = first == "help" || command.find_subcommand(first).is_some();
+    let is_command = first == "help" || command_line.find_subcommand(first).is_some();
     let bytes = first.as_encoded_bytes();
     let is_option = bytes.starts_with(b"-");
     let is_mistyped = !bytes.contains(&b'/')
@@ -205,7 +198,7 @@ mod tests {
     use super::*;
 
     fn completed(args: &[&str]) -> Vec<OsString> {
-        with_subcommand(args.iter().map(OsString::from).collect())
+        with_subcommand(args.iter().map(OsString::from).collect(), &command_line())
     }
 
     #[test]

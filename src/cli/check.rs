@@ -37,8 +37,8 @@ pub struct CheckArgs {
 
 pub fn run(args: CheckArgs) -> Result<()> {
     let out = &mut Output::stdout();
-    let scanner = args.view.scanner()?;
     let paths = logs::named(&args.files, &args.view)?;
+    let scanner = args.view.scanner_for(paths.len())?;
     let (mut bad, mut views, mut others) = (0, 0, 0);
     let mut reports = paths.iter().map(|file| {
         let report = Report::of(file, &scanner);

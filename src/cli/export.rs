@@ -25,7 +25,7 @@ pub fn run(args: ExportArgs) -> Result<()> {
     let target = args.paths.target(&args.view.settings()?)?;
     let log = args
         .view
-        .scanner()?
+        .scanner_for(1)?
         .scan(&args.paths.file, Choice::default())?;
     let view = log.open()?;
     let written = target.create().and_then(|mut output| {

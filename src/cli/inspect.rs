@@ -72,7 +72,7 @@ pub fn run(args: InspectArgs) -> Result<()> {
     };
     if let Some(name) = &args.map {
         ensure!(args.files.len() == 1, "--map shows a dataset of one file");
-        let view = args.view.scanner()?.open(&args.files[0])?;
+        let view = args.view.scanner_for(1)?.open(&args.files[0])?;
         return print_map(&view, name, args.json, out);
     }
     if args.incomplete {
@@ -106,7 +106,7 @@ fn show<T: Serialize, W: Write>(
     of: impl Fn(&Path, &View) -> Result<T>,
     print: impl Fn(&T, &mut Output<W>) -> io::Result<()>,
 ) -> Result<()> {
-    let scanner = args.view.scanner()?;
+    let scanner = args.view.scanner_for(args.files.len())?;
     let _listing = scanner.listing();
     let mut failed = Vec::new();
     let found = args.files.iter().filter_map(|file| {

@@ -38,14 +38,14 @@ use clap::Args;
 use crate::fs::shown::ShownFile;
 use called::Called;
 use h5logfs_catalog::options::{parse_chunking, parse_size};
-use h5logfs_catalog::workers::{self, WorkerPool};
+use h5logfs_catalog::workers::{self, OneScan, WorkerPool};
 use h5logfs_common::error::Error;
 use h5logfs_convert::error::Error as ConvertError;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::Moment;
 use h5logfs_log::log_dir;
 use h5logfs_log::scan::{
-    self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Settings,
+    self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Scanner, Settings,
 };
 use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_dir::SourceDir;
@@ -150,17 +150,16 @@ impl Scanned {
     }
 }
 
-/// Scans log files one after the other. The process that starts the workers is started once: that takes longer than most
-/// scans.
+/// Scans log files one after the other.
 struct LogScanner<'a> {
     args: &'a ViewArgs,
-    pool: WorkerPool,
+    scanner: Box<dyn Scanner>,
 }
 
 impl LogScanner<'_> {
     /// Until what it returns is dropped, scans of files in one directory share processes.
     fn listing(&self) -> ListingScans<'_> {
-        ListingScans::begin(&self.pool)
+        ListingScans::begin(&*self.scanner)
     }
 
     /// Opens the view of one log file.
@@ -211,19 +210,33 @@ impl LogScanner<'_> {
     ) -> anyhow::Result<(Snapshot, Arc<Budget>)> {
         let budget = Arc::new(Budget::new(self.args.memory()));
         let task = budget.task(None);
-        let snapshot = scan::scan_file(&task, &self.pool, dir, name, settings)?;
+        let snapshot = scan::scan_file(&task, &*self.scanner, dir, name, settings)?;
         let (snapshot, _memory) = snapshot.into_parts();
         Ok((snapshot, budget))
     }
 }
 
 impl ViewArgs {
+    /// A scanner for a command that may scan many times: the process that starts the workers is started once.
     fn scanner(&self) -> anyhow::Result<LogScanner<'_>> {
+        let pool = WorkerPool::start(self.scan_limits())?;
+        Ok(self.scanner_with(Box::new(pool)))
+    }
+
+    /// A scanner for a command that scans each of so many files once. For one file a worker is started directly.
+    fn scanner_for(&self, files: usize) -> anyhow::Result<LogScanner<'_>> {
+        if files > 1 {
+            return self.scanner();
+        }
+        Ok(self.scanner_with(Box::new(OneScan::new(self.scan_limits()))))
+    }
+
+    fn scanner_with(&self, scanner: Box<dyn Scanner>) -> LogScanner<'_> {
         descriptors::raise_limit();
-        Ok(LogScanner {
+        LogScanner {
             args: self,
-            pool: WorkerPool::start(self.scan_limits())?,
-        })
+            scanner,
+        }
     }
 
     /// What another process, maybe on another node, has found in the same log file.

@@ -1,9 +1,10 @@
 //! `h5logfs scan-zygote`, the process that forks scan workers, `h5logfs scan-worker`, one worker without it, and `h5logfs
 //! close-log`, which closes a log. Readers and writers of logs start them by themselves.
 
+use std::ffi::OsString;
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, Parser};
 use h5logfs_catalog::workers::{Limits, WorkerPool};
 use h5logfs_common::error::Error;
 use h5logfs_log::scan::protocol::CloseWork;
@@ -13,6 +14,34 @@ use h5logfs_view::cache::MemoryLimits;
 
 use super::THIS_PROGRAM;
 use super::rights::with_owners_rights;
+
+/// What other processes of h5logfs start. These commands are parsed apart from those of users: to make the command line of all of
+/// them takes as long as a small scan.
+#[derive(Debug, Parser)]
+#[command(name = "h5logfs")]
+pub enum Served {
+    ScanZygote(ScanArgs),
+    ScanWorker(OneScanArgs),
+    CloseLog(CloseArgs),
+}
+
+impl Served {
+    /// `None` where the arguments of the program are those of a user.
+    pub fn of(arguments: &[OsString]) -> Option<Self> {
+        let names = ["scan-zygote", "scan-worker", "close-log"];
+        let first = arguments.get(1)?;
+        let is_served = names.iter().any(|name| first == name);
+        is_served.then(|| Self::parse_from(arguments))
+    }
+
+    pub fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Self::ScanZygote(args) => zygote(args),
+            Self::ScanWorker(args) => worker(args),
+            Self::CloseLog(args) => close(args),
+        }
+    }
+}
 
 /// Serves scans for the process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
@@ -82,7 +111,7 @@ pub fn zygote(args: &ScanArgs) -> anyhow::Result<()> {
     Ok(worker::serve(&args.confinement())?)
 }
 
-pub fn worker(args: &OneScanArgs) -> anyhow::Result<()> {
+fn worker(args: &OneScanArgs) -> anyhow::Result<()> {
     if let Some(reason) = args.caller.refusal()? {
         return Ok(worker::refuse(reason)?);
     }
@@ -92,7 +121,7 @@ pub fn worker(args: &OneScanArgs) -> anyhow::Result<()> {
     })?)
 }
 
-pub fn close(args: &CloseArgs) -> anyhow::Result<()> {
+fn close(args: &CloseArgs) -> anyhow::Result<()> {
     let refusal = args.caller.refusal()?;
     worker::end_with_parent()?;
     let caller = Closing::new()?;

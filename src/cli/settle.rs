@@ -105,7 +105,7 @@ const ALREADY: &str = "settled already";
 /// The log, scanned in a process without rights.
 fn ready(file: &Path, scanner: &LogScanner<'_>, intent: Intent) -> Result<Option<Ready>> {
     let how = How {
-        scanner: &scanner.pool,
+        scanner: &*scanner.scanner,
         settings: scanner.args.settings()?,
         memory: scanner.args.memory(),
     };

@@ -16,16 +16,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::process::{Pid, Signal};
 use rustix::thread::futex;
-
-/// The first pause between two looks whether a program has ended, and the longest one.
-const FIRST_PAUSE: Duration = Duration::from_micros(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes of each stack. The functions that run on them call the system and little else.
 const STACK: usize = 64 << 10;
@@ -42,6 +37,8 @@ struct Notes {
     errno: AtomicI32,
     /// How the program has ended: the status of `wait`.
     status: AtomicI32,
+    /// 1 once that is noted. The parent ends then.
+    ended: AtomicU32,
 }
 
 /// A program, and what it begins with.
@@ -105,9 +102,8 @@ impl HiddenChild {
             libc::clone(run_parent, top(&mut stack), flags, argument)
         };
         let refusal = io::Error::last_os_error();
-        while parent > 0 && notes.started.load(Ordering::Acquire) == 0 {
-            // Whatever it returns, the loop looks again.
-            let _ = futex::wait(&notes.started, futex::Flags::empty(), 0, None);
+        if parent > 0 {
+            wait_for(&notes.started, Duration::MAX);
         }
         signals.thread_set_mask()?;
         let Some(parent) = Pid::from_raw(parent.max(0)) else {
@@ -128,34 +124,23 @@ impl HiddenChild {
     /// Waits for the end of the program, and kills it after `timeout`. Returns the signal that has ended it, if one has and
     /// the program did not have to be killed here.
     pub fn end(mut self, timeout: Duration) -> Option<c_int> {
-        let until = Instant::now() + timeout;
-        let mut pause = FIRST_PAUSE;
-        while !self.collect(libc::WNOHANG) {
-            if Instant::now() >= until {
-                return None;
-            }
-            thread::sleep(pause);
-            pause = (2 * pause).min(LONGEST_PAUSE);
+        if !wait_for(&self.notes.ended, timeout) {
+            return None;
         }
+        self.collect();
         let status = self.notes.status.load(Ordering::Acquire);
         libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
     }
 
-    /// Waits for the end of the parent, which ends after the program. Returns whether it has ended.
-    fn collect(&mut self, options: c_int) -> bool {
+    /// Waits for the end of the parent.
+    fn collect(&mut self) {
         let parent = self.parent.as_raw_nonzero().get();
-        loop {
-            // SAFETY: a null pointer asks for no status. `__WALL` finds children that end without a signal.
-            let waited = unsafe { libc::waitpid(parent, ptr::null_mut(), options | libc::__WALL) };
-            match waited {
-                0 => return false,
-                -1 if errno() == libc::EINTR => {}
-                // A host that waits for really all children may have been faster.
-                _ => break,
-            }
-        }
+        // A host that waits for really all children may have been faster.
+        // SAFETY: a null pointer asks for no status. `__WALL` finds children that end without a signal.
+        while unsafe { libc::waitpid(parent, ptr::null_mut(), libc::__WALL) } == -1
+            && errno() == libc::EINTR
+        {}
         self.has_ended = true;
-        true
     }
 }
 
@@ -164,9 +149,31 @@ impl Drop for HiddenChild {
         if !self.has_ended {
             // The program asks to be killed when its parent ends.
             let _ = rustix::process::kill_process(self.parent, Signal::KILL);
-            self.collect(0);
+            self.collect();
         }
     }
+}
+
+/// Waits until `flag` is no longer 0. `false` if it still is after `timeout`.
+fn wait_for(flag: &AtomicU32, timeout: Duration) -> bool {
+    // Without an end where the time is out of range.
+    let until = Instant::now().checked_add(timeout);
+    while flag.load(Ordering::Acquire) == 0 {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return false;
+        }
+        let left = left.and_then(|left| futex::Timespec::try_from(left).ok());
+        // Whatever it returns, the loop looks again.
+        let _ = futex::wait(flag, futex::Flags::empty(), 0, left.as_ref());
+    }
+    true
+}
+
+/// Tells a thread that waits for `flag`.
+fn raise(flag: &AtomicU32) {
+    flag.store(1, Ordering::Release);
+    let _ = futex::wake(flag, futex::Flags::empty(), 1);
 }
 
 fn new_stack() -> Stack {
@@ -199,8 +206,7 @@ extern "C" fn run_parent(argument: *mut c_void) -> c_int {
     if program == -1 {
         notes.errno.store(errno(), Ordering::Release);
     }
-    notes.started.store(1, Ordering::Release);
-    let _ = futex::wake(&notes.started, futex::Flags::empty(), 1);
+    raise(&notes.started);
     // `start` may be gone from here on.
     let mut status = 0;
     if program != -1 {
@@ -209,6 +215,7 @@ extern "C" fn run_parent(argument: *mut c_void) -> c_int {
         unsafe { libc::syscall(libc::SYS_wait4, program, &raw mut status, 0, 0) };
     }
     notes.status.store(status, Ordering::Release);
+    raise(&notes.ended);
     // SAFETY: it takes a number, and runs none of the host's exit handlers.
     unsafe { libc::_exit(0) }
 }

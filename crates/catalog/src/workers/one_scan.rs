@@ -50,13 +50,15 @@ impl Scanner for OneScan {
         })?;
         let broker = Broker::new(request, self.limits.metadata, owner);
         let served = broker.serve(task, socket.as_fd(), until);
-        // It would wait for another scan.
+        // If the scan goes on for which nobody waits any more, it ends with this.
         drop(socket);
         let end = || worker.end(EXIT_TIMEOUT);
         match served {
             Ok(bytes) => {
+                // Meanwhile the worker ends.
+                let checked = broker.check(task, &bytes);
                 end();
-                broker.check(task, &bytes)
+                checked
             }
             Err(cause) => Err(failure(&self.limits, &broker, cause, end)),
         }

@@ -1,9 +1,9 @@
 //! Serves scans in confined processes: the zygote, which forks workers, and the worker.
 //!
 //! The daemon starts the zygote once, as another process of this program. The zygote opens no user's file. It gives
-//! up its rights, and then forks a worker whenever the daemon asks. A fork takes less than a millisecond; a new
-//! program needs five to load libhdf5 and its libraries. A worker does one scan after the other for as long as the daemon
-//! sends them; the daemon decides which files may share a process.
+//! up its rights, and then forks a worker whenever the daemon asks. A fork takes less time than the start of a new
+//! program, above all of one that is linked to the libhdf5 of the system with its libraries. A worker does one scan after the
+//! other for as long as the daemon sends them; the daemon decides which files may share a process.
 //!
 //! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]).
 
@@ -78,7 +78,12 @@ pub fn serve_one(confinement: &Confinement) -> io::Result<()> {
     close_inherited().map_err(io::Error::other)?;
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
     match confine(confinement) {
-        Ok(confined) => work(socket, confinement, &confined.no_fork),
+        Ok(confined) => {
+            let done = begin_work(socket, confinement, &confined.no_fork)
+                .and_then(|client| scan_next(&client));
+            // The client waits for the end, so nothing is put in order before.
+            exit(done.is_ok())
+        }
         Err(reason) => refuse(format!("a scan needs confinement, which fails: {reason}")),
     }
 }
@@ -172,11 +177,31 @@ fn confine(confinement: &Confinement) -> confine::Result<Confined> {
 
 /// Closes the descriptors that this process inherited from its daemon or host. They are not for it.
 fn close_inherited() -> confine::Result<()> {
+    // The function of the C library is one of glibc 2.34. The call is one of Linux 5.9.
     // SAFETY: this process has opened nothing yet, so no descriptor of a Rust value is closed.
-    match unsafe { libc::close_range(FIRST as libc::c_uint, libc::c_uint::MAX, 0) } {
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
+    match closed {
         0 => Ok(()),
-        _ => Err(format!("close_range: {}", io::Error::last_os_error())),
+        _ => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::ENOSYS) => close_one_by_one(),
+            e => Err(format!("close_range: {e}")),
+        },
     }
+}
+
+fn close_one_by_one() -> confine::Result<()> {
+    const OPEN: &str = "/proc/self/fd";
+    let failed = |e: io::Error| format!("{OPEN}: {e}");
+    let names = std::fs::read_dir(OPEN).map_err(failed)?;
+    // They are closed after the directory, whose own descriptor is among them.
+    let names = names.map(|name| Ok(name.map_err(failed)?.file_name()));
+    let names = names.collect::<confine::Result<Vec<_>>>()?;
+    let numbers = names.iter().filter_map(|name| name.to_str()?.parse().ok());
+    for number in numbers.filter(|number: &i32| *number >= FIRST) {
+        // SAFETY: as above. That of the directory is closed already.
+        unsafe { libc::close(number) };
+    }
+    Ok(())
 }
 
 fn send(control: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
@@ -229,36 +254,46 @@ fn fork() -> io::Result<i64> {
     }
 }
 
-/// Ends this process at once, without exit handlers. These would clean up what belongs to the zygote, and copy its
-/// memory pages for it.
+/// Ends this process at once, without exit handlers. In a process that was forked these would clean up what belongs to the zygote,
+/// and copy its memory pages for it.
 fn exit(success: bool) -> ! {
     // SAFETY: it takes a number and does not return.
     unsafe { libc::_exit(i32::from(!success)) }
 }
 
-/// Runs the worker: one scan, and others as long as the daemon sends them.
+/// Runs the worker of a zygote: one scan, and others as long as the daemon sends them.
 fn work(socket: OwnedFd, confinement: &Confinement, no_fork: &NoFork) -> io::Result<()> {
+    let daemon = begin_work(socket, confinement, no_fork)?;
+    // Something of a scan that libhdf5 has not closed would be there in the next one.
+    while scan_next(&daemon)? && !h5::has_open_objects() {}
+    Ok(())
+}
+
+/// Gives up the last rights. Returns the channel to the daemon.
+fn begin_work(
+    socket: OwnedFd,
+    confinement: &Confinement,
+    no_fork: &NoFork,
+) -> io::Result<Arc<Daemon>> {
     // The worker must not read the zygote's control socket.
     rustix::stdio::dup2_stdin(rustix::stdio::stdout())?;
     let confined = confine::limit_processor(confinement.cpu).and_then(|()| no_fork.apply());
     confined.map_err(io::Error::other)?;
-    let daemon = Arc::new(Channel::new(socket, Forever));
-    loop {
-        let (task, _) = match daemon.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited()) {
-            // The daemon has no more scans.
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            received => received?,
-        };
-        let outcome = match scan(&daemon, task) {
-            Ok(bytes) => ScanOutcome::Scanned(bytes),
-            Err(e) => ScanOutcome::from(&e),
-        };
-        daemon.send(&Request::Done(outcome), None)?;
-        if h5::has_open_objects() {
-            // Something of this scan would be there in the next one.
-            return Ok(());
-        }
-    }
+    Ok(Arc::new(Channel::new(socket, Forever)))
+}
+
+/// Does one scan. `false` where the daemon has no more.
+fn scan_next(daemon: &Arc<Daemon>) -> io::Result<bool> {
+    let (task, _) = match daemon.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited()) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        received => received?,
+    };
+    let outcome = match scan(daemon, task) {
+        Ok(bytes) => ScanOutcome::Scanned(bytes),
+        Err(e) => ScanOutcome::from(&e),
+    };
+    daemon.send(&Request::Done(outcome), None)?;
+    Ok(true)
 }
 
 /// For messages of the daemon, which is trusted. The limits of the process bound its memory.
