@@ -1,5 +1,5 @@
-"""Writes as programs in Fortran do, with first indices that run fastest: as much of ADIOS2's bindings for Python as adios.py needs,
-over its interface for C, which alone tells the order. Dimensions are given as numpy has them, and passed in reverse.
+"""Writes as programs in Fortran do, with first indices that run fastest: as much of the bindings for Python as adios.py needs,
+over the interface of ADIOS2 for C, which alone tells the order. Dimensions are given as numpy has them, and passed in reverse.
 """
 import ctypes
 import os

@@ -17,7 +17,13 @@ STORAGE = {"iterationEncoding", "iterationFormat", "basePath"}
 OTHERS = {"date", "snapshot"}
 STEPS = [0, 10, 250]
 #: Codecs of blosc, each with a way to shuffle.
-BLOSC = {"blosclz": "BLOSC_SHUFFLE", "lz4": "BLOSC_BITSHUFFLE", "lz4hc": "BLOSC_NOSHUFFLE", "zlib": "BLOSC_SHUFFLE", "zstd": "BLOSC_BITSHUFFLE"}
+BLOSC = {
+    "blosclz": "BLOSC_SHUFFLE",
+    "lz4": "BLOSC_BITSHUFFLE",
+    "lz4hc": "BLOSC_NOSHUFFLE",
+    "zlib": "BLOSC_SHUFFLE",
+    "zstd": "BLOSC_BITSHUFFLE",
+}
 
 
 def blosc(codec):
