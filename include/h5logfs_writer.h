@@ -133,9 +133,9 @@ typedef enum h5logfs_status {
      */
     H5LOGFS_ERR_WRITE = 3,
     /**
-     * The buffer has no room for a write. The call had no effect, and earlier writes are not lost. The
-     * write fits after a flush, unless it is larger than the buffer limit. The program must tell the
-     * other ranks to flush.
+     * The buffer has no room for a write, and what has none cannot go to the file now. Earlier writes are not
+     * lost. The call had no effect, but that a write of more than the whole buffer may be there in part. The
+     * write can be repeated after a flush. The program must tell the other ranks to flush.
      */
     H5LOGFS_ERR_BUFFER_FULL = 4,
     /**
@@ -263,6 +263,15 @@ typedef struct h5logfs_options {
      * `discard_unclosed` wins over it. 0 (default): such a log is an error.
      */
     int64_t keep_unclosed;
+    /**
+     * 1 (default): the coordinates of many blocks that go on in the same steps are deflated. Of the Log VOL
+     * connectors, those that were built with zlib read them. 0: they are not.
+     */
+    int64_t deflate_selections;
+    /**
+     * Threads that compress the chunks of one write, the calling one included. 0 or 1 (default): this one alone.
+     */
+    uint64_t threads;
 } h5logfs_options;
 
 /**

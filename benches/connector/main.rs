@@ -43,7 +43,7 @@ struct Arguments {
     #[arg(long, default_value_t = 16_384)]
     datasets: u64,
     /// Records of E3SM's cases (e3sm.txt).
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 4)]
     records: u64,
     /// Steps of a program that opens its file for each: one measurement for each number.
     #[arg(long, value_delimiter = ',', default_value = "100,1000")]

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use h5logfs_log::logvol::extent::{ExtentHeader, Proof, Seal, crc32, data_sum};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::{pwritev, retry_on_intr};
+use rustix::io::{Errno, pwritev, retry_on_intr};
 
 /// The most pieces that the system takes in one call (IOV_MAX).
 const PIECES: usize = 1024;
@@ -87,6 +87,16 @@ pub(crate) fn take_place(file: &File, flushed: u64, len: u64) -> io::Result<u64>
     let taken = lengthen(file, flushed, len);
     flock(file, FlockOperation::Unlock)?;
     taken
+}
+
+/// Whether the file system of a file has locks, as Lustre may not. The same on all ranks of a node.
+pub(crate) fn has_locks(file: &File) -> bool {
+    let locked = flock(file, FlockOperation::NonBlockingLockShared);
+    if locked.is_ok() {
+        // Closed, the file would not be locked, either.
+        let _ = flock(file, FlockOperation::Unlock);
+    }
+    !matches!(locked, Err(Errno::NOSYS | Errno::OPNOTSUPP))
 }
 
 /// Adds `len` bytes to a locked file. Returns where they begin.

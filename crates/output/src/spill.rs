@@ -20,7 +20,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::parent;
 use h5logfs_log::logvol::extent::move_extent;
 
-use crate::extent::{take_place, write_all};
+use crate::extent::{has_locks, take_place, write_all};
 use crate::late::when_there;
 use crate::ranks::Ranks;
 
@@ -113,9 +113,10 @@ impl Spill {
         }
     }
 
-    /// Lets these ranks, which share the data file, spill into it at once, where they run on one node. Collective.
+    /// Lets these ranks, which share the data file, spill into it at once, where they run on one node, and its file system has
+    /// locks. Collective.
     pub fn share(&mut self, ranks: &Ranks) {
-        if ranks.size() > 1 && ranks.are_on_one_node() {
+        if ranks.size() > 1 && ranks.are_on_one_node() && has_locks(&self.data) {
             self.place = Place::Locked;
         }
     }

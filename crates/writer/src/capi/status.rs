@@ -27,9 +27,9 @@ pub enum h5logfs_status {
     /// A write does not fit its dataset: wrong shape, extent or element size. None of its elements is
     /// written, and the next flush returns H5LOGFS_ERR_REFUSED on all ranks.
     H5LOGFS_ERR_WRITE = 3,
-    /// The buffer has no room for a write. The call had no effect, and earlier writes are not lost. The
-    /// write fits after a flush, unless it is larger than the buffer limit. The program must tell the
-    /// other ranks to flush.
+    /// The buffer has no room for a write, and what has none cannot go to the file now. Earlier writes are not
+    /// lost. The call had no effect, but that a write of more than the whole buffer may be there in part. The
+    /// write can be repeated after a flush. The program must tell the other ranks to flush.
     H5LOGFS_ERR_BUFFER_FULL = 4,
     /// A collective call failed on some rank. All ranks get this error. Flushed data are unchanged,
     /// other data are still buffered, and the call can be repeated.
