@@ -51,9 +51,10 @@ fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
+/// Some systems let users make a namespace, and give them no rights in it.
 fn write(path: &str, text: &str) -> Result<()> {
     let written: io::Result<()> = fs::write(path, text);
-    written.map_err(|e| Error::io(path, e))
+    written.map_err(|e| refused(Errno::from_io_error(&e).unwrap_or(Errno::PERM)))
 }
 
 /// Whether this process could mount in a namespace of its own. It cannot do anything else afterwards: what it has mounted has no

@@ -360,10 +360,11 @@ fn pass_on(mut signals: Signals, command: &Child) -> Result<()> {
     })
 }
 
-/// Whether the keys of a terminal reach this process, and with it all of its process group.
+/// Whether the keys of a terminal reach this process, and with it all of its process group. Standard input may be something else.
 fn has_terminal() -> bool {
-    let front = rustix::termios::tcgetpgrp(io::stdin());
-    front.is_ok_and(|front| front == rustix::process::getpgrp())
+    let front = File::open("/dev/tty").ok();
+    let front = front.and_then(|terminal| rustix::termios::tcgetpgrp(&terminal).ok());
+    front.is_some_and(|front| front == rustix::process::getpgrp())
 }
 
 /// `device`: a further descriptor of the mount. As long as one is open, the kernel waits for answers, so it is closed

@@ -210,6 +210,54 @@ fn signals_reach_the_command() {
     }
 }
 
+/// The terminal sends an interrupt to both of them, so it is not sent again.
+#[test]
+fn keys_of_a_terminal_reach_the_command_once() {
+    let Some(place) = Place::new() else { return };
+    const PRESS: &str = r#"
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+said = b""
+while b"ready" not in said:
+    said += os.read(terminal, 1024)
+os.write(terminal, b"\x03")
+try:
+    while True:
+        said += os.read(terminal, 1024)
+except OSError:
+    pass
+status = os.waitpid(child, 0)[1]
+print(said.decode().replace("\r", ""), os.waitstatus_to_exitcode(status))
+"#;
+    // Both would be there long before it ends.
+    const COUNT: &str = r#"
+import signal, time
+count = 0
+def interrupted(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGINT, interrupted)
+print("ready", flush=True)
+while not count:
+    time.sleep(0.05)
+time.sleep(0.5)
+print("interrupted", count)
+raise SystemExit(5)
+"#;
+    let (source, point) = (place.text("source"), place.text("mnt"));
+    let python = "/usr/bin/python3";
+    let run = [PROGRAM, "run", &source, &point, "--", python, "-c", COUNT];
+    let output = place.output(&[&[python, "-c", PRESS], &run[..]].concat());
+    let shown = stdout(&output);
+    assert!(
+        shown.ends_with("interrupted 1\n 5\n"),
+        "{shown}{}",
+        said(&output)
+    );
+}
+
 /// The command ends with it, and with both of them their namespace.
 #[test]
 fn nothing_is_left_when_it_is_killed() {
@@ -325,7 +373,7 @@ fn where_nothing_can_be_mounted_the_driver_is_named() {
     let (source, point) = (place.text("source"), place.text("mnt"));
     let (device, uid) = (place.text("device"), ALICE.uid.to_string());
     let refused = |before: &str, command: &str| {
-        let script = format!("{DEVICE}").replace("exec \"$@\"", before);
+        let script = DEVICE.replace("exec \"$@\"", before);
         let script = format!(
             "{script}\nexec setpriv --reuid={uid} --regid={uid} --clear-groups -- \"$1\" {command}"
         );

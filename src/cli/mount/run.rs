@@ -84,6 +84,8 @@ fn mount(args: &RunArgs) -> Result<fs::Running> {
         log::debug!("{no_log}");
     }
     let options = fs::Options {
+        // What is mounted goes with the namespace.
+        auto_unmount: false,
         helper: fs::Helper::None,
         ..session_options(&request, &options)
     };
@@ -102,7 +104,7 @@ fn start(command: &[OsString], open_files: Rlimit) -> io::Result<Child> {
     // SAFETY: the closure makes system calls only, and allocates nothing.
     unsafe {
         child.pre_exec(move || {
-            setrlimit(Resource::Nofile, open_files.clone())?;
+            setrlimit(Resource::Nofile, open_files)?;
             end_with(parent)
         });
     }

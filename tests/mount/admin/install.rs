@@ -152,6 +152,25 @@ fn everything_is_installed_in_its_place() {
     );
 }
 
+/// Without the library of the writer the rest is installed, and what is left out is told.
+#[test]
+fn what_was_not_built_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let mut install = make("install");
+    install
+        .arg(format!("DESTDIR={}", root.path().display()))
+        .args(["SBINDIR=", "WRITER_FILE=was-not-built"]);
+    let said = text(&run(&mut install));
+    for left_out in [
+        "C library",
+        "parallel programs",
+        "h5logfs-compact-mpi",
+        "make build-writer",
+    ] {
+        assert!(said.contains(left_out), "{said}");
+    }
+}
+
 /// The units of the project name the program; the installed ones say where it is.
 #[test]
 fn units_start_the_program_that_was_installed() {
@@ -228,6 +247,12 @@ fn manual_pages_are_well_formed() {
             assert!(text(&output).contains("SEE ALSO"), "{}", page.display());
             assert!(output.stderr.is_empty(), "{}", said(&output));
         }
+        let roff = fs::read_to_string(page).unwrap();
+        assert!(
+            !roff.contains(r"\-o \fR]"),
+            "{}: an option without its value",
+            page.display()
+        );
         if Command::new("mandoc").output().is_ok() {
             run(Command::new("mandoc").args(["-Tlint", "-Werror"]).arg(page));
         } else {

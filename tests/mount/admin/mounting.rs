@@ -425,6 +425,8 @@ fn a_mount_is_unmounted_unless_it_is_in_use() {
         expect_unmounted "lazily"
         kill $reader
         h5logfs mount "$SRC" "$MNT"
+        said=$(cd "$MNT" && h5logfs umount . 2>&1) && fail "from inside"
+        case $said in *"(h5logfs)"*) fail "it names itself: $said" ;; esac
         mkdir other
         h5logfs mount "$SRC" other
         expect_failure 1 "bin: no h5logfs is mounted here" h5logfs umount bin "$MNT" other
