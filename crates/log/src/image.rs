@@ -11,12 +11,14 @@ mod dataset;
 mod fields;
 mod file;
 pub mod object_header;
+mod symbol_table;
 mod window;
 
 pub use added::Added;
 pub use dataset::{DatasetHeader, HeaderAttribute, HeaderSpace};
 pub use fields::Fields;
 pub use file::Hdf5;
+pub use symbol_table::NewLinks;
 pub use window::Window;
 
 use object_header::{Message, Mode, Prefix, kind};

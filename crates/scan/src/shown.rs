@@ -416,6 +416,7 @@ fn too_large(dims: &[u64], element: u64) -> Option<String> {
 }
 
 /// Extent and storage of a dataset to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DatasetPlan {
     pub dims: Vec<u64>,
     pub max_dims: Vec<Option<u64>>,

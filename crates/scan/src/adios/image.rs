@@ -1,5 +1,6 @@
 //! The objects of a directory, in memory and without the elements that its files have.
 
+use super::alike::{Copies, is_model};
 use super::attributes::{Attributes, are_outside, c_text};
 use super::types::Types;
 use crate::hdf5_sys::{self as h5, Id, Link, Target};
@@ -8,6 +9,7 @@ use h5logfs_adios::Type;
 use h5logfs_adios::tree::{self, Object};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
+use h5logfs_log::filters::Filter;
 use h5logfs_log::scan::Choice;
 use h5logfs_log::scan::incomplete::INCOMPLETE;
 use h5logfs_log::scan::shape::Chooser;
@@ -33,8 +35,10 @@ pub(super) fn make(
     let image = h5::create_in_memory(&creation)?;
     let mut maker = Maker {
         root: h5::open_group(&image, c"/")?,
+        root_address: 0,
         parent: None,
-        creation: None,
+        model: None,
+        copies: Copies::default(),
         chooser,
         choice,
         types: Types::new(is_big_endian),
@@ -42,12 +46,16 @@ pub(super) fn make(
         next: 0,
         out: ShownObjects::default(),
     };
+    maker.root_address = h5::address(&maker.root)?;
     maker.root_attributes(root, incomplete)?;
     for object in others {
         maker.object(object)?;
     }
-    let mut out = maker.out;
+    let Maker {
+        mut out, copies, ..
+    } = maker;
     out.image = h5::file_image(&image)?;
+    copies.make(&mut out)?;
     Ok(out)
 }
 
@@ -58,10 +66,12 @@ pub(super) fn has_elements(dataset: &tree::Dataset) -> bool {
 
 struct Maker<'a> {
     root: Id,
-    /// The group that the last object is in, and its path.
-    parent: Option<(String, Id)>,
-    /// The creation properties of the last dataset.
-    creation: Option<(Form, Id)>,
+    root_address: u64,
+    /// The group that the last object is in.
+    parent: Option<Parent>,
+    /// The last dataset that libhdf5 has made.
+    model: Option<Model>,
+    copies: Copies,
     chooser: &'a Chooser<'a>,
     choice: &'a Choice,
     types: Types,
@@ -71,13 +81,39 @@ struct Maker<'a> {
     out: ShownObjects,
 }
 
-/// What the creation properties of a dataset depend on.
+/// A group that objects are in.
+struct Parent {
+    path: String,
+    group: Id,
+    address: u64,
+}
+
+/// What a dataset is made of, besides its elements and its attributes.
 #[derive(PartialEq)]
 struct Form {
-    storage: Storage,
+    ty: Type,
+    plan: DatasetPlan,
     is_in_image: bool,
     /// Its attributes do not fit into its header.
     are_outside: bool,
+}
+
+/// A dataset, and what libhdf5 has made for it. Most datasets are like the one before.
+struct Model {
+    form: Form,
+    datatype: Id,
+    space: Id,
+    creation: Id,
+    /// Once the first dataset was made.
+    described: Option<Described>,
+}
+
+/// What the snapshot tells of a dataset.
+struct Described {
+    datatype: String,
+    filters: Vec<Filter>,
+    /// The address of a header of which others may have copies.
+    header: Option<u64>,
 }
 
 impl Maker<'_> {
@@ -103,7 +139,7 @@ impl Maker<'_> {
     /// Makes an object. What libhdf5 cannot make is left out.
     fn object(&mut self, object: &Object) -> Result<()> {
         let id = match &object.dataset {
-            None => self.group(object),
+            None => self.group(object).map(Some),
             Some(dataset) => {
                 let number = self.next;
                 self.next += i64::from(!has_elements(dataset));
@@ -111,7 +147,8 @@ impl Maker<'_> {
             }
         };
         match id {
-            Ok(id) => self.attributes(&id, object),
+            Ok(Some(id)) => self.attributes(&id, object),
+            Ok(None) => Ok(()),
             Err(fault) => {
                 self.lose(&object.path, fault.into_damage()?);
                 Ok(())
@@ -123,69 +160,127 @@ impl Maker<'_> {
         let creation = h5::new_group_creation()?;
         set_properties(&creation, are_outside(object))?;
         let (parent, link) = self.place(&object.path)?;
-        h5::create_group(&parent, &link, &creation)
+        let group = h5::create_group(&parent.group, &link, &creation)?;
+        let around = parent.address;
+        self.copies.add_group(h5::address(&group)?, around);
+        Ok(group)
     }
 
-    fn dataset(&mut self, object: &Object, dataset: &tree::Dataset, number: i64) -> Result<Id> {
-        let datatype = self.types.get(&dataset.ty)?;
-        let element = h5::type_size(&datatype)? as u64;
-        let plan = self.plan(dataset, number, element);
+    /// Makes a dataset. `None`: it is made later, and has no attributes.
+    fn dataset(
+        &mut self,
+        object: &Object,
+        dataset: &tree::Dataset,
+        number: i64,
+    ) -> Result<Option<Id>> {
         let is_in_image = has_elements(dataset);
-        let creation = self.creation(Form {
-            storage: plan.storage.clone(),
+        // The image has pointers to texts.
+        let element = if is_in_image { 16 } else { dataset.ty.size() };
+        let form = Form {
+            ty: dataset.ty.clone(),
+            plan: self.plan(dataset, number, element),
             is_in_image,
             are_outside: are_outside(object),
-        })?;
-        let space = plan.space().create()?;
+        };
+        let mut model = self.model_of(form)?;
         let (parent, link) = self.place(&object.path)?;
-        let id = h5::create_dataset(&parent, &link, &datatype, &space, &creation)?;
+        let header = model
+            .described
+            .as_ref()
+            .and_then(|described| described.header);
+        if let Some(header) = header
+            && is_model(object, dataset)
+        {
+            let (group, (_, name)) = (parent.address, parent_and_name(&object.path)?);
+            self.copies
+                .add(self.out.datasets.len(), header, group, name);
+            self.describe(object, &model, number, header);
+            self.model = Some(model);
+            return Ok(None);
+        }
+        let Model {
+            datatype,
+            space,
+            creation,
+            ..
+        } = &model;
+        let id = h5::create_dataset(&parent.group, &link, datatype, space, creation)?;
         if dataset.has_steps {
-            self.attributes.label_steps(&id, plan.dims.len())?;
+            self.attributes
+                .label_steps(&id, model.form.plan.dims.len())?;
         }
         if is_in_image {
             let texts: Vec<_> = dataset.texts.iter().map(|text| c_text(text)).collect();
             h5::write_text_elements(&id, &texts)?;
-            return Ok(id);
+            return Ok(Some(id));
         }
+        let header = h5::address(&id)?;
+        if model.described.is_none() {
+            model.described = Some(Described {
+                datatype: h5::describe_type(&model.datatype),
+                filters: h5::filters(&h5::dataset_creation(&id)?)?,
+                header: None,
+            });
+        }
+        if let Some(described) = &mut model.described
+            && described.filters.is_empty()
+            && is_model(object, dataset)
+        {
+            described.header = Some(header);
+        }
+        self.describe(object, &model, number, header);
+        self.model = Some(model);
+        Ok(Some(id))
+    }
+
+    /// Puts a dataset into the snapshot.
+    fn describe(&mut self, object: &Object, model: &Model, number: i64, header: u64) {
+        let (Form { ty, plan, .. }, described) = (&model.form, model.described.as_ref());
         self.out.datasets.push(Dataset {
             name: object.path.clone(),
-            header: h5::address(&id)?,
-            datatype: h5::describe_type(&datatype),
-            element_size: element,
-            dims: plan.dims,
-            max_dims: plan.max_dims,
-            storage: plan.storage,
+            header,
+            datatype: described
+                .map(|described| described.datatype.clone())
+                .unwrap_or_default(),
+            element_size: ty.size(),
+            dims: plan.dims.clone(),
+            max_dims: plan.max_dims.clone(),
+            storage: plan.storage.clone(),
             fill: Vec::new(),
-            filters: h5::filters(&h5::dataset_creation(&id)?)?,
+            filters: described
+                .map(|described| described.filters.clone())
+                .unwrap_or_default(),
             references: Vec::new(),
             content: Content::Logged {
                 id: number,
                 filtered: false,
             },
         });
-        Ok(id)
     }
 
-    /// The creation properties of a dataset. Most datasets have those of the one before: libhdf5 takes longer to make them
-    /// than for the dataset.
-    fn creation(&mut self, form: Form) -> Result<Id> {
-        if let Some((known, creation)) = &self.creation
-            && *known == form
-        {
-            return Ok(creation.clone());
+    /// What a dataset of this form is made of: libhdf5 takes longer for that than for the dataset.
+    fn model_of(&mut self, form: Form) -> Result<Model> {
+        if let Some(known) = self.model.take_if(|known| known.form == form) {
+            return Ok(known);
         }
+        let storage = &form.plan.storage;
         let creation = h5::new_dataset_creation()?;
         set_properties(&creation, form.are_outside)?;
-        h5::set_storage(&creation, &form.storage)?;
-        if let (Storage::Chunked(_), Some(filters)) = (&form.storage, &self.choice.filters)
+        h5::set_storage(&creation, storage)?;
+        if let (Storage::Chunked(_), Some(filters)) = (storage, &self.choice.filters)
             && !form.is_in_image
         {
             for filter in filters {
                 h5::add_filter(&creation, filter)?;
             }
         }
-        self.creation = Some((form, creation.clone()));
-        Ok(creation)
+        Ok(Model {
+            datatype: self.types.get(&form.ty)?,
+            space: form.plan.space().create()?,
+            creation,
+            described: None,
+            form,
+        })
     }
 
     fn plan(&self, dataset: &tree::Dataset, number: i64, element: u64) -> DatasetPlan {
@@ -225,25 +320,40 @@ impl Maker<'_> {
     }
 
     /// The group that the object at a path is in, and its link there.
-    fn place(&mut self, path: &str) -> Result<(Id, Link)> {
-        let (parent, name) = path.rsplit_once('/').ok_or("a path without a group")?;
+    fn place(&mut self, path: &str) -> Result<(&Parent, Link)> {
+        let (path, name) = parent_and_name(path)?;
         let link = Link {
             name: name.as_bytes().to_vec(),
             utf8: !name.is_ascii(),
             target: Target::Hard(0),
         };
-        if parent.is_empty() {
-            return Ok((self.root.clone(), link));
-        }
-        if let Some((known, id)) = &self.parent
-            && known == parent
-        {
-            return Ok((id.clone(), link));
-        }
-        let id = h5::open_path(&self.root, &h5::c_name(parent.as_bytes())?)?;
-        self.parent = Some((parent.to_owned(), id.clone()));
-        Ok((id, link))
+        let known = self.parent.take_if(|known| known.path == path);
+        let parent = match known {
+            Some(known) => known,
+            None => self.open_parent(path)?,
+        };
+        Ok((self.parent.insert(parent), link))
     }
+
+    fn open_parent(&self, path: &str) -> Result<Parent> {
+        let (group, address) = if path.is_empty() {
+            (self.root.clone(), self.root_address)
+        } else {
+            let group = h5::open_path(&self.root, &h5::c_name(path.as_bytes())?)?;
+            let address = h5::address(&group)?;
+            (group, address)
+        };
+        Ok(Parent {
+            path: path.to_owned(),
+            group,
+            address,
+        })
+    }
+}
+
+/// The path of the group that an object is in, and its name there.
+fn parent_and_name(path: &str) -> Result<(&str, &str)> {
+    Ok(path.rsplit_once('/').ok_or("a path without a group")?)
 }
 
 /// `are_outside`: the attributes do not fit into the header.
@@ -353,6 +463,47 @@ mod tests {
         let mut values = h5::Values::zeros(datatype, space.clone()).unwrap();
         h5::read_elements(&note, &mut values, &space, &space).unwrap();
         assert_eq!(values.texts().unwrap(), ["a", "", "c\u{fffd}d"]);
+    }
+
+    /// So many that the tables of their groups have one, two and three levels.
+    #[test]
+    fn datasets_that_are_alike_are_made_without_libhdf5() {
+        let alike = |prefix: &'static str, many: usize| {
+            let path = move |number| format!("{prefix}{number:04}");
+            (0..many).map(move |number| dataset(&path(number), Type::F64, &[3, 4], false, &[]))
+        };
+        let mut objects = vec![group("/", vec![])];
+        objects.extend(alike("/a", 5));
+        objects.push(group("/g", vec![]));
+        objects.extend(alike("/g/b", 300));
+        objects.push(group("/g/h", vec![]));
+        objects.extend(alike("/g/h/c", 2100));
+        objects.push(dataset("/g/h/d", Type::F64, &[4], false, &[]));
+        let made = image_of(&objects, None);
+        assert!(made.diagnostics.is_empty(), "{:?}", made.diagnostics);
+        let image = h5::open_image(&made.image).unwrap();
+        let open = |path: &str| h5::open_path(&image, &h5::c_name(path.as_bytes()).unwrap());
+        let mut headers = std::collections::HashSet::new();
+        for found in &made.datasets {
+            let id = open(&found.name).unwrap();
+            assert_eq!(h5::address(&id).unwrap(), found.header, "{}", found.name);
+            assert!(headers.insert(found.header));
+            let Space::Simple { dims, .. } = h5::dataset_space(&id).unwrap() else {
+                panic!("{}: no dataspace", found.name);
+            };
+            assert_eq!(dims, found.dims);
+            assert_eq!(
+                h5::describe_type(&h5::dataset_type(&id).unwrap()),
+                found.datatype
+            );
+        }
+        assert_eq!(headers.len(), 5 + 300 + 2100 + 1);
+        for (path, links) in [("/", 6), ("/g", 301), ("/g/h", 2101)] {
+            let found = h5::links(&open(path).unwrap()).unwrap();
+            assert_eq!(found.len(), links);
+            assert!(found.is_sorted_by_key(|link| link.name.clone()));
+        }
+        assert!(open("/g/h/c2100").is_err());
     }
 
     #[test]

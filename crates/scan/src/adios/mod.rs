@@ -1,8 +1,9 @@
 //! ADIOS2 directories (`docs/formats/adios-bp.md`). Their log file is `md.idx`. libhdf5 only makes the image.
 //!
 //! * `files` opens the files of a directory.
-//! * `image` makes the objects, of `types`, with `attributes`.
+//! * `image` makes the objects, of `types`, with `attributes`. `alike` makes those that are like others.
 
+mod alike;
 mod attributes;
 mod files;
 mod image;

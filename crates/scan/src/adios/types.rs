@@ -15,6 +15,17 @@ pub(super) struct Types {
     known: HashMap<Type, Id>,
 }
 
+/// Whether elements are single numbers.
+pub(super) fn is_number(ty: &Type) -> bool {
+    match ty {
+        Type::I8 | Type::Char | Type::U8 | Type::I16 | Type::I32 | Type::I64 => true,
+        Type::U16 | Type::U32 | Type::U64 | Type::F32 | Type::F64 => true,
+        Type::LongDouble | Type::Complex32 | Type::Complex64 | Type::Text | Type::Struct(_) => {
+            false
+        }
+    }
+}
+
 impl Types {
     pub fn new(is_big_endian: bool) -> Self {
         Types {
