@@ -38,6 +38,13 @@ pub fn directory(bytes: &[u8]) {
             let alone = directory.step(files, number, &|name| name == variable.name);
             let alone = alone.expect("a step that was read before");
             assert_eq!(&alone.variables, std::slice::from_ref(variable));
+            let section = directory.section(files, number);
+            let section = section.expect("a step that was read before");
+            let one = directory.variable(files, number, &section, &variable.name);
+            assert_eq!(
+                one.expect("a step that was read before").variables,
+                alone.variables
+            );
         }
         summary.add(number as u64, &step, &|_| false);
     }

@@ -57,6 +57,7 @@ pub fn index(bytes: &[u8]) {
     let item = [&identities(&sources), index].concat();
     let inputs = IndexInputs {
         number: 0,
+        strip: None,
         dataset: &dataset,
         sources: &sources,
     };
@@ -90,6 +91,7 @@ pub fn index_seeds() -> Seeds {
         let entry = empty_store(&test_dir);
         let inputs = IndexInputs {
             number: 0,
+            strip: None,
             dataset: &dataset,
             sources: &sources,
         };

@@ -45,6 +45,7 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
     for (number, dataset) in datasets.iter().enumerate() {
         let inputs = IndexInputs {
             number,
+            strip: None,
             dataset,
             sources,
         };

@@ -86,6 +86,7 @@ impl Ways {
             };
             let about = IndexInputs {
                 number,
+                strip: None,
                 dataset,
                 sources: &sources,
             };

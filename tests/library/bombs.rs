@@ -155,6 +155,7 @@ fn tables_with_a_fault_in_each_entry() {
         let table = table.map_err(|e| e.to_string())?;
         let inputs = IndexInputs {
             number: 0,
+            strip: None,
             dataset: &dataset,
             sources: &sources,
         };

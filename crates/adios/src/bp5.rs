@@ -18,6 +18,7 @@ mod tests;
 use std::ops::Range;
 
 use crate::Files;
+use crate::asked::Asked;
 use crate::header::Header;
 use crate::model::Step;
 use crate::numbers::{self, Numbers};
@@ -95,19 +96,25 @@ impl Index {
     }
 }
 
-/// Reads the metadata of one step. `is_asked` chooses variables by name. A fault is about the whole step.
+/// The metadata of one step, as they are stored.
+pub fn section(index: &Index, files: Files<'_>, number: usize) -> Result<Vec<u8>> {
+    let step = index.records.steps.get(number).ok_or("has no such step")?;
+    numbers::read(files.metadata, step.metadata, step.size, "md.0")
+}
+
+/// Reads the metadata of one step, whose section this is. A fault is about the whole step.
 pub fn step(
     index: &Index,
     files: Files<'_>,
     number: usize,
-    is_asked: &dyn Fn(&str) -> bool,
+    section: &[u8],
+    asked: Asked<'_>,
 ) -> Result<Step> {
     let header = &index.header;
     let step = index.records.steps.get(number).ok_or("has no such step")?;
     let places = index.records.places(files.index, header, step)?;
-    let bytes = numbers::read(files.metadata, step.metadata, step.size, "md.0")?;
     let section = Numbers {
-        bytes: &bytes,
+        bytes: section,
         is_big_endian: header.is_big_endian,
     };
     let blocks = blocks(section, places.writers())?;
@@ -118,7 +125,7 @@ pub fn step(
         section,
         at: step.metadata,
     };
-    let mut variables = Variables::new(header.is_column_major, is_asked);
+    let mut variables = Variables::new(header.is_column_major, asked);
     let lost = reading.each(of_variables, &mut |writer, id, record| {
         let Meaning::Variables(fields) = reading.meaning(id)? else {
             return Err("a record of variables has another format".into());
@@ -129,6 +136,11 @@ pub fn step(
         };
         variables.add(&writer, id, fields, record)
     })?;
+    let of_attributes = if asked.has_attributes() {
+        of_attributes
+    } else {
+        &[]
+    };
     let mut attributes = Attributes::default();
     let others = reading.each(
         of_attributes,

@@ -3,11 +3,23 @@
 //! [`Directory::open`] walks through `md.idx` and keeps where the metadata of each step lie; [`Directory::step`] reads those of
 //! one. So what is asked for decides what is read.
 
+use crate::asked::Asked;
 use crate::header::{Header, Version};
 use crate::model::Step;
 use crate::{Result, bp4, bp5};
 
 pub use crate::Files;
+
+/// Of metadata that are damaged as a whole there is nothing but a problem.
+fn damaged(step: Result<Step>) -> Result<Step> {
+    match step {
+        Ok(step) => Ok(step),
+        Err(fault) => Ok(Step {
+            problems: vec![fault.into_damage()?],
+            ..Step::default()
+        }),
+    }
+}
 
 /// Where the metadata of all steps of one directory lie.
 #[derive(Debug)]
@@ -87,16 +99,41 @@ impl Directory {
         number: usize,
         is_asked: &dyn Fn(&str) -> bool,
     ) -> Result<Step> {
-        let step = match &self.index {
-            Index::Bp4(index) => bp4::step(index, files, number, is_asked),
-            Index::Bp5(index) => bp5::step(index, files, number, is_asked),
-        };
-        match step {
-            Ok(step) => Ok(step),
-            Err(fault) => Ok(Step {
-                problems: vec![fault.into_damage()?],
-                ..Step::default()
-            }),
+        let asked = Asked::Some(is_asked);
+        let section = self.section(files, number);
+        damaged(section.and_then(|section| self.read(files, number, &section, asked)))
+    }
+
+    /// The metadata of one step, as they are stored: [`Directory::variable`] reads from them. Fails where they cannot be read.
+    pub fn section(&self, files: Files<'_>, number: usize) -> Result<Vec<u8>> {
+        match &self.index {
+            Index::Bp4(index) => bp4::section(index, files, number),
+            Index::Bp5(index) => bp5::section(index, files, number),
+        }
+    }
+
+    /// As [`Directory::step`], of one variable, without attributes. `section`: that of the step. Of BP5 it costs as little for one
+    /// variable of thousands as for the only one.
+    pub fn variable(
+        &self,
+        files: Files<'_>,
+        number: usize,
+        section: &[u8],
+        name: &str,
+    ) -> Result<Step> {
+        damaged(self.read(files, number, section, Asked::One(name)))
+    }
+
+    fn read(
+        &self,
+        files: Files<'_>,
+        number: usize,
+        section: &[u8],
+        asked: Asked<'_>,
+    ) -> Result<Step> {
+        match &self.index {
+            Index::Bp4(index) => bp4::step(index, number, section, asked),
+            Index::Bp5(index) => bp5::step(index, files, number, section, asked),
         }
     }
 

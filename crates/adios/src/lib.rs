@@ -3,6 +3,7 @@
 //!
 //! * `header`: the first bytes of `md.idx`, which tell the version.
 //! * `bp4`, `bp5`: the metadata of one step, as a [`Step`]. `directory` chooses between them.
+//! * `asked`: what is read of a step.
 //! * `operator`: decodes blocks that were written with an operator.
 //! * `tree`: the groups, datasets and attributes of all steps.
 //! * [`model`]: what these modules hand to each other.
@@ -11,6 +12,7 @@
 
 #![deny(missing_docs)]
 
+mod asked;
 pub mod bp4;
 pub mod bp5;
 pub mod directory;

@@ -208,6 +208,13 @@ impl Member {
     }
 }
 
+impl Place {
+    /// Where they end; `None` where no file is so long.
+    pub fn end(&self) -> Option<u64> {
+        self.offset.checked_add(self.len)
+    }
+}
+
 impl Variable {
     /// Where a block begins.
     pub fn start(&self, block: usize) -> &[u64] {

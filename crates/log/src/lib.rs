@@ -61,6 +61,7 @@ pub mod walk;
 pub mod window;
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -161,6 +162,12 @@ pub trait Layout {
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, Fault>;
 
+    /// How many rows along its first dimension a *strip* of a dataset has: the records of some rows can be had without those of
+    /// others, and none lies in two rows. `None`: there are no strips. `dataset`: the layout's own number of it.
+    fn strip(&self, _dataset: i64) -> Option<u64> {
+        None
+    }
+
     /// Bytes of the record tables in their files.
     fn tables_len(&self, sources: &[SourceFile]) -> u64;
 
@@ -189,6 +196,18 @@ pub trait RecordTable: Send + Sync + Debug {
         dataset: &Logged<'_>,
         selections: &Selections,
     ) -> Result<DatasetRecords, Fault>;
+
+    /// The same of some rows of a dataset that has [strips](Layout::strip). There may be others among them.
+    fn records_of_rows(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
+        selections: &Selections,
+        _rows: Range<u64>,
+    ) -> Result<DatasetRecords, Fault> {
+        self.records(task, sources, dataset, selections)
+    }
 
     /// Number of entries of all datasets, also of those that cover nothing or cannot be decoded.
     fn entries(&self) -> usize;

@@ -6,6 +6,9 @@ use std::collections::HashMap;
 /// gigabytes. These bytes take two tenths of a second, and hold the entries of 1 TiB in records of 1 MiB.
 pub const MOST_BYTES: u64 = 64 << 20;
 
+/// Bytes of the smallest tile that becomes a chunk as it is. Smaller chunks cost more to find than to copy together.
+pub const SMALLEST_TILE: u64 = 64 << 10;
+
 /// What a walk through the record tables finds for all datasets.
 #[derive(Debug, Default)]
 pub struct Tilings {
@@ -79,6 +82,18 @@ impl Tiling {
         };
     }
 
+    /// Whether no block that may follow makes the tile of a dataset of this extent one of `elements` or more: there is none, or
+    /// its sides are known, and it is smaller.
+    pub fn stays_below(&self, dims: &[u64], elements: u64) -> bool {
+        if self.is_none {
+            return true;
+        }
+        let sides = self.sides.iter().zip(dims);
+        let most = sides.map(|(side, dim)| side.most(*dim));
+        let most = most.fold(1, u64::saturating_mul);
+        self.sides.len() == dims.len() && most < elements
+    }
+
     /// The shape of the tile of a dataset of this extent, if its blocks tile it: all blocks begin at multiples of
     /// the tile, and have its shape or end at the edge of the dataset. It is not larger than the dataset.
     pub fn tile(&self, dims: &[u64]) -> Option<Vec<u64>> {
@@ -107,6 +122,14 @@ impl Side {
         self.step = common_divisor(self.step, start);
         // The step never grows, and the longest side never shrinks.
         (self.step == 0 || self.step >= self.longest) && self.short != Ends::AtSeveral
+    }
+
+    /// The most that the side of the tile may become. Where its blocks end at several places, a longer one leaves no tile.
+    fn most(&self, dim: u64) -> u64 {
+        match self.ends {
+            Ends::AtSeveral => self.longest,
+            Ends::Nowhere | Ends::At(_) => dim,
+        }
     }
 
     fn tile(&self, dim: u64) -> Option<u64> {
@@ -229,6 +252,15 @@ mod tests {
                 *side = (side.0 + start, side.1 + count);
             }
             prop_assert_eq!(tile_of(&blocks, dims), tile_by_definition(&blocks, dims));
+            let mut seen = Tiling::default();
+            let tile = tile_of(&blocks, dims).map(|tile| tile.iter().product());
+            for block in &blocks {
+                for elements in [2, 4, 16] {
+                    let may_be = tile.is_none_or(|tile: u64| tile < elements);
+                    prop_assert!(may_be || !seen.stays_below(dims, elements));
+                }
+                seen.add(block);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use super::View;
 use super::pieces::{Pieces, read_elements};
 use super::resolve::{BoxRecords, InPlace, Overlap};
 use crate::index::DatasetIndex;
+use crate::index::saved::Strip;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
@@ -17,27 +18,39 @@ use h5logfs_log::snapshot::{Content, Dataset};
 pub struct Hyperslabs<'a> {
     view: &'a View,
     number: usize,
-    /// Of a logged dataset.
-    index: Option<Arc<DatasetIndex>>,
+    records: Records,
+}
+
+/// Where the records of a dataset are found.
+enum Records {
+    /// It was not logged.
+    None,
+    /// In one index.
+    All(Arc<DatasetIndex>),
+    /// In the indexes of strips of so many rows.
+    Strips(u64),
 }
 
 impl View {
     /// The elements of dataset `number`. Fails where they cannot be read at all.
     pub fn hyperslabs(&self, task: &Task, number: usize) -> Result<Hyperslabs<'_>> {
         let everywhere = |fault: Fault| self.bad_data(number, "all of it".into(), fault);
-        let index = match &self.snapshot.datasets[number].content {
+        let records = match &self.snapshot.datasets[number].content {
             Content::Unreadable(reason) => return Err(everywhere(reason.as_str().into())),
-            Content::Extent { .. } => None,
-            Content::Logged { .. } => {
-                let index = self.index_for(task, number)?;
-                index.check().map_err(everywhere)?;
-                Some(index)
-            }
+            Content::Extent { .. } => Records::None,
+            Content::Logged { .. } => match self.strip_rows(number) {
+                Some(rows) => Records::Strips(rows),
+                None => {
+                    let index = self.index_for(task, number)?;
+                    index.check().map_err(everywhere)?;
+                    Records::All(index)
+                }
+            },
         };
         Ok(Hyperslabs {
             view: self,
             number,
-            index,
+            records,
         })
     }
 }
@@ -49,7 +62,8 @@ impl Hyperslabs<'_> {
     /// Whether the records are small. Where they lie in no order, each box then reads all of the log that its neighbours read,
     /// too: fewer boxes read less.
     pub fn has_small_records(&self) -> bool {
-        let Some(index) = &self.index else {
+        // A box of more rows than a strip has reads no less.
+        let Records::All(index) = &self.records else {
             return false;
         };
         let dataset = &self.view.snapshot.datasets[self.number];
@@ -74,16 +88,42 @@ impl Hyperslabs<'_> {
             return Ok(());
         }
         let _running = view.running(task);
-        match (&self.index, &dataset.content) {
-            (Some(index), _) => view.put_hyperslab(task, number, index, wanted, &sides, out),
-            (None, Content::Extent { source, offset, .. }) => {
+        match (&self.records, &dataset.content) {
+            (Records::All(index), _) => {
+                view.put_hyperslab(task, number, index, wanted, &sides, out)
+            }
+            (Records::Strips(rows), _) => self.read_strips(task, *rows, wanted, out),
+            (Records::None, Content::Extent { source, offset, .. }) => {
                 let place = (*source, *offset);
                 view.copy_of_extent(task, dataset, place, wanted, &sides, out)
                     .map_err(failed)?;
                 view.check_unchanged([usize::from(*source)])
             }
-            (None, _) => Err(failed("it has no elements that can be read".into())),
+            (Records::None, _) => Err(failed("it has no elements that can be read".into())),
         }
+    }
+
+    /// Fills `out` strip by strip. The elements of each follow each other there.
+    fn read_strips(&self, task: &Task, rows: u64, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
+        let Hyperslabs { view, number, .. } = *self;
+        let mut part = wanted.clone();
+        let all = wanted.end[0] - wanted.start[0];
+        let row = out.len() / usize::try_from(all).unwrap_or(usize::MAX);
+        let mut rest = out;
+        while part.start[0] < wanted.end[0] {
+            let strip = Strip::with(part.start[0], rows);
+            part.end[0] = strip.end().min(wanted.end[0]);
+            let own = (part.end[0] - part.start[0]) as usize * row;
+            let (own, behind) = std::mem::take(&mut rest).split_at_mut(own);
+            let index = view.index_of_strip(task, number, strip)?;
+            let failed = |fault: Fault| view.bad_hyperslab(number, &part, fault);
+            index.check().map_err(failed)?;
+            let sides: Vec<u64> = part.count().collect();
+            view.put_hyperslab(task, number, &index, &part, &sides, own)?;
+            part.start[0] = part.end[0];
+            rest = behind;
+        }
+        Ok(())
     }
 }
 

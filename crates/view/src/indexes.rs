@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::cache::Part;
-use super::{View, check_limit};
+use super::{ChunkId, View, check_limit};
 use crate::index::DatasetIndex;
-use crate::index::saved::IndexInputs;
+use crate::index::saved::{IndexInputs, Strip};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
@@ -18,6 +18,8 @@ use h5logfs_log::{DatasetRecords, Logged, RecordTable};
 /// In bytes. Smaller indexes, of logs with smaller tables, are not kept on disk: to make one anew takes a
 /// millisecond or two, as long as to read it.
 const WORTH_SAVING: usize = 256 << 10;
+/// The index of a strip is kept, too, where it was made of more bytes of record tables.
+const LONG: u64 = 4 << 20;
 
 impl View {
     /// The index of a logged dataset: which of its records touch a chunk. Fails where the dataset was not
@@ -28,18 +30,59 @@ impl View {
 
     /// The same as part of `task`.
     pub(super) fn index_for(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
-        task.retry(|| self.try_index(task, number))
+        task.retry(|| self.try_index(task, number, None))
     }
 
-    fn try_index(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
+    /// An index that has all records of a chunk.
+    pub(super) fn index_of_chunk(&self, task: &Task, id: ChunkId) -> Result<Arc<DatasetIndex>> {
+        let ChunkId { dataset, number } = id;
+        let Some(rows) = self.strip_rows(dataset) else {
+            return self.index_for(task, dataset);
+        };
+        // No chunk lies in two strips.
+        let origin = self.grid(dataset).origin(number);
+        let strip = Strip::with(origin.first().copied().unwrap_or(0), rows);
+        task.retry(|| self.index_of_strip(task, dataset, strip))
+    }
+
+    /// An index that has all records of a strip of a dataset.
+    pub(super) fn index_of_strip(
+        &self,
+        task: &Task,
+        number: usize,
+        strip: Strip,
+    ) -> Result<Arc<DatasetIndex>> {
+        match self.budget.known_index(self.generation, number as u32) {
+            Some(all) => Ok(all),
+            None => self.try_index(task, number, Some(strip)),
+        }
+    }
+
+    /// Rows of a strip of a dataset: whole chunks. `None` where it has no strips, or only one.
+    pub(super) fn strip_rows(&self, number: usize) -> Option<u64> {
+        let dataset = &self.snapshot.datasets[number];
+        let rows = self.snapshot.log.layout().strip(dataset.logged()?.id)?;
+        let chunk = self.grid(number).chunk.first()?;
+        let rows = rows.max(1).checked_next_multiple_of(*chunk)?;
+        (rows < *dataset.dims.first()?).then_some(rows)
+    }
+
+    fn try_index(
+        &self,
+        task: &Task,
+        number: usize,
+        strip: Option<Strip>,
+    ) -> Result<Arc<DatasetIndex>> {
         let logged = self.logged(number)?;
         let inputs = IndexInputs {
             number,
+            strip,
             dataset: &logged,
             sources: &self.sources,
         };
-        let part = Part::Index(self.generation, number);
-        self.budget.index(task, self.generation, number as u32, || {
+        let part = Part::Index(self.generation, number, strip);
+        let key = (number as u32, strip);
+        self.budget.index(task, self.generation, key, || {
             let tried = self.budget.check_not_too_long(part);
             tried.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
             let saved = self.saved.as_ref();
@@ -64,12 +107,23 @@ impl View {
             .map_err(|fault| self.bad_data(inputs.number, "all of it".into(), fault))?;
         let sources = inputs.sources;
         self.check_unchanged(0..sources.len())?;
+        let is_worth_it = || match inputs.strip {
+            None => index.bytes_with_selections().max(table.bytes()) > WORTH_SAVING,
+            Some(strip) => index.bytes() > WORTH_SAVING || self.tables_of(inputs, strip) > LONG,
+        };
         if let Some(entry) = &self.saved
-            && index.bytes_with_selections().max(table.bytes()) > WORTH_SAVING
+            && is_worth_it()
         {
             index.save(task, entry, inputs);
         }
         Ok(index)
+    }
+
+    /// Bytes of the record tables that are read for a strip, about.
+    fn tables_of(&self, inputs: IndexInputs<'_>, strip: Strip) -> u64 {
+        let all = self.snapshot.log.layout().tables_len(inputs.sources);
+        let rows = inputs.dataset.dims.first().map_or(1, |rows| (*rows).max(1));
+        (u128::from(all) * u128::from(strip.rows) / u128::from(rows)) as u64
     }
 
     /// Fails where tables that have checksums do not match them. What is read of a table is kept, so this comes first.

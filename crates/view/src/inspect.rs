@@ -68,7 +68,7 @@ impl View {
     /// The blocks that a read of a chunk of a logged dataset takes elements from, in the order in which they
     /// apply. Fails where the chunk cannot be read.
     pub fn chunk_blocks(&self, id: ChunkId) -> Result<Vec<StoredBlock>> {
-        let index = self.index(id.dataset)?;
+        let index = self.index_of_chunk(&self.task(None), id)?;
         let resolver = self.checked_resolver(&index, id)?;
         let mut blocks = Vec::new();
         let resolved = resolver.runs(&self.task(None), |record, block, _| {

@@ -232,7 +232,7 @@ impl View {
         let cached = self.budget.bytes().get(&self.cache_key(id));
         let mut source = None;
         if cached.is_none() && !is_filtered && dataset.logged().is_some() {
-            let index = self.index_for(task, number)?;
+            let index = self.index_of_chunk(task, id)?;
             let found = self.checked_resolver(&index, id)?.source();
             if let ChunkSource::InPlace(elements) = &found
                 && let Some(len) = self.read_in_place(id, elements, offset, buf)?
@@ -338,7 +338,7 @@ impl View {
         if let Content::Unreadable(reason) = &self.snapshot.datasets[id.dataset].content {
             return Err(self.bad_chunk(id, reason.as_str()));
         }
-        let index = self.index_for(task, id.dataset)?;
+        let index = self.index_of_chunk(task, id)?;
         let resolver = self.checked_resolver(&index, id)?;
         let (bytes, key) = (self.budget.bytes(), self.cache_key(id));
         let stored = || {
@@ -398,7 +398,7 @@ impl View {
         if let Content::Unreadable(reason) = &self.snapshot.datasets[id.dataset].content {
             return Err(self.bad_chunk(id, reason.as_str()));
         }
-        let index = self.index_for(task, id.dataset)?;
+        let index = self.index_of_chunk(task, id)?;
         let resolver = self.checked_resolver(&index, id)?;
         let _running = self.running(task);
         self.make_stored(task, id, &resolver, None).map(drop)
@@ -475,7 +475,7 @@ impl View {
         }
         self.check_cache_size("a chunk", place.raw)
             .map_err(bad_chunk)?;
-        let index = self.index_for(task, id.dataset)?;
+        let index = self.index_of_chunk(task, id)?;
         let resolver = self.checked_resolver(&index, id)?;
         if let ChunkSource::InPlace(elements) = resolver.source() {
             let room = || -> Result<_, Shortage> {

@@ -91,7 +91,7 @@ impl View {
         id: ChunkId,
         pipeline: &[Filter],
     ) -> Result<Option<Vec<u8>>> {
-        let index = self.index(id.dataset)?;
+        let index = self.index_of_chunk(task, id)?;
         let resolver = self.checked_resolver(&index, id)?;
         let bad_chunk = |fault| self.bad_chunk(id, fault);
         let reference = self.reference(&resolver).map_err(bad_chunk)?;

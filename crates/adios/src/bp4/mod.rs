@@ -20,6 +20,7 @@ pub use index::Index;
 use std::collections::HashSet;
 
 use crate::Files;
+use crate::asked::Asked;
 use crate::fields::Fields;
 use crate::model::Step;
 use crate::{Result, numbers};
@@ -43,17 +44,22 @@ struct Writing {
     has_bare_operators: bool,
 }
 
-/// Reads the metadata of step `number`, counted from 0. `is_asked` chooses variables by name.
-pub fn step(
-    index: &Index,
-    files: Files<'_>,
-    number: usize,
-    is_asked: &dyn Fn(&str) -> bool,
-) -> Result<Step> {
+/// The metadata of step `number`, counted from 0, as they are stored: none of one without a row.
+pub fn section(index: &Index, files: Files<'_>, number: usize) -> Result<Vec<u8>> {
+    match index.row(number)? {
+        Some(row) => numbers::read(files.metadata, row.begin, row.end - row.begin, "md.0"),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Reads the metadata of step `number`, whose section this is.
+pub fn step(index: &Index, number: usize, section: &[u8], asked: Asked<'_>) -> Result<Step> {
     let Some(row) = index.row(number)? else {
         return Ok(Step::default());
     };
-    let section = numbers::read(files.metadata, row.begin, row.end - row.begin, "md.0")?;
+    if section.len() as u64 != row.end - row.begin {
+        return Err("the section of another step".into());
+    }
     let part = |begin, end| {
         // `Index` has put these in order.
         let mut part = Fields::new(&section[..(end - row.begin) as usize], index.is_big_endian);
@@ -77,21 +83,18 @@ pub fn step(
     };
     let mut step = Step::default();
     let variables = part(row.variables, row.attributes)?;
-    add_variables(variables, writing, is_asked, &mut step);
-    add_attributes(part(row.attributes, row.end)?, &mut step);
+    add_variables(variables, writing, asked, &mut step);
+    if asked.has_attributes() {
+        add_attributes(part(row.attributes, row.end)?, &mut step);
+    }
     Ok(step)
 }
 
-fn add_variables(
-    index: Fields<'_>,
-    writing: Writing,
-    is_asked: &dyn Fn(&str) -> bool,
-    step: &mut Step,
-) {
+fn add_variables(index: Fields<'_>, writing: Writing, asked: Asked<'_>, step: &mut Step) {
     let mut names = HashSet::new();
     each(index, "variables", &mut step.problems, |entry| {
         let (name, entry) = variable::name(entry)?;
-        if !is_asked(name) {
+        if !asked.has(name) {
             return Ok(());
         }
         let read = if names.insert(name) {

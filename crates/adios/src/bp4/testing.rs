@@ -4,6 +4,7 @@ use super::Index;
 use super::set::Dim;
 use crate::Files;
 use crate::Result;
+use crate::asked::Asked;
 use crate::header::Header;
 use crate::model::Step;
 
@@ -83,7 +84,9 @@ impl Directory {
 
     /// Reads a step of it.
     pub fn read(&self, number: usize) -> Result<Step> {
-        super::step(&self.open()?, self.files(), number, &|_| true)
+        let index = self.open()?;
+        let section = super::section(&index, self.files(), number)?;
+        super::step(&index, number, &section, Asked::Some(&|_| true))
     }
 }
 

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::set::Dim;
 use super::testing::{Directory, Entry, Set, TYPES, text};
+use crate::asked::Asked;
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
 
 const JOINED: u64 = u64::MAX - 1;
@@ -132,7 +133,8 @@ fn only_what_is_asked_for_is_read() {
     let variables = ["a", "b"].map(|name| entry(name, 99, vec![]));
     directory.step(false, &variables, &[]);
     let index = directory.open().unwrap();
-    let step = super::step(&index, directory.files(), 0, &|name| name == "b").unwrap();
+    let section = super::section(&index, directory.files(), 0).unwrap();
+    let step = super::step(&index, 0, &section, Asked::One("b")).unwrap();
     assert_eq!(step.problems, ["variable b: type 99, which is not known"]);
     assert_eq!(index.writers(&directory.metadata), Ok(1));
 }

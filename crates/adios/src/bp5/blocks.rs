@@ -1,5 +1,7 @@
 //! The blocks of one variable in one step, of all writers (section 3.6).
 
+use std::ops::Range;
+
 use super::fields::{ArrayFields, Content, Described, Fields};
 use super::index::WriterPlaces;
 use super::record::Record;
@@ -136,28 +138,34 @@ impl Blocks {
         if is_other {
             return Err("it has other dimensions than with the writers before".into());
         }
-        let mut starts = array.starts.map(|starts| array.rows(starts));
+        let rank = self.rank;
+        let many = array.locations.u64s().len();
+        let begin = self.counts.len();
+        array.push_rows(array.counts, &mut self.counts);
+        match array.starts {
+            Some(starts) if field.kind == Kind::GlobalArray => {
+                array.push_rows(starts, &mut self.starts);
+            }
+            _ => self.starts.resize(begin + many * rank, 0),
+        }
+        self.blocks.reserve(many);
+        let size = field.ty.size();
         let mut stored = array.stored.map(Numbers::u64s);
-        let counts = array.rows(array.counts);
-        for (location, count) in array.locations.u64s().zip(counts) {
-            let begin = self.counts.len();
-            let start = starts.as_mut().and_then(Iterator::next);
+        // Blocks without elements are left out: those behind them move up.
+        let mut end = begin;
+        for (at, location) in (begin..).step_by(rank).zip(array.locations.u64s()) {
             let stored = stored.as_mut().and_then(Iterator::next);
-            array.push_row(count, &mut self.counts);
-            let joined = self.join(field.kind, begin)?;
-            if self.counts[begin..].contains(&0) {
-                self.counts.truncate(begin);
+            if let Some(start) = self.join(field.kind, at)? {
+                self.starts[at + self.joined] = start;
+            }
+            let row = at..at + rank;
+            if self.counts[row.clone()].contains(&0) {
                 continue;
             }
-            match (field.kind, start) {
-                (Kind::GlobalArray, None) => return Err("its blocks have no starts".into()),
-                (Kind::GlobalArray, Some(start)) => array.push_row(start, &mut self.starts),
-                _ => self.starts.resize(begin + self.rank, 0),
+            if field.kind == Kind::GlobalArray && array.starts.is_none() {
+                return Err("its blocks have no starts".into());
             }
-            if let Some(start) = joined {
-                self.starts[begin + self.joined] = start;
-            }
-            let len = self.len_of_last(begin, field.ty.size())?;
+            let len = self.len_of(row.clone(), size)?;
             if location == NOWHERE {
                 return Err("it is derived, and its data are not stored".into());
             }
@@ -166,7 +174,14 @@ impl Blocks {
                 place: writer.places.of(location, stored.unwrap_or(len))?,
                 has_operator: array.stored.is_some(),
             });
+            if end < at {
+                self.counts.copy_within(row.clone(), end);
+                self.starts.copy_within(row, end);
+            }
+            end += rank;
         }
+        self.counts.truncate(end);
+        self.starts.truncate(end);
         Ok(())
     }
 
@@ -183,10 +198,10 @@ impl Blocks {
         Ok(Some(start))
     }
 
-    /// Bytes of the elements of the block whose starts and counts are at `begin`.
-    fn len_of_last(&self, begin: usize, size: u64) -> Result<u64> {
+    /// Bytes of the elements of the block whose starts and counts are these.
+    fn len_of(&self, row: Range<usize>, size: u64) -> Result<u64> {
         let mut len = Some(size);
-        for (start, count) in self.starts[begin..].iter().zip(&self.counts[begin..]) {
+        for (start, count) in self.starts[row.clone()].iter().zip(&self.counts[row]) {
             let end = start.checked_add(*count).filter(|end| *end < EXTENT);
             len = end.and_then(|_| len?.checked_mul(*count));
         }
@@ -247,24 +262,20 @@ impl<'a> Array<'a> {
         })
     }
 
-    /// What it says of each block: a number along each dimension.
-    fn rows(&self, of: Numbers<'a>) -> impl Iterator<Item = Numbers<'a>> + use<'a> {
-        let rows = of.bytes.chunks_exact(8 * self.rank);
-        rows.map(move |bytes| Numbers { bytes, ..of })
-    }
-
-    /// Appends the numbers of one block.
-    fn push_row(&self, row: Numbers<'_>, to: &mut Vec<u64>) {
+    /// Appends numbers: one along each dimension for each row.
+    fn push_rows(&self, rows: Numbers<'_>, to: &mut Vec<u64>) {
+        let begin = to.len();
+        to.extend(rows.u64s());
         if self.is_column_major {
-            to.extend(row.u64s().rev());
-        } else {
-            to.extend(row.u64s());
+            to[begin..]
+                .chunks_exact_mut(self.rank)
+                .for_each(<[u64]>::reverse);
         }
     }
 
     fn shape(&self) -> Result<Vec<u64>> {
         let mut shape = Vec::with_capacity(self.rank);
-        self.push_row(self.shape.ok_or("it has no shape")?, &mut shape);
+        self.push_rows(self.shape.ok_or("it has no shape")?, &mut shape);
         Ok(shape)
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Fields {
     pub bits: Slot,
     /// One for each variable.
     pub variables: Vec<VariableField>,
+    /// The numbers of all of these, by their names.
+    by_name: Vec<usize>,
     /// Structs of arrays.
     pub arrays: Vec<ArrayFields>,
 }
@@ -100,12 +102,25 @@ impl Fields {
                 described,
             });
         }
+        let mut by_name: Vec<usize> = (0..variables.len()).collect();
+        by_name.sort_by_key(|number| variables[*number].name.as_str());
         Ok(Fields {
             bit_words: top.number("BitFieldCount")?,
             bits: top.pointer("BitField", 8)?,
             variables,
+            by_name,
             arrays: made.arrays,
         })
+    }
+
+    /// The fields of a variable by their numbers: one, of a sound format.
+    pub fn numbers_of(&self, name: &str) -> &[usize] {
+        let name_of = |number: &usize| self.variables[*number].name.as_str();
+        let first = self
+            .by_name
+            .partition_point(|number| name_of(number) < name);
+        let rest = &self.by_name[first..];
+        &rest[..rest.partition_point(|number| name_of(number) == name)]
     }
 }
 

@@ -7,12 +7,13 @@ use super::ffs::Id;
 use super::fields::{Fields, VariableField};
 use super::record::Record;
 use crate::Result;
+use crate::asked::Asked;
 use crate::model::Variable;
 
 /// Puts the variables of one step together, writer by writer in the order of their ranks.
 pub(super) struct Variables<'a> {
     is_column_major: bool,
-    is_asked: &'a dyn Fn(&str) -> bool,
+    asked: Asked<'a>,
     /// What each name became.
     by_name: HashMap<&'a str, Known>,
     /// What the fields of each format became, so that a name is looked up once and not for each writer.
@@ -38,10 +39,10 @@ struct Gathered<'a> {
 
 impl<'a> Variables<'a> {
     /// None so far. Dimensions of a column-major writer are reversed.
-    pub fn new(is_column_major: bool, is_asked: &'a dyn Fn(&str) -> bool) -> Self {
+    pub fn new(is_column_major: bool, asked: Asked<'a>) -> Self {
         Variables {
             is_column_major,
-            is_asked,
+            asked,
             by_name: HashMap::new(),
             by_format: HashMap::new(),
             gathered: Vec::new(),
@@ -59,6 +60,18 @@ impl<'a> Variables<'a> {
     ) -> Result<()> {
         let words = record.number(0, fields.bit_words)?;
         let bits = record.target(record.number(0, fields.bits)?, words, 8)?;
+        if let Asked::One(name) = self.asked {
+            for number in fields.numbers_of(name) {
+                let field = &fields.variables[*number];
+                let word = bits.u64s().nth(number / 64).unwrap_or(0);
+                if word >> (number % 64) & 1 != 0
+                    && let Known::Number(variable) = self.find(&field.name)
+                {
+                    self.add_to(variable, writer, fields, field, record);
+                }
+            }
+            return Ok(());
+        }
         let known = self.by_format.remove(id);
         let mut known = known.unwrap_or_else(|| vec![None; fields.variables.len()]);
         for (word, bits) in bits.u64s().enumerate() {
@@ -82,7 +95,7 @@ impl<'a> Variables<'a> {
         if let Some(known) = self.by_name.get(name) {
             return *known;
         }
-        let known = if (self.is_asked)(name) {
+        let known = if self.asked.has(name) {
             self.gathered.push(Gathered {
                 name,
                 blocks: Some(Blocks::default()),

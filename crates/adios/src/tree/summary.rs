@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::paths;
 use super::steps::Steps;
-use crate::model::{Attribute, Kind, Place, Step, StructType, Type, Value, Variable};
+use crate::model::{Attribute, Block, Kind, Place, Step, StructType, Type, Value, Variable};
 
 /// Texts about problems that are kept.
 const MOST_PROBLEMS: usize = 1000;
@@ -210,7 +210,7 @@ impl Seen {
         }
         self.present += 1;
         self.last = step;
-        if new.blocks.iter().any(|block| is_missing(&block.place)) {
+        if any_missing(&new.blocks, is_missing) {
             self.missing.push(step);
             return Ok(());
         }
@@ -276,6 +276,22 @@ fn shown(ty: &Type) -> &Type {
         Type::Char => &Type::I8,
         other => other,
     }
+}
+
+/// Whether bytes of some block are not there. Neighbours are mostly in one file: `is_missing` is asked once for all of them.
+fn any_missing(blocks: &[Block], is_missing: &dyn Fn(&Place) -> bool) -> bool {
+    let mut neighbours = blocks.chunk_by(|a, b| a.place.file == b.place.file);
+    neighbours.any(|blocks| {
+        let last = |last: u64, block: &Block| block.place.end().map(|end| last.max(end));
+        match blocks.iter().try_fold(0, last) {
+            None => true,
+            Some(end) => is_missing(&Place {
+                file: blocks[0].place.file,
+                offset: 0,
+                len: end,
+            }),
+        }
+    })
 }
 
 /// Whether it counts which value an attribute had in a step, not only its last one.

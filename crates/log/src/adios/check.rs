@@ -32,6 +32,7 @@ mod tests {
             formats,
             data: data.to_vec(),
             datasets: Vec::new(),
+            strip: 0,
         };
         let sound = tables(Some(2), &[(0, 3), (7, 4)]);
         assert_eq!(sound.check(5), Ok(()));

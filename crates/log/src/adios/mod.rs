@@ -62,6 +62,24 @@ pub struct Tables {
     pub data: Vec<(u32, u16)>,
     /// The dataset with number `n` is the `n`th.
     pub datasets: Vec<DatasetSource>,
+    /// Of a dataset with steps so many rows are indexed at a time: see [`strip_of`]. 0: all.
+    pub strip: u64,
+}
+
+/// In bytes: metadata that are read at once, in a millisecond or two. Directories of tests have few.
+const STRIP: u64 = if cfg!(debug_assertions) {
+    1 << 10
+} else {
+    1 << 20
+};
+/// The most strips of a dataset. Each may be kept on disk.
+const MOST_STRIPS: u64 = 64;
+
+/// How many steps are read at a time where all of them have so many bytes of metadata. What is asked for decides what is read,
+/// but a step alone may have too little for an index of its own.
+pub fn strip_of(steps: u64, metadata: u64) -> u64 {
+    let strips = metadata.div_ceil(STRIP).clamp(1, MOST_STRIPS);
+    steps.div_ceil(strips)
 }
 
 /// Where the elements of a dataset come from.

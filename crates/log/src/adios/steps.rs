@@ -1,11 +1,15 @@
 //! Reads the steps of a directory.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use super::{INDEX, METADATA, Tables};
 use crate::source_file::SourceFile;
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::{Bytes, Step};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
+use h5logfs_common::sync::Mutex;
 use h5logfs_common::task::Task;
 
 impl Bytes for SourceFile {
@@ -38,14 +42,78 @@ pub(super) struct ReadStep {
     _reservation: Reservation,
 }
 
-/// Reads a step with the variables whose names are asked for. Fails where there is no such step, where there is no memory, and
-/// where `task` stops.
+/// Bytes of the sections that are kept.
+const KEPT: u64 = 4 << 20;
+
+/// The sections of the steps that were read last: a reader of one variable mostly reads others of the same steps next.
+#[derive(Debug, Default)]
+pub(super) struct Sections(Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>);
+
+impl Sections {
+    /// Bytes that they take at most, of a directory.
+    pub fn most_bytes(directory: &Directory) -> u64 {
+        let each = directory
+            .numbers()
+            .map(|number| directory.metadata_len(number));
+        each.fold(0, u64::saturating_add).min(KEPT)
+    }
+
+    /// That of a step.
+    fn get(
+        &self,
+        directory: &Directory,
+        files: Files<'_>,
+        number: usize,
+    ) -> Result<Arc<Vec<u8>>, Fault> {
+        if let Some((_, section)) = self.0.lock().iter().find(|(kept, _)| *kept == number) {
+            return Ok(Arc::clone(section));
+        }
+        let section = Arc::new(directory.section(files, number)?);
+        let mut kept = self.0.lock();
+        // Another thread may have read it meanwhile.
+        kept.retain(|(of, _)| *of != number);
+        kept.push_back((number, Arc::clone(&section)));
+        let mut bytes: u64 = kept.iter().map(|(_, section)| section.len() as u64).sum();
+        while bytes > KEPT
+            && let Some((_, first)) = kept.pop_front()
+        {
+            bytes -= first.len() as u64;
+        }
+        Ok(section)
+    }
+}
+
+/// Reads a step with all variables. Fails where there is no such step, where there is no memory, and where `task` stops.
 pub(super) fn read(
     task: &Task,
     directory: &Directory,
     files: Files<'_>,
     number: u64,
-    is_asked: &dyn Fn(&str) -> bool,
+) -> Result<ReadStep, Fault> {
+    read_as(task, directory, number, |number| {
+        directory.step(files, number, &|_| true)
+    })
+}
+
+/// The same with one variable, without attributes.
+pub(super) fn read_variable(
+    task: &Task,
+    directory: &Directory,
+    sections: &Sections,
+    files: Files<'_>,
+    (number, name): (u64, &str),
+) -> Result<ReadStep, Fault> {
+    read_as(task, directory, number, |number| {
+        let section = sections.get(directory, files, number)?;
+        directory.variable(files, number, &section, name)
+    })
+}
+
+fn read_as(
+    task: &Task,
+    directory: &Directory,
+    number: u64,
+    read: impl FnOnce(usize) -> Result<Step, Fault>,
 ) -> Result<ReadStep, Fault> {
     task.check()?;
     let number = usize::try_from(number)?;
@@ -55,7 +123,7 @@ pub(super) fn read(
     // The metadata themselves, and what is made of them.
     let reservation = task.reserve(directory.metadata_len(number).saturating_mul(2))?;
     Ok(ReadStep {
-        step: directory.step(files, number, is_asked)?,
+        step: read(number)?,
         _reservation: reservation,
     })
 }

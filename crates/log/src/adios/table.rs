@@ -1,14 +1,15 @@
 //! Makes records of the blocks of steps.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use super::steps::{files, read};
+use super::steps::{Sections, files, read, read_variable};
 use super::{DatasetSource, INDEX, METADATA, Tables};
 use crate::conversion::{Conversion, Padding};
 use crate::model::{Encoding, Selections, StoredBytes};
 use crate::origins::{Origins, Span};
 use crate::source_file::SourceFile;
-use crate::tiling::Tilings;
+use crate::tiling::{SMALLEST_TILE, Tiling, Tilings};
 use crate::{DatasetRecords, Layout, Logged, RecordTable};
 use h5logfs_adios::directory::{Directory, Files};
 use h5logfs_adios::model::{Block, File, Kind, Place, Step, Type, Variable};
@@ -22,6 +23,7 @@ use h5logfs_common::task::Task;
 struct Table {
     tables: Tables,
     directory: Directory,
+    sections: Sections,
     reservation: Reservation,
 }
 
@@ -37,9 +39,11 @@ impl Layout for Tables {
         _: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, Fault> {
         let directory = Directory::open(files(self, sources)?)?;
+        let bytes = directory.bytes() as u64 + Sections::most_bytes(&directory);
         Ok(Box::new(Table {
-            reservation: task.reserve(directory.bytes() as u64)?,
+            reservation: task.reserve(bytes)?,
             tables: self.clone(),
+            sections: Sections::default(),
             directory,
         }))
     }
@@ -51,6 +55,11 @@ impl Layout for Tables {
             .flatten()
             .filter_map(|n| sources.get(usize::from(*n)));
         sources.map(SourceFile::len).fold(0, u64::saturating_add)
+    }
+
+    fn strip(&self, dataset: i64) -> Option<u64> {
+        let source = self.datasets.get(usize::try_from(dataset).ok()?)?;
+        (source.has_steps && self.strip > 0).then_some(self.strip)
     }
 
     fn tilings(&self, sources: &[SourceFile]) -> Tilings {
@@ -81,7 +90,18 @@ impl RecordTable for Table {
         task: &Task,
         sources: &[SourceFile],
         dataset: &Logged<'_>,
+        selections: &Selections,
+    ) -> Result<DatasetRecords, Fault> {
+        self.records_of_rows(task, sources, dataset, selections, 0..u64::MAX)
+    }
+
+    fn records_of_rows(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        dataset: &Logged<'_>,
         _: &Selections,
+        rows: Range<u64>,
     ) -> Result<DatasetRecords, Fault> {
         let mut found = DatasetRecords::none(task, dataset.dims.len())?;
         let source = usize::try_from(dataset.id).ok();
@@ -98,8 +118,13 @@ impl RecordTable for Table {
             dataset,
             of,
         };
+        // Only a dataset with steps has rows that are looked at without those before them.
+        let rows = if of.has_steps { rows } else { 0..u64::MAX };
         let mut before = 0;
-        for (row, number) in (0..).zip(of.steps.iter()) {
+        for row in rows {
+            let Some(number) = of.steps.get(row) else {
+                break;
+            };
             if let Err(fault) = reading.add(row, number, &mut before, &mut found) {
                 let place = format!("variable {:?} in step {number}", &*of.variable);
                 let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(place);
@@ -150,9 +175,13 @@ impl Reading<'_> {
         before: &mut u64,
         found: &mut DatasetRecords,
     ) -> Result<(), Fault> {
-        let is_asked = |name: &str| *name == *self.of.variable;
-        let directory = &self.table.directory;
-        let read = read(self.task, directory, self.files, number, &is_asked)?;
+        let Table {
+            directory,
+            sections,
+            ..
+        } = self.table;
+        let asked = (number, &*self.of.variable);
+        let read = read_variable(self.task, directory, sections, self.files, asked)?;
         let variable = the_variable(&read.step)?;
         let size = variable.ty.shown_size();
         if size != self.dataset.element_size {
@@ -220,7 +249,7 @@ impl Reading<'_> {
             .sources
             .get(usize::from(source))
             .map_or(0, SourceFile::len);
-        let end = place.offset.checked_add(place.len);
+        let end = place.end();
         let is_there = end.is_some_and(|end| end <= len);
         (!is_there).then(|| {
             let file = self.sources.get(usize::from(source));
@@ -277,11 +306,8 @@ impl DatasetSource {
     ) -> Result<(), Fault> {
         let lead = self.has_steps.then_some(row);
         let (mut start, mut count) = (Vec::new(), Vec::new());
-        let own = self.block.map(|block| block.checked_sub(before));
-        for (number, block) in variable.blocks.iter().enumerate() {
-            if own.is_some_and(|own| own != Some(number as u64)) {
-                continue;
-            }
+        for number in self.blocks_of(variable, before) {
+            let block = &variable.blocks[number];
             start.clear();
             count.clear();
             start.extend(lead);
@@ -296,6 +322,55 @@ impl DatasetSource {
             visit(block, &start, &count)?;
         }
         Ok(())
+    }
+
+    /// The numbers of the blocks of a step that belong to the dataset. `before`: blocks of the steps before it.
+    fn blocks_of(&self, variable: &Variable, before: u64) -> Range<usize> {
+        let all = 0..variable.blocks.len();
+        let Some(block) = self.block else {
+            return all;
+        };
+        let own = block.checked_sub(before).map(usize::try_from);
+        match own {
+            Some(Ok(own)) if all.contains(&own) => own..own + 1,
+            _ => 0..0,
+        }
+    }
+
+    /// Adds the blocks of a step to the tiling. Returns whether its tile may become a chunk.
+    fn add_to(
+        &self,
+        tiling: &mut Tiling,
+        variable: &Variable,
+        number: u64,
+        before: &mut u64,
+    ) -> Result<bool, Fault> {
+        let Some(row) = self.steps.position(number) else {
+            return Ok(true);
+        };
+        let mut sides: Vec<(u64, u64)> = Vec::new();
+        self.each_block(variable, row, *before, |_, start, count| {
+            sides.clear();
+            sides.extend(start.iter().copied().zip(count.iter().copied()));
+            tiling.add(&sides);
+            Ok(())
+        })?;
+        self.go_on(variable, before);
+        let mut dims: Vec<u64> = self
+            .has_steps
+            .then(|| self.steps.len())
+            .into_iter()
+            .collect();
+        if self.block.is_none() {
+            dims.extend_from_slice(&variable.shape);
+        } else if sides.is_empty() {
+            // Its block is in a later step.
+            return Ok(true);
+        } else {
+            dims.extend(sides.iter().skip(dims.len()).map(|(_, count)| *count));
+        }
+        let elements = SMALLEST_TILE.div_ceil(variable.ty.size().max(1));
+        Ok(!tiling.stays_below(&dims, elements))
     }
 
     /// Adds the blocks of a step to those before the next one, which count where steps are flattened.
@@ -320,33 +395,29 @@ impl Tables {
         }
     }
 
-    /// Walks through all steps. Fails where one cannot be read.
+    /// Walks through the steps, until no tile of any dataset can become a chunk. Fails where one cannot be read.
     fn find_tilings(&self, sources: &[SourceFile]) -> Result<Tilings, Fault> {
         let files = files(self, sources)?;
         let directory = Directory::open(files)?;
-        let known = Known::of(&self.datasets);
+        let mut known = Known::of(&self.datasets);
         let mut before = HashMap::new();
         let mut found = Tilings::default();
-        let mut sides: Vec<(u64, u64)> = Vec::new();
         for number in directory.numbers() {
+            if known.names.is_empty() {
+                break;
+            }
             let step = directory.step(files, number, &|name| known.names.contains(name))?;
             found.has_unreadable |= !step.problems.is_empty();
-            let number = number as u64;
             for variable in &step.variables {
-                for id in known.of_step(&variable.name, number) {
-                    let of = &self.datasets[id];
-                    let Some(row) = of.steps.position(number) else {
-                        continue;
-                    };
-                    let tiling = found.by_dataset.entry(id as i64).or_default();
+                let mut may_be_chunks = false;
+                for id in known.of_step(&variable.name, number as u64) {
                     let before = before.entry(id).or_insert(0);
-                    of.each_block(variable, row, *before, |_, start, count| {
-                        sides.clear();
-                        sides.extend(start.iter().copied().zip(count.iter().copied()));
-                        tiling.add(&sides);
-                        Ok(())
-                    })?;
-                    of.go_on(variable, before);
+                    let tiling = found.by_dataset.entry(id as i64).or_default();
+                    may_be_chunks |=
+                        self.datasets[id].add_to(tiling, variable, number as u64, before)?;
+                }
+                if !may_be_chunks && !known.of_one.contains_key(&*variable.name) {
+                    known.names.remove(&*variable.name);
                 }
             }
         }
@@ -363,17 +434,15 @@ impl Tables {
         let directory = Directory::open(files)?;
         let _reservation = task.reserve(directory.bytes() as u64)?;
         for number in directory.numbers() {
-            let read = read(task, &directory, files, number as u64, &|_| true)?;
+            let read = read(task, &directory, files, number as u64)?;
             for block in read
                 .step
                 .variables
                 .iter()
                 .flat_map(|variable| &variable.blocks)
             {
-                let (Some(source), Some(end)) = (
-                    self.source_of(&block.place),
-                    block.place.offset.checked_add(block.place.len),
-                ) else {
+                let (Some(source), Some(end)) = (self.source_of(&block.place), block.place.end())
+                else {
                     continue;
                 };
                 origins.push(Span {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{DatasetSource, METADATA, Tables, is_index};
+use super::{DatasetSource, METADATA, MOST_STRIPS, STRIP, Tables, is_index, strip_of};
 use crate::source_dir::SourceDir;
 use crate::source_file::SourceFile;
 use crate::{DatasetRecords, Layout, Logged};
@@ -30,6 +30,7 @@ impl Opened {
                 formats: Some(2),
                 data: data.iter().copied().zip(3..).collect(),
                 datasets,
+                strip: 0,
             },
         };
         assert_eq!(opened.tables.check(opened.sources.len()), Ok(()));
@@ -189,6 +190,46 @@ fn blocks_whose_bytes_are_not_there_are_spoilt() {
     );
     opened.tables.data.clear();
     assert_eq!(lost(&opened).len(), 6);
+}
+
+#[test]
+fn strips_have_the_records_of_their_rows() {
+    let mut opened = flushes(vec![dataset("a", 0..2)]);
+    opened.tables.strip = 1;
+    assert_eq!(opened.tables.strip(0), Some(1));
+    let task = Task::unlimited();
+    let (dims, selections) = ([2, 9, 6], Default::default());
+    let logged = Logged {
+        id: 0,
+        dims: &dims,
+        element_size: 8,
+        filtered: false,
+    };
+    let table = opened.tables.read_tables(&task, &opened.sources, &[]);
+    let table = table.unwrap();
+    let places = |found: DatasetRecords| -> Vec<_> {
+        assert_eq!(found.diagnostics, []);
+        let place = |record: crate::model::Record<'_>| (record.start.to_vec(), record.stored);
+        found.records.iter().map(place).collect()
+    };
+    let rows = |rows| {
+        let found = table.records_of_rows(&task, &opened.sources, &logged, &selections, rows);
+        places(found.unwrap())
+    };
+    let all = places(opened.records(0, 8, &dims));
+    let (first, second) = (rows(0..1), rows(1..2));
+    assert!(first.iter().all(|(start, _)| start[0] == 0) && !first.is_empty());
+    assert_eq!([first, second].concat(), all);
+    assert_eq!(rows(2..3), []);
+}
+
+#[test]
+fn directories_with_much_metadata_have_strips() {
+    assert_eq!(strip_of(10, 0), 10);
+    assert_eq!(strip_of(10, STRIP), 10);
+    assert_eq!(strip_of(10, 2 * STRIP), 5);
+    assert_eq!(strip_of(1000, u64::MAX), 1000_u64.div_ceil(MOST_STRIPS));
+    assert_eq!(strip_of(0, 0), 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Layout;
 use crate::source_file::SourceFile;
-use crate::tiling::{MOST_BYTES, Tilings};
+use crate::tiling::{MOST_BYTES, SMALLEST_TILE, Tilings};
 
 /// The size of chunks in bytes. They are not larger, unless a single element is.
 const CHUNK: u64 = 1 << 20;
@@ -17,9 +17,7 @@ const CHUNK: u64 = 1 << 20;
 const SMALL: u64 = 64 << 10;
 const MANY: u64 = 4096;
 
-/// Bytes of the smallest and of the largest tile that becomes a chunk as it is. Smaller chunks cost more to find than to
-/// copy together. Of larger ones a reader often needs only a part.
-const SMALLEST_TILE: u64 = 64 << 10;
+/// Bytes of the largest tile that becomes a chunk as it is. Of larger ones a reader often needs only a part.
 const LARGEST_TILE: u64 = 4 << 20;
 /// The fewest contiguous bytes of a tile in the dataset. libhdf5 takes longer to pick shorter runs out of chunks than
 /// the view takes to assemble whole rows: 200,000 rows that were written by columns were read ten times more slowly

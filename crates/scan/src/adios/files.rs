@@ -76,7 +76,7 @@ impl<'a> DirectoryFiles<'a> {
             File::Metadata => Some(self.metadata.len()),
             File::Data(number) => self.len_of(number),
         };
-        let end = place.offset.checked_add(place.len);
+        let end = place.end();
         end.is_some_and(|end| len.is_some_and(|len| end <= len))
     }
 

@@ -42,7 +42,10 @@ pub fn scan(request: ScanRequest<'_>, index: SourceFile) -> Result<Snapshot> {
     let choice = &request.settings.choice;
     let objects = chosen(&tree, choice).map_err(bad)?;
     let (sources, numbers) = files.into_sources(is_active)?;
-    let log = Tables::Adios(tables(&objects, numbers));
+    let log = Tables::Adios(adios::Tables {
+        strip: strip(&directory, shown),
+        ..tables(&objects, numbers)
+    });
     let chooser = Chooser::new(request.settings.chunking, log.layout(), &sources.files);
     let incomplete = request.settings.incomplete_attribute;
     let incomplete = incomplete.then(|| incomplete::text(&diagnostics)).flatten();
@@ -153,5 +156,15 @@ fn tables(objects: &[&Object], numbers: Numbers) -> adios::Tables {
         formats: numbers.formats,
         data: numbers.data,
         datasets: logged.map(source).collect(),
+        strip: 0,
     }
+}
+
+/// How many steps are read at a time.
+fn strip(directory: &Directory, steps: u64) -> u64 {
+    let shown = directory
+        .numbers()
+        .take_while(|number| (*number as u64) < steps);
+    let bytes = shown.map(|number| directory.metadata_len(number));
+    adios::strip_of(steps, bytes.fold(0, u64::saturating_add))
 }

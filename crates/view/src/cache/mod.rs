@@ -18,6 +18,7 @@ use super::grid::ChunkId;
 use super::plan::{GatherPlan, PlanKey};
 use super::readahead::Pool;
 use crate::index::DatasetIndex;
+use crate::index::saved::Strip;
 use h5logfs_common::fault::{Fault, Stop};
 use h5logfs_common::memory::{Evict, Hold, Memory, Reserved};
 use h5logfs_common::stats::{Share, Stats, Usage};
@@ -71,8 +72,8 @@ pub(super) enum BytesKey {
 /// A part of a view that is made at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Part {
-    /// The index of a dataset.
-    Index(Generation, usize),
+    /// The index of a dataset, or of a strip of it.
+    Index(Generation, usize, Option<Strip>),
     /// A chunk.
     Chunk(Generation, ChunkId),
 }
@@ -103,7 +104,7 @@ impl Weight for () {
 enum IndexKey {
     View(Generation),
     Table(Generation),
-    Index(Generation, u32),
+    Index(Generation, u32, Option<Strip>),
     Plan(Generation, PlanKey),
 }
 
@@ -118,7 +119,7 @@ impl IndexKey {
     fn generation(&self) -> Generation {
         let (IndexKey::View(generation)
         | IndexKey::Table(generation)
-        | IndexKey::Index(generation, _)
+        | IndexKey::Index(generation, ..)
         | IndexKey::Plan(generation, _)) = self;
         *generation
     }
@@ -329,15 +330,15 @@ impl Budget {
         }
     }
 
-    /// The index of a dataset, likewise.
+    /// The index of a dataset, or of a strip of it, likewise.
     pub(super) fn index<E>(
         &self,
         task: &Task,
         generation: Generation,
-        dataset: u32,
+        (dataset, strip): (u32, Option<Strip>),
         make: impl FnOnce() -> Result<Arc<DatasetIndex>, E>,
     ) -> Result<Arc<DatasetIndex>, E> {
-        let key = IndexKey::Index(generation, dataset);
+        let key = IndexKey::Index(generation, dataset, strip);
         match self
             .caches
             .indexes
@@ -345,6 +346,22 @@ impl Budget {
         {
             Indexed::Index(index) => Ok(index),
             _ => unreachable!("under the key of an index lies an index"),
+        }
+    }
+
+    /// The index of all of a dataset; `None` where it is not here.
+    pub(super) fn known_index(
+        &self,
+        generation: Generation,
+        dataset: u32,
+    ) -> Option<Arc<DatasetIndex>> {
+        match self
+            .caches
+            .indexes
+            .get(&IndexKey::Index(generation, dataset, None))
+        {
+            Some(Indexed::Index(index)) => Some(index),
+            _ => None,
         }
     }
 

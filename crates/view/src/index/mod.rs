@@ -58,7 +58,16 @@ impl DatasetIndex {
         inputs: IndexInputs<'_>,
         selections: &Selections,
     ) -> Result<Self, Fault> {
-        let mut found = table.records(task, inputs.sources, inputs.dataset, selections)?;
+        let IndexInputs {
+            sources, dataset, ..
+        } = inputs;
+        let mut found = match inputs.strip {
+            None => table.records(task, sources, dataset, selections)?,
+            Some(strip) => {
+                let rows = strip.first..strip.end();
+                table.records_of_rows(task, sources, dataset, selections, rows)?
+            }
+        };
         doubt(&mut found, inputs.sources, inputs.dataset.element_size);
         Self::of(task, found, table.diagnostics())
     }

@@ -33,11 +33,38 @@ struct SavedIndex<'a> {
     diagnostics: Cow<'a, [Diagnostic]>,
 }
 
+/// Some rows of a dataset along its first dimension: see [`Layout::strip`](h5logfs_log::Layout::strip).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Strip {
+    /// The first one.
+    pub first: u64,
+    /// How many they are, at most.
+    pub rows: u64,
+}
+
+impl Strip {
+    /// That of so many rows, counted from the first row of the dataset on, in which `row` lies.
+    pub fn with(row: u64, rows: u64) -> Self {
+        let rows = rows.max(1);
+        Strip {
+            first: row - row % rows,
+            rows,
+        }
+    }
+
+    /// The row behind the last one.
+    pub fn end(self) -> u64 {
+        self.first.saturating_add(self.rows)
+    }
+}
+
 /// What an index is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexInputs<'a> {
     /// Number of the dataset in the snapshot.
     pub number: usize,
+    /// Of a strip: its first row, and how many it has. `None`: all records are indexed.
+    pub strip: Option<Strip>,
     /// The dataset, as its layout knows it.
     pub dataset: &'a Logged<'a>,
     /// The files that hold the bytes of the log.
@@ -46,7 +73,10 @@ pub struct IndexInputs<'a> {
 
 impl IndexInputs<'_> {
     fn item(&self) -> String {
-        format!("index-{}", self.number)
+        match self.strip {
+            None => format!("index-{}", self.number),
+            Some(Strip { first, .. }) => format!("strip-{:08x}{first:016x}", self.number),
+        }
     }
 
     fn identities(&self) -> Vec<Identity> {

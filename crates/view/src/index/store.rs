@@ -52,7 +52,7 @@ const FORMAT: u32 = 11;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
 /// Names of items begin with one of these words. A number may follow, behind `-`.
-const ITEMS: [&str; 3] = ["scan", "index", "selections"];
+const ITEMS: [&str; 4] = ["scan", "index", "strip", "selections"];
 /// Names of files that are being written begin with this word. A number follows.
 const UNFINISHED: &str = "tmp";
 /// Other users may not read items: they tell of files that those users may not read.
