@@ -651,6 +651,15 @@ fn the_debian_package_is_installed_used_and_removed() {
             "-rw-r--r--",
             "./usr/lib/h5logfs/plugins/libh5logfs_driver.so",
         ),
+        ("-rw-r--r--", "./usr/include/h5logfs/H5VL_log.h"),
+        ("-rw-r--r--", "./usr/include/h5logfs_vol_api.h"),
+        (
+            "lrwxrwxrwx",
+            concat!(
+                "./usr/lib/libh5logfs_vol_api.so.0 -> libh5logfs_vol_api.so.",
+                env!("CARGO_PKG_VERSION")
+            ),
+        ),
         ("-rw-r--r--", "./usr/share/man/man1/h5logfs.1.gz"),
         ("-rw-r--r--", "./usr/share/man/man8/mount.h5logfs.8.gz"),
         ("-rw-r--r--", "./usr/share/zsh/vendor-completions/_h5logfs"),

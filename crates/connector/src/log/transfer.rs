@@ -48,6 +48,17 @@ pub struct Transfer<'a, B> {
     pub buf: B,
 }
 
+/// One dataset of a write of several, ready to be logged.
+struct Ready<'a> {
+    /// The number of its transfer.
+    at: usize,
+    /// The extent that the dataset had when the call began.
+    dims: Arc<[u64]>,
+    blocks: Blocks,
+    /// Of the type in the file.
+    elements: Cow<'a, [u8]>,
+}
+
 /// Takes apart what a transfer selects of a dataset of this extent. Returns its memory, which selects as many elements;
 /// `None` if nothing is selected.
 fn select<B>(
@@ -150,7 +161,12 @@ impl Log {
             if let Cow::Owned(copy) = &elements {
                 copied += copy.len();
             }
-            ready.push((at, dims, blocks, elements));
+            ready.push(Ready {
+                at,
+                dims,
+                blocks,
+                elements,
+            });
             if copied > MOST_COPIED {
                 is_to_warn |= self.log_parts(transfers, &mut ready)?;
                 copied = 0;
@@ -165,14 +181,15 @@ impl Log {
     fn log_parts(
         &self,
         transfers: &[Transfer<'_, *const c_void>],
-        ready: &mut Vec<(usize, Arc<[u64]>, Blocks, Cow<'_, [u8]>)>,
+        ready: &mut Vec<Ready<'_>>,
     ) -> Result<bool, (usize, Fault)> {
         let mut state = self.state.lock();
         let mut is_to_warn = false;
-        for (at, dims, blocks, elements) in ready.drain(..) {
-            state.blocks = blocks;
-            let logged = state.log_quietly(transfers[at].dataset, &dims, elements);
-            is_to_warn |= logged.map_err(|e| (at, e))?;
+        for part in ready.drain(..) {
+            state.blocks = part.blocks;
+            let dataset = transfers[part.at].dataset;
+            let logged = state.log_quietly(dataset, &part.dims, part.elements);
+            is_to_warn |= logged.map_err(|e| (part.at, e))?;
         }
         Ok(is_to_warn)
     }
