@@ -116,7 +116,7 @@ impl Section {
         }
     }
 
-    /// Lets regular selections of many blocks be deflated: a byte or two for each block.
+    /// Lets the regular selections of [joined](Section::push_joined) writes be deflated: a byte or two for each block.
     pub fn deflate_regular(&mut self) {
         self.deflate = true;
     }
@@ -198,8 +198,32 @@ impl Section {
         }
     }
 
+    /// Appends the entry of many writes, which is deflated where that is wanted and its blocks are regular. A list of blocks that
+    /// a program gives at once is not: it often comes again, and to find it would cost as much each time.
+    pub fn push_joined(
+        &mut self,
+        dataset: DatasetInfo<'_>,
+        blocks: &Blocks,
+        offset: u64,
+        stored: u64,
+    ) {
+        let deflate = self.deflate && is_regular(blocks);
+        self.push_as(dataset, blocks, offset, stored, deflate);
+    }
+
     /// Appends an entry for `stored` bytes. `offset` is their offset in the data since the last flush.
     pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
+        self.push_as(dataset, blocks, offset, stored, false);
+    }
+
+    fn push_as(
+        &mut self,
+        dataset: DatasetInfo<'_>,
+        blocks: &Blocks,
+        offset: u64,
+        stored: u64,
+        deflate: bool,
+    ) {
         let record = record_of(dataset, blocks);
         if let Some((at, flags)) = self.last.spelled
             && self.last.is(dataset, blocks)
@@ -243,7 +267,7 @@ impl Section {
         let at = self.bytes.len();
         let mut flags = entry.append_to(&mut self.bytes);
         // The connector takes the record number for a part of the deflated bytes.
-        if self.deflate && record.is_none() && is_regular(blocks) {
+        if deflate && record.is_none() {
             flags = deflate_last(&mut self.bytes, at);
         }
         self.last.spelled = None;

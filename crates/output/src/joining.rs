@@ -68,7 +68,8 @@ impl JoinedSection {
         if last.is_there {
             last.is_there = false;
             let (dataset, blocks) = (last.info(), &last.blocks);
-            self.section.push(dataset, blocks, last.offset, last.stored);
+            self.section
+                .push_joined(dataset, blocks, last.offset, last.stored);
         }
         &mut self.section
     }

@@ -51,8 +51,8 @@ pub struct Options {
     pub share_selections: bool,
     /// Store the coordinates of many blocks as offsets, in at most half the bytes.
     pub encode_selections: bool,
-    /// Deflate the coordinates of many blocks that go on in the same steps, as small writes between those of other ranks leave
-    /// them: to a byte or two for each. Of the connectors that read logs, those that were built with zlib read them.
+    /// Deflate the coordinates of many consecutive small writes that go on in the same steps, as those between the writes of
+    /// other ranks: to a byte or two for each. Of the connectors that read logs, those that were built with zlib read them.
     pub deflate_selections: bool,
     pub fsync: Fsync,
     /// Write a flush with one collective call, `MPI_File_write_at_all`, in which MPI may gather the data
