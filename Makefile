@@ -33,6 +33,8 @@ endif
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET_DIR)/$(patsubst dev,debug,$(PROFILE))
 PROGRAM := $(BUILT)/h5logfs
+# The program that writes the manual pages and completions: another one where that one is for another machine.
+PAGES ?= $(PROGRAM)
 # The program for MPI jobs.
 COMPACT_MPI := h5logfs-compact-mpi
 
@@ -88,8 +90,8 @@ endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
 	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint release-check install \
-	install-program install-writer uninstall deb deb-writer python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
-	setup-bench setup-bench-mpi setup-deb clean
+	install-program install-writer uninstall deb deb-writer dist rpm test-dist python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
+	setup-bench setup-bench-mpi setup-deb setup-dist setup-test-dist clean
 
 help:
 	@echo 'make demo     set up, build, mount examples/sample, read it with several programs, unmount; read it'
@@ -104,6 +106,7 @@ help:
 	@echo '    test-models       locks and threads, in thousands of orders of their steps'
 	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
 	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, against tests/hdf5/expected.txt'
+	@echo '    test-dist         the archive and the RPM, in a Debian 11, 12 and 13 of their own; as root'
 	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
 	@echo '              $(PARTS)'
 	@echo 'Others run some tests of test-long: test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'
@@ -124,6 +127,8 @@ help:
 	@echo '              SBINDIR ($(SBINDIR)); run make build first, and make build-writer where the library is'
 	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
 	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
+	@echo 'make dist     make the archive for other machines, $(TARGET_DIR)/dist/h5logfs-$(VERSION)-linux-$(ARCHITECTURE).tar.gz,'
+	@echo '              with programs that need glibc 2.28; make rpm: an RPM of them'
 	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
 	@echo 'make lint     formatting, lints of the compiler, links of the documentation'
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
@@ -155,8 +160,8 @@ test: setup
 test-long test-part test-mpich test-deb test-h5py test-suites test-cluster test-cluster-mpich test-distributed test-nfs soak attack: \
 	export H5LOGFS_TEST_ALL = 1
 
-# One after the other, because they share the processors, and cargo's directory. The last two build an HDF5 of their own.
-ALL_TESTS := test-long test-late test-distributed test-nfs test-mpich test-cluster-mpich test-models test-python test-hdf5
+# One after the other, because they share the processors, and cargo's directory. The last three build an HDF5 of their own.
+ALL_TESTS := test-long test-late test-distributed test-nfs test-mpich test-cluster-mpich test-models test-python test-hdf5 test-dist
 test-all:
 	@failed=; for target in $(ALL_TESTS); do \
 		echo "=== make $$target ($$(date -u +%H:%M:%S))"; \
@@ -307,7 +312,7 @@ install-program:
 	umask 022 && install -D -m 644 include/h5logfs/H5VL_log.h $(DESTDIR)$(PREFIX)/include/h5logfs/H5VL_log.h
 	umask 022 && install -d $(DESTDIR)$(LIBDIR)/pkgconfig
 	$(call pkg_config,h5logfs_vol_api)
-	umask 022 && $(PROGRAM) pages $(DESTDIR)$(DATADIR)
+	umask 022 && $(PAGES) pages $(DESTDIR)$(DATADIR)
 	install -D -m 644 packaging/man/mount.h5logfs.8 $(DESTDIR)$(DATADIR)/man/man8/mount.h5logfs.8
 	umask 022 && install -D -m 644 packaging/man/h5logfs_driver.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_driver.7
 	umask 022 && install -D -m 644 packaging/man/h5logfs_connector.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_connector.7
@@ -392,6 +397,26 @@ deb-writer: setup-deb
 	gzip -9n $(STAGE)-writer/usr/share/man/man?/*
 	$(CARGO) deb -p h5logfs-writer --no-build --locked --output $(DEBDIR) $(CARGO_DEB_FLAGS)
 
+# Programs for other machines, in an archive that installs itself, and in an RPM.
+ARCHITECTURE ?= $(shell uname -m)
+
+dist: setup-dist
+	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/dist.sh archive $(ARCHITECTURE)
+
+rpm: dist
+	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/rpm.sh $(ARCHITECTURE)
+
+# In systems of their own, which debootstrap makes. PARTS_OF_DIST names some of the parts of scripts/dist-test.sh.
+PARTS_OF_DIST ?=
+test-dist: setup-test-dist dist rpm
+	scripts/dist-test.sh $(PARTS_OF_DIST)
+
+setup-dist:
+	@scripts/setup.sh dist
+
+setup-test-dist:
+	@scripts/setup.sh test-dist
+
 setup-build:
 	@scripts/setup.sh $(SETUP_BUILD)
 
@@ -424,4 +449,4 @@ setup:
 
 clean:
 	$(CARGO) clean
-	rm -rf .venv .venv-build
+	rm -rf .venv .venv-build .venv-dist

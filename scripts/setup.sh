@@ -2,7 +2,8 @@
 # setup.sh PURPOSE: installs what one purpose needs.
 #
 # build: a build. build-system-hdf5: one with the libhdf5 of the system. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
-# benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. test: make test. all: make test-all, but
+# benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. dist: the archive for other machines.
+# test-dist: its tests. test: make test. all: make test-all, but
 # for what these install: tables: the tests of PyTables. notebook: that of the notebook. distributed: those of a distributed file
 # system. nfs: those of NFS.
 #
@@ -36,11 +37,15 @@ power=(e2fsprogs mount)
 compiling=(cmake make gfortran python3 zlib1g-dev)
 # scripts/nfs.sh starts a virtual machine; the tests in it start a server of NFS.
 nfs=(qemu-system-x86 busybox-static nfs-kernel-server nfs-common e2fsprogs mount util-linux)
+# Whole systems, in which packages are installed, and what is packed for them.
+systems=(debootstrap buildah)
 case $purpose in
 build) packages+=("${hdf5[@]}") ;;
 build-system-hdf5) packages+=("${system_hdf5[@]}") ;;
 deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${mpi[@]}") ;;
+dist) packages+=("${hdf5[@]}" "${mpi[@]}" "${packing[@]}" rpm) ;;
+test-dist) packages+=("${hdf5[@]}" "${mpi[@]}" "${packing[@]}" rpm "${systems[@]}") ;;
 python) packages+=("${hdf5[@]}" "${python[@]}") ;;
 bench) packages+=("${hdf5[@]}" "${readers[@]}") ;;
 bench-mpi) packages+=("${hdf5[@]}" "${mpi[@]}" "${compiling[@]}") ;;
@@ -54,7 +59,7 @@ test | all)
         "${power[@]}" "${compiling[@]}")
     ;;
 *)
-    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|test|all|tables|notebook|distributed|nfs" >&2
+    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|dist|test-dist|test|all|tables|notebook|distributed|nfs" >&2
     exit 2
     ;;
 esac
@@ -135,6 +140,16 @@ install_python() {
     cp "$list" "$done"
 }
 
+# zig, which compiles and links for the C library of older systems, and for other processors; and the standard library of Rust for
+# these.
+install_cross_compiler() {
+    install_python .venv-dist packaging/dist/requirements.txt ziglang
+    local target=aarch64-unknown-linux-gnu
+    if command -v rustup >/dev/null && ! rustup target list --installed | grep -q -x $target; then
+        rustup --quiet target add $target || echo "setup: there is no Rust for $target: no archive can be made for it" >&2
+    fi
+}
+
 # Takes about a minute, once.
 install_cargo_deb() {
     local version=3.8.0
@@ -192,6 +207,9 @@ test | all)
     ;;
 esac
 case $purpose in
+dist | test-dist) install_cross_compiler ;;
+esac
+case $purpose in
 python) install_readers ;;
 tables) install_python .venv-tables tests/tables.txt tables ;;
 notebook) install_python .venv-notebook tests/notebook.txt 'nbclient, ipykernel, matplotlib' ;;
@@ -203,7 +221,7 @@ bench | demo | test | all)
 esac
 # After the readers, which have a cmake, too.
 case $purpose in
-build | mpi | python | bench | bench-mpi | demo) scripts/cmake.sh install >/dev/null ;;
+build | mpi | dist | test-dist | python | bench | bench-mpi | demo) scripts/cmake.sh install >/dev/null ;;
 esac
 for compilation in "${compilations[@]}"; do
     wait "$compilation"

@@ -1,0 +1,2 @@
+# HDF5 looks for plug-ins in these directories.
+export HDF5_PLUGIN_PATH="$CONDA_PREFIX/lib/h5logfs/plugins${HDF5_PLUGIN_PATH:+:$HDF5_PLUGIN_PATH}"
