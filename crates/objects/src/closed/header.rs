@@ -8,10 +8,20 @@ pub const PREFIX: usize = 16;
 pub const HEAD: usize = 8;
 
 /// Messages behind each other.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone)]
 pub struct Messages {
     bytes: Vec<u8>,
     count: u16,
+}
+
+impl Default for Messages {
+    /// None yet, with room for those of an anchor.
+    fn default() -> Self {
+        Messages {
+            bytes: Vec::with_capacity(512),
+            count: 0,
+        }
+    }
 }
 
 impl Messages {

@@ -96,10 +96,10 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Pl
 }
 
 /// A message of a header of version 1, whose data are there.
-struct Message {
+struct Message<'a> {
     kind: u16,
     flags: u8,
-    data: Vec<u8>,
+    data: &'a [u8],
 }
 
 struct Reader<'a> {
@@ -110,7 +110,7 @@ struct Reader<'a> {
 
 type Links = Vec<(Vec<u8>, LinkTarget)>;
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn object(&mut self, address: u64) -> Result<Option<(Plain, Links)>> {
         let Some(messages) = self.messages(address)? else {
             return Ok(None);
@@ -123,19 +123,22 @@ impl Reader<'_> {
     }
 
     /// The messages of an object. `None` where they are not as libhdf5 writes them in headers of version 1.
-    fn messages(&self, address: u64) -> Result<Option<Vec<Message>>> {
-        let image = *self.objects.bytes();
+    fn messages(&self, address: u64) -> Result<Option<Vec<Message<'a>>>> {
+        let image: &'a Vec<u8> = *self.objects.bytes();
         if Prefix::read(image, address)?.flags().is_some() {
             return Ok(None);
         }
-        let (mut messages, mut are_own) = (Vec::new(), true);
+        let (mut messages, mut are_own) = (Vec::with_capacity(8), true);
         object_header::messages(image, address, Mode::Strict, |message| {
             are_own &= !message.is_shared();
             if !matches!(message.kind, kind::NIL | kind::CONTINUATION) {
                 messages.push(Message {
                     kind: message.kind,
                     flags: message.flags,
-                    data: message.body(image)?,
+                    data: usize::try_from(message.data)
+                        .ok()
+                        .and_then(|at| image.get(at..)?.get(..message.len.into()))
+                        .ok_or("a message past the image")?,
                 });
             }
             Ok(ControlFlow::Continue(()))
@@ -143,7 +146,11 @@ impl Reader<'_> {
         Ok(are_own.then_some(messages))
     }
 
-    fn group(&mut self, address: u64, messages: Vec<Message>) -> Result<Option<(Plain, Links)>> {
+    fn group(
+        &mut self,
+        address: u64,
+        messages: Vec<Message<'_>>,
+    ) -> Result<Option<(Plain, Links)>> {
         if messages
             .iter()
             .all(|message| message.kind != kind::SYMBOL_TABLE)
@@ -173,7 +180,7 @@ impl Reader<'_> {
     }
 
     /// The anchor of a logged dataset (`docs/formats/logvol.md`, section 2).
-    fn anchor(&mut self, id: u32, messages: Vec<Message>) -> Result<Option<Plain>> {
+    fn anchor(&mut self, id: u32, messages: Vec<Message<'_>>) -> Result<Option<Plain>> {
         let one = |kind| {
             let mut all = messages.iter().filter(|message| message.kind == kind);
             all.next().filter(|_| all.next().is_none())
@@ -183,22 +190,21 @@ impl Reader<'_> {
         else {
             return Ok(None);
         };
-        let Some(Dataspace::Simple { dims, max_dims }) = Dataspace::of_message(&space.data) else {
+        let Some(space) = Dataspace::of_message(space.data) else {
             return Ok(None);
         };
-        let space = Dataspace::Simple {
-            dims: dims.clone(),
-            max_dims: max_dims.clone(),
+        let Dataspace::Simple { dims, max_dims } = &space else {
+            return Ok(None);
         };
-        let of = Datatype::of_message(&datatype.data)?;
-        let (chunk, usual) = match crate::dataset::layout(&layout.data, &of, &space)? {
+        let of = Datatype::of_message(datatype.data)?;
+        let (chunk, usual) = match crate::dataset::layout(layout.data, &of, &space)? {
             Layout::Chunked { chunk, .. } => (Some(chunk), allocation::INCREMENTAL),
             Layout::Contiguous { .. } => (None, allocation::LATE),
             Layout::Compact(_) => (None, allocation::EARLY),
             Layout::Other(_) => return Ok(None),
         };
         let filters = match one(kind::PIPELINE) {
-            Some(message) => match pipeline(&message.data) {
+            Some(message) => match pipeline(message.data) {
                 Some(filters) => filters,
                 None => return Ok(None),
             },
@@ -208,11 +214,11 @@ impl Reader<'_> {
         let mut make = || {
             made.messages.push(kind::DATASPACE, 0, &header::NULL)?;
             made.messages
-                .push(kind::DATATYPE, datatype.flags, &datatype.data)?;
+                .push(kind::DATATYPE, datatype.flags, datatype.data)?;
             for message in &messages {
                 match message.kind {
                     kind::FILL_VALUE => {
-                        let data = fill_value(&message.data, usual)?;
+                        let data = fill_value(message.data, usual)?;
                         made.messages.push(kind::FILL_VALUE, message.flags, &data)?;
                     }
                     kind::OLD_FILL_VALUE => {
@@ -227,8 +233,8 @@ impl Reader<'_> {
             push_numbers(
                 &mut made.messages,
                 id,
-                &dims,
-                &max_dims,
+                dims,
+                max_dims,
                 chunk.as_deref(),
                 &filters,
             )
@@ -254,7 +260,7 @@ impl Reader<'_> {
     }
 
     /// What objects of all kinds may have: a time, a comment, and attributes.
-    fn common(&mut self, made: &mut Made, message: &Message) -> Result<Option<()>> {
+    fn common(&mut self, made: &mut Made, message: &Message<'_>) -> Result<Option<()>> {
         let Message { kind, flags, data } = message;
         match *kind {
             kind::MODIFICATION_TIME | kind::COMMENT => {
