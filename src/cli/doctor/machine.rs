@@ -176,7 +176,8 @@ pub fn mpi(report: &mut Report) -> io::Result<()> {
         Ok(output) if output.status.success() => {
             let said = String::from_utf8_lossy(&output.stdout);
             // MPICH tells its version in the second line.
-            let lines: Vec<&str> = said.lines().take(2).map(str::trim).collect();
+            let lines = said.lines().map(str::trim).take(2);
+            let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
             report.good(format_args!("{}: {}", program.display(), lines.join(", ")))
         }
         Ok(output) => {

@@ -169,7 +169,7 @@ fn fish() -> String {
         "\n{}{}{}{}",
         fish_function("__h5logfs_mount_options", &mount_options()),
         fish_function("__h5logfs_layout_options", &layout_options()),
-        fish_rule("mount", "__h5logfs_mount_options"),
+        fish_rule("mount run", "__h5logfs_mount_options"),
         fish_rule(&reading, "__h5logfs_layout_options"),
     )
 }
