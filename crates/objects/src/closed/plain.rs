@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
 
     /// The messages of an object. `None` where they are not as libhdf5 writes them in headers of version 1.
     fn messages(&self, address: u64) -> Result<Option<Vec<Message<'a>>>> {
-        let image: &'a Vec<u8> = *self.objects.bytes();
+        let image: &'a Vec<u8> = self.objects.bytes();
         if Prefix::read(image, address)?.flags().is_some() {
             return Ok(None);
         }
