@@ -9,6 +9,66 @@ use h5logfs_host::types::{Id, Status};
 use crate::library::{Library, Optional, name_of, serve};
 use crate::{blocks, native};
 
+/// One of the two functions.
+struct Transfer {
+    kind: Kind,
+    /// Its name.
+    function: &'static CStr,
+    /// The name of the connector's operation.
+    operation: &'static CStr,
+    natively: unsafe fn(&'static Library, Id, &BlockList, Id) -> Result<Status, Fault>,
+}
+
+const WRITE: Transfer = Transfer {
+    kind: Kind::Write,
+    function: c"H5Dwrite_n",
+    operation: lists::WRITE,
+    natively: native::write,
+};
+
+const READ: Transfer = Transfer {
+    kind: Kind::Read,
+    function: c"H5Dread_n",
+    operation: lists::READ,
+    natively: native::read,
+};
+
+impl Transfer {
+    /// Has the connector do it where the dataset is one of a log that it writes, and HDF5 do it elsewhere.
+    ///
+    /// # Safety
+    ///
+    /// As [`H5Dwrite_n`] and [`H5Dread_n`].
+    #[expect(clippy::too_many_arguments, reason = "those of the C function")]
+    unsafe fn run(
+        &self,
+        dataset: Id,
+        memory_type: Id,
+        number: c_int,
+        starts: *const *const u64,
+        counts: *const *const u64,
+        dxpl: Id,
+        buf: *mut c_void,
+    ) -> Status {
+        serve(self.kind, |library| {
+            let list = BlockList {
+                size: size_of::<BlockList>(),
+                memory_type,
+                number: blocks::number(number)?,
+                starts,
+                counts,
+                buf,
+            };
+            match operation(library, dataset, self.operation) {
+                Some(operation) => Ok(operate(library, dataset, self, operation, &list, dxpl)),
+                // SAFETY: the caller says so.
+                None => unsafe { (self.natively)(library, dataset, &list, dxpl) }
+                    .map_err(|e| e.at(name_of(library, dataset))),
+            }
+        })
+    }
+}
+
 /// Writes `number` blocks of a dataset, as so many calls of `H5Dwrite` in their order. Block `i` begins at `starts[i]` and has the
 /// sides `counts[i]`; the elements of one block follow those of the one before. Local, unless `dxpl` asks for a collective
 /// transfer.
@@ -26,23 +86,18 @@ pub unsafe extern "C" fn H5Dwrite_n(
     dxpl: Id,
     buf: *const c_void,
 ) -> Status {
-    let list = |number| BlockList {
-        size: size_of::<BlockList>(),
-        memory_type,
-        number,
-        starts,
-        counts,
-        buf: buf.cast_mut(),
-    };
-    serve(Kind::Write, |library| {
-        let list = list(blocks::number(number)?);
-        match operation(library, dataset, lists::WRITE) {
-            Some(operation) => Ok(operate(library, dataset, operation, list, dxpl)),
-            // SAFETY: the caller says so.
-            None => unsafe { native::write(library, dataset, &list, dxpl) }
-                .map_err(|e| e.at(name_of(library, dataset))),
-        }
-    })
+    // SAFETY: the caller says so.
+    unsafe {
+        WRITE.run(
+            dataset,
+            memory_type,
+            number,
+            starts,
+            counts,
+            dxpl,
+            buf.cast_mut(),
+        )
+    }
 }
 
 /// Reads `number` blocks of a dataset, as so many calls of `H5Dread`: see [`H5Dwrite_n`].
@@ -60,23 +115,8 @@ pub unsafe extern "C" fn H5Dread_n(
     dxpl: Id,
     buf: *mut c_void,
 ) -> Status {
-    let list = |number| BlockList {
-        size: size_of::<BlockList>(),
-        memory_type,
-        number,
-        starts,
-        counts,
-        buf,
-    };
-    serve(Kind::Read, |library| {
-        let list = list(blocks::number(number)?);
-        match operation(library, dataset, lists::READ) {
-            Some(operation) => Ok(operate(library, dataset, operation, list, dxpl)),
-            // SAFETY: the caller says so.
-            None => unsafe { native::read(library, dataset, &list, dxpl) }
-                .map_err(|e| e.at(name_of(library, dataset))),
-        }
-    })
+    // SAFETY: the caller says so.
+    unsafe { READ.run(dataset, memory_type, number, starts, counts, dxpl, buf) }
 }
 
 /// The number of an operation, where this dataset has it: where it is one of a log that the connector writes.
@@ -97,20 +137,21 @@ fn operation(library: &Library, dataset: Id, name: &CStr) -> Option<c_int> {
 fn operate(
     library: &Library,
     dataset: Id,
+    transfer: &Transfer,
     operation: c_int,
-    mut list: BlockList,
+    list: &BlockList,
     dxpl: Id,
 ) -> Status {
     const LINE: c_uint = 0;
     let mut arguments = Optional {
         operation,
-        arguments: (&raw mut list).cast(),
+        arguments: std::ptr::from_ref(list).cast_mut().cast(),
     };
-    // SAFETY: the operation takes a list. No event set waits for it.
+    // SAFETY: the operation takes a list, which it does not change. No event set waits for it.
     unsafe {
         (library.functions().H5VLdataset_optional_op)(
             c"h5logfs".as_ptr(),
-            c"H5Dwrite_n".as_ptr(),
+            transfer.function.as_ptr(),
             LINE,
             dataset,
             &mut arguments,

@@ -175,7 +175,7 @@ impl Maker<'_> {
     ) -> Result<Option<Id>> {
         let is_in_image = has_elements(dataset);
         // The image has pointers to texts.
-        let element = if is_in_image { 16 } else { dataset.ty.size() };
+        let element = if is_in_image { 16 } else { dataset.ty.shown_size() };
         let form = Form {
             ty: dataset.ty.clone(),
             plan: self.plan(dataset, number, element),
@@ -242,7 +242,7 @@ impl Maker<'_> {
             datatype: described
                 .map(|described| described.datatype.clone())
                 .unwrap_or_default(),
-            element_size: ty.size(),
+            element_size: ty.shown_size(),
             dims: plan.dims.clone(),
             max_dims: plan.max_dims.clone(),
             storage: plan.storage.clone(),
