@@ -89,7 +89,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
-	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint release-check install \
+	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint docs release-check install \
 	install-program install-writer uninstall deb deb-writer dist rpm test-dist python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
 	setup-bench setup-bench-mpi setup-deb setup-dist setup-test-dist clean
 
@@ -129,6 +129,7 @@ help:
 	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
 	@echo 'make dist     make the archive for other machines, $(TARGET_DIR)/dist/h5logfs-$(VERSION)-linux-$(ARCHITECTURE).tar.gz,'
 	@echo '              with programs that need glibc 2.28; make rpm: an RPM of them'
+	@echo 'make docs     make a site of the documents with mdBook, in $(TARGET_DIR)/docs'
 	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
 	@echo 'make lint     formatting, lints of the compiler, links of the documentation'
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
@@ -280,6 +281,15 @@ lint: setup-mpi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features mpi -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked --features mpi
+
+MDBOOK := $(TARGET_DIR)/tools/bin/mdbook
+
+docs: $(MDBOOK)
+	$(MDBOOK) build docs
+	@echo '$(TARGET_DIR)/docs/index.html'
+
+$(MDBOOK):
+	$(CARGO) install --quiet --locked --version 0.5.4 --no-default-features --features search --root $(TARGET_DIR)/tools mdbook
 
 # What has to be so before a version is tagged.
 release-check:

@@ -13,6 +13,7 @@ mod closed;
 mod compact;
 mod corpus;
 mod direct;
+mod documents;
 mod fuzz_regressions;
 mod inspect;
 mod kept;
