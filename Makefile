@@ -327,7 +327,7 @@ install-program:
 	umask 022 && install -D -m 644 packaging/man/h5logfs_driver.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_driver.7
 	umask 022 && install -D -m 644 packaging/man/h5logfs_connector.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_connector.7
 	install -d $(DESTDIR)$(DOCDIR)/formats $(DESTDIR)$(DOCDIR)/examples
-	install -m 644 README.md CHANGELOG.md LICENSE LICENSE-MIT LICENSE-APACHE docs/*.md $(DESTDIR)$(DOCDIR)
+	install -m 644 README.md CHANGELOG.md LICENSE LICENSE-MIT LICENSE-APACHE $(filter-out docs/SUMMARY.md,$(wildcard docs/*.md)) $(DESTDIR)$(DOCDIR)
 	install -m 644 docs/formats/*.md $(DESTDIR)$(DOCDIR)/formats
 	install -m 644 $(EXAMPLES) $(DESTDIR)$(DOCDIR)/examples
 	install -D -m 644 packaging/h5logfs.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/h5logfs.conf
