@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 
+use h5logfs_common::fault::Fault;
 use h5logfs_host::Kind;
 use h5logfs_host::lists::{self, BlockList, IS_SUPPORTED, OF_DATASETS};
 use h5logfs_host::types::{Id, Status};

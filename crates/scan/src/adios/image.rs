@@ -175,7 +175,11 @@ impl Maker<'_> {
     ) -> Result<Option<Id>> {
         let is_in_image = has_elements(dataset);
         // The image has pointers to texts.
-        let element = if is_in_image { 16 } else { dataset.ty.shown_size() };
+        let element = if is_in_image {
+            16
+        } else {
+            dataset.ty.shown_size()
+        };
         let form = Form {
             ty: dataset.ty.clone(),
             plan: self.plan(dataset, number, element),
