@@ -54,7 +54,7 @@ const READ_AHEAD_KB: u64 = 4096;
 pub struct Options {
     /// A directory, or one log.
     pub source: PathBuf,
-    /// A directory; or `/dev/fd/N`, where the caller has mounted and passes the device: see [`mounting::given_device`].
+    /// A directory; or `/dev/fd/N`, where the caller has mounted and passes the device.
     pub mount_point: PathBuf,
     /// Other users may use the mount, within the permissions of the files.
     pub allow_other: bool,

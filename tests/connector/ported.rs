@@ -55,7 +55,7 @@ fn lists_of_blocks() {
         let twice = Twice::new();
         twice.run(|dir, variables| {
             let file = dir.join("file.h5").to_str().unwrap().to_owned();
-            let variables = [variables, &[library.clone()]].concat();
+            let variables = [variables, std::slice::from_ref(&library)].concat();
             by_ranks(&Place::Here, ranks, &program, &[file], &variables);
         });
         twice.compare();
