@@ -89,7 +89,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM ?= 1
 endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
-	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint docs release-check install \
+	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint docs release-check publish-check install \
 	install-program install-writer uninstall deb deb-writer dist rpm test-dist python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
 	setup-bench setup-bench-mpi setup-deb setup-dist setup-test-dist clean
 
@@ -131,6 +131,7 @@ help:
 	@echo '              with programs that need glibc 2.28; make rpm: an RPM of them'
 	@echo 'make docs     make a site of the documents with mdBook, in $(TARGET_DIR)/docs'
 	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
+	@echo 'make publish-check   whether a registry would take the crates: packs and compiles each; asks crates.io for those that they use'
 	@echo 'make lint     formatting, lints of the compiler, links of the documentation'
 	@echo 'make setup    install the Debian packages and the Python readers that the above need'
 	@echo 'make clean    remove everything that was built'
@@ -294,6 +295,10 @@ $(MDBOOK):
 # What has to be so before a version is tagged.
 release-check:
 	@CARGO="$(CARGO)" WRITER_LIBRARY="$(BUILT)/$(WRITER)" scripts/release-check.sh
+
+# The Python package is no crate for others: PyPI has it.
+publish-check: setup-mpi
+	$(CARGO) publish --workspace --exclude h5logfs-python --dry-run --locked
 
 # What pkg-config tells of a library.
 pkg_config = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \

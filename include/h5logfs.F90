@@ -84,6 +84,8 @@ module h5logfs
     real(c_double) :: flush_every = 0
     integer(c_int64_t) :: flush_bytes = 0
     integer(c_int64_t) :: keep_unclosed = 0
+    integer(c_int64_t) :: deflate_selections = 0
+    integer(c_int64_t) :: threads = 0
   end type
 
   ! Where values lie in memory, and how many bytes they have. h5logfs_data makes it.

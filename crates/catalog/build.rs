@@ -7,10 +7,12 @@ use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 /// What a scan and an index are made by, with the versions of the crates that it uses.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
     "src",
+    "../adios/src",
     "../common/src",
     "../log/src",
+    "../objects/src",
     "../view/src",
     "../scan/src",
     "../../Cargo.lock",
