@@ -21,7 +21,8 @@ check_version() {
         grep -q '^version.workspace = true$' "$manifest" || problem "$manifest: its version is not that of the workspace"
     done
     while IFS= read -r line; do
-        [[ $line == *"version = \"$version\""* ]] || problem "Cargo.toml: another version than $version: $line"
+        # No registry asks for the version of what only tests use.
+        [[ $line == *"version = \"$version\""* || $line != *version* ]] || problem "Cargo.toml: another version than $version: $line"
     done < <(grep -E '^h5logfs-[a-z-]+ = \{ path' Cargo.toml)
     local locked
     locked=$(awk '/^name = "h5logfs/ { getline; gsub(/version = |"/, ""); print }' Cargo.lock | sort -u | tr '\n' ' ')
