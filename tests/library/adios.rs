@@ -115,6 +115,15 @@ fn each_directory_is_exported_as_expected() {
     }
 }
 
+/// A kernel may have bytes of an earlier scan.
+#[test]
+fn each_scan_makes_the_same_image() {
+    for name in cases() {
+        let [one, other] = [(); 2].map(|()| scan(&directory(&name)));
+        assert!(one.image == other.image, "{name}");
+    }
+}
+
 #[test]
 fn a_directory_that_was_not_closed_shows_its_complete_steps() {
     for name in ["b4_crash", "b5_crash"] {

@@ -31,8 +31,9 @@ const NO_ADDRESS: u64 = u64::MAX;
 /// Stands in the header of a heap for a list of free places without any.
 const NOTHING_FREE: u64 = 1;
 
-/// New links: for each group, by the address of its header, the names and the addresses of headers.
-pub type NewLinks = HashMap<u64, Vec<(Vec<u8>, u64)>>;
+/// New links: for each group, by the address of its header, the names and the addresses of headers. Tables are written in this order,
+/// so that each scan makes the same image.
+pub type NewLinks = BTreeMap<u64, Vec<(Vec<u8>, u64)>>;
 
 /// Where the table of a group is: its tree, and the heap with its names.
 #[derive(Debug, Clone, Copy)]
