@@ -203,7 +203,9 @@ def test_a_fork_waits_for_the_read_and_the_read_for_no_fork(slow: Path) -> None:
 
 
 INTERRUPTED = """
-import sys, h5logfs
+import signal, sys, h5logfs
+# Tests that run in the background of a shell ignore the signal, and so would this.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 array = h5logfs.Log(sys.argv[1])["x"]
 def told(done):
     print(done, flush=True)
