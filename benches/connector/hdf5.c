@@ -399,7 +399,6 @@ int main(int argc, char **argv)
     const int is_climate = strlen(argv[2]) == 1, reopens = !strcmp(argv[2], "reopen");
     const long long number = atoll(argv[3]);
     const hsize_t elements = strcmp(argv[2], "large") ? 10 : 1 << 18;
-    const int is_climate = strlen(argv[2]) == 1, reopens = !strcmp(argv[2], "reopen");
     if (is_climate) {
         read_case(argv[2]);
     }
