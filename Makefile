@@ -258,8 +258,10 @@ attack: setup
 RANKS ?= 4
 BENCH ?=
 
+# What generates the files is made for the libhdf5 of the system, as the tests are.
 bench: setup-bench
-	$(BUILD) --release --locked $(HDF5) --bin h5logfs --example bench_reading
+	$(BUILD) --release --locked $(HDF5) --bin h5logfs
+	$(CARGO) build --release --locked --example bench_reading
 	$(TARGET_DIR)/release/examples/bench_reading $(BENCH)
 
 bench-writer: setup-bench-mpi
