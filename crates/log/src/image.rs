@@ -10,7 +10,9 @@ pub mod btree2;
 mod dataset;
 mod fields;
 mod file;
+pub mod links;
 pub mod object_header;
+mod space;
 mod symbol_table;
 mod window;
 
@@ -18,6 +20,7 @@ pub use added::Added;
 pub use dataset::{DatasetHeader, HeaderAttribute, HeaderSpace};
 pub use fields::Fields;
 pub use file::Hdf5;
+pub use space::Space;
 pub use symbol_table::NewLinks;
 pub use window::Window;
 

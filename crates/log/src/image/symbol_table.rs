@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::links::{ENTRY, LEAF, NODE, Named, Sizes, Table, To};
 use super::object_header::kind;
-use super::{Fields, Image, SUPERBLOCK, read_vec};
+use super::{Fields, Image, SUPERBLOCK, Space, read_vec};
 use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -15,39 +16,16 @@ type Result<T> = std::result::Result<T, Fault>;
 const NODE_SIZES: u64 = 16;
 const ROOT: u64 = 56;
 
-/// Bytes of an entry of a table, and where it has the address of the object, the kind of what is cached of it, and that.
-const ENTRY: usize = 40;
+/// Where an entry of a table has the address of the object, the kind of what is cached of it, and that.
 const ADDRESS: u64 = 8;
 const CACHE: u64 = 16;
 const CACHED: u64 = 24;
 /// What is cached are the places of the table of a group.
 const IS_GROUP: u32 = 1;
 
-/// Bytes before the entries of a leaf, and before the keys of a node.
-const LEAF: usize = 8;
-const NODE: usize = 24;
-
-const NO_ADDRESS: u64 = u64::MAX;
-/// Stands in the header of a heap for a list of free places without any.
-const NOTHING_FREE: u64 = 1;
-
 /// New links: for each group, by the address of its header, the names and the addresses of headers. Tables are written in this order,
 /// so that each scan makes the same image.
 pub type NewLinks = BTreeMap<u64, Vec<(Vec<u8>, u64)>>;
-
-/// Where the table of a group is: its tree, and the heap with its names.
-#[derive(Debug, Clone, Copy)]
-struct Table {
-    tree: u64,
-    heap: u64,
-}
-
-/// How many children nodes have.
-#[derive(Debug, Clone, Copy)]
-struct Sizes {
-    leaf: usize,
-    node: usize,
-}
 
 impl Image {
     /// Adds links to groups. `parents`: the group in which each of them is that is not the root group. Fails where a group is
@@ -57,10 +35,7 @@ impl Image {
             return Err("links are added to files with a superblock of version 0 only".into());
         };
         let [leaf, node] = [0, 2].map(|at| self.get(NODE_SIZES + at).map(u16::from_le_bytes));
-        let sizes = Sizes {
-            leaf: 2 * usize::from(leaf?),
-            node: 2 * usize::from(node?),
-        };
+        let sizes = Sizes::of(leaf?, node?);
         if sizes.leaf == 0 || sizes.node < 2 {
             return Err("a superblock with nodes without children".into());
         }
@@ -108,8 +83,7 @@ impl Image {
     /// Keeps the place of the table of a group in the entry that leads to the group.
     fn cache(&mut self, entry: u64, table: &Table) -> Result<()> {
         self.put(entry + CACHE, &IS_GROUP.to_le_bytes())?;
-        self.put(entry + CACHED, &table.tree.to_le_bytes())?;
-        self.put(entry + CACHED + 8, &table.heap.to_le_bytes())
+        self.put(entry + CACHED, &table.to_bytes())
     }
 
     /// All entries of a table, and where they are.
@@ -154,21 +128,23 @@ impl Image {
             let name = Fields(&entry).u64().ok_or("a short entry")?;
             entries.insert(
                 self.name(data.checked_add(name).ok_or("a name outside")?)?,
-                entry,
+                To::Entry(entry),
             );
         }
         for (name, address) in new {
-            let mut entry = [0; ENTRY];
-            entry[ADDRESS as usize..CACHE as usize].copy_from_slice(&address.to_le_bytes());
-            if entries.insert(name, entry).is_some() {
+            if entries.insert(name, To::Object(address)).is_some() {
                 return Err("two links of a group have one name".into());
             }
         }
-        let table = self.write_table(entries, sizes);
+        let links = entries
+            .into_iter()
+            .map(|(name, target)| Named { name, target });
+        let mut space = Space::new(self.bytes.len().next_multiple_of(8) as u64);
+        let table = Table::put(&mut space, links.collect(), sizes);
+        self.append(&space.into_bytes());
         let message = self.message(group, kind::SYMBOL_TABLE)?;
         let message = message.ok_or("a group without a symbol table")?;
-        self.put(message.data, &table.tree.to_le_bytes())?;
-        self.put(message.data + 8, &table.heap.to_le_bytes())?;
+        self.put(message.data, &table.to_bytes())?;
         message.block.map_or(Ok(()), |block| self.checksum(block))?;
         Ok(table)
     }
@@ -178,75 +154,6 @@ impl Image {
         let bytes = self.bytes.get(usize::try_from(at)?..).unwrap_or_default();
         let end = bytes.iter().position(|byte| *byte == 0);
         Ok(bytes[..end.ok_or("a name that does not end")?].to_vec())
-    }
-
-    fn write_table(&mut self, entries: BTreeMap<Vec<u8>, [u8; ENTRY]>, sizes: Sizes) -> Table {
-        // The empty name comes first.
-        let mut names = vec![0; 8];
-        let entries = entries.into_iter().map(|(name, mut entry)| {
-            let at = names.len() as u64;
-            entry[..8].copy_from_slice(&at.to_le_bytes());
-            names.extend_from_slice(&name);
-            // Each begins at a multiple of 8.
-            names.resize((names.len() + 1).next_multiple_of(8), 0);
-            (at, entry)
-        });
-        let entries: Vec<(u64, [u8; ENTRY])> = entries.collect();
-        // The last name below each child, and where that is.
-        let mut below = Vec::new();
-        for entries in entries.chunks(sizes.leaf) {
-            let mut leaf = b"SNOD\x01\0".to_vec();
-            leaf.extend((entries.len() as u16).to_le_bytes());
-            entries.iter().for_each(|(_, entry)| leaf.extend(entry));
-            leaf.resize(LEAF + sizes.leaf * ENTRY, 0);
-            below.push((entries[entries.len() - 1].0, self.append(&leaf)));
-        }
-        let mut level = 0;
-        while level == 0 || below.len() > 1 {
-            below = self.write_nodes(&below, level, sizes);
-            level += 1;
-        }
-        let data = self.append(&names);
-        let mut heap = b"HEAP\0\0\0\0".to_vec();
-        for word in [names.len() as u64, NOTHING_FREE, data] {
-            heap.extend(word.to_le_bytes());
-        }
-        Table {
-            tree: below[0].1,
-            heap: self.append(&heap),
-        }
-    }
-
-    /// Writes the nodes of one level of a tree, one behind the other.
-    fn write_nodes(&mut self, below: &[(u64, u64)], level: u8, sizes: Sizes) -> Vec<(u64, u64)> {
-        let len = NODE + 8 + 16 * sizes.node;
-        let first = self.bytes.len().next_multiple_of(8) as u64;
-        let count = below.len().div_ceil(sizes.node).max(1);
-        let place = |number: Option<usize>| {
-            let number = number.filter(|number| *number < count);
-            number.map_or(NO_ADDRESS, |number| first + (number * len) as u64)
-        };
-        let mut written = Vec::new();
-        // All names of a node come behind this one.
-        let mut last = 0u64;
-        for number in 0..count {
-            let children = below.chunks(sizes.node).nth(number).unwrap_or_default();
-            let mut node = b"TREE\0".to_vec();
-            node.push(level);
-            node.extend((children.len() as u16).to_le_bytes());
-            for neighbour in [number.checked_sub(1), Some(number + 1)] {
-                node.extend(place(neighbour).to_le_bytes());
-            }
-            node.extend(last.to_le_bytes());
-            for (name, child) in children {
-                node.extend(child.to_le_bytes());
-                node.extend(name.to_le_bytes());
-                last = *name;
-            }
-            node.resize(len, 0);
-            written.push((last, self.append(&node)));
-        }
-        written
     }
 
     /// Appends bytes at a multiple of 8. Returns their address.

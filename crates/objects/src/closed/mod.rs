@@ -10,33 +10,34 @@
 //! |---|---|
 //! | `plain` | which shadows these are; their objects as headers without addresses |
 //! | `header` | object headers and messages |
-//! | `links` | symbol tables |
 //! | `heap` | values of variable length |
-//! | `space` | bytes with addresses |
 
 mod header;
 mod heap;
-mod links;
 mod plain;
-mod space;
 
 use std::collections::HashMap;
 
 use h5logfs_log::front::FRONT;
-use h5logfs_log::image::Added;
+use h5logfs_log::image::links::{Named, Sizes, Table, To};
 use h5logfs_log::image::object_header::kind;
+use h5logfs_log::image::{Added, Space};
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
 use h5logfs_log::logvol::{MARK, names};
 use h5logfs_log::window::Piece;
 
 use crate::Result;
 use header::{Messages, PREFIX};
-use links::{LEAF_K, NODE_K, Named, Table, To};
 use plain::{Plain, Target};
-use space::Space;
 
 /// Bytes of the superblock (II.A), of version 0.
 const SUPERBLOCK: usize = h5logfs_log::image::SUPERBLOCK;
+
+/// Half as many links as a leaf of a symbol table has, and children as a node of its B-tree: the defaults of libhdf5, which the
+/// superblock names.
+const LEAF_K: u16 = 4;
+const NODE_K: u16 = 16;
+const SIZES: Sizes = Sizes::of(LEAF_K, NODE_K);
 
 /// The objects of a log, but for addresses.
 #[derive(Debug)]
@@ -122,7 +123,7 @@ impl ClosedObjects {
                     target: To::Object(group),
                 });
             }
-            let table = Table::put(rest, named);
+            let table = Table::put(rest, named, SIZES);
             if number == 0 {
                 own.set(address + (PREFIX + header::HEAD) as u64, &table.to_bytes());
                 of_root = Some(table);
@@ -199,7 +200,7 @@ fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
             });
         }
     }
-    let table = Table::put(own, links);
+    let table = Table::put(own, links, SIZES);
     let mut messages = Messages::default();
     messages.push(kind::SYMBOL_TABLE, 0, &table.to_bytes())?;
     Some(own.put(&messages.header(1, 0)?))

@@ -2,23 +2,42 @@
 
 use super::space::Space;
 
-/// A B-tree node has twice so many children, and a leaf twice so many links: the defaults of libhdf5, which the superblock names.
-pub const NODE_K: u16 = 16;
-/// See above.
-pub const LEAF_K: u16 = 4;
-
-const CHILDREN: usize = 2 * NODE_K as usize;
-const LINKS: usize = 2 * LEAF_K as usize;
-/// Bytes of a node: all have room for all children.
-const NODE: usize = 24 + 8 * CHILDREN + 8 * (CHILDREN + 1);
-/// Bytes of an entry of a leaf, and of a leaf.
+/// Bytes of an entry of a leaf (III.C).
 pub const ENTRY: usize = 40;
-const LEAF: usize = 8 + ENTRY * LINKS;
+/// Bytes in front of the entries of a leaf, and of the keys of a node.
+pub(super) const LEAF: usize = 8;
+pub(super) const NODE: usize = 24;
 const NONE: u64 = u64::MAX;
+
+/// How many children nodes have, and leaves links. The superblock of a file says it. Neither is 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Links of a leaf.
+    pub leaf: usize,
+    /// Children of a node.
+    pub node: usize,
+}
+
+impl Sizes {
+    /// The halves of both that a superblock names.
+    pub const fn of(leaf_k: u16, node_k: u16) -> Self {
+        Sizes {
+            leaf: 2 * leaf_k as usize,
+            node: 2 * node_k as usize,
+        }
+    }
+
+    /// All nodes have room for all children.
+    fn node_bytes(self) -> usize {
+        NODE + 8 + 16 * self.node
+    }
+}
 
 /// A link, and what it leads to.
 pub struct Named {
+    /// Its name, without a zero.
     pub name: Vec<u8>,
+    /// Where it leads.
     pub target: To,
 }
 
@@ -28,16 +47,21 @@ pub enum To {
     Object(u64),
     /// What is at a path.
     Path(Vec<u8>),
+    /// What another entry leads to, but no path: its bytes, of which those of the name do not count.
+    Entry([u8; ENTRY]),
 }
 
 /// Where the links of a group lie: what a symbol table message (IV.A.2.r) says.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
+    /// The root of its B-tree.
     pub tree: u64,
+    /// The heap with its names.
     pub heap: u64,
 }
 
 impl Table {
+    /// As the message, and the cache of an entry, have them.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.tree.to_le_bytes());
@@ -46,11 +70,11 @@ impl Table {
     }
 
     /// Writes the links of a group. They may be in any order.
-    pub fn put(space: &mut Space, mut links: Vec<Named>) -> Self {
+    pub fn put(space: &mut Space, mut links: Vec<Named>, sizes: Sizes) -> Self {
         links.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let mut names = Names::new();
         let mut leaves = Vec::new();
-        for links in links.chunks(LINKS) {
+        for links in links.chunks(sizes.leaf) {
             let mut leaf = b"SNOD\x01\0".to_vec();
             leaf.extend((links.len() as u16).to_le_bytes());
             let mut last = 0;
@@ -58,24 +82,29 @@ impl Table {
                 last = names.add(&link.name);
                 leaf.extend(entry(last, &link.target, &mut names));
             }
-            leaf.resize(LEAF, 0);
+            leaf.resize(LEAF + sizes.leaf * ENTRY, 0);
             let address = space.put(&leaf);
             leaves.push(Child { address, last });
         }
         Table {
-            tree: put_tree(space, leaves),
+            tree: put_tree(space, leaves, sizes),
             heap: names.put(space),
         }
     }
 }
 
-/// A symbol table entry (III.C).
+/// A symbol table entry.
 fn entry(name: u64, target: &To, names: &mut Names) -> Vec<u8> {
     const SOFT: u32 = 2;
     let (address, cached, path) = match target {
         To::Object(address) => (*address, 0, 0),
         // The heap is far smaller than 4 GiB: its names come from an image that is.
         To::Path(path) => (NONE, SOFT, names.add(path) as u32),
+        To::Entry(entry) => {
+            let mut bytes = entry.to_vec();
+            bytes[..8].copy_from_slice(&name.to_le_bytes());
+            return bytes;
+        }
     };
     let mut bytes = Vec::with_capacity(ENTRY);
     bytes.extend(name.to_le_bytes());
@@ -94,18 +123,19 @@ struct Child {
 }
 
 /// Writes the nodes above these leaves. Returns the address of the root.
-fn put_tree(space: &mut Space, mut below: Vec<Child>) -> u64 {
+fn put_tree(space: &mut Space, mut below: Vec<Child>, sizes: Sizes) -> u64 {
+    let len = sizes.node_bytes();
     let mut level = 0;
     loop {
-        let count = below.len().div_ceil(CHILDREN).max(1);
+        let count = below.len().div_ceil(sizes.node).max(1);
         let first = space.end();
-        let address = |number: usize| first + (number * NODE) as u64;
+        let address = |number: usize| first + (number * len) as u64;
         let mut nodes = Vec::with_capacity(count);
         // The key in front of the first child is the last name of the node before.
         let mut key = 0;
         for number in 0..count {
-            let from = number * CHILDREN;
-            let children = &below[from..below.len().min(from + CHILDREN)];
+            let from = number * sizes.node;
+            let children = &below[from..below.len().min(from + sizes.node)];
             let left = number.checked_sub(1).map_or(NONE, address);
             let right = if number + 1 < count {
                 address(number + 1)
@@ -123,7 +153,7 @@ fn put_tree(space: &mut Space, mut below: Vec<Child>) -> u64 {
                 );
                 key = child.last;
             }
-            node.resize(NODE, 0);
+            node.resize(len, 0);
             nodes.push(Child {
                 address: space.put(&node),
                 last: key,

@@ -7,6 +7,7 @@ pub struct Space {
 }
 
 impl Space {
+    /// No bytes yet, of which the first will be at `start`.
     pub fn new(start: u64) -> Self {
         Space {
             start,
@@ -32,6 +33,7 @@ impl Space {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// All of them.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
