@@ -281,11 +281,7 @@ impl LogWriter {
         }
         let goes_through = self.goes_through(form, blocks);
         if !goes_through {
-            self.make_room(
-                (elements.len() as u64).saturating_add(blocks.max_encoded_len()),
-                0,
-            )?;
-            self.data.reserve(elements.len())?;
+            self.reserve(elements.len(), blocks)?;
         }
         let mut pushed = Ok(());
         stored::records(
@@ -304,6 +300,12 @@ impl LogWriter {
             },
         );
         pushed
+    }
+
+    /// Makes room in the buffer for so many bytes, and for the entries of these blocks.
+    fn reserve(&mut self, bytes: usize, blocks: &Blocks) -> FaultResult {
+        self.make_room((bytes as u64).saturating_add(blocks.max_encoded_len()), 0)?;
+        self.data.reserve(bytes)
     }
 
     /// Logs a record in the buffer, which has room for it.
@@ -327,8 +329,7 @@ impl LogWriter {
     ) -> FaultResult {
         let len = bytes.len() as u64;
         if len < LARGE && !self.is_larger_than_all(blocks, len) {
-            self.make_room(len.saturating_add(blocks.max_encoded_len()), 0)?;
-            self.data.reserve(bytes.len())?;
+            self.reserve(bytes.len(), blocks)?;
             return self.push_record(dataset, blocks, bytes);
         }
         let offset = self.data_len();

@@ -135,11 +135,12 @@ fn space_of(library: &'static Library, dataset: Id) -> Result<(Space, Vec<u64>),
     let id = library.quietly(|f| unsafe { (f.H5Dget_space)(dataset) });
     let space = Space::new(library, id)?;
     let dims = dims_of(library, &space)?;
-    blocks_are_there(&dims)?;
+    check_extent(&dims)?;
     Ok((space, dims))
 }
 
-fn blocks_are_there(dims: &[u64]) -> Result<(), Fault> {
+/// Fails for a dataset of so many elements that they cannot be numbered.
+fn check_extent(dims: &[u64]) -> Result<(), Fault> {
     let elements = dims.iter().try_fold(1u64, |n, side| n.checked_mul(*side));
     elements.map(drop).ok_or_else(too_many)
 }

@@ -60,13 +60,7 @@ impl Walks {
         let Some((_, inner)) = extent.split_first() else {
             return Err("a scalar has no blocks".into());
         };
-        let index = self.pieces.make_relative(inner);
-        let is_same = |walk: &Walk| walk.inner == inner && walk.pieces == self.pieces;
-        match self.known.iter().position(is_same) {
-            Some(at) => self.known[..=at].rotate_right(1),
-            None => self.remember(inner),
-        }
-        let walk = &self.known[0];
+        let (index, walk) = self.find(inner);
         blocks.clear(extent.len());
         blocks.starts.extend_from_slice(&walk.starts);
         blocks.counts.extend_from_slice(&walk.counts);
@@ -75,6 +69,18 @@ impl Walks {
         blocks.number = blocks.starts.len() / extent.len();
         blocks.elements = elements;
         Ok(())
+    }
+
+    /// The index of the first dimension in which the present pieces begin, and the selection that they are from there on: one that
+    /// is remembered, or is from now on.
+    fn find(&mut self, inner: &[u64]) -> (u64, &Walk) {
+        let index = self.pieces.make_relative(inner);
+        let is_same = |walk: &Walk| walk.inner == inner && walk.pieces == self.pieces;
+        match self.known.iter().position(is_same) {
+            Some(at) => self.known[..=at].rotate_right(1),
+            None => self.remember(inner),
+        }
+        (index, &self.known[0])
     }
 
     /// Takes the present pieces apart, and gives up what is remembered in place of them.
@@ -201,12 +207,7 @@ mod tests {
     fn walks(walks: &mut Walks, inner: &[u64], offsets: &[u64]) -> u64 {
         walks.pieces.offsets = offsets.to_vec();
         walks.pieces.lengths = vec![1; offsets.len()];
-        let index = walks.pieces.make_relative(inner);
-        let is_same = |walk: &Walk| walk.inner == inner && walk.pieces == walks.pieces;
-        if !walks.known.iter().any(is_same) {
-            walks.remember(inner);
-        }
-        index
+        walks.find(inner).0
     }
 
     /// The next record has the same pieces, another extent has not.
