@@ -14,11 +14,12 @@ use serde::Serialize;
 use super::output::Output;
 use super::report;
 use super::unclosed::job_state;
-use super::{LogScanner, ViewArgs};
+use super::{LogScanner, Scanned, ViewArgs};
 use h5logfs_catalog::changes::Changes;
 use h5logfs_common::error::Error;
+use h5logfs_log::Tables;
 use h5logfs_log::journal::{JobState, Moment};
-use h5logfs_log::snapshot::{Dataset, Snapshot, Source};
+use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::Identity;
 
@@ -36,8 +37,9 @@ const MOST_NAMES: usize = 4;
 /// Tell of each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The exit status is 3 where --until closed waits for a job that has ended without a close. Without --until the command goes on \
-until it is interrupted, also when the log is closed and another job appends to it.")]
+The exit status is 3 where --until closed waits for a job that has ended without a close. Logs of ADIOS2 and PnetCDF do not tell \
+that: then it waits on. Without --until the command goes on until it is interrupted, also when the log is closed and another job \
+appends to it.")]
 pub struct FollowArgs {
     /// The log file
     #[arg(value_name = "FILE")]
@@ -77,6 +79,8 @@ pub struct JobEnded(pub PathBuf);
 enum Event {
     /// A flush is complete.
     Flush(Flush),
+    /// The log has changed, and is not closed. Its layout does not number its flushes.
+    Unclosed(Unclosed),
     /// The log is closed.
     Closed {
         /// It is an ordinary HDF5 file, whose extents are not looked at.
@@ -90,6 +94,17 @@ enum Event {
     Ended,
     /// Another log has taken the place of the one that was followed.
     Replaced,
+}
+
+#[derive(Debug, Serialize)]
+struct Unclosed {
+    /// Bytes of the files of the log.
+    bytes: u64,
+    /// How many more there are than at the last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_bytes: Option<u64>,
+    /// Those that have another extent than at the last event.
+    datasets: Vec<Extent>,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,13 +133,25 @@ struct Extent {
     dims: Vec<u64>,
 }
 
+/// What a log may become that is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Plain {
+    /// An HDF5 file: the log is settled.
+    Hdf5,
+    /// A netCDF file, which has the data of the logs that lay beside it.
+    Netcdf,
+}
+
 /// What was told last.
 #[derive(Default)]
 struct Told {
     /// The last flush that was told of.
     flush: u64,
     is_closed: bool,
-    is_settled: bool,
+    /// Its file is an ordinary one of this kind, and no log any more.
+    plain: Option<Plain>,
+    /// It lies beside a netCDF file, of which nothing but that is left when it is closed.
+    of_netcdf: bool,
     bytes: u64,
     time: Option<i64>,
     dims: BTreeMap<String, Vec<u64>>,
@@ -138,8 +165,9 @@ impl Told {
         let first = snapshot.sources.first().map(|source| source.identity);
         Told {
             flush: snapshot.flushes,
-            is_closed: snapshot.journal.is_none(),
-            is_settled: false,
+            is_closed: snapshot.is_closed(),
+            plain: None,
+            of_netcdf: matches!(snapshot.log, Tables::Netcdf(_)),
             bytes: bytes(snapshot),
             time: snapshot.flushed_at,
             dims: snapshot.datasets.iter().map(extent).collect(),
@@ -188,8 +216,8 @@ struct Follower<'a, W> {
     changes: Changes,
     out: Output<W>,
     told: Option<Told>,
-    /// The log tells whether its job runs.
-    tells_job: bool,
+    /// The journal of a log that is not closed, where it tells whether its job runs.
+    journal: Option<SourcePath>,
     /// Since when no process holds the journal, and whether that was told.
     ended: Option<(Instant, bool)>,
 }
@@ -210,7 +238,7 @@ pub fn run(args: FollowArgs) -> Result<()> {
         changes,
         out: Output::stdout(),
         told: None,
-        tells_job: false,
+        journal: None,
         ended: None,
     };
     follower.run()
@@ -219,37 +247,42 @@ pub fn run(args: FollowArgs) -> Result<()> {
 impl<W: Write> Follower<'_, W> {
     fn run(mut self) -> Result<()> {
         loop {
-            let journal = self.catch_up()?;
-            if journal.is_none() && self.args.until == Some(Until::Closed) {
+            let is_closed = self.catch_up()?;
+            if is_closed && self.args.until == Some(Until::Closed) {
                 return Ok(());
             }
             while !self.changes.wait(Some(Instant::now() + LOOK_AT_JOB)) {
-                if let Some(journal) = &journal
-                    && self.tells_job
-                {
-                    self.look_at_job(&journal.place)?;
-                }
+                self.look_at_job()?;
             }
             self.ended = None;
         }
     }
 
-    /// Tells of what is new. Returns the journal of a log that is not closed.
-    fn catch_up(&mut self) -> Result<Option<Source>> {
+    /// Tells of what is new. Returns whether the log is closed.
+    fn catch_up(&mut self) -> Result<bool> {
+        self.journal = None;
         let newest = match self.scan(Moment::Newest) {
-            Err(error) if is_no_log(&error) && self.changes.is_settled() => {
-                let now = self.settled()?;
-                self.notice_other(&now)?;
-                self.tell_closed(now)?;
-                return Ok(None);
-            }
-            newest => newest?,
+            Ok(newest) => newest,
+            Err(error) => match self.plain().filter(|_| is_no_log(&error)) {
+                Some(plain) => {
+                    let now = self.became(plain)?;
+                    self.notice_other(&now)?;
+                    self.tell_closed(now)?;
+                    return Ok(true);
+                }
+                None => return Err(error),
+            },
         };
-        let now = Told::of(&newest);
+        let now = Told::of(&newest.snapshot);
         self.notice_other(&now)?;
         if now.is_closed {
             self.tell_closed(now)?;
-            return Ok(None);
+            return Ok(true);
+        }
+        if newest.snapshot.journal.is_none() {
+            self.changes.look_also_at(newest.files()?);
+            self.tell_unclosed(now)?;
+            return Ok(false);
         }
         let last = self.told.as_ref().filter(|told| !told.is_closed);
         let last = last.map(|told| told.flush);
@@ -261,14 +294,16 @@ impl<W: Write> Follower<'_, W> {
             match self.scan(Moment::Flush(flush)) {
                 // Meanwhile the log was closed, and may have been opened again.
                 Err(error) if is_no_log(&error) => {}
-                missed => self.tell_flush(&missed?, flush)?,
+                missed => self.tell_flush(&missed?.snapshot, flush)?,
             }
         }
+        let newest = newest.snapshot;
         if last.is_none_or(|last| last < now.flush) {
             self.tell_flush(&newest, now.flush)?;
         }
-        self.tells_job = newest.tells_job();
-        Ok(newest.journal)
+        let journal = newest.journal.as_ref().filter(|_| newest.tells_job());
+        self.journal = journal.map(|journal| journal.place.clone());
+        Ok(false)
     }
 
     /// Tells where another log has taken the place of the one that was told of.
@@ -282,13 +317,23 @@ impl<W: Write> Follower<'_, W> {
         Ok(())
     }
 
-    /// The state of a settled log.
-    fn settled(&self) -> Result<Told> {
+    /// What the file is that was a log, if that is known.
+    fn plain(&self) -> Option<Plain> {
+        if self.changes.is_settled() {
+            return Some(Plain::Hdf5);
+        }
+        let of_netcdf = self.told.as_ref().is_some_and(|told| told.of_netcdf);
+        of_netcdf.then_some(Plain::Netcdf)
+    }
+
+    /// The state of a closed log that is an ordinary file now.
+    fn became(&self, plain: Plain) -> Result<Told> {
         let found = Identity::from(&self.args.file.metadata()?);
         let dims = self.told.as_ref().map(|told| told.dims.clone());
         Ok(Told {
             is_closed: true,
-            is_settled: true,
+            plain: Some(plain),
+            of_netcdf: plain == Plain::Netcdf,
             bytes: found.size,
             dims: dims.unwrap_or_default(),
             file: Some((found.device, found.inode)),
@@ -297,9 +342,9 @@ impl<W: Write> Follower<'_, W> {
     }
 
     /// The log in one state, which may change while it is scanned.
-    fn scan(&mut self, moment: Moment) -> Result<Snapshot> {
+    fn scan(&mut self, moment: Moment) -> Result<Scanned> {
         let file = &self.args.file;
-        let scanned = self.changes.retry(|| self.scanner.snapshot(file, moment));
+        let scanned = self.changes.retry(|| self.scanner.scan_at(file, moment));
         match scanned {
             Err(_) if !self.changes.is_there() => {
                 bail!("{}: it is not there any more", file.display())
@@ -332,14 +377,32 @@ impl<W: Write> Follower<'_, W> {
         Ok(self.tell(&event)?)
     }
 
+    /// A log that does not number its flushes, in another state than the one that was told of.
+    fn tell_unclosed(&mut self, now: Told) -> Result<()> {
+        let before = self.told.as_ref();
+        let datasets = now.changed_since(before);
+        let is_same = |told: &Told| !told.is_closed && told.bytes == now.bytes;
+        if datasets.is_empty() && before.is_some_and(is_same) {
+            return Ok(());
+        }
+        let event = Event::Unclosed(Unclosed {
+            bytes: now.bytes,
+            new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
+            datasets,
+        });
+        self.told = Some(now);
+        Ok(self.tell(&event)?)
+    }
+
     fn tell_closed(&mut self, now: Told) -> Result<()> {
-        // Programs may go on to write into a settled file.
-        if now.is_settled && self.told.as_ref().is_some_and(|told| told.is_settled) {
+        // Programs may go on to write into an ordinary file.
+        let told = self.told.as_ref().and_then(|told| told.plain);
+        if now.plain.is_some() && told == now.plain {
             return Ok(());
         }
         let datasets = now.changed_since(self.told.as_ref());
         let event = Event::Closed {
-            settled: now.is_settled,
+            settled: now.plain == Some(Plain::Hdf5),
             bytes: now.bytes,
             datasets,
         };
@@ -349,7 +412,10 @@ impl<W: Write> Follower<'_, W> {
     }
 
     /// Tells once that the job has ended, when that is so for as long as a close may take.
-    fn look_at_job(&mut self, journal: &SourcePath) -> Result<()> {
+    fn look_at_job(&mut self) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
         if job_state(&self.args.file, journal) != JobState::Ended {
             self.ended = None;
             return Ok(());
@@ -371,6 +437,10 @@ impl<W: Write> Follower<'_, W> {
         }
         match event {
             Event::Flush(flush) => writeln!(self.out, "{}", flush.line()),
+            Event::Unclosed(state) => {
+                let bytes = more_bytes(state.new_bytes, state.bytes);
+                writeln!(self.out, "not closed: {bytes}{}", extents(&state.datasets))
+            }
             Event::Closed {
                 settled,
                 bytes,
@@ -411,18 +481,14 @@ impl Flush {
         let time = self.time.map(|time| time.to_zoned(TimeZone::system()));
         let time = time.map_or(String::new(), |time| time.strftime("%H:%M:%S ").to_string());
         let automatic = if self.automatic { " (automatic)" } else { "" };
-        let size = |bytes: u64| report::bytes(bytes.into());
-        let bytes = match self.new_bytes {
-            Some(new) => format!("+{}", size(new)),
-            None => size(self.bytes),
-        };
+        let bytes = more_bytes(self.new_bytes, self.bytes);
         let rate = self
             .new_bytes
             .zip(self.seconds)
             .map_or(String::new(), |(new, seconds)| {
                 format!(
                     " in {seconds:.1} s, {}/s",
-                    size((new as f64 / seconds) as u64)
+                    report::bytes(((new as f64 / seconds) as u64).into())
                 )
             });
         let extents = extents(&self.datasets);
@@ -430,6 +496,14 @@ impl Flush {
             "{time}flush {}{automatic}: {bytes}{rate}{extents}",
             self.flush
         )
+    }
+}
+
+/// How many more bytes a log has than before, or else how many it has.
+fn more_bytes(new: Option<u64>, all: u64) -> String {
+    match new {
+        Some(new) => format!("+{}", report::bytes(new.into())),
+        None => report::bytes(all.into()),
     }
 }
 

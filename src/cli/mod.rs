@@ -29,7 +29,7 @@ mod unclosed;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,6 +148,19 @@ impl Scanned {
     fn open(self) -> anyhow::Result<Arc<View>> {
         Ok(View::open(&self.dir, self.snapshot, self.budget, None)?)
     }
+
+    /// The files that hold bytes of the log, and the directories in which they lie.
+    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for source in &self.snapshot.sources {
+            let file = self.dir.of(&source.place)?.full_path(&source.place.path);
+            files.extend(file.parent().map(Path::to_owned));
+            files.push(file);
+        }
+        files.sort_unstable();
+        files.dedup();
+        Ok(files)
+    }
 }
 
 /// Scans log files one after the other.
@@ -173,12 +186,12 @@ impl LogScanner<'_> {
     }
 
     /// What a scan finds in one log file, in this state.
-    fn snapshot(&self, file: &Path, moment: Moment) -> anyhow::Result<Snapshot> {
+    fn scan_at(&self, file: &Path, moment: Moment) -> anyhow::Result<Scanned> {
         let settings = Settings {
             moment,
             ..self.args.settings()?
         };
-        with_log_file(file, || Ok(self.scan_as(file, &settings)?.snapshot))
+        with_log_file(file, || self.scan_as(file, &settings))
     }
 
     fn scan_log(&self, file: &Path, choice: Choice) -> anyhow::Result<Scanned> {

@@ -1,6 +1,6 @@
 //! `h5logfs follow`: what it tells of a job, while that runs and when it ends.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::common::PROGRAM;
 use crate::common::guard::Running;
+use crate::common::pnetcdf::{Case, corpus};
 use crate::common::readers::said;
 use crate::common::settled::settle;
 use crate::common::unclosed::Log;
@@ -127,8 +128,8 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     let elsewhere = dir.path().join("other.h5");
     let mut other = Log::begin(&elsewhere);
     grow(&mut other, 0, b"x");
-    std::fs::rename(other.journal_path(), log.journal_path()).unwrap();
-    std::fs::rename(&elsewhere, &path).unwrap();
+    fs::rename(other.journal_path(), log.journal_path()).unwrap();
+    fs::rename(&elsewhere, &path).unwrap();
     assert_eq!(text.line(), "another log has taken its place\n");
     assert!(text.line().contains("flush 1: "));
 }
@@ -164,4 +165,60 @@ fn a_log_that_is_settled_is_closed() {
     let export = export.args(["export", "--at-flush", "3"]).arg(&path);
     let output = export.arg(&out).output().unwrap();
     assert!(said(&output).contains("it is settled"), "{}", said(&output));
+}
+
+/// Logs of PnetCDF tell neither flushes nor the end of their job, and are removed when they are in their file.
+#[test]
+fn logs_beside_a_netcdf_file_are_not_closed_until_they_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case::read(&corpus().join("records-cdf2-np4"));
+    let path = case.lay_out(dir.path());
+    let of_rank = |rank: u32, kind| path.with_file_name(format!("file.nc_0_{rank}.{kind}"));
+    let last = [of_rank(3, "data"), of_rank(3, "meta")];
+    let kept = last.each_ref().map(|file| fs::read(file).unwrap());
+    for file in &last {
+        fs::remove_file(file).unwrap();
+    }
+    let mut follow = Follow::start(&path, &["--json", "--until", "closed"]);
+    let mut text = Follow::start(&path, &[]);
+    let first = follow.event();
+    assert_eq!(first["event"], "unclosed");
+    assert!(text.line().starts_with("not closed: "));
+    // The last rank is late.
+    let pids = [&follow, &text].map(|follow| Pid::from_child(&follow.child.0));
+    let signal = |signal| {
+        for pid in pids {
+            kill_process(pid, signal).unwrap();
+        }
+    };
+    let meanwhile = |act: &dyn Fn()| {
+        signal(Signal::STOP);
+        act();
+        signal(Signal::CONT);
+    };
+    meanwhile(&|| {
+        for (file, bytes) in last.iter().zip(&kept) {
+            fs::write(file, bytes).unwrap();
+        }
+    });
+    let more = follow.event();
+    assert_eq!(
+        (&more["event"], &more["new_bytes"]),
+        (&"unclosed".into(), &kept.concat().len().into())
+    );
+    assert!(text.line().starts_with("not closed: +"));
+    meanwhile(&|| {
+        fs::write(&path, fs::read(case.file("expected.nc")).unwrap()).unwrap();
+        for rank in 0..4 {
+            fs::remove_file(of_rank(rank, "data")).unwrap();
+            fs::remove_file(of_rank(rank, "meta")).unwrap();
+        }
+    });
+    let end = follow.event();
+    assert_eq!(
+        (&end["event"], &end["settled"]),
+        (&"closed".into(), &false.into())
+    );
+    assert_eq!(follow.status(), Some(0));
+    assert!(text.line().starts_with("closed: "));
 }

@@ -23,12 +23,13 @@ const GROWTH: u32 = 2;
 /// How often something is done with a log that changes meanwhile.
 const ATTEMPTS: u32 = 10;
 
-/// The states of a log file and of its journal, as they were looked at last.
+/// The states of a log file, of its journal and of other files of the log, as they were looked at last.
 #[derive(Debug)]
 pub struct Changes {
     log: PathBuf,
     journal: PathBuf,
     seen: States,
+    further: Vec<(PathBuf, Option<Identity>)>,
     /// A change was seen by [`Changes::retry`], and is to be noticed.
     is_due: bool,
     pause: Duration,
@@ -47,6 +48,7 @@ impl Changes {
             log,
             journal,
             seen: [None; 2],
+            further: Vec::new(),
             is_due: false,
             pause: SHORTEST,
         };
@@ -62,9 +64,24 @@ impl Changes {
     fn look_once(&mut self) -> bool {
         let state = |path: &PathBuf| path.metadata().ok().map(|found| Identity::from(&found));
         let now = [state(&self.log), state(&self.journal)];
-        let has_changed = now != self.seen;
+        let mut has_changed = now != self.seen;
         self.seen = now;
+        for (path, seen) in &mut self.further {
+            let now = state(path);
+            has_changed |= now != *seen;
+            *seen = now;
+        }
         has_changed
+    }
+
+    /// Looks at these files and directories from now on, too, and no more at the others of an earlier call: a layout without
+    /// journal has its log in files that only a scan finds. The next look takes each new one for a change, since it may have
+    /// changed before it was known.
+    pub fn look_also_at(&mut self, files: Vec<PathBuf>) {
+        let known = std::mem::take(&mut self.further);
+        let seen = |file: &PathBuf| known.iter().find(|(known, _)| known == file)?.1;
+        let further = files.into_iter().map(|file| (seen(&file), file));
+        self.further = further.map(|(seen, file)| (file, seen)).collect();
     }
 
     /// Whether the log file is there.
@@ -148,6 +165,29 @@ mod tests {
             assert!(!changes.look());
         }
         assert!(!changes.is_there());
+    }
+
+    #[test]
+    fn further_files_are_looked_at_as_long_as_they_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |name| dir.path().join(name);
+        let (log, a, b) = (place("run.nc"), place("a"), place("b"));
+        for file in [&log, &a, &b] {
+            fs::write(file, "1").unwrap();
+        }
+        let mut changes = Changes::of(&log).unwrap();
+        fs::write(&a, "22").unwrap();
+        assert!(!changes.look());
+        changes.look_also_at(vec![a.clone()]);
+        assert!(changes.look() && !changes.look());
+        changes.look_also_at(vec![a.clone(), b.clone()]);
+        assert!(changes.look() && !changes.look());
+        fs::write(&a, "333").unwrap();
+        fs::remove_file(&b).unwrap();
+        assert!(changes.look() && !changes.look());
+        changes.look_also_at(vec![b]);
+        fs::write(&a, "1").unwrap();
+        assert!(!changes.look());
     }
 
     #[test]
