@@ -198,6 +198,7 @@ test-models: setup
 
 test-python: setup-python
 	scripts/setup.sh notebook
+	scripts/setup.sh types
 	CARGO="$(CARGO)" PROFILE=dev scripts/python.sh test
 
 # What is compiled for one MPI does not fit the other.
@@ -466,4 +467,4 @@ setup:
 
 clean:
 	$(CARGO) clean
-	rm -rf .venv .venv-build .venv-dist
+	rm -rf .venv .venv-build .venv-dist .venv-tables .venv-notebook .venv-types

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import os
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 from conftest import CORPUS, ROOT, program
 
 import h5logfs
-from h5logfs import _native
 
 PACKAGE = Path(h5logfs.__file__).parent
 # Libraries that each Linux with the C library of GNU has.
@@ -86,23 +84,6 @@ def test_a_program_that_is_named_is_used(tmp_path: Path) -> None:
     other.write_text("#!/bin/sh\necho the other one\n")
     other.chmod(0o755)
     assert run(sys.executable, "-m", "h5logfs", H5LOGFS_PROGRAM=str(other)) == "the other one\n"
-
-
-def test_stubs_name_what_the_native_module_has() -> None:
-    assert (PACKAGE / "py.typed").is_file()
-    tree = ast.parse((PACKAGE / "_native.pyi").read_text())
-    named = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    # The forms of dictionaries are in the stubs alone.
-    found = {name: node for name, node in named.items() if "TypedDict" not in ast.unparse(node).split("\n")[0]}
-    assert set(found) == {name for name in dir(_native) if not name.startswith("_")}
-    open_file = found["OpenFile"]
-    assert isinstance(open_file, ast.ClassDef)
-    members = {
-        node.target.id if isinstance(node, ast.AnnAssign) else node.name
-        for node in open_file.body
-        if isinstance(node, (ast.AnnAssign, ast.FunctionDef))
-    }
-    assert members == {name for name in dir(_native.OpenFile) if not name.startswith("_")}
 
 
 def test_public_items_have_docs() -> None:

@@ -208,7 +208,7 @@ class Group:
         labels = attributes.get("DIMENSION_LABELS")
         texts = ["" if label is None else str(label) for label in ([] if labels is None else np.ravel(labels).tolist())]
         found: list[Optional[str]] = [None] * array.ndim
-        if len(texts) != array.ndim:
+        if len(texts) != array.ndim or array.maxshape is None:
             return found
         for axis, label in enumerate(texts):
             if not label or "/" in label or label in found or not self._may_be(label, array.shape[axis]):

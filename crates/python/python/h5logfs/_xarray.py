@@ -327,7 +327,7 @@ def _decoded(store: AbstractDataStore, **decoding: Any) -> Dataset:
     try:
         return StoreBackendEntrypoint().open_dataset(store, **decoding)
     except BaseException:
-        store.close()
+        store.close()  # type: ignore[no-untyped-call]
         raise
 
 
