@@ -370,7 +370,7 @@ install-writer:
 		chmod 644 $(DESTDIR)$(CMAKEDIR)/$$file; \
 	done
 	$(call pkg_config,h5logfs_writer)
-	install -m 644 examples/c/*.c examples/resubmit.sh $(DESTDIR)$(DOCDIR)/examples
+	install -m 644 examples/c/*.c examples/cxx/*.cpp examples/julia/*.jl examples/resubmit.sh $(DESTDIR)$(DOCDIR)/examples
 
 # Directories that others use, too, stay.
 uninstall:

@@ -10,7 +10,7 @@ use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::{Python, project};
 
 /// Whether a program is here; says so if not.
-fn there_is(program: &str) -> bool {
+pub fn there_is(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {

@@ -1,5 +1,5 @@
 //! The C interface of the writer, as its users have it: installed by `make install`, found by pkg-config,
-//! compiled by mpicc, run under mpirun.
+//! compiled by mpicc or mpicxx, run under mpirun.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::COMPACT_MPI;
+use crate::builders::there_is;
 use crate::common::PROGRAM;
 use crate::common::make::{built_library, make};
 use crate::common::mpirun::{Job, Mpi, program};
@@ -19,6 +20,8 @@ const HEADER: &str = "include/h5logfs_writer.h";
 pub(crate) const PREFIX: &str = "/opt/h5logfs";
 pub(crate) const RANKS: u32 = 4;
 
+/// The C++ bindings of old have no place here.
+const WITHOUT_BINDINGS: [&str; 2] = ["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"];
 /// What all of it must compile with.
 const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
 
@@ -79,13 +82,18 @@ impl Installed {
         self.compile_for(Mpi::of_build(), source, dir)
     }
 
-    /// Compiles a program of C for one of several MPIs.
+    /// Compiles a program of C, or of C++, for one of several MPIs.
     pub(crate) fn compile_for(&self, mpi: Mpi, source: impl AsRef<Path>, dir: &Path) -> PathBuf {
         let source = project().join(source);
         let program = dir.join(source.file_stem().unwrap());
-        run(Command::new(mpi.command("mpicc"))
+        let (compiler, standard) = match source.extension() {
+            Some(cpp) if cpp == "cpp" => ("mpicxx", "-std=c++17"),
+            _ => ("mpicc", "-std=c99"),
+        };
+        run(Command::new(mpi.command(compiler))
             .args(STRICT)
-            .args(["-std=c99", "-g"])
+            .args(WITHOUT_BINDINGS)
+            .args([standard, "-g"])
             .arg(&source)
             .arg("-o")
             .arg(&program)
@@ -202,18 +210,13 @@ fn the_header_alone_is_c_and_cxx() {
         let text =
             "#include <h5logfs_writer.h>\nint main(void) { return h5logfs_flush(0) == 0; }\n";
         fs::write(&source, text).unwrap();
-        // Open MPI comes with mpicxx also where there is no compiler for it.
-        let called = Mpi::of_build().command(compiler);
-        let works = Command::new(&called).arg("--version").output();
-        if compiler == "mpicxx" && !works.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: there is no {called}, or no compiler behind it");
+        if compiler == "mpicxx" && !has_cxx() {
             continue;
         }
-        run(Command::new(&called)
+        run(Command::new(Mpi::of_build().command(compiler))
             .args(STRICT)
             .arg(format!("-std={standard}"))
-            // The C++ bindings of old have no place in this.
-            .args(["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"])
+            .args(WITHOUT_BINDINGS)
             .arg(format!("-I{}", include.display()))
             .arg(&source)
             .arg("-o")
@@ -253,6 +256,11 @@ fn everything_is_in_its_place() {
     assert!(!text.contains('@') && !text.contains(root), "{text}");
 }
 
+/// Whether programs of C++ can be compiled; says so if not. Open MPI comes with mpicxx also where there is no compiler for it.
+pub(crate) fn has_cxx() -> bool {
+    there_is(&Mpi::of_build().command("mpicxx"))
+}
+
 /// Runs an example in C and in Rust; what they write must be the same.
 fn same_as_in_rust(name: &str) {
     same_as(&format!("examples/c/{name}.c"), &program(name), &[]);
@@ -276,6 +284,13 @@ fn same_as(source: &str, in_rust: &Path, arguments: &[&str]) {
 #[test]
 fn the_heat_example_is_that_of_rust() {
     same_as_in_rust("heat");
+}
+
+#[test]
+fn the_heat_example_in_cxx_is_that_of_rust() {
+    if has_cxx() {
+        same_as("examples/cxx/heat.cpp", &program("heat"), &[]);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::capi::Bench;
+use crate::capi::{Bench, has_cxx};
 use crate::common::mpirun::{Job, Mpi, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, names_in, wait_until};
@@ -64,10 +64,13 @@ fn examples_check_their_arguments() {
 }
 
 #[test]
-fn examples_in_c_check_their_arguments() {
+fn examples_in_c_and_cxx_check_their_arguments() {
     for name in ["heat", "events"] {
         let bench = Bench::new(&format!("examples/c/{name}.c"));
         check_arguments(&bench.program, name);
+    }
+    if has_cxx() {
+        check_arguments(&Bench::new("examples/cxx/heat.cpp").program, "heat");
     }
 }
 
