@@ -23,7 +23,7 @@ gzip -9n "$tree"/usr/share/man/man?/*
 {
     echo '%defattr(-,root,root,-)'
     # Directories that may be of no other package, as those of shells that are not there.
-    (cd "$tree" && find . -type d \( -path '*/h5logfs*' -o -path './usr/share/fish*' -o -path './usr/share/zsh*' \) | sed 's|^\.|%dir |')
+    (cd "$tree" && find . -type d \( -path '*/h5logfs*' -o -path './usr/lib64/pkgconfig' -o -path './usr/share/fish*' -o -path './usr/share/zsh*' \) | sed 's|^\.|%dir |')
     (cd "$tree" && find . ! -type d | sed 's|^\.||')
 } >"$work/list"
 rpmbuild -bb --quiet --target "$architecture-linux" --define "_topdir $work/rpmbuild" --define "_rpmdir $work" \
