@@ -90,7 +90,7 @@ endif
 
 .PHONY: help build build-writer demo test test-all test-long test-part test-deb test-models test-python test-mpich test-h5py test-suites test-cluster \
 	test-cluster-mpich test-late test-distributed test-nfs test-hdf5 soak attack bench bench-writer bench-connector fuzz lint docs release-check publish-check install \
-	install-program install-writer uninstall deb deb-writer dist rpm test-dist python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
+	install-program install-writer uninstall deb deb-writer dist rpm wheels test-dist python setup setup-all setup-build setup-system-hdf5 setup-mpi setup-python setup-demo \
 	setup-bench setup-bench-mpi setup-deb setup-dist setup-test-dist clean
 
 help:
@@ -106,7 +106,7 @@ help:
 	@echo '    test-models       locks and threads, in thousands of orders of their steps'
 	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
 	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, against tests/hdf5/expected.txt'
-	@echo '    test-dist         the archive and the RPM, in a Debian 11, 12 and 13 of their own; as root'
+	@echo '    test-dist         archive, RPM and wheel, in a Debian 11, 12 and 13 of their own; as root'
 	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
 	@echo '              $(PARTS)'
 	@echo 'Others run some tests of test-long: test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'
@@ -128,7 +128,8 @@ help:
 	@echo '              wanted, too. make uninstall takes the same variables, and undoes it'
 	@echo 'make deb      make Debian packages of what was built, in DEBDIR ($(DEBDIR))'
 	@echo 'make dist     make the archive for other machines, $(TARGET_DIR)/dist/h5logfs-$(VERSION)-linux-$(ARCHITECTURE).tar.gz,'
-	@echo '              with programs that need glibc 2.28; make rpm: an RPM of them'
+	@echo '              with programs that need glibc 2.28; make rpm: an RPM of them; make wheels: the wheel of the Python'
+	@echo '              package (manylinux_2_28). ARCHITECTURE=aarch64, after make build: the same for that processor'
 	@echo 'make docs     make a site of the documents with mdBook, in $(TARGET_DIR)/docs'
 	@echo 'make release-check   whether this version can be tagged: versions, CHANGELOG, formats, functions of the C library'
 	@echo 'make publish-check   whether a registry would take the crates: packs and compiles each; asks crates.io for those that they use'
@@ -424,9 +425,13 @@ dist: setup-dist
 rpm: dist
 	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/rpm.sh $(ARCHITECTURE)
 
+# The wheel of the Python package, as PyPI takes it.
+wheels: setup-dist setup-python
+	CARGO="$(CARGO)" PROFILE="$(PROFILE)" scripts/python.sh portable $(ARCHITECTURE)
+
 # In systems of their own, which debootstrap makes. PARTS_OF_DIST names some of the parts of scripts/dist-test.sh.
 PARTS_OF_DIST ?=
-test-dist: setup-test-dist dist rpm
+test-dist: setup-test-dist dist rpm wheels
 	scripts/dist-test.sh $(PARTS_OF_DIST)
 
 setup-dist:

@@ -6,6 +6,9 @@
 # modules: the module of the archive, with Environment Modules and with Lmod
 # rpm: the RPM, with Debian's rpm
 # container: the image of packaging/container/Containerfile, with buildah
+# julia: the example in Julia, in Debian 11, which has a Julia, compared with what the one in C writes here
+# wheel: the wheel of `make wheels`, with each Python from 3.9 on that is here
+# aarch64: archive and wheel for aarch64, in a virtual machine (scripts/aarch64.sh), where they are made
 #
 # debootstrap makes the systems, once: they are kept in the user's cache directory. What a part changes goes into memory.
 set -euo pipefail
@@ -14,7 +17,12 @@ cd "$(dirname "$0")/.."
 out=$(realpath -m "${CARGO_TARGET_DIR:-target}")/dist
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/h5logfs-tests
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-archive=$out/h5logfs-$version-linux-$(uname -m).tar.gz
+archive_of() {
+    echo "$out/h5logfs-$version-linux-$1.tar.gz"
+}
+wheel_of() {
+    echo "$out/h5logfs-$version-cp39-abi3-manylinux_2_28_$1.whl"
+}
 
 fail() {
     printf 'dist-test.sh: %s\n' "$@" >&2
@@ -38,6 +46,27 @@ system() {
         debootstrap --variant=minbase --include="$packages" "$suite" "$dir.partial" "$mirror" >"$dir.log" 2>&1 ||
             fail "debootstrap cannot make a Debian $suite; $dir.log says why"
         rm -rf "$dir.partial"/var/cache/apt/archives/*.deb
+        mv "$dir.partial" "$dir"
+    fi
+    exec 9>&-
+    printf '%s\n' "$dir"
+}
+
+# system_with_julia: the same of Debian 11 with Julia, and MPI.
+system_with_julia() {
+    local from dir=$cache/debian-bullseye-julia
+    from=$(system bullseye)
+    exec 9>"$dir.lock"
+    flock 9
+    if [ ! -d "$dir" ]; then
+        rm -rf "$dir.partial"
+        cp -a "$from" "$dir.partial"
+        cp /etc/resolv.conf "$dir.partial/etc/resolv.conf"
+        # What apt is told of here, such as a proxy, it is told of there.
+        cp -r /etc/apt/apt.conf.d "$dir.partial/etc/apt"
+        DEBIAN_FRONTEND=noninteractive chroot "$dir.partial" bash -euc '
+            apt-get update && apt-get install --yes --no-install-recommends julia openmpi-bin libopenmpi3
+            apt-get clean' >"$dir.log" 2>&1 || fail "there is no Julia for Debian 11; $dir.log says why"
         mv "$dir.partial" "$dir"
     fi
     exec 9>&-
@@ -84,8 +113,10 @@ use='
 # What is in the system: files, and directories.
 list='find / -xdev \( -path /proc -o -path /given -o -path /tmp -o -path /var/lib/rpm -o -path /var/cache/man \) -prune -o -print | sort'
 
-test_archive() {
-    in_system "$1" "
+# Installs the archive, uses it, and removes it. MORE is done meanwhile.
+script_of_archive() {
+    local more=${1:-}
+    echo "
         $list >/tmp/before; cp /tmp/before /before
         cd /tmp && tar -xf /given/archive.tar.gz && cd h5logfs-*
         ./install.sh /opt/h5logfs >/dev/null
@@ -95,6 +126,7 @@ test_archive() {
         export PATH=/opt/h5logfs/bin:\$PATH plugins=/opt/h5logfs/lib/h5logfs/plugins
         if grep -r -l @PREFIX@ /opt/h5logfs/lib /opt/h5logfs/share/h5logfs/modulefiles; then exit 1; fi
         $use
+        $more
         cp -r /given/sample /tmp/run42 && mkdir /tmp/view
         mount -t h5logfs /tmp/run42 /tmp/view && ls /tmp/view | grep -q steps.h5 && umount /tmp/view
         rm -rf /tmp/*
@@ -103,6 +135,10 @@ test_archive() {
         $list | grep -v '^/before\$' >/tmp/after
         diff /before /tmp/after
     "
+}
+
+test_archive() {
+    in_system "$1" "$(script_of_archive)"
 }
 
 test_modules() {
@@ -167,29 +203,126 @@ test_container() (
         grep -q '100.0 %'
 )
 
+# Open MPI starts neither more ranks than there are cores, nor anything for root, unless it is told to.
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+test_julia() (
+    set -euo pipefail
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    tar -C "$work" -xf "$archive"
+    "$work"/h5logfs-*/install.sh "$work/installed" >/dev/null
+    export PKG_CONFIG_PATH=$work/installed/lib/pkgconfig LD_LIBRARY_PATH=$work/installed/lib
+    mpicc -std=c99 examples/c/heat.c $(pkg-config --cflags --libs h5logfs_writer) -o "$work/heat"
+    mpirun -n 4 "$work/heat" "$work/heat.h5"
+    "$work/installed/bin/h5logfs" export "$work/heat.h5" "$given/in_c.h5"
+    in_system "$1" "
+        cd /tmp && tar -xf /given/archive.tar.gz && cd h5logfs-*
+        ./install.sh /opt/h5logfs >/dev/null
+        export PATH=/opt/h5logfs/bin:\$PATH LD_LIBRARY_PATH=/opt/h5logfs/lib
+        $(export -p | grep ' OMPI_')
+        cd /tmp
+        mpirun -n 4 julia /opt/h5logfs/share/doc/h5logfs/examples/heat.jl heat.h5
+        h5logfs export heat.h5 in_julia.h5
+        h5diff /given/in_c.h5 in_julia.h5
+        # A file that is there already is an error of all.
+        if mpirun -n 2 julia /opt/h5logfs/share/doc/h5logfs/examples/heat.jl heat.h5 2>said; then exit 1; fi
+        grep -q 'heat.jl: .*heat.h5.* exists' said
+    "
+)
+
+# A program that only has the package. Python asks for nothing but the path of what was installed.
+use_package='
+import sys, h5logfs
+print(h5logfs.is_log(sys.argv[1]), len(h5logfs.open(sys.argv[1]).read()), len(h5logfs.inspect(sys.argv[1]).datasets))
+'
+
+test_wheel() (
+    set -euo pipefail
+    wheel=$(wheel_of "$(uname -m)")
+    [ -e "$wheel" ] || fail "there is no $wheel: run make wheels"
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    for python in python3.{9..20}; do
+        # A shim of pyenv may be there without its Python.
+        "$python" -c '' 2>/dev/null || continue
+        "$python" -m venv "$work/$python"
+        "$work/$python/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"
+        [ "$("$work/$python/bin/python" -c "$use_package" "$given/sample/steps.h5")" = "True 28712 5" ]
+        "$work/$python/bin/h5logfs" --version
+        "$work/$python/bin/pip" uninstall --quiet --yes h5logfs
+        [ -z "$(find "$work/$python" -name '*h5logfs*')" ]
+        tried+="$python "
+    done
+    echo "${tried:?no Python is here}"
+)
+
+# Writes a log with the connector, and reads with it, the program, the mount, and the wheel.
+use_on_arm='
+    cd /tmp
+    cat >job.py <<EOF
+import h5py, numpy
+with h5py.File("log.h5", "w") as file:
+    rows = file.create_dataset("group/rows", (6, 1000), maxshape=(None, 1000), chunks=(1, 1000), dtype="f8")
+    for number in range(6):
+        rows[number] = numpy.arange(1000) * number
+with h5py.File("log.h5") as file:
+    print(file["group/rows"][5].sum())
+EOF
+    # Python would keep compiled modules in the system.
+    export HDF5_PLUGIN_PATH=$plugins PYTHONDONTWRITEBYTECODE=1
+    [ "$(HDF5_VOL_CONNECTOR=h5logfs python3 job.py)" = 2497500.0 ]
+    h5logfs inspect log.h5 | grep -q " 48000 bytes logged"
+    h5logfs check log.h5
+    HDF5_DRIVER=h5logfs h5dump -d /group/rows -s 5,999 -c 1,1 log.h5 | grep -q "(5,999): 4995"
+    if [ -e /given/h5logfs.whl ]; then
+        python3 -m zipfile -e /given/h5logfs.whl site
+        chmod +x site/h5logfs/bin/h5logfs
+        [ "$(PYTHONPATH=site python3 -c "$(cat /given/use_package.py)" /given/sample/steps.h5)" = "True 28712 5" ]
+    fi
+    cd / && rm -rf /tmp/* /root/.cache
+'
+
+test_aarch64() (
+    set -euo pipefail
+    [ -e "$(archive_of aarch64)" ] || { echo "skipped: aarch64: there is no archive: make dist wheels ARCHITECTURE=aarch64"; return; }
+    with_arm=$(mktemp -d)
+    trap 'rm -rf "$with_arm"' EXIT
+    cp -r "$given/sample" "$with_arm"
+    cp "$(archive_of aarch64)" "$with_arm/archive.tar.gz"
+    printf '%s' "$use_package" >"$with_arm/use_package.py"
+    [ ! -e "$(wheel_of aarch64)" ] || cp "$(wheel_of aarch64)" "$with_arm/h5logfs.whl"
+    scripts/aarch64.sh "$with_arm" "$(script_of_archive "$use_on_arm")"
+)
+
 [ "$(id -u)" -eq 0 ] || { echo "skipped: only root can make the systems of these tests"; exit; }
 command -v debootstrap >/dev/null || { echo "skipped: there is no debootstrap: scripts/setup.sh test-dist"; exit; }
-[ -e "$archive" ] || fail "there is no $archive: run make dist"
+archive=$(archive_of "$(uname -m)")
 given=$(mktemp -d)
 trap 'rm -rf "$given"' EXIT
 cp -r examples/sample "$given/sample"
-cp "$archive" "$given/archive.tar.gz"
+[ ! -e "$archive" ] || cp "$archive" "$given/archive.tar.gz"
 for rpm in "$out"/h5logfs-"$version"-*."$(uname -m)".rpm; do
     [ ! -e "$rpm" ] || cp "$rpm" "$given/h5logfs.rpm"
 done
 
-[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container
+[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container julia wheel aarch64
 failed=0 passed=0
 for part; do
+    case $part in
+    debian-* | modules | container | julia) [ -e "$archive" ] || fail "there is no $archive: run make dist" ;;
+    esac
     case $part in
     debian-11) test=(test_archive bullseye) ;;
     debian-12) test=(test_archive bookworm) ;;
     debian-13) test=(test_archive trixie) ;;
     container) test=(test_container bullseye) ;;
-    modules | rpm) test=("test_$part") ;;
+    julia) test=(test_julia) ;;
+    modules | rpm | wheel | aarch64) test=("test_$part") ;;
     *) fail "there is no part $part" ;;
     esac
     [ ${#test[@]} -eq 1 ] || test[1]=$(system "${test[1]}")
+    [ "$part" != julia ] || test[1]=$(system_with_julia)
     # In a condition a shell goes on after a command that fails.
     "${test[@]}" &
     if wait $!; then

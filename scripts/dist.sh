@@ -2,6 +2,7 @@
 # dist.sh archive [ARCHITECTURE]: makes target/dist/h5logfs-VERSION-linux-ARCHITECTURE.tar.gz, which runs on any Linux with the C
 # library of $libc or later, whatever libhdf5 it has or has not. ARCHITECTURE is x86_64, which also has the library for MPI
 # programs of this machine's MPI, or aarch64. What is in it: packaging/dist/README.
+# dist.sh build [ARCHITECTURE]: builds what is in it, and no archive.
 # dist.sh check FILE...: fails for programs and libraries that need more of a machine than these do.
 #
 # zig, which brings the C library of each release, compiles what is C, and links. PROFILE=dev builds quickly, for tests.
@@ -105,13 +106,16 @@ pack() {
 }
 
 case ${1:-} in
-archive)
+archive | build)
     architecture=${2:-$(uname -m)}
     target=$architecture-unknown-linux-gnu
     # The MPI that is here is one for programs of this machine.
     with_mpi=
     [ "$architecture" != "$(uname -m)" ] || ! command -v "${MPICC:-mpicc}" >/dev/null || with_mpi=yes
     built=$targets/$target/${profile/%dev/debug}
+    ;;&
+build) build ;;
+archive)
     name=h5logfs-$version-linux-$architecture
     out=$targets/dist
     work=$out/$name.work
@@ -132,7 +136,7 @@ check)
     done
     ;;
 *)
-    echo "usage: dist.sh archive [ARCHITECTURE] | check FILE..." >&2
+    echo "usage: dist.sh archive [ARCHITECTURE] | build [ARCHITECTURE] | check FILE..." >&2
     exit 2
     ;;
 esac

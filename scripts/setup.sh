@@ -4,11 +4,11 @@
 # build: a build. build-system-hdf5: one with the libhdf5 of the system. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
 # benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. dist: the archive for other machines.
 # test-dist: its tests. test: make test. all: make test-all, but
-# for what these install: tables: the tests of PyTables. notebook: that of the notebook. distributed: those of a distributed file
+# for what these install: tables: the tests of PyTables. notebook: that of the notebook. types: those of the Python package's types. distributed: those of a distributed file
 # system. nfs: those of NFS.
 #
 # It installs Debian packages, current Python readers in .venv (python, bench, demo, test, all), PyTables in .venv-tables
-# (tables), Jupyter's kernel and matplotlib in .venv-notebook (notebook), cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there
+# (tables), Jupyter's kernel and matplotlib in .venv-notebook (notebook), mypy in .venv-types (types), cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there
 # already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -39,17 +39,19 @@ compiling=(cmake make gfortran python3 zlib1g-dev)
 nfs=(qemu-system-x86 busybox-static nfs-kernel-server nfs-common e2fsprogs mount util-linux)
 # Whole systems, in which packages are installed, and what is packed for them.
 systems=(debootstrap buildah)
+# scripts/aarch64.sh starts a virtual machine.
+arm=(qemu-system-arm cpio)
 case $purpose in
 build) packages+=("${hdf5[@]}") ;;
 build-system-hdf5) packages+=("${system_hdf5[@]}") ;;
 deb) packages+=("${packing[@]}") ;;
 mpi) packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${mpi[@]}") ;;
 dist) packages+=("${hdf5[@]}" "${mpi[@]}" "${packing[@]}" rpm) ;;
-test-dist) packages+=("${hdf5[@]}" "${mpi[@]}" "${packing[@]}" rpm "${systems[@]}") ;;
+test-dist) packages+=("${hdf5[@]}" "${mpi[@]}" "${packing[@]}" rpm "${systems[@]}" "${arm[@]}") ;;
 python) packages+=("${hdf5[@]}" "${python[@]}") ;;
 bench) packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${readers[@]}") ;;
 bench-mpi) packages+=("${hdf5[@]}" "${mpi[@]}" "${compiling[@]}") ;;
-tables | notebook) packages=(python3 python3-venv) ;;
+tables | notebook | types) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
@@ -59,7 +61,7 @@ test | all)
         "${power[@]}" "${compiling[@]}")
     ;;
 *)
-    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|dist|test-dist|test|all|tables|notebook|distributed|nfs" >&2
+    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|dist|test-dist|test|all|tables|notebook|types|distributed|nfs" >&2
     exit 2
     ;;
 esac
@@ -213,6 +215,7 @@ case $purpose in
 python) install_readers ;;
 tables) install_python .venv-tables tests/tables.txt tables ;;
 notebook) install_python .venv-notebook tests/notebook.txt 'nbclient, ipykernel, matplotlib' ;;
+types) install_python .venv-types tests/types.txt mypy ;;
 bench | demo | test | all)
     install_readers
     check_fuse
