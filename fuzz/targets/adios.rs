@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use h5logfs_adios::directory::{Directory, Files};
-use h5logfs_adios::model::{Step, Type};
+use h5logfs_adios::model::{Place, Step, Type};
 use h5logfs_adios::operator;
 use h5logfs_adios::tree::Summary;
 
@@ -29,13 +29,15 @@ pub fn directory(bytes: &[u8]) {
         return;
     };
     let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
+    let mut outline = Summary::new(directory.is_big_endian(), directory.is_flattened());
+    let mut section = Vec::new();
     for number in 0..directory.steps().min(MOST_STEPS) {
         let Ok(step) = directory.step(files, number, &|_| true) else {
             continue;
         };
         check(&step);
         for variable in step.variables.iter().take(4) {
-            let alone = directory.step(files, number, &|name| name == variable.name);
+            let alone = directory.step(files, number, &|name| name == &*variable.name);
             let alone = alone.expect("a step that was read before");
             assert_eq!(&alone.variables, std::slice::from_ref(variable));
             let section = directory.section(files, number);
@@ -46,12 +48,22 @@ pub fn directory(bytes: &[u8]) {
                 alone.variables
             );
         }
-        summary.add(number as u64, &step, &|_| false);
+        summary.add(number as u64, &step, &is_missing);
+        let step = directory.outline(files, number, &mut section);
+        let step = step.expect("a step that was read before");
+        outline.add(number as u64, &step, &is_missing);
     }
+    let objects = summary.finish().objects;
+    assert_eq!(outline.finish().objects, objects);
     let mut paths = HashSet::new();
-    for object in summary.finish().objects {
+    for object in objects {
         assert!(paths.insert(object.path), "a path twice");
     }
+}
+
+/// Some bytes are not there.
+fn is_missing(place: &Place) -> bool {
+    place.end().is_none_or(|end| end > 1 << 12)
 }
 
 /// What holds for each step.

@@ -5,6 +5,8 @@
 pub enum Asked<'a> {
     /// The variables of these names, and the attributes.
     Some(&'a dyn Fn(&str) -> bool),
+    /// All variables, as far as they decide the objects, and the attributes. Blocks of global arrays need not be told one by one.
+    Outline,
     /// This variable.
     One(&'a str),
 }
@@ -14,12 +16,18 @@ impl Asked<'_> {
     pub fn has(&self, name: &str) -> bool {
         match self {
             Asked::Some(has) => has(name),
+            Asked::Outline => true,
             Asked::One(one) => name == *one,
         }
     }
 
+    /// Whether blocks may be told together.
+    pub fn is_outline(&self) -> bool {
+        matches!(self, Asked::Outline)
+    }
+
     /// Whether attributes are read.
     pub fn has_attributes(&self) -> bool {
-        matches!(self, Asked::Some(_))
+        !matches!(self, Asked::One(_))
     }
 }

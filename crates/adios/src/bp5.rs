@@ -96,10 +96,15 @@ impl Index {
     }
 }
 
-/// The metadata of one step, as they are stored.
-pub fn section(index: &Index, files: Files<'_>, number: usize) -> Result<Vec<u8>> {
+/// Reads the metadata of one step, as they are stored, into `section`.
+pub fn section(
+    index: &Index,
+    files: Files<'_>,
+    number: usize,
+    section: &mut Vec<u8>,
+) -> Result<()> {
     let step = index.records.steps.get(number).ok_or("has no such step")?;
-    numbers::read(files.metadata, step.metadata, step.size, "md.0")
+    numbers::read_into(section, files.metadata, step.metadata, step.size, "md.0")
 }
 
 /// Reads the metadata of one step, whose section this is. A fault is about the whole step.

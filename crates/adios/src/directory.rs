@@ -104,11 +104,24 @@ impl Directory {
         damaged(section.and_then(|section| self.read(files, number, &section, asked)))
     }
 
+    /// As [`Directory::step`], of all variables, as far as that decides the objects: blocks may be told together. `section` is
+    /// memory for the metadata, which the next step may have, too.
+    pub fn outline(&self, files: Files<'_>, number: usize, section: &mut Vec<u8>) -> Result<Step> {
+        let read = self.section_into(files, number, section);
+        damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
+    }
+
     /// The metadata of one step, as they are stored: [`Directory::variable`] reads from them. Fails where they cannot be read.
     pub fn section(&self, files: Files<'_>, number: usize) -> Result<Vec<u8>> {
+        let mut section = Vec::new();
+        self.section_into(files, number, &mut section)?;
+        Ok(section)
+    }
+
+    fn section_into(&self, files: Files<'_>, number: usize, section: &mut Vec<u8>) -> Result<()> {
         match &self.index {
-            Index::Bp4(index) => bp4::section(index, files, number),
-            Index::Bp5(index) => bp5::section(index, files, number),
+            Index::Bp4(index) => bp4::section(index, files, number, section),
+            Index::Bp5(index) => bp5::section(index, files, number, section),
         }
     }
 

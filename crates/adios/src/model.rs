@@ -22,7 +22,7 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
     /// The whole name, as the writer gave it.
-    pub name: String,
+    pub name: Arc<str>,
     /// How its blocks make it up.
     pub kind: Kind,
     /// Type of its elements.
@@ -33,11 +33,12 @@ pub struct Variable {
     /// Number of dimensions of its blocks: 0 for values.
     pub rank: usize,
     /// In the order in which they apply: by writer, then in the order of its puts. Blocks without elements are left out. A
-    /// global value has one.
+    /// global value has one. In an outline all blocks of a writer may be one, which has the bytes until their last end.
     pub blocks: Vec<Block>,
     /// Where each block begins: `rank` numbers a block, 0 for local arrays. Blocks of joined arrays have their place in the whole.
+    /// None in an outline.
     pub starts: Vec<u64>,
-    /// How many elements each block has along each dimension: `rank` numbers a block.
+    /// How many elements each block has along each dimension: `rank` numbers a block. In an outline only those of local arrays.
     pub counts: Vec<u64>,
     /// Of type [`Type::Text`]: the text of each block.
     pub texts: Vec<String>,

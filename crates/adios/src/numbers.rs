@@ -10,15 +10,32 @@ pub(crate) const EXTENT: u64 = 1 << 63;
 
 /// Reads `len` bytes from `at`, which is `what`.
 pub(crate) fn read(file: &dyn Bytes, at: u64, len: u64, what: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_into(&mut bytes, file, at, len, what)?;
+    Ok(bytes)
+}
+
+/// The same, in place of what `bytes` had, in the memory that they had.
+pub(crate) fn read_into(
+    bytes: &mut Vec<u8>,
+    file: &dyn Bytes,
+    at: u64,
+    len: u64,
+    what: &str,
+) -> Result<()> {
     if at.checked_add(len).is_none_or(|end| end > file.len()) {
         return Err(format!("{what}: the file ends before byte {at} + {len}").into());
     }
     if len > PIECE {
         return Err(format!("{what}: {len} bytes are more than the {PIECE} that are read").into());
     }
-    let mut bytes = vec![0; usize::try_from(len)?];
-    file.read_exact_at(&mut bytes, at)?;
-    Ok(bytes)
+    let len = usize::try_from(len)?;
+    if bytes.capacity() < len {
+        // Zeros in new memory cost nothing.
+        *bytes = vec![0; len];
+    }
+    bytes.resize(len, 0);
+    file.read_exact_at(bytes, at)
 }
 
 /// Bytes, and the order in which they make numbers.
@@ -68,17 +85,25 @@ impl<'a> Numbers<'a> {
         self.unsigned(at, 8)
     }
 
+    /// All bytes, 8 at a time.
+    pub fn words(&self) -> &'a [[u8; 8]] {
+        self.bytes.as_chunks().0
+    }
+
+    /// The number that 8 bytes are.
+    pub fn number(&self, word: [u8; 8]) -> u64 {
+        if self.is_big_endian {
+            u64::from_be_bytes(word)
+        } else {
+            u64::from_le_bytes(word)
+        }
+    }
+
     /// All bytes as numbers of 8.
     pub fn u64s(
         self,
     ) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + Clone + use<'a> {
-        let (words, _) = self.bytes.as_chunks::<8>();
-        words.iter().map(move |word| {
-            if self.is_big_endian {
-                u64::from_be_bytes(*word)
-            } else {
-                u64::from_le_bytes(*word)
-            }
-        })
+        let words = self.words().iter();
+        words.map(move |word| self.number(*word))
     }
 }

@@ -44,11 +44,22 @@ struct Writing {
     has_bare_operators: bool,
 }
 
-/// The metadata of step `number`, counted from 0, as they are stored: none of one without a row.
-pub fn section(index: &Index, files: Files<'_>, number: usize) -> Result<Vec<u8>> {
+/// Reads the metadata of step `number`, counted from 0, as they are stored, into `section`: none of one without a row.
+pub fn section(
+    index: &Index,
+    files: Files<'_>,
+    number: usize,
+    section: &mut Vec<u8>,
+) -> Result<()> {
     match index.row(number)? {
-        Some(row) => numbers::read(files.metadata, row.begin, row.end - row.begin, "md.0"),
-        None => Ok(Vec::new()),
+        Some(row) => {
+            let len = row.end - row.begin;
+            numbers::read_into(section, files.metadata, row.begin, len, "md.0")
+        }
+        None => {
+            section.clear();
+            Ok(())
+        }
     }
 }
 

@@ -85,7 +85,8 @@ impl Directory {
     /// Reads a step of it.
     pub fn read(&self, number: usize) -> Result<Step> {
         let index = self.open()?;
-        let section = super::section(&index, self.files(), number)?;
+        let mut section = Vec::new();
+        super::section(&index, self.files(), number, &mut section)?;
         super::step(&index, number, &section, Asked::Some(&|_| true))
     }
 }

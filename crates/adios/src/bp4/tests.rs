@@ -94,7 +94,7 @@ fn the_worked_example() {
         directory.index.extend(number.to_le_bytes());
     }
     let x = Variable {
-        name: "x".to_owned(),
+        name: "x".into(),
         kind: Kind::GlobalArray,
         ty: Type::I32,
         shape: vec![3],
@@ -105,7 +105,7 @@ fn the_worked_example() {
         texts: vec![],
     };
     let n = Variable {
-        name: "n".to_owned(),
+        name: "n".into(),
         kind: Kind::GlobalValue,
         ty: Type::I16,
         shape: vec![],
@@ -133,7 +133,8 @@ fn only_what_is_asked_for_is_read() {
     let variables = ["a", "b"].map(|name| entry(name, 99, vec![]));
     directory.step(false, &variables, &[]);
     let index = directory.open().unwrap();
-    let section = super::section(&index, directory.files(), 0).unwrap();
+    let mut section = Vec::new();
+    super::section(&index, directory.files(), 0, &mut section).unwrap();
     let step = super::step(&index, 0, &section, Asked::One("b")).unwrap();
     assert_eq!(step.problems, ["variable b: type 99, which is not known"]);
     assert_eq!(index.writers(&directory.metadata), Ok(1));

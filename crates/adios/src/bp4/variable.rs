@@ -37,7 +37,7 @@ pub(super) fn read(name: &str, mut entry: Fields<'_>, writing: Writing) -> Resul
     };
     let (kind, number, last) = overview(sets.clone())?;
     let mut variable = Variable {
-        name: name.to_owned(),
+        name: name.into(),
         kind,
         ty: ty.clone(),
         shape: Vec::new(),

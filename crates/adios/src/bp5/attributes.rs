@@ -185,7 +185,7 @@ impl OwnFields {
             let own = match Own::of(top, field) {
                 Ok(None) => continue,
                 Ok(Some((name, own))) => (name, Ok(own)),
-                Err(fault) => (field.name.clone(), Err(fault.into_damage()?)),
+                Err(fault) => (field.name.to_owned(), Err(fault.into_damage()?)),
             };
             attributes.push(own);
         }

@@ -1,6 +1,7 @@
 //! The blocks of one variable in one step, of all writers (section 3.6).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::fields::{ArrayFields, Content, Described, Fields};
 use super::index::WriterPlaces;
@@ -14,6 +15,11 @@ const JOINED: u64 = u64::MAX - 1;
 
 /// Where a block lies that has no data: one of a derived variable of which only statistics are kept.
 const NOWHERE: u64 = u64::MAX;
+
+const OTHER_DIMENSIONS: &str = "it has other dimensions than with the writers before";
+const NO_STARTS: &str = "its blocks have no starts";
+const TOO_LARGE: &str = "it has a block that is larger than anything";
+const DERIVED: &str = "it is derived, and its data are not stored";
 
 /// Dimensions of an array at most: BP4 has one byte for their number.
 const RANK: u64 = 255;
@@ -58,7 +64,7 @@ impl Blocks {
         fields: &Fields,
         field: &Described,
         record: &Record<'_>,
-        is_column_major: bool,
+        (is_column_major, is_outline): (bool, bool),
     ) -> Result<()> {
         let is_first = self.kind.is_none();
         let (kind, ty) = self
@@ -93,7 +99,11 @@ impl Blocks {
                 if is_first {
                     self.set_shape(field.kind, &array)?;
                 }
-                self.push_blocks(writer, field, &array)
+                if is_outline && field.kind == Kind::GlobalArray {
+                    self.push_outline(writer, field, &array)
+                } else {
+                    self.push_blocks(writer, field, &array)
+                }
             }
         }
     }
@@ -136,7 +146,7 @@ impl Blocks {
         let is_other = array.rank != self.rank
             || field.kind == Kind::JoinedArray && array.joined()? != self.joined;
         if is_other {
-            return Err("it has other dimensions than with the writers before".into());
+            return Err(OTHER_DIMENSIONS.into());
         }
         let rank = self.rank;
         let many = array.locations.u64s().len();
@@ -163,11 +173,11 @@ impl Blocks {
                 continue;
             }
             if field.kind == Kind::GlobalArray && array.starts.is_none() {
-                return Err("its blocks have no starts".into());
+                return Err(NO_STARTS.into());
             }
             let len = self.len_of(row.clone(), size)?;
             if location == NOWHERE {
-                return Err("it is derived, and its data are not stored".into());
+                return Err(DERIVED.into());
             }
             self.blocks.push(Block {
                 writer: writer.rank,
@@ -206,17 +216,86 @@ impl Blocks {
             len = end.and_then(|_| len?.checked_mul(*count));
         }
         let len = len.filter(|len| *len < EXTENT);
-        len.ok_or_else(|| "it has a block that is larger than anything".into())
+        len.ok_or_else(|| TOO_LARGE.into())
+    }
+
+    /// Adds the blocks of a global array as one, which has the bytes until their last end. Fails where
+    /// [`Blocks::push_blocks`] does.
+    fn push_outline(
+        &mut self,
+        writer: &Writer<'_>,
+        field: &Described,
+        array: &Array<'_>,
+    ) -> Result<()> {
+        if array.rank != self.rank {
+            return Err(OTHER_DIMENSIONS.into());
+        }
+        let (size, has_flushes) = (field.ty.size(), writer.places.has_flushes());
+        let mut last: Option<Place> = None;
+        // Without flushes the bytes of a writer follow each other, so where they end together is enough.
+        let mut end = None;
+        let starts = array.starts.unwrap_or(array.counts).words();
+        let rows = array.counts.words().chunks_exact(array.rank);
+        let rows = rows.zip(starts.chunks_exact(array.rank));
+        let word = |word: &[u8; 8]| array.locations.number(*word);
+        for (block, (location, (counts, starts))) in
+            array.locations.words().iter().zip(rows).enumerate()
+        {
+            // There may be millions, so their numbers are looked at without a branch.
+            let (mut len, mut is_empty, mut is_sound) = (size, false, true);
+            for (count, start) in counts.iter().zip(starts) {
+                let (count, start) = (word(count), word(start));
+                let (product, is_past) = len.overflowing_mul(count);
+                len = product;
+                is_empty |= count == 0;
+                is_sound &= !is_past & (start.saturating_add(count) < EXTENT);
+            }
+            if is_empty {
+                continue;
+            }
+            if array.starts.is_none() {
+                return Err(NO_STARTS.into());
+            }
+            if !is_sound || len >= EXTENT {
+                return Err(TOO_LARGE.into());
+            }
+            let location = word(location);
+            if location == NOWHERE {
+                return Err(DERIVED.into());
+            }
+            if let Some(stored) = array.stored {
+                len = stored.words().get(block).map_or(len, word);
+            }
+            match location.checked_add(len) {
+                Some(block_end) if !has_flushes => end = end.max(Some(block_end)),
+                // It tells what is wrong.
+                _ => {
+                    let place = writer.places.of(location, len)?;
+                    if last.and_then(|last| last.end()) < place.end() {
+                        last = Some(place);
+                    }
+                }
+            }
+        }
+        if let Some(end) = end {
+            last = Some(writer.places.of(0, end)?);
+        }
+        self.blocks.extend(last.map(|place| Block {
+            writer: writer.rank,
+            place,
+            has_operator: array.stored.is_some(),
+        }));
+        Ok(())
     }
 
     /// The variable, if any writer has it.
-    pub fn finish(mut self, name: &str) -> Option<Variable> {
+    pub fn finish(mut self, name: &Arc<str>) -> Option<Variable> {
         let (kind, ty) = self.kind?;
         if kind == Kind::LocalValue {
             self.shape = vec![self.blocks.len() as u64];
         }
         Some(Variable {
-            name: name.to_owned(),
+            name: name.clone(),
             kind,
             ty,
             shape: self.shape,

@@ -1,6 +1,7 @@
 //! FFS format representations: how records are laid out in memory (section 3.4).
 
 use std::cell::Cell;
+use std::ffi::CStr;
 
 use crate::Result;
 use crate::numbers::Numbers;
@@ -22,15 +23,15 @@ pub(super) type Id = [u8; 12];
 
 /// The structs of a representation: that of records first, then those that it contains.
 #[derive(Debug)]
-pub(super) struct Format {
-    structs: Vec<Struct>,
+pub(super) struct Format<'a> {
+    structs: Vec<Struct<'a>>,
 }
 
 /// One struct.
 #[derive(Debug)]
-pub(super) struct Struct {
-    pub name: String,
-    pub fields: Vec<Field>,
+pub(super) struct Struct<'a> {
+    pub name: &'a str,
+    pub fields: Vec<Field<'a>>,
     /// Its bytes in memory.
     pub len: u32,
     /// Bytes of a pointer: 4 or 8.
@@ -39,10 +40,10 @@ pub(super) struct Struct {
 
 /// A field of a struct.
 #[derive(Debug)]
-pub(super) struct Field {
-    pub name: String,
+pub(super) struct Field<'a> {
+    pub name: &'a str,
     /// As `integer`, `float[3]`, `integer[Count]`, `string`, or the name of a struct.
-    pub ty: String,
+    pub ty: &'a str,
     /// Bytes of one element.
     pub size: u32,
     /// Where it begins in the struct.
@@ -56,9 +57,9 @@ pub(super) struct Slot {
     pub size: u8,
 }
 
-impl Format {
+impl<'a> Format<'a> {
     /// Decodes a representation. Its numbers must have the byte order of the directory.
-    pub fn decode(body: &[u8], is_big_endian: bool) -> Result<Self> {
+    pub fn decode(body: &'a [u8], is_big_endian: bool) -> Result<Self> {
         let all = Numbers {
             bytes: body,
             is_big_endian,
@@ -84,20 +85,20 @@ impl Format {
     }
 
     /// The struct of records.
-    pub fn top(&self) -> &Struct {
+    pub fn top(&self) -> &Struct<'a> {
         &self.structs[0]
     }
 
     /// The struct of this name that records contain, and its number.
-    pub fn sub(&self, name: &str) -> Option<(usize, &Struct)> {
+    pub fn sub(&self, name: &str) -> Option<(usize, &Struct<'a>)> {
         let mut subs = self.structs.iter().enumerate().skip(1);
         subs.find(|(_, sub)| sub.name == name)
     }
 }
 
-impl Struct {
+impl<'a> Struct<'a> {
     /// Decodes a description. `strings` is how many bytes of names there may still be: they could lie on each other.
-    fn decode(all: Numbers<'_>, strings: &Cell<usize>) -> Result<Self> {
+    fn decode(all: Numbers<'a>, strings: &Cell<usize>) -> Result<Self> {
         let number = |at, size| all.unsigned(at, size);
         let pointer = u8::try_from(number(16, 1)?)?;
         if !matches!(pointer, 4 | 8) {
@@ -125,7 +126,7 @@ impl Struct {
     }
 
     /// A field by its name, which must be there.
-    pub fn field(&self, name: &str) -> Result<&Field> {
+    pub fn field(&self, name: &str) -> Result<&Field<'a>> {
         let field = self.fields.iter().find(|field| field.name == name);
         field.ok_or_else(|| format!("struct {:?} has no field {name:?}", self.name).into())
     }
@@ -133,7 +134,7 @@ impl Struct {
     /// A field that is an integer.
     pub fn number(&self, name: &str) -> Result<Slot> {
         let field = self.field(name)?;
-        let is_number = matches!(&*field.ty, "integer" | "unsigned integer");
+        let is_number = matches!(field.ty, "integer" | "unsigned integer");
         if !is_number || !matches!(field.size, 1 | 2 | 4 | 8) {
             return Err(format!("field {name:?} is no integer").into());
         }
@@ -176,13 +177,13 @@ fn split_length(all: &Numbers<'_>, low: u64, high: u64) -> Result<u64> {
     Ok(big.unsigned(high, 2)? << 16 | big.unsigned(low, 2)?)
 }
 
-fn text(all: &Numbers<'_>, at: u32, strings: &Cell<usize>) -> Result<String> {
+fn text<'a>(all: &Numbers<'a>, at: u32, strings: &Cell<usize>) -> Result<&'a str> {
     let bytes = all.bytes.get(at as usize..).unwrap_or_default();
-    let len = bytes.iter().take(strings.get()).position(|byte| *byte == 0);
-    let len = len.ok_or("format with a name that does not end")?;
-    strings.set(strings.get() - len);
-    let text = str::from_utf8(&bytes[..len]);
+    let bytes = &bytes[..bytes.len().min(strings.get())];
+    let text = CStr::from_bytes_until_nul(bytes);
+    let text = text.map_err(|_| "format with a name that does not end")?;
+    strings.set(strings.get() - text.count_bytes());
     Ok(text
-        .map_err(|_| "format with a name that is not UTF-8")?
-        .to_owned())
+        .to_str()
+        .map_err(|_| "format with a name that is not UTF-8")?)
 }

@@ -1,7 +1,10 @@
 //! What the fields of variable metadata are (section 3.6).
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::BuildHasher;
+use std::sync::{Arc, OnceLock};
+
+use foldhash::fast::RandomState;
 
 use super::ffs::{Field, Format, Id, Slot, Struct};
 use super::types;
@@ -20,8 +23,9 @@ pub(super) struct Fields {
     pub bits: Slot,
     /// One for each variable.
     pub variables: Vec<VariableField>,
-    /// The numbers of all of these, by their names.
-    by_name: Vec<usize>,
+    /// Hash and number of each of these, by hash, once a name was looked for.
+    by_name: OnceLock<Vec<(u64, usize)>>,
+    hasher: RandomState,
     /// Structs of arrays.
     pub arrays: Vec<ArrayFields>,
 }
@@ -30,7 +34,7 @@ pub(super) struct Fields {
 #[derive(Debug)]
 pub(super) struct VariableField {
     /// The name of the variable; that of the field where it has not the parts that it should have.
-    pub name: String,
+    pub name: Arc<str>,
     /// What the field is, or why nobody knows.
     pub described: std::result::Result<Described, String>,
 }
@@ -89,7 +93,7 @@ impl Fields {
         let mut variables = Vec::with_capacity(top.fields.len() - last);
         for field in &top.fields[last + 1..] {
             let named = named(&field.name);
-            let name = named.as_ref().map_or(&*field.name, |named| named.name);
+            let name = named.as_ref().map_or(field.name, |named| named.name);
             let described = named
                 .as_ref()
                 .ok_or_else(|| "its field has an unknown name".into());
@@ -98,35 +102,52 @@ impl Fields {
                 Err(fault) => Err(fault.into_damage()?),
             };
             variables.push(VariableField {
-                name: name.to_owned(),
+                name: name.into(),
                 described,
             });
         }
-        let mut by_name: Vec<usize> = (0..variables.len()).collect();
-        by_name.sort_by_key(|number| variables[*number].name.as_str());
         Ok(Fields {
             bit_words: top.number("BitFieldCount")?,
             bits: top.pointer("BitField", 8)?,
             variables,
-            by_name,
+            by_name: OnceLock::new(),
+            hasher: RandomState::default(),
             arrays: made.arrays,
         })
     }
 
-    /// The fields of a variable by their numbers: one, of a sound format.
-    pub fn numbers_of(&self, name: &str) -> &[usize] {
-        let name_of = |number: &usize| self.variables[*number].name.as_str();
-        let first = self
-            .by_name
-            .partition_point(|number| name_of(number) < name);
-        let rest = &self.by_name[first..];
-        &rest[..rest.partition_point(|number| name_of(number) == name)]
+    /// The fields of a variable by their numbers, ascending: one, of a sound format.
+    pub fn numbers_of(&self, name: &str) -> impl Iterator<Item = usize> {
+        let by_name = self.by_name();
+        let hash = self.hasher.hash_one(name);
+        let first = by_name.partition_point(|(other, _)| *other < hash);
+        let alike = by_name[first..]
+            .iter()
+            .take_while(move |(other, _)| *other == hash);
+        let numbers = alike.map(|(_, number)| *number);
+        numbers.filter(move |number| *self.variables[*number].name == *name)
+    }
+
+    /// Whether no two variables have the same name, as far as hashes tell.
+    pub fn has_own_names(&self) -> bool {
+        let by_name = self.by_name();
+        by_name.is_sorted_by(|(a, _), (b, _)| a < b)
+    }
+
+    fn by_name(&self) -> &[(u64, usize)] {
+        self.by_name.get_or_init(|| {
+            let hash = |field: &VariableField| self.hasher.hash_one(&*field.name);
+            let hashes = self.variables.iter().map(hash);
+            let mut by_name: Vec<(u64, usize)> = hashes.zip(0..).collect();
+            by_name.sort_unstable();
+            by_name
+        })
     }
 }
 
 /// What is needed to find out what fields are.
 struct Making<'a, M> {
-    format: &'a Format,
+    format: &'a Format<'a>,
     members: M,
     /// Which of `arrays` is that of a struct.
     numbers: HashMap<usize, usize>,

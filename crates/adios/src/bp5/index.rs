@@ -8,6 +8,9 @@ use crate::{Bytes, Result};
 /// Bytes that the walk through `md.idx` reads at once: most records are short, and long ones are not read whole.
 const WINDOW: u64 = 4096;
 
+/// Bytes of `md.idx` that are kept: the records of thousands of steps. Those behind them are read when a step is.
+const KEPT: u64 = 1 << 20;
+
 /// The most steps, and the most writer maps, that are kept: what lies behind them is left out. With more, an index could ask for
 /// several times its size in memory.
 const MOST: usize = 1 << 22;
@@ -18,6 +21,8 @@ const HEAD: u64 = 9;
 /// Where the records of all complete steps lie.
 #[derive(Debug, Default)]
 pub(super) struct Records {
+    /// The first bytes of `md.idx`.
+    front: Vec<u8>,
     pub steps: Vec<StepRecord>,
     maps: Vec<MapRecord>,
     /// Bytes behind the last complete record.
@@ -59,7 +64,8 @@ impl StepRecord {
 impl Records {
     /// Walks through `md.idx`. Ends before the first record that is not complete.
     pub fn read(index: &dyn Bytes, header: &Header) -> Result<Self> {
-        let mut window = Window::new(index, header.is_big_endian);
+        let front = numbers::read(index, 0, index.len().min(KEPT), "md.idx")?;
+        let mut window = Window::new(index, header.is_big_endian, &front);
         let mut records = Records::default();
         let (mut at, end) = (Header::LEN as u64, index.len());
         while let Some(content) = at.checked_add(HEAD).filter(|content| *content <= end) {
@@ -86,6 +92,7 @@ impl Records {
             at = content + len;
         }
         records.rest = end - at;
+        records.front = front;
         Ok(records)
     }
 
@@ -116,7 +123,8 @@ impl Records {
 
     /// Memory held, in bytes.
     pub fn bytes(&self) -> usize {
-        self.steps.capacity() * size_of::<StepRecord>()
+        self.front.capacity()
+            + self.steps.capacity() * size_of::<StepRecord>()
             + self.maps.capacity() * size_of::<MapRecord>()
     }
 
@@ -133,7 +141,7 @@ impl Records {
         let number = (step.maps as usize).checked_sub(1);
         let map = number.and_then(|number| self.maps.get(number));
         let map = map.ok_or("md.idx: no writer map comes before the step")?;
-        let read = |at, len| words(index, header, at, len);
+        let read = |at, len| self.words(index, header, at, len);
         let map = read(map.at, map.len)?;
         let writers = map.first().copied().unwrap_or(0);
         if writers.checked_add(3) != Some(map.len() as u64) || u32::try_from(writers).is_err() {
@@ -156,15 +164,28 @@ impl Records {
             row: row[3..].to_vec(),
         })
     }
+
+    /// The numbers of 8 bytes of a part of `md.idx`.
+    fn words(&self, index: &dyn Bytes, header: &Header, at: u64, len: u64) -> Result<Vec<u64>> {
+        let words = |bytes| {
+            let is_big_endian = header.is_big_endian;
+            let numbers = Numbers {
+                bytes,
+                is_big_endian,
+            };
+            numbers.u64s().collect()
+        };
+        if let Some(bytes) = part_of(&self.front, at, len) {
+            return Ok(words(bytes));
+        }
+        Ok(words(&numbers::read(index, at, len, "md.idx")?))
+    }
 }
 
-/// The numbers of 8 bytes of a part of `md.idx`.
-fn words(index: &dyn Bytes, header: &Header, at: u64, len: u64) -> Result<Vec<u64>> {
-    let numbers = Numbers {
-        bytes: &numbers::read(index, at, len, "md.idx")?,
-        is_big_endian: header.is_big_endian,
-    };
-    Ok(numbers.u64s().collect())
+/// `len` bytes from `at`, if they are all there.
+fn part_of(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
+    let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+    bytes.get(at..at.checked_add(len)?)
 }
 
 /// Where the data of the writers of one step lie.
@@ -216,6 +237,11 @@ pub(super) struct WriterPlaces<'a> {
 }
 
 impl WriterPlaces<'_> {
+    /// Whether the data were written in several parts.
+    pub fn has_flushes(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+
     /// Where the `len` bytes at `location` of what the writer put in this step lie: in one flush.
     pub fn of(&self, location: u64, len: u64) -> Result<Place> {
         let flush = self.ends.partition_point(|end| *end <= location);
@@ -242,15 +268,18 @@ impl WriterPlaces<'_> {
 struct Window<'a> {
     index: &'a dyn Bytes,
     is_big_endian: bool,
+    /// The first bytes of the file.
+    front: &'a [u8],
     at: u64,
     bytes: Vec<u8>,
 }
 
 impl<'a> Window<'a> {
-    fn new(index: &'a dyn Bytes, is_big_endian: bool) -> Self {
+    fn new(index: &'a dyn Bytes, is_big_endian: bool, front: &'a [u8]) -> Self {
         Window {
             index,
             is_big_endian,
+            front,
             at: 0,
             bytes: Vec::new(),
         }
@@ -258,6 +287,13 @@ impl<'a> Window<'a> {
 
     /// The bytes from `at`, which the file has.
     fn get(&mut self, at: u64, len: u64) -> Result<Numbers<'_>> {
+        if let Some(bytes) = part_of(self.front, at, len) {
+            let is_big_endian = self.is_big_endian;
+            return Ok(Numbers {
+                bytes,
+                is_big_endian,
+            });
+        }
         let is_here = at >= self.at && at + len <= self.at + self.bytes.len() as u64;
         if !is_here {
             let len = WINDOW.min(self.index.len().saturating_sub(at));

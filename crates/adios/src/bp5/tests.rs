@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::testing::{self, Array, Content, Directory, Put, Struct, Writer};
 use crate::directory;
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
+use crate::tree::Summary;
 
 fn open(written: &Directory) -> crate::Result<directory::Directory> {
     directory::Directory::open(written.files())
@@ -464,7 +465,7 @@ fn expected(writers: &[Writer], files: &[u64], is_column_major: bool) -> Step {
     for (rank, (writer, file)) in writers.iter().zip(files).enumerate() {
         for put in &writer.puts {
             let mut names = step.variables.iter();
-            let known = names.position(|known| known.name == put.name);
+            let known = names.position(|known| *known.name == *put.name);
             let is_known = known.is_some();
             let known = known.unwrap_or_else(|| {
                 step.variables.push(declared(put, &row));
@@ -546,7 +547,7 @@ fn declared(put: &Put, row: &dyn Fn(&[u64]) -> Vec<u64>) -> Variable {
         }
     };
     Variable {
-        name: put.name.clone(),
+        name: put.name.as_str().into(),
         kind: put.kind,
         ty,
         shape,
@@ -762,6 +763,27 @@ proptest! {
             }
         }
         prop_assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn outlines_decide_the_same_objects(seed in any::<u64>(), end in 0_u64..1 << 40) {
+        let (written, _) = random(seed, 70, 3);
+        let read = open(&written).unwrap();
+        let mut section = Vec::new();
+        let mut tree = |is_outline: bool| {
+            let mut summary = Summary::new(written.is_big_endian, false);
+            for number in 0..read.steps() {
+                let step = if is_outline {
+                    read.outline(written.files(), number, &mut section)
+                } else {
+                    read.step(written.files(), number, &|_| true)
+                };
+                let is_missing = |place: &Place| place.end().is_none_or(|own| own > end);
+                summary.add(number as u64, &step.unwrap(), &is_missing);
+            }
+            summary.finish()
+        };
+        prop_assert_eq!(tree(true), tree(false));
     }
 }
 

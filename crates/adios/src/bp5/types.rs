@@ -52,7 +52,7 @@ pub(super) fn of_field(ty: &str, size: u32) -> Option<Type> {
 }
 
 /// The type that a struct of FFS describes.
-pub(super) fn members(of: &Struct) -> Result<StructType> {
+pub(super) fn members(of: &Struct<'_>) -> Result<StructType> {
     let members = of.fields.iter().map(|field| {
         let wrong = || {
             format!(
@@ -61,7 +61,7 @@ pub(super) fn members(of: &Struct) -> Result<StructType> {
             )
         };
         let (ty, count) = match field.ty.split_once('[') {
-            None => (&*field.ty, None),
+            None => (field.ty, None),
             Some((ty, count)) => {
                 let count = count
                     .strip_suffix(']')
@@ -78,7 +78,7 @@ pub(super) fn members(of: &Struct) -> Result<StructType> {
             return Err(wrong().into());
         }
         Ok(Member {
-            name: field.name.clone(),
+            name: field.name.to_owned(),
             offset: field.offset,
             ty,
             count,

@@ -1,6 +1,9 @@
 //! The variables of one step: what all writers say about each, put together (section 3.6).
 
 use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use super::blocks::{Blocks, Writer};
 use super::ffs::Id;
@@ -14,8 +17,9 @@ use crate::model::Variable;
 pub(super) struct Variables<'a> {
     is_column_major: bool,
     asked: Asked<'a>,
-    /// What each name became.
-    by_name: HashMap<&'a str, Known>,
+    /// What each name became, once there are several formats, or names that come twice.
+    by_name: HashMap<&'a str, Known, RandomState>,
+    is_by_name: bool,
     /// What the fields of each format became, so that a name is looked up once and not for each writer.
     by_format: HashMap<Id, Vec<Option<Known>>>,
     gathered: Vec<Gathered<'a>>,
@@ -32,7 +36,7 @@ enum Known {
 
 /// A variable, as far as writers have told about it.
 struct Gathered<'a> {
-    name: &'a str,
+    name: &'a Arc<str>,
     /// `None` once a writer has told what cannot be understood.
     blocks: Option<Blocks>,
 }
@@ -43,7 +47,8 @@ impl<'a> Variables<'a> {
         Variables {
             is_column_major,
             asked,
-            by_name: HashMap::new(),
+            by_name: HashMap::default(),
+            is_by_name: matches!(asked, Asked::One(_)),
             by_format: HashMap::new(),
             gathered: Vec::new(),
             problems: Vec::new(),
@@ -62,7 +67,7 @@ impl<'a> Variables<'a> {
         let bits = record.target(record.number(0, fields.bits)?, words, 8)?;
         if let Asked::One(name) = self.asked {
             for number in fields.numbers_of(name) {
-                let field = &fields.variables[*number];
+                let field = &fields.variables[number];
                 let word = bits.u64s().nth(number / 64).unwrap_or(0);
                 if word >> (number % 64) & 1 != 0
                     && let Known::Number(variable) = self.find(&field.name)
@@ -73,7 +78,10 @@ impl<'a> Variables<'a> {
             return Ok(());
         }
         let known = self.by_format.remove(id);
-        let mut known = known.unwrap_or_else(|| vec![None; fields.variables.len()]);
+        let mut known = known.unwrap_or_else(|| {
+            self.is_by_name |= !(self.gathered.is_empty() && fields.has_own_names());
+            vec![None; fields.variables.len()]
+        });
         for (word, bits) in bits.u64s().enumerate() {
             let mut bits = bits;
             while bits != 0 {
@@ -91,9 +99,15 @@ impl<'a> Variables<'a> {
         Ok(())
     }
 
-    fn find(&mut self, name: &'a str) -> Known {
-        if let Some(known) = self.by_name.get(name) {
-            return *known;
+    fn find(&mut self, name: &'a Arc<str>) -> Known {
+        if self.is_by_name {
+            if self.by_name.is_empty() {
+                let gathered = self.gathered.iter().map(|gathered| &**gathered.name);
+                self.by_name.extend(gathered.zip((0..).map(Known::Number)));
+            }
+            if let Some(known) = self.by_name.get(&**name) {
+                return *known;
+            }
         }
         let known = if self.asked.has(name) {
             self.gathered.push(Gathered {
@@ -104,7 +118,9 @@ impl<'a> Variables<'a> {
         } else {
             Known::NotAsked
         };
-        self.by_name.insert(name, known);
+        if self.is_by_name {
+            self.by_name.insert(name, known);
+        }
         known
     }
 
@@ -121,7 +137,10 @@ impl<'a> Variables<'a> {
             return;
         };
         let added = match &field.described {
-            Ok(described) => known.add(writer, fields, described, record, self.is_column_major),
+            Ok(described) => {
+                let how = (self.is_column_major, self.asked.is_outline());
+                known.add(writer, fields, described, record, how)
+            }
             Err(reason) => Err(reason.as_str().into()),
         };
         if let Err(fault) = added {

@@ -1,7 +1,7 @@
 //! Objects from variables and attributes.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::paths::{self, Unique};
@@ -15,12 +15,16 @@ const MOST_DIMENSIONS: usize = 32;
 /// Numbers that the blocks of one variable have in `adios2_steps` together. Where these are more, the group has the attribute.
 const MOST_NOTED: u64 = 1 << 20;
 
+/// The attribute that labels the dimensions of a dataset.
+const LABELS: &str = "DIMENSION_LABELS";
+
 /// What is to be shown, by names.
 #[derive(Default)]
 pub(super) struct Shown<'a> {
     /// Steps of the directory.
     pub steps: u64,
-    pub variables: BTreeMap<Cow<'a, str>, View<'a>>,
+    /// Each name once.
+    pub variables: Vec<(Cow<'a, str>, View<'a>)>,
     pub attributes: BTreeMap<Cow<'a, str>, Arc<Value>>,
     /// Paths of groups that are there even if nothing is in them.
     pub groups: BTreeSet<String>,
@@ -44,9 +48,9 @@ pub(super) enum Which {
 }
 
 /// What an attribute belongs to.
-enum Host<'a> {
-    /// The variable of this name.
-    Variable(&'a str),
+enum Host {
+    /// The variable with this number.
+    Variable(usize),
     /// The group at this path.
     Group(String),
 }
@@ -56,6 +60,7 @@ impl<'a> Shown<'a> {
     pub fn of(summary: &'a Summary) -> Self {
         let mut shown = Shown {
             steps: summary.steps,
+            variables: Vec::with_capacity(summary.variables.len()),
             ..Shown::default()
         };
         for (variable, seen) in &summary.variables {
@@ -66,7 +71,7 @@ impl<'a> Shown<'a> {
                 seen,
                 which,
             };
-            shown.variables.insert(Cow::Borrowed(variable), view);
+            shown.variables.push((Cow::Borrowed(variable), view));
         }
         for (name, history) in &summary.attributes {
             if let Some((_, value)) = history.last() {
@@ -97,100 +102,124 @@ impl Seen {
     }
 }
 
+impl Shown<'_> {
+    /// The number of a variable.
+    fn variable(&self, name: &str) -> Option<usize> {
+        let by_name = |(other, _): &(Cow<'_, str>, View<'_>)| (**other).cmp(name);
+        self.variables.binary_search_by(by_name).ok()
+    }
+}
+
 /// Makes the objects.
 pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
+    let names = shown.variables.iter().map(|(name, _)| name);
+    let paths: Vec<_> = names.map(|name| paths::of_name(name)).collect();
     let mut builder = Builder {
         steps: shown.steps,
-        objects: BTreeMap::new(),
-        attribute_names: Unique::default(),
+        objects: Vec::with_capacity(shown.variables.len() + 1),
+        only: None,
         problems,
     };
-    let hosted = builder.hosted(&shown);
-    let groups = groups(&shown, &hosted);
+    let hosted = builder.hosted(&shown, &paths);
+    let groups = groups(&shown, &paths, &hosted);
     builder.object("");
     for group in &groups {
         builder.object(group);
     }
-    let placed = place(&shown, &groups);
-    for (name, view) in &shown.variables {
-        if let Some(path) = placed.get(&**name) {
-            builder.variable(name, path, view);
-        }
+    let placed = place(&shown, &paths, &groups);
+    for ((name, view), path) in shown.variables.iter().zip(&placed) {
+        builder.variable(name, path, view);
     }
     for (host, name, value) in hosted {
         let path = match &host {
-            Host::Group(path) => Some(path),
-            Host::Variable(variable) => placed.get(variable),
+            Host::Group(path) => path,
+            Host::Variable(number) => &*placed[*number],
         };
-        if let Some(path) = path {
-            builder.attribute(path, &name, Content::Value(value.clone()));
-        }
+        builder.attribute(path, &name, Content::Value(value.clone()));
     }
-    let objects = builder.objects.into_iter();
-    let objects = objects.map(|(path, mut object)| {
-        object.path = format!("/{path}");
-        object.attributes.sort_by(|(a, _), (b, _)| a.cmp(b));
-        object
-    });
-    Tree {
-        objects: objects.collect(),
-        problems: builder.problems.finish(),
-    }
+    builder.finish()
 }
 
 /// All groups that variables do not make by their own shapes. None is at the path of a variable, unless something is in it.
-fn groups(shown: &Shown<'_>, hosted: &[(Host<'_>, String, &Arc<Value>)]) -> BTreeSet<String> {
+fn groups(
+    shown: &Shown<'_>,
+    paths: &[Cow<'_, str>],
+    hosted: &[(Host, String, &Arc<Value>)],
+) -> BTreeSet<String> {
     let mut groups = BTreeSet::new();
     let mut add_parents = |path: &str| {
         let (mut parent, _) = paths::split(path);
-        while !parent.is_empty() && groups.insert(parent.to_owned()) {
+        while !parent.is_empty() && !groups.contains(parent) {
+            groups.insert(parent.to_owned());
             (parent, _) = paths::split(parent);
         }
     };
-    let mut variables = BTreeSet::new();
-    for name in shown.variables.keys() {
-        let path = paths::of_name(name);
-        add_parents(&path);
-        variables.insert(path);
+    for path in paths {
+        add_parents(path);
     }
     let hosts = hosted.iter().filter_map(|(host, ..)| match host {
         Host::Group(path) => Some(path),
         Host::Variable(_) => None,
     });
     let alone: Vec<&String> = shown.groups.iter().chain(hosts).collect();
+    if alone.is_empty() {
+        return groups;
+    }
     for path in &alone {
         add_parents(path);
     }
-    let is_free = |path: &&&String| !path.is_empty() && !variables.contains(**path);
+    let variables: HashSet<&str> = paths.iter().map(|path| &**path).collect();
+    let is_free = |path: &&&String| !path.is_empty() && !variables.contains(path.as_str());
     groups.extend(alone.iter().filter(is_free).map(|path| (*path).clone()));
     groups
 }
 
 /// Gives each variable a path of its own. A name that is the path gets it before others do.
-fn place<'s>(shown: &'s Shown<'_>, groups: &BTreeSet<String>) -> HashMap<&'s str, String> {
-    let mut wishes = Vec::new();
-    for name in shown.variables.keys() {
-        let path = paths::of_name(name);
-        let is_group = groups.contains(&path);
-        let below = is_group.then(|| paths::join(&path, "_value"));
-        let wish = below.unwrap_or_else(|| path.clone());
+fn place<'s>(
+    shown: &Shown<'_>,
+    paths: &'s [Cow<'_, str>],
+    groups: &BTreeSet<String>,
+) -> Vec<Cow<'s, str>> {
+    let has = |name: &str, path: &str| {
+        let number = shown.variable(name);
+        number.is_some_and(|number| paths[number] == path)
+    };
+    let mut placed: Vec<Cow<'s, str>> = Vec::with_capacity(paths.len());
+    let mut others = Vec::new();
+    for (number, ((name, _), path)) in shown.variables.iter().zip(paths).enumerate() {
+        placed.push(Cow::Borrowed(path));
         let plain = name.strip_prefix('/').unwrap_or(name);
-        let order = (plain != wish, plain != path, name.starts_with('/'));
-        wishes.push((order, &**name, wish));
+        let is_group = groups.contains(&**path);
+        if plain == *path && !is_group && (plain.len() == name.len() || !has(path, path)) {
+            continue;
+        }
+        let wish = if is_group {
+            Cow::Owned(paths::join(path, "_value"))
+        } else {
+            Cow::Borrowed(&**path)
+        };
+        let order = (plain != wish, plain != *path, name.starts_with('/'));
+        others.push((order, number, wish));
     }
-    wishes.sort();
+    // Names are in order already.
+    others.sort_by_key(|(order, ..)| *order);
     let mut unique = Unique::default();
-    let mut place = |wish: &str| unique.name(wish, |path| !groups.contains(path));
-    let placed = wishes.iter().map(|(_, name, wish)| (*name, place(wish)));
-    placed.collect()
+    for (_, number, wish) in others {
+        let is_free = |path: &str| {
+            !groups.contains(path) && !has(path, path) && !has(&format!("/{path}"), path)
+        };
+        placed[number] = Cow::Owned(unique.name(&wish, is_free));
+    }
+    placed
 }
 
 struct Builder {
     /// Steps of the directory.
     steps: u64,
-    /// By path, without `/` in front.
-    objects: BTreeMap<String, Object>,
-    attribute_names: Unique,
+    /// What is known of objects, in any order. What is said of one path belongs together, and comes in the order in which it was said.
+    objects: Vec<Object>,
+    /// The last list of a single step.
+    only: Option<Arc<Steps>>,
     problems: Problems,
 }
 
@@ -215,14 +244,19 @@ impl Builder {
     // --- attributes ------------------------------------------------------------------------------
 
     /// Finds what each attribute belongs to, and its name there. Those whose names are as they have to be come first.
-    fn hosted<'s>(&mut self, shown: &'s Shown<'_>) -> Vec<(Host<'s>, String, &'s Arc<Value>)> {
-        let mut by_path: HashMap<String, &str> = HashMap::new();
-        for name in shown.variables.keys() {
-            let path = paths::of_name(name);
-            let is_exact = path == **name;
-            let known = by_path.entry(path).or_insert(name);
-            if is_exact {
-                *known = name;
+    fn hosted<'s>(
+        &mut self,
+        shown: &'s Shown<'_>,
+        paths: &[Cow<'_, str>],
+    ) -> Vec<(Host, String, &'s Arc<Value>)> {
+        if shown.attributes.is_empty() {
+            return Vec::new();
+        }
+        let mut by_path: HashMap<&str, usize> = HashMap::with_capacity(paths.len());
+        for (number, (path, (name, _))) in paths.iter().zip(&shown.variables).enumerate() {
+            let known = by_path.entry(path).or_insert(number);
+            if path == name {
+                *known = number;
             }
         }
         let mut hosted = Vec::new();
@@ -248,10 +282,6 @@ impl Builder {
     }
 
     fn attribute(&mut self, path: &str, name: &str, content: Content) {
-        // A name may have a slash, but not this.
-        let unique = format!("{path}\0{name}");
-        let unique = self.attribute_names.name(&unique, |_| true);
-        let name = unique.split_once('\0').map_or("", |(_, name)| name);
         let attributes = &mut self.object(path).attributes;
         attributes.push((name.to_owned(), content));
     }
@@ -265,6 +295,7 @@ impl Builder {
 
     fn variable(&mut self, name: &str, path: &str, view: &View<'_>) {
         let seen = view.seen;
+        let before = self.objects.len();
         match (&view.which, seen.parts.as_slice()) {
             (_, []) => return,
             (Which::Step(step), _) => match seen.part(*step) {
@@ -292,7 +323,8 @@ impl Builder {
             (Which::All, parts) => self.by_step(path, view.variable, parts),
         }
         let is_moved = !paths::segments(name).eq(paths::segments(path));
-        if is_moved && self.objects.contains_key(path) {
+        let mut own = self.objects[before..].iter();
+        if is_moved && own.any(|object| object.path[1..] == *path) {
             self.text(path, "adios2_name", name);
         }
     }
@@ -368,7 +400,7 @@ impl Builder {
         let piece = Piece {
             variable,
             form: &part.form,
-            steps: Arc::new([step].into_iter().collect()),
+            steps: self.only(step),
             has_steps: false,
             is_noted: false,
             texts,
@@ -418,41 +450,92 @@ impl Builder {
             texts: piece.texts.to_vec(),
         };
         self.object(path).dataset = Some(dataset);
-        if piece.has_steps {
-            // The label of the dimension is an attribute, too.
-            let label = format!("{path}\0DIMENSION_LABELS");
-            self.attribute_names.name(&label, |_| true);
-        }
         if piece.is_noted {
             self.attribute(path, "adios2_steps", Content::Steps(piece.steps.clone()));
         }
     }
 
+    // --- objects ---------------------------------------------------------------------------------
+
     /// The object at a path: a group, if there was none.
     fn object(&mut self, path: &str) -> &mut Object {
-        self.objects.entry(path.to_owned()).or_default()
+        let at = match self.objects.last() {
+            Some(last) if last.path[1..] == *path => self.objects.len() - 1,
+            _ => {
+                self.objects.push(Object {
+                    path: ["/", path].concat(),
+                    ..Object::default()
+                });
+                self.objects.len() - 1
+            }
+        };
+        &mut self.objects[at]
+    }
+
+    /// This step alone. Neighbours share it.
+    fn only(&mut self, step: u64) -> Arc<Steps> {
+        let is_it = |only: &&Arc<Steps>| only.get(0) == Some(step);
+        if let Some(only) = self.only.as_ref().filter(is_it) {
+            return only.clone();
+        }
+        let only = Arc::new([step].into_iter().collect());
+        self.only.insert(only).clone()
+    }
+
+    fn finish(mut self) -> Tree {
+        self.objects.sort_by(|a, b| a.path.cmp(&b.path));
+        self.objects.dedup_by(|more, first| {
+            let is_one = more.path == first.path;
+            if is_one {
+                first.attributes.append(&mut more.attributes);
+                if more.dataset.is_some() {
+                    first.dataset = more.dataset.take();
+                }
+            }
+            is_one
+        });
+        for object in &mut self.objects {
+            object.name_attributes();
+        }
+        Tree {
+            objects: self.objects,
+            problems: self.problems.finish(),
+        }
+    }
+}
+
+impl Object {
+    /// Gives each attribute a name of its own, and puts them in the order of these.
+    fn name_attributes(&mut self) {
+        let dataset = self.dataset.as_ref();
+        // The label of the dimension is an attribute, too.
+        let has_label = dataset.is_some_and(|dataset| dataset.has_steps);
+        if self.attributes.len() + usize::from(has_label) < 2 {
+            return;
+        }
+        let mut unique = Unique::default();
+        if has_label {
+            unique.name(LABELS, |_| true);
+        }
+        for (name, _) in &mut self.attributes {
+            *name = unique.name(name, |_| true);
+        }
+        self.attributes.sort_by(|(a, _), (b, _)| a.cmp(b));
     }
 }
 
 /// The variable that an attribute belongs to: that with the longest name in front of it.
-fn host<'s>(
-    shown: &'s Shown<'_>,
-    by_path: &HashMap<String, &'s str>,
-    name: &str,
-) -> Option<(Host<'s>, String)> {
+fn host(shown: &Shown<'_>, by_path: &HashMap<&str, usize>, name: &str) -> Option<(Host, String)> {
     for (at, _) in paths::cut(name).rmatch_indices('/') {
         let before = &name[..at];
-        let exact = shown
-            .variables
-            .get_key_value(before)
-            .map(|(name, _)| &**name);
-        let variable = exact.or_else(|| by_path.get(&paths::of_name(before)).copied());
+        let exact = shown.variable(before);
+        let variable = exact.or_else(|| by_path.get(&*paths::of_name(before)).copied());
         let rest = || paths::of_name(&name[at + 1..]);
         if let Some(variable) = variable
             && let rest = rest()
             && !rest.is_empty()
         {
-            return Some((Host::Variable(variable), rest));
+            return Some((Host::Variable(variable), rest.into_owned()));
         }
     }
     None

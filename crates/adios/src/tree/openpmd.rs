@@ -35,7 +35,7 @@ pub(super) fn shown<'a>(summary: &'a Summary, problems: &mut Problems) -> Option
 /// Names are the same as in HDF5; there is no dimension of steps.
 fn group_based(summary: &Summary) -> Shown<'_> {
     let mut shown = Shown::of(summary);
-    for view in shown.variables.values_mut() {
+    for (_, view) in &mut shown.variables {
         if let (Which::All, Some(last)) = (&view.which, view.seen.last_step()) {
             view.which = Which::Step(last);
         }
@@ -94,9 +94,11 @@ impl<'a> Series<'a> {
             steps: self.summary.steps,
             ..Shown::default()
         };
+        let mut variables = BTreeMap::new();
         for (name, seen) in &self.summary.variables {
-            self.variable(&mut shown, name, seen);
+            self.variable(&mut variables, name, seen);
         }
+        shown.variables = variables.into_iter().collect();
         for (rest, steps) in &self.groups {
             let paths = steps.iter().map(|step| self.path(*step, rest));
             shown.groups.extend(paths);
@@ -114,7 +116,12 @@ impl<'a> Series<'a> {
         shown
     }
 
-    fn variable(&self, shown: &mut Shown<'a>, variable: &'a Arc<str>, seen: &'a Seen) {
+    fn variable(
+        &self,
+        shown: &mut BTreeMap<Cow<'a, str>, View<'a>>,
+        variable: &'a Arc<str>,
+        seen: &'a Seen,
+    ) {
         let view = |step| View {
             variable,
             seen,
@@ -124,11 +131,11 @@ impl<'a> Series<'a> {
         if let Some(rest) = below(&path, DATA) {
             for step in seen.steps() {
                 let name = self.path(step, rest);
-                shown.variables.insert(name.into(), view(step));
+                shown.insert(name.into(), view(step));
             }
         } else if let Some(last) = seen.last_step() {
             let name = Cow::Borrowed(&**variable);
-            shown.variables.insert(name, view(last));
+            shown.insert(name, view(last));
         }
     }
 

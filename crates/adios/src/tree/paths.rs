@@ -1,5 +1,6 @@
 //! Paths of HDF5 objects from names of variables and attributes.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of a path, and of the name of an attribute, that are kept.
@@ -10,7 +11,11 @@ const DEEPEST: usize = 64;
 
 /// The path of a name, from the root and without `/` in front: without empty segments, without `.`, and not longer than what
 /// is kept.
-pub fn of_name(name: &str) -> String {
+pub fn of_name(name: &str) -> Cow<'_, str> {
+    let plain = name.strip_prefix('/').unwrap_or(name);
+    if is_path(plain) {
+        return Cow::Borrowed(plain);
+    }
     let mut path = String::new();
     for segment in segments(name).take(DEEPEST) {
         if !path.is_empty() {
@@ -25,7 +30,18 @@ pub fn of_name(name: &str) -> String {
     // HDF5 has no end of a name but this one.
     let path = path.replace('\0', "\u{fffd}");
     let cut = path.strip_suffix("/.").unwrap_or(&path);
-    cut.trim_end_matches('/').to_owned()
+    Cow::Owned(cut.trim_end_matches('/').to_owned())
+}
+
+/// Whether a name is its own path.
+fn is_path(name: &str) -> bool {
+    let is_kept = name.len() <= LONGEST && !name.contains('\0');
+    let mut levels = 0;
+    is_kept
+        && name.split('/').all(|segment| {
+            levels += 1;
+            !segment.is_empty() && segment != "." && levels <= DEEPEST
+        })
 }
 
 /// As much of a text as is kept.
@@ -101,6 +117,8 @@ mod tests {
             ("a/../b", "a/../b"),
             ("a b\n", "a b\n"),
             ("n\0l", "n\u{fffd}l"),
+            ("/./", ""),
+            ("", ""),
         ] {
             assert_eq!(of_name(name), path);
         }
@@ -109,8 +127,8 @@ mod tests {
     #[test]
     fn very_long_and_very_deep_names_are_cut() {
         assert_eq!(of_name(&"a/".repeat(1 << 20)).len(), 2 * DEEPEST - 1);
-        let long = of_name(&"é".repeat(LONGEST));
-        assert_eq!(long, "é".repeat(LONGEST / 2));
+        let long = "é".repeat(LONGEST);
+        assert_eq!(of_name(&long), "é".repeat(LONGEST / 2));
         assert!(of_name(&format!("{}/b", "a".repeat(LONGEST - 1))).ends_with('a'));
     }
 

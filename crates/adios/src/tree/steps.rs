@@ -33,7 +33,10 @@ impl TryFrom<Vec<(u64, u64, u64)>> for Steps {
     type Error = &'static str;
 
     fn try_from(runs: Vec<(u64, u64, u64)>) -> Result<Self, Self::Error> {
-        let (mut steps, mut last) = (Steps::default(), None);
+        let mut steps = Steps {
+            runs: Vec::with_capacity(runs.len()),
+        };
+        let mut last = None;
         for (first, distance, count) in runs {
             let before = steps.len();
             let end = count
@@ -89,6 +92,12 @@ impl Steps {
             count: 1,
             before,
         });
+    }
+
+    /// Whether they are in few runs, so that a copy is small.
+    pub(super) fn is_regular(&self) -> bool {
+        const FEW: usize = 8;
+        self.runs.len() <= FEW
     }
 
     /// How many they are.

@@ -21,8 +21,10 @@ pub struct Summary {
     /// Steps of the directory so far.
     pub(super) steps: u64,
     pub(super) variables: Vec<(Arc<str>, Seen)>,
-    /// Where each variable is in this list.
+    /// Where each variable is in this list. Empty as long as no step has asked for it.
     places: HashMap<Arc<str>, usize>,
+    /// What the variable before was given.
+    shared: Shared,
     /// Where the next variable of a step is, if its order is that of the steps before.
     next: usize,
     pub(super) attributes: BTreeMap<Arc<str>, History>,
@@ -41,6 +43,16 @@ pub(super) struct Seen {
     /// Steps that have it, and the last of them.
     pub present: u64,
     last: u64,
+}
+
+/// What variables have in common that follow each other: thousands are alike.
+#[derive(Debug, Default)]
+struct Shared {
+    form: Option<Arc<Form>>,
+    /// A step alone.
+    only: Option<Arc<Steps>>,
+    /// Steps, and the same ones with one more.
+    steps: Option<(Arc<Steps>, Arc<Steps>)>,
 }
 
 /// Steps in which a variable has the same type and shape.
@@ -107,20 +119,27 @@ impl Summary {
 
     /// Adds a step, which comes after all that were added. `is_missing` tells of stored bytes whether some are not there.
     pub fn add(&mut self, number: u64, step: &Step, is_missing: &dyn Fn(&Place) -> bool) {
+        let known = self.variables.len();
         self.steps = self.steps.max(number.saturating_add(1));
         for problem in &step.problems {
             self.problems.push(|| format!("step {number}: {problem}"));
         }
         for variable in &step.variables {
-            self.add_variable(number, variable, is_missing);
+            let place = self.place_of(variable, known);
+            self.add_variable(number, variable, place, is_missing);
         }
         for attribute in &step.attributes {
             self.add_attribute(number, attribute);
         }
     }
 
-    fn add_variable(&mut self, step: u64, new: &Variable, is_missing: &dyn Fn(&Place) -> bool) {
-        let place = self.place_of(new);
+    fn add_variable(
+        &mut self,
+        step: u64,
+        new: &Variable,
+        place: Option<usize>,
+        is_missing: &dyn Fn(&Place) -> bool,
+    ) {
         let seen = place.and_then(|place| self.variables.get_mut(place));
         let Some((_, seen)) = seen else {
             let name = &new.name;
@@ -128,31 +147,38 @@ impl Summary {
                 .push(|| format!("step {step}: variable {name:?} has no name"));
             return;
         };
-        if let Err(reason) = seen.add(step, new, is_missing) {
+        if let Err(reason) = seen.add(step, new, is_missing, &mut self.shared) {
             let name = &new.name;
             self.problems
                 .push(|| format!("step {step}: variable {name}: {reason}"));
         }
     }
 
-    /// Where a variable is in the list; `None` where its name makes no path.
-    fn place_of(&mut self, variable: &Variable) -> Option<usize> {
-        let name = variable.name.as_str();
-        let is_next = |(known, _): &(Arc<str>, Seen)| **known == *name;
+    /// Where a variable is in the list, of which the steps before have made the first `known`; `None` where its name makes no path.
+    fn place_of(&mut self, variable: &Variable, known: usize) -> Option<usize> {
+        let name = &variable.name;
+        let is_next = |(known, _): &(Arc<str>, Seen)| known == name;
         let place = if self.variables.get(self.next).is_some_and(is_next) {
             self.next
-        } else if let Some(place) = self.places.get(name) {
-            *place
+        } else if let Some(place) = self.find(name, known) {
+            place
         } else {
             paths::segments(name).next()?;
-            let place = self.variables.len();
-            let name: Arc<str> = name.into();
-            self.places.insert(name.clone(), place);
-            self.variables.push((name, Seen::new(variable.kind)));
-            place
+            self.variables
+                .push((name.clone(), Seen::new(variable.kind)));
+            self.variables.len() - 1
         };
         self.next = place + 1;
         Some(place)
+    }
+
+    /// Where a variable is among the first `known`. A step has each name once, so those that it has added itself are others.
+    fn find(&mut self, name: &str, known: usize) -> Option<usize> {
+        if self.places.len() < known {
+            let more = self.variables[..known].iter().map(|(name, _)| name.clone());
+            self.places.extend(more.zip(0..));
+        }
+        self.places.get(name).copied()
     }
 
     fn add_attribute(&mut self, step: u64, new: &Attribute) {
@@ -198,6 +224,7 @@ impl Seen {
         step: u64,
         new: &Variable,
         is_missing: &dyn Fn(&Place) -> bool,
+        shared: &mut Shared,
     ) -> Result<(), &'static str> {
         if self.present > 0 && self.last >= step {
             return Err("it comes twice in one step");
@@ -217,14 +244,21 @@ impl Seen {
         let texts = new.texts.iter().map(|text| Arc::from(text.as_str()));
         match same {
             Some(part) => {
-                Arc::make_mut(&mut part.steps).push(step);
+                shared.push(&mut part.steps, step);
                 part.texts.extend(texts);
             }
-            None => self.parts.push(Part {
-                form: Arc::new(Form::of(new)),
-                steps: Arc::new([step].into_iter().collect()),
-                texts: texts.collect(),
-            }),
+            None => {
+                let part = Part {
+                    form: shared.form_of(new),
+                    steps: shared.only(step),
+                    texts: texts.collect(),
+                };
+                if self.parts.is_empty() {
+                    // Most variables have no other one.
+                    self.parts.reserve_exact(1);
+                }
+                self.parts.push(part);
+            }
         }
         Ok(())
     }
@@ -240,6 +274,43 @@ impl Seen {
     /// All its steps whose bytes are there.
     pub fn steps(&self) -> impl Iterator<Item = u64> + '_ {
         self.parts.iter().flat_map(|part| part.steps.iter())
+    }
+}
+
+impl Shared {
+    fn form_of(&mut self, variable: &Variable) -> Arc<Form> {
+        if let Some(form) = self.form.as_ref().filter(|form| form.is_of(variable)) {
+            return form.clone();
+        }
+        let form = Arc::new(Form::of(variable));
+        self.form.insert(form).clone()
+    }
+
+    /// This step alone.
+    fn only(&mut self, step: u64) -> Arc<Steps> {
+        let is_it = |only: &&Arc<Steps>| only.last() == Some(step);
+        if let Some(only) = self.only.as_ref().filter(is_it) {
+            return only.clone();
+        }
+        let only = Arc::new([step].into_iter().collect());
+        self.only.insert(only).clone()
+    }
+
+    /// Adds a step behind all others. Variables that had the same steps so far go on sharing them.
+    fn push(&mut self, steps: &mut Arc<Steps>, step: u64) {
+        if let Some((before, after)) = &self.steps
+            && Arc::ptr_eq(before, steps)
+            && after.last() == Some(step)
+        {
+            *steps = after.clone();
+            return;
+        }
+        self.steps = None;
+        // Long lists are not copied for each step.
+        let is_shared = Arc::strong_count(steps) > 1 && steps.is_regular();
+        let before = is_shared.then(|| steps.clone());
+        Arc::make_mut(steps).push(step);
+        self.steps = before.map(|before| (before, steps.clone()));
     }
 }
 

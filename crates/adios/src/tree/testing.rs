@@ -11,7 +11,7 @@ pub fn variable(name: &str, kind: Kind, ty: Type, shape: &[u64]) -> Variable {
         shape.len()
     };
     Variable {
-        name: name.to_owned(),
+        name: name.into(),
         kind,
         ty,
         shape: shape.to_vec(),

@@ -95,11 +95,12 @@ fn tree_of(
     bad: &dyn Fn(Fault) -> Error,
 ) -> Result<Tree> {
     let mut summary = Summary::new(directory.is_big_endian(), directory.is_flattened());
+    let mut section = Vec::new();
     for number in directory.numbers() {
         if number as u64 >= steps {
             break;
         }
-        let step = directory.step(files.metadata(), number, &|_| true);
+        let step = directory.outline(files.metadata(), number, &mut section);
         summary.add(number as u64, &step.map_err(bad)?, &|place| {
             !files.has(place)
         });
