@@ -5,12 +5,9 @@
 //!
 //! For a plain file nothing is stored: it is detected faster than an item is written.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-
-use serde::{Deserialize, Serialize};
 
 use h5logfs_common::error::Result;
 use h5logfs_common::memory::Reserved;
@@ -25,16 +22,8 @@ use h5logfs_view::index::store::{FileState, FileTime, Flight, Store, StoreEntry,
 
 use crate::BUILD;
 
+/// The times when the inodes of the sources changed, and behind them [`Snapshot::to_bytes`].
 const ITEM: &str = "scan";
-
-#[derive(Serialize, Deserialize)]
-struct Item<'a> {
-    /// The times when the inodes of the sources changed.
-    changed: Vec<FileTime>,
-    /// [`Snapshot::to_bytes`].
-    #[serde(borrow, with = "serde_bytes")]
-    snapshot: Cow<'a, [u8]>,
-}
 
 /// What decides the outcome of a scan, apart from the main file.
 pub(super) struct ScanInputs<'a> {
@@ -111,9 +100,9 @@ impl<'a> StoredScan<'a> {
         if journal::may_belong_to(&files, source).unwrap_or(true) {
             return None;
         }
-        match postcard::take_from_bytes(&bytes) {
-            Ok((item, [])) => self.if_unchanged(task, item),
-            _ => {
+        match postcard::take_from_bytes::<Vec<FileTime>>(&bytes) {
+            Ok((changed, snapshot)) => self.if_unchanged(task, &changed, snapshot),
+            Err(_) => {
                 log::debug!("{}: what was kept has no sense", source.path().display());
                 None
             }
@@ -124,22 +113,15 @@ impl<'a> StoredScan<'a> {
     fn if_unchanged(
         &self,
         task: &Task,
-        item: Item<'_>,
+        changed: &[FileTime],
+        snapshot: &[u8],
     ) -> Option<(Reserved<Snapshot>, StoreEntry)> {
-        let snapshot = Snapshot::from_bytes(task, &item.snapshot).ok()?;
+        let snapshot = Snapshot::from_bytes(task, snapshot).ok()?;
         let (mut snapshot, reservation) = snapshot.into_parts();
         self.relocate(&mut snapshot)?;
         let now = self.states(&snapshot)?;
-        let same = now
-            .iter()
-            .map(|s| s.changed)
-            .eq(item.changed.iter().copied());
-        same.then(|| {
-            (
-                Reserved::new(snapshot, reservation),
-                self.log_of(&item.changed),
-            )
-        })
+        let same = now.iter().map(|s| s.changed).eq(changed.iter().copied());
+        same.then(|| (Reserved::new(snapshot, reservation), self.log_of(changed)))
     }
 
     /// The stored form of the snapshot, and the place for its indexes. `None` for a log that is not closed or has
@@ -154,14 +136,12 @@ impl<'a> StoredScan<'a> {
         if snapshot.journal.is_some() || !settled || states.first() != Some(&self.main) {
             return None;
         }
-        // Its bytes, and the item, each in a list that grew.
-        let reservation = task.reserve(4 * snapshot.bytes() as u64).ok()?;
-        let item = Item {
-            changed: states.iter().map(|s| s.changed).collect(),
-            snapshot: Cow::Owned(snapshot.to_bytes().ok()?),
-        };
-        let packed = postcard::to_stdvec(&item).ok()?;
-        let log = self.log_of(&item.changed);
+        // Its bytes, in a list that may have grown.
+        let reservation = task.reserve(2 * snapshot.bytes() as u64).ok()?;
+        let changed: Vec<FileTime> = states.iter().map(|s| s.changed).collect();
+        let packed = postcard::to_stdvec(&changed).ok()?;
+        let packed = snapshot.append_to(packed).ok()?;
+        let log = self.log_of(&changed);
         Some((Reserved::new(packed, reservation), log))
     }
 

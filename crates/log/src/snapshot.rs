@@ -1,6 +1,7 @@
 //! What the scan of one log file yields: plain data, all that the view needs besides the log's own bytes. A
 //! snapshot holds no handle of libhdf5 and no descriptor, so it can be sent to another process.
 
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 use serde_bytes::Bytes;
 
@@ -288,6 +289,27 @@ fn decoded_at_most(bytes: &[u8]) -> Result<u64, Fault> {
     .into())
 }
 
+/// Bytes to which others are appended.
+struct Appended(Vec<u8>);
+
+impl Flavor for Appended {
+    type Output = Vec<u8>;
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
+}
+
 impl Snapshot {
     /// What is known of the flushes of a log that is not closed, whose journal has this first line; `None` of another log.
     pub fn flushed(&self, files: &LogFiles<'_>, header: &Header) -> Result<Option<Flushed>, Error> {
@@ -384,8 +406,17 @@ impl Snapshot {
 
     /// Encodes it for another process, or for a file. Fails where [`Snapshot::from_bytes`] would.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Fault> {
-        let bytes = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
-        decoded_at_most(&bytes)?;
+        self.append_to(Vec::new())
+    }
+
+    /// The same, behind bytes that are there.
+    pub fn append_to(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
+        let start = bytes.len();
+        // Rather too much than a list that grows: nothing is written to what is not needed.
+        bytes.reserve(self.bytes());
+        let bytes = postcard::serialize_with_flavor(self, Appended(bytes));
+        let bytes = bytes.map_err(|e: postcard::Error| e.to_string())?;
+        decoded_at_most(&bytes[start..])?;
         Ok(bytes)
     }
 

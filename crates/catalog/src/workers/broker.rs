@@ -114,8 +114,8 @@ impl<'a> Broker<'a> {
                 return Err(NoSnapshot::TimedOut);
             }
             let mut reservation = task.reservation();
-            let received = worker.receive(max_len, &mut reservation);
-            let (ask, _) = received.map_err(|e| self.no_snapshot(e))?;
+            let received = worker.receive_request(max_len, &mut reservation);
+            let ask = received.map_err(|e| self.no_snapshot(e))?;
             let answer = match ask {
                 Request::Done(outcome) => {
                     let bytes = outcome.into_result().map_err(NoSnapshot::Failed)?;

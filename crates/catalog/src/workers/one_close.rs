@@ -207,9 +207,9 @@ impl Closer {
     fn outcome(&self) -> Option<Result<String>> {
         let received = self
             .channel
-            .receive(LARGEST_ANSWER, &mut Task::unlimited().reservation());
+            .receive_request(LARGEST_ANSWER, &mut Task::unlimited().reservation());
         match received {
-            Ok((Request::Done(outcome), _)) => {
+            Ok(Request::Done(outcome)) => {
                 let said = outcome.into_result();
                 Some(said.map(|said| String::from_utf8_lossy(&said).into_owned()))
             }

@@ -1,11 +1,12 @@
 //! The messages between the daemon and a scan worker, over a socket that also carries descriptors.
 //!
-//! A message is its length in four bytes, little-endian, and its postcard form. A hostile file may control the
+//! A message is its length in four bytes, little-endian, and its postcard form; a snapshot follows that as it is, so that
+//! it is not copied. A hostile file may control the
 //! worker, so the daemon bounds the length of messages, and allocates memory as bytes arrive.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -91,8 +92,8 @@ pub enum Request {
 /// The outcome of a scan.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ScanOutcome {
-    /// A snapshot: [`Snapshot::to_bytes`](crate::snapshot::Snapshot::to_bytes).
-    Scanned(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// A snapshot: [`Snapshot::to_bytes`](crate::snapshot::Snapshot::to_bytes). It is behind the message, not in it.
+    Scanned(#[serde(skip)] Vec<u8>),
     /// [`Error::Io`].
     Io {
         /// The file.
@@ -311,14 +312,34 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
         message: &impl Serialize,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
-        let len = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let bytes = [&len.to_le_bytes(), body.as_slice()].concat();
-        let mut rest = bytes.as_slice();
+        self.send_with(message, &[], descriptor)
+    }
+
+    /// Sends the outcome of a scan.
+    pub fn send_outcome(&self, mut outcome: ScanOutcome) -> io::Result<()> {
+        let bytes = match &mut outcome {
+            ScanOutcome::Scanned(bytes) => mem::take(bytes),
+            _ => Vec::new(),
+        };
+        self.send_with(&Request::Done(outcome), &bytes, None)
+    }
+
+    /// Sends a message, and behind it `bytes`.
+    fn send_with(
+        &self,
+        message: &impl Serialize,
+        bytes: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let message = postcard::to_stdvec(message).map_err(io::Error::other)?;
+        let len = u32::try_from(message.len() + bytes.len()).map_err(io::Error::other)?;
+        let head = [&len.to_le_bytes(), message.as_slice()].concat();
         let mut descriptor = descriptor;
-        while !rest.is_empty() {
-            let sent = self.send_some(rest, descriptor.take())?;
-            rest = rest.get(sent..).unwrap_or_default();
+        for mut rest in [&head, bytes] {
+            while !rest.is_empty() {
+                let sent = self.send_some(rest, descriptor.take())?;
+                rest = rest.get(sent..).unwrap_or_default();
+            }
         }
         Ok(())
     }
@@ -343,6 +364,33 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
         most: usize,
         reservation: &mut Reservation,
     ) -> io::Result<(T, Option<OwnedFd>)> {
+        match self.receive_with(most, reservation)? {
+            (message, rest, descriptor) if rest.is_empty() => Ok((message, descriptor)),
+            _ => Err(without_sense()),
+        }
+    }
+
+    /// Receives a request, as [`Channel::receive`] does.
+    pub fn receive_request(
+        &self,
+        most: usize,
+        reservation: &mut Reservation,
+    ) -> io::Result<Request> {
+        let (mut request, rest, _) = self.receive_with(most, reservation)?;
+        match &mut request {
+            Request::Done(ScanOutcome::Scanned(bytes)) => *bytes = rest,
+            _ if !rest.is_empty() => return Err(without_sense()),
+            _ => {}
+        }
+        Ok(request)
+    }
+
+    /// Receives a message, and the bytes behind it.
+    fn receive_with<T: DeserializeOwned>(
+        &self,
+        most: usize,
+        reservation: &mut Reservation,
+    ) -> io::Result<(T, Vec<u8>, Option<OwnedFd>)> {
         let mut len = [0; 4];
         let descriptor = self.fill(&mut len)?;
         let len = u32::from_le_bytes(len) as usize;
@@ -350,14 +398,12 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
             let reason = format!("a message of {len} bytes, where {most} are the limit");
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
-        let body = self.body(len, reservation)?;
-        match postcard::take_from_bytes(&body) {
-            Ok((message, [])) => Ok((message, descriptor)),
-            _ => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a message without sense",
-            )),
-        }
+        let mut body = self.body(len, reservation)?;
+        let message = postcard::take_from_bytes(&body);
+        let (message, rest) = message.map_err(|_| without_sense())?;
+        let message_len = len - rest.len();
+        body.drain(..message_len);
+        Ok((message, body, descriptor))
     }
 
     /// Allocates memory as bytes arrive, not by the length that the other end claims.
@@ -404,6 +450,10 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
             }
         }
     }
+}
+
+fn without_sense() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a message without sense")
 }
 
 /// Waits until the socket can be read from, or written to. Returns false when `until` comes first.

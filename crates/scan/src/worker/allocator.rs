@@ -1,4 +1,4 @@
-//! The C library's allocator in a worker, which serves several scans.
+//! The C library's allocator in a worker.
 
 /// Blocks of up to this size lie in the heap. libhdf5 clears two tables of half a MiB for each file that it opens.
 #[cfg(target_env = "gnu")]
@@ -7,8 +7,8 @@ const LARGEST_IN_HEAP: libc::c_int = 4 << 20;
 #[cfg(target_env = "gnu")]
 const SPARE: libc::c_int = 16 << 20;
 
-/// Lets the allocator keep what one scan has freed for the next one. By default it gives it back to the system, and each
-/// scan takes a page fault for each page again.
+/// Lets the allocator keep what a scan has freed, for what it allocates next and for the next scan. By default it gives it back to
+/// the system, and takes a page fault for each page again.
 pub fn keep_memory() {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [

@@ -79,6 +79,7 @@ pub fn serve_one(confinement: &Confinement) -> io::Result<()> {
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST)?;
     match confine(confinement) {
         Ok(confined) => {
+            allocator::keep_memory();
             let done = begin_work(socket, confinement, &confined.no_fork)
                 .and_then(|client| scan_next(&client));
             // The client waits for the end, so nothing is put in order before.
@@ -94,7 +95,7 @@ pub fn refuse(reason: String) -> io::Result<()> {
     let client = Channel::new(socket, Forever);
     let (task, _) = client.receive::<ScanTask>(LARGEST_RESPONSE, &mut unlimited())?;
     let error = Error::of(task.dir.join(&task.relative), reason);
-    client.send(&Request::Done(ScanOutcome::from(&error)), None)
+    client.send_outcome(ScanOutcome::from(&error))
 }
 
 /// Ends this process with the thread that has started it.
@@ -137,7 +138,7 @@ impl Closing {
             Ok(said) => ScanOutcome::Scanned(said.unwrap_or_default().into_bytes()),
             Err(e) => ScanOutcome::from(&e),
         };
-        self.0.send(&Request::Done(outcome), None)
+        self.0.send_outcome(outcome)
     }
 }
 
@@ -292,7 +293,7 @@ fn scan_next(daemon: &Arc<Daemon>) -> io::Result<bool> {
         Ok(bytes) => ScanOutcome::Scanned(bytes),
         Err(e) => ScanOutcome::from(&e),
     };
-    daemon.send(&Request::Done(outcome), None)?;
+    daemon.send_outcome(outcome)?;
     Ok(true)
 }
 
