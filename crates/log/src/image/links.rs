@@ -1,5 +1,7 @@
 //! Symbol tables: the links of old groups (III.A.1, III.B), and the local heap of their names (III.D).
 
+use std::borrow::Cow;
+
 use super::space::Space;
 
 /// Bytes of an entry of a leaf (III.C).
@@ -34,9 +36,9 @@ impl Sizes {
 }
 
 /// A link, and what it leads to.
-pub struct Named {
+pub struct Named<'a> {
     /// Its name, without a zero.
-    pub name: Vec<u8>,
+    pub name: Cow<'a, [u8]>,
     /// Where it leads.
     pub target: To,
 }
@@ -70,17 +72,18 @@ impl Table {
     }
 
     /// Writes the links of a group. They may be in any order.
-    pub fn put(space: &mut Space, mut links: Vec<Named>, sizes: Sizes) -> Self {
+    pub fn put(space: &mut Space, mut links: Vec<Named<'_>>, sizes: Sizes) -> Self {
         links.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let mut names = Names::new();
         let mut leaves = Vec::new();
         for links in links.chunks(sizes.leaf) {
-            let mut leaf = b"SNOD\x01\0".to_vec();
+            let mut leaf = Vec::with_capacity(LEAF + sizes.leaf * ENTRY);
+            leaf.extend(b"SNOD\x01\0");
             leaf.extend((links.len() as u16).to_le_bytes());
             let mut last = 0;
             for link in links {
                 last = names.add(&link.name);
-                leaf.extend(entry(last, &link.target, &mut names));
+                put_entry(&mut leaf, last, &link.target, &mut names);
             }
             leaf.resize(LEAF + sizes.leaf * ENTRY, 0);
             let address = space.put(&leaf);
@@ -93,27 +96,26 @@ impl Table {
     }
 }
 
-/// A symbol table entry.
-fn entry(name: u64, target: &To, names: &mut Names) -> Vec<u8> {
+/// Adds a symbol table entry to a leaf.
+fn put_entry(leaf: &mut Vec<u8>, name: u64, target: &To, names: &mut Names) {
     const SOFT: u32 = 2;
     let (address, cached, path) = match target {
         To::Object(address) => (*address, 0, 0),
         // The heap is far smaller than 4 GiB: its names come from an image that is.
         To::Path(path) => (NONE, SOFT, names.add(path) as u32),
         To::Entry(entry) => {
-            let mut bytes = entry.to_vec();
-            bytes[..8].copy_from_slice(&name.to_le_bytes());
-            return bytes;
+            leaf.extend(name.to_le_bytes());
+            leaf.extend(&entry[8..]);
+            return;
         }
     };
-    let mut bytes = Vec::with_capacity(ENTRY);
-    bytes.extend(name.to_le_bytes());
-    bytes.extend(address.to_le_bytes());
-    bytes.extend(cached.to_le_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend(path.to_le_bytes());
-    bytes.resize(ENTRY, 0);
-    bytes
+    let end = leaf.len() + ENTRY;
+    leaf.extend(name.to_le_bytes());
+    leaf.extend(address.to_le_bytes());
+    leaf.extend(cached.to_le_bytes());
+    leaf.extend([0; 4]);
+    leaf.extend(path.to_le_bytes());
+    leaf.resize(end, 0);
 }
 
 /// A node of the tree or a leaf, and where in the heap its last name is.

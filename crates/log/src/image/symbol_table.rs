@@ -25,12 +25,12 @@ const IS_GROUP: u32 = 1;
 
 /// New links: for each group, by the address of its header, the names and the addresses of headers. Tables are written in this order,
 /// so that each scan makes the same image.
-pub type NewLinks = BTreeMap<u64, Vec<(Vec<u8>, u64)>>;
+pub type NewLinks<'a> = BTreeMap<u64, Vec<(&'a [u8], u64)>>;
 
 impl Image {
     /// Adds links to groups. `parents`: the group in which each of them is that is not the root group. Fails where a group is
     /// not of the old kind, or has the name of a new link already.
-    pub fn add_links(&mut self, links: NewLinks, parents: &HashMap<u64, u64>) -> Result<()> {
+    pub fn add_links(&mut self, links: NewLinks<'_>, parents: &HashMap<u64, u64>) -> Result<()> {
         let [0, ..] = self.get::<1>(8)? else {
             return Err("links are added to files with a superblock of version 0 only".into());
         };
@@ -120,27 +120,28 @@ impl Image {
     }
 
     /// Writes the table of a group anew, with more links.
-    fn extend(&mut self, group: u64, new: Vec<(Vec<u8>, u64)>, sizes: Sizes) -> Result<Table> {
+    fn extend(&mut self, group: u64, new: Vec<(&[u8], u64)>, sizes: Sizes) -> Result<Table> {
         let old = self.table(group)?;
         let data = self.get(old.heap + 24).map(u64::from_le_bytes)?;
-        let mut entries = BTreeMap::new();
+        let mut links = Vec::with_capacity(new.len());
         for (_, entry) in self.entries(old)? {
             let name = Fields(&entry).u64().ok_or("a short entry")?;
-            entries.insert(
-                self.name(data.checked_add(name).ok_or("a name outside")?)?,
-                To::Entry(entry),
-            );
+            let name = self.name(data.checked_add(name).ok_or("a name outside")?)?;
+            links.push(Named {
+                name: name.into(),
+                target: To::Entry(entry),
+            });
         }
-        for (name, address) in new {
-            if entries.insert(name, To::Object(address)).is_some() {
-                return Err("two links of a group have one name".into());
-            }
+        links.extend(new.into_iter().map(|(name, address)| Named {
+            name: name.into(),
+            target: To::Object(address),
+        }));
+        links.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        if links.windows(2).any(|pair| pair[0].name == pair[1].name) {
+            return Err("two links of a group have one name".into());
         }
-        let links = entries
-            .into_iter()
-            .map(|(name, target)| Named { name, target });
         let mut space = Space::new(self.bytes.len().next_multiple_of(8) as u64);
-        let table = Table::put(&mut space, links.collect(), sizes);
+        let table = Table::put(&mut space, links, sizes);
         self.append(&space.into_bytes());
         let message = self.message(group, kind::SYMBOL_TABLE)?;
         let message = message.ok_or("a group without a symbol table")?;
@@ -157,16 +158,21 @@ impl Image {
     }
 
     /// Appends bytes at a multiple of 8. Returns their address.
-    fn append(&mut self, bytes: &[u8]) -> u64 {
+    pub fn append(&mut self, bytes: &[u8]) -> u64 {
         let at = self.bytes.len().next_multiple_of(8);
         self.bytes.resize(at, 0);
         self.bytes.extend_from_slice(bytes);
         at as u64
     }
 
-    /// Appends a copy of an object whose header is of version 1 and in one piece, for an object that only new links lead to.
-    /// Returns its address.
-    pub fn copy_object(&mut self, header: u64) -> Result<u64> {
+    /// Makes room for so many bytes that are appended.
+    pub fn reserve(&mut self, more: usize) {
+        self.bytes.reserve(more);
+    }
+
+    /// The header of an object, which is of version 1 and in one piece: a copy of it that is [appended](Image::append) is an object
+    /// like this one, to which only new links lead.
+    pub fn object(&self, header: u64) -> Result<Vec<u8>> {
         const PREFIX: u64 = 16;
         let [1, _, _, _, _, _, _, _, a, b, c, d] = self.get(header)? else {
             return Err("an object header that is not of version 1".into());
@@ -175,8 +181,7 @@ impl Image {
             return Err("an object header in several pieces".into());
         }
         let len = PREFIX + u64::from(u32::from_le_bytes([a, b, c, d]));
-        let copy = read_vec(&self.bytes, header, len)?;
-        Ok(self.append(&copy))
+        read_vec(&self.bytes, header, len)
     }
 
     /// Ends the file behind its last byte.

@@ -110,7 +110,7 @@ impl ClosedObjects {
                 continue;
             };
             let named = group_links.links.iter().map(|(name, target)| Named {
-                name: name.clone(),
+                name: name.into(),
                 target: match target {
                     Target::Object(number) => To::Object(addresses[*number]),
                     Target::Path(path) => To::Path(path.clone()),
@@ -119,7 +119,7 @@ impl ClosedObjects {
             let mut named: Vec<Named> = named.collect();
             if number == 0 {
                 named.push(Named {
-                    name: names::LOG_GROUP.into(),
+                    name: names::LOG_GROUP.as_bytes().into(),
                     target: To::Object(group),
                 });
             }
@@ -195,7 +195,7 @@ fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
         for (name, piece) in [("_ld_0", log.data), ("_md_0", log.table)] {
             let address = own.put(&bytes_of_log(piece)?);
             links.push(Named {
-                name: name.into(),
+                name: name.as_bytes().into(),
                 target: To::Object(address),
             });
         }

@@ -2,8 +2,10 @@
 //! 20 µs for each, and programs write thousands that are alike.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::types::is_number;
+use crate::hdf5_sys::ObjectInfo;
 use crate::shown::ShownObjects;
 use h5logfs_adios::tree::{self, Object};
 use h5logfs_common::fault::Fault;
@@ -12,38 +14,41 @@ use h5logfs_log::image::{Image, NewLinks};
 /// The header of a dataset with more dimensions may be in several pieces.
 const MOST_DIMENSIONS: usize = 4;
 
+/// Bytes of a link in the tables of a group, and of a short name, about.
+const LINK: usize = 64;
+
 /// Datasets that are made once libhdf5 has made all other objects.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
-    copies: Vec<Copy>,
+pub(super) struct Copies<'a> {
+    copies: Vec<Copy<'a>>,
     /// Addresses of groups, and of those that they are in.
     parents: HashMap<u64, u64>,
 }
 
 #[derive(Debug)]
-struct Copy {
+struct Copy<'a> {
     /// Which of the datasets it is.
     dataset: usize,
     /// The address of the header that it gets.
     model: u64,
     /// The address of its group.
     group: u64,
-    name: Vec<u8>,
+    name: &'a str,
 }
 
-impl Copies {
+impl<'a> Copies<'a> {
     /// Notes a group that is in another one.
     pub fn add_group(&mut self, group: u64, parent: u64) {
         self.parents.insert(group, parent);
     }
 
     /// Notes a dataset, by its number among all of them.
-    pub fn add(&mut self, dataset: usize, model: u64, group: u64, name: &str) {
+    pub fn add(&mut self, dataset: usize, model: u64, group: u64, name: &'a str) {
         self.copies.push(Copy {
             dataset,
             model,
             group,
-            name: name.as_bytes().to_vec(),
+            name,
         });
     }
 
@@ -54,13 +59,23 @@ impl Copies {
         }
         let mut image = Image::new(std::mem::take(&mut out.image));
         let mut links = NewLinks::new();
+        let mut models = HashMap::new();
+        let mut left = self.copies.len();
         for copy in self.copies {
-            let header = image.copy_object(copy.model)?;
+            let model = match models.entry(copy.model) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let model = image.object(copy.model)?;
+                    // Most datasets are like the first one.
+                    image.reserve(left.saturating_mul(model.len() + LINK));
+                    new.insert(model)
+                }
+            };
+            left -= 1;
+            let header = image.append(model);
             out.datasets[copy.dataset].header = header;
-            links
-                .entry(copy.group)
-                .or_default()
-                .push((copy.name, header));
+            let links: &mut Vec<_> = links.entry(copy.group).or_default();
+            links.push((copy.name.as_bytes(), header));
         }
         image.add_links(links, &self.parents)?;
         image.set_end()?;
@@ -69,7 +84,7 @@ impl Copies {
     }
 }
 
-/// Whether datasets like this one may have copies of its header: all of it is in one piece, and nothing in it leads elsewhere.
+/// Whether datasets like this one may have copies of its header, if that is in one piece: nothing in it leads elsewhere.
 pub(super) fn is_model(object: &Object, dataset: &tree::Dataset) -> bool {
     // Old groups do not tell the character set of a name.
     is_number(&dataset.ty)
@@ -77,4 +92,9 @@ pub(super) fn is_model(object: &Object, dataset: &tree::Dataset) -> bool {
         && !dataset.has_steps
         && object.attributes.is_empty()
         && object.path.is_ascii()
+}
+
+/// Whether all of an object header is in one piece, of the old version: such a one can be copied.
+pub(super) fn is_in_one_piece(object: &ObjectInfo) -> bool {
+    object.version == 1 && object.pieces == 1
 }

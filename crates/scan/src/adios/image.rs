@@ -1,6 +1,6 @@
 //! The objects of a directory, in memory and without the elements that its files have.
 
-use super::alike::{Copies, is_model};
+use super::alike::{Copies, is_in_one_piece, is_model};
 use super::attributes::{Attributes, are_outside, c_text};
 use super::types::Types;
 use crate::hdf5_sys::{self as h5, Id, Link, Target};
@@ -22,11 +22,11 @@ const MOST_DIAGNOSTICS: usize = 1000;
 
 /// Makes the image of these objects, of which the first is the root. The datasets are numbered in their order, those of texts
 /// left out: the image has their elements. `incomplete`: what is missing, for its attribute.
-pub(super) fn make(
-    objects: &[&Object],
+pub(super) fn make<'a>(
+    objects: &[&'a Object],
     is_big_endian: bool,
-    chooser: &Chooser<'_>,
-    choice: &Choice,
+    chooser: &'a Chooser<'a>,
+    choice: &'a Choice,
     incomplete: Option<&str>,
 ) -> Result<ShownObjects> {
     let creation = h5::new_file_creation()?;
@@ -71,7 +71,7 @@ struct Maker<'a> {
     parent: Option<Parent>,
     /// The last dataset that libhdf5 has made.
     model: Option<Model>,
-    copies: Copies,
+    copies: Copies<'a>,
     chooser: &'a Chooser<'a>,
     choice: &'a Choice,
     types: Types,
@@ -116,7 +116,7 @@ struct Described {
     header: Option<u64>,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
     fn root_attributes(&mut self, root: &Object, incomplete: Option<&str>) -> Result<()> {
         let id = self.root.clone();
         let Some(text) = incomplete else {
@@ -137,7 +137,7 @@ impl Maker<'_> {
     }
 
     /// Makes an object. What libhdf5 cannot make is left out.
-    fn object(&mut self, object: &Object) -> Result<()> {
+    fn object(&mut self, object: &'a Object) -> Result<()> {
         let id = match &object.dataset {
             None => self.group(object).map(Some),
             Some(dataset) => {
@@ -159,8 +159,9 @@ impl Maker<'_> {
     fn group(&mut self, object: &Object) -> Result<Id> {
         let creation = h5::new_group_creation()?;
         set_properties(&creation, are_outside(object))?;
-        let (parent, link) = self.place(&object.path)?;
-        let group = h5::create_group(&parent.group, &link, &creation)?;
+        let (_, name) = parent_and_name(&object.path)?;
+        let parent = self.parent_of(&object.path)?;
+        let group = h5::create_group(&parent.group, &link(name), &creation)?;
         let around = parent.address;
         self.copies.add_group(h5::address(&group)?, around);
         Ok(group)
@@ -169,7 +170,7 @@ impl Maker<'_> {
     /// Makes a dataset. `None`: it is made later, and has no attributes.
     fn dataset(
         &mut self,
-        object: &Object,
+        object: &'a Object,
         dataset: &tree::Dataset,
         number: i64,
     ) -> Result<Option<Id>> {
@@ -186,8 +187,9 @@ impl Maker<'_> {
             is_in_image,
             are_outside: are_outside(object),
         };
-        let mut model = self.model_of(form)?;
-        let (parent, link) = self.place(&object.path)?;
+        let (mut model, plan) = self.model_of(form)?;
+        let (_, name) = parent_and_name(&object.path)?;
+        let parent = self.parent_of(&object.path)?;
         let header = model
             .described
             .as_ref()
@@ -195,13 +197,14 @@ impl Maker<'_> {
         if let Some(header) = header
             && is_model(object, dataset)
         {
-            let (group, (_, name)) = (parent.address, parent_and_name(&object.path)?);
+            let group = parent.address;
             self.copies
                 .add(self.out.datasets.len(), header, group, name);
-            self.describe(object, &model, number, header);
+            self.describe(object, &model, plan, number, header);
             self.model = Some(model);
             return Ok(None);
         }
+        let link = link(name);
         let Model {
             datatype,
             space,
@@ -218,7 +221,8 @@ impl Maker<'_> {
             h5::write_text_elements(&id, &texts)?;
             return Ok(Some(id));
         }
-        let header = h5::address(&id)?;
+        let info = h5::object_info(&id)?;
+        let header = info.address;
         if model.described.is_none() {
             model.described = Some(Described {
                 datatype: h5::describe_type(&model.datatype),
@@ -229,17 +233,25 @@ impl Maker<'_> {
         if let Some(described) = &mut model.described
             && described.filters.is_empty()
             && is_model(object, dataset)
+            && is_in_one_piece(&info)
         {
             described.header = Some(header);
         }
-        self.describe(object, &model, number, header);
+        self.describe(object, &model, plan, number, header);
         self.model = Some(model);
         Ok(Some(id))
     }
 
     /// Puts a dataset into the snapshot.
-    fn describe(&mut self, object: &Object, model: &Model, number: i64, header: u64) {
-        let (Form { ty, plan, .. }, described) = (&model.form, model.described.as_ref());
+    fn describe(
+        &mut self,
+        object: &Object,
+        model: &Model,
+        plan: DatasetPlan,
+        number: i64,
+        header: u64,
+    ) {
+        let (ty, described) = (&model.form.ty, model.described.as_ref());
         self.out.datasets.push(Dataset {
             name: object.path.clone(),
             header,
@@ -247,9 +259,9 @@ impl Maker<'_> {
                 .map(|described| described.datatype.clone())
                 .unwrap_or_default(),
             element_size: ty.shown_size(),
-            dims: plan.dims.clone(),
-            max_dims: plan.max_dims.clone(),
-            storage: plan.storage.clone(),
+            dims: plan.dims,
+            max_dims: plan.max_dims,
+            storage: plan.storage,
             fill: Vec::new(),
             filters: described
                 .map(|described| described.filters.clone())
@@ -262,10 +274,11 @@ impl Maker<'_> {
         });
     }
 
-    /// What a dataset of this form is made of: libhdf5 takes longer for that than for the dataset.
-    fn model_of(&mut self, form: Form) -> Result<Model> {
+    /// What a dataset of this form is made of: libhdf5 takes longer for that than for the dataset. Returns the plan of the form,
+    /// too.
+    fn model_of(&mut self, form: Form) -> Result<(Model, DatasetPlan)> {
         if let Some(known) = self.model.take_if(|known| known.form == form) {
-            return Ok(known);
+            return Ok((known, form.plan));
         }
         let storage = &form.plan.storage;
         let creation = h5::new_dataset_creation()?;
@@ -278,13 +291,15 @@ impl Maker<'_> {
                 h5::add_filter(&creation, filter)?;
             }
         }
-        Ok(Model {
+        let plan = form.plan.clone();
+        let model = Model {
             datatype: self.types.get(&form.ty)?,
-            space: form.plan.space().create()?,
+            space: plan.space().create()?,
             creation,
             described: None,
             form,
-        })
+        };
+        Ok((model, plan))
     }
 
     fn plan(&self, dataset: &tree::Dataset, number: i64, element: u64) -> DatasetPlan {
@@ -323,20 +338,15 @@ impl Maker<'_> {
         }
     }
 
-    /// The group that the object at a path is in, and its link there.
-    fn place(&mut self, path: &str) -> Result<(&Parent, Link)> {
-        let (path, name) = parent_and_name(path)?;
-        let link = Link {
-            name: name.as_bytes().to_vec(),
-            utf8: !name.is_ascii(),
-            target: Target::Hard(0),
-        };
+    /// The group that the object at a path is in.
+    fn parent_of(&mut self, path: &str) -> Result<&Parent> {
+        let (path, _) = parent_and_name(path)?;
         let known = self.parent.take_if(|known| known.path == path);
         let parent = match known {
             Some(known) => known,
             None => self.open_parent(path)?,
         };
-        Ok((self.parent.insert(parent), link))
+        Ok(self.parent.insert(parent))
     }
 
     fn open_parent(&self, path: &str) -> Result<Parent> {
@@ -358,6 +368,15 @@ impl Maker<'_> {
 /// The path of the group that an object is in, and its name there.
 fn parent_and_name(path: &str) -> Result<(&str, &str)> {
     Ok(path.rsplit_once('/').ok_or("a path without a group")?)
+}
+
+/// A link to an object that is made with it.
+fn link(name: &str) -> Link {
+    Link {
+        name: name.as_bytes().to_vec(),
+        utf8: !name.is_ascii(),
+        target: Target::Hard(0),
+    }
 }
 
 /// `are_outside`: the attributes do not fit into the header.
@@ -508,6 +527,29 @@ mod tests {
             assert!(found.is_sorted_by_key(|link| link.name.clone()));
         }
         assert!(open("/g/h/c2100").is_err());
+    }
+
+    /// Attributes that an old header has no room for make it one of several pieces.
+    #[test]
+    fn a_header_in_several_pieces_is_no_model() {
+        let many = (0..20).map(|number| (number.to_string(), Value::Text("x".repeat(100))));
+        let many: Vec<_> = many.collect();
+        let attributes = many.iter().map(|(name, value)| (&**name, value.clone()));
+        let objects = [
+            group("/", vec![]),
+            dataset("/a", Type::F64, &[3, 4], false, &[]),
+            Object {
+                attributes: group("", attributes.collect()).attributes,
+                ..dataset("/b", Type::F64, &[3, 4], false, &[])
+            },
+        ];
+        let made = image_of(&objects, None);
+        let image = h5::open_image(&made.image).unwrap();
+        let is_in_one_piece = |path: &std::ffi::CStr| {
+            let object = h5::open_path(&image, path).unwrap();
+            is_in_one_piece(&h5::object_info(&object).unwrap())
+        };
+        assert!(is_in_one_piece(c"/a") && !is_in_one_piece(c"/b"));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct ObjectInfo {
     pub kind: Kind,
     /// Version of the object header.
     pub version: u32,
+    /// In how many pieces the object header is.
+    pub pieces: u32,
     /// Access, modification, change and birth in seconds since 1970; 0 if not stored.
     pub times: [u32; 4],
 }
@@ -46,6 +48,7 @@ pub fn object_info(object: &Id) -> Result<ObjectInfo> {
         address: info.addr,
         kind,
         version: info.hdr.version,
+        pieces: info.hdr.nchunks,
         times: times.map(|t| u32::try_from(t).unwrap_or(0)),
     })
 }
