@@ -4,11 +4,13 @@
 //! * [`names`] knows the files of a directory.
 //! * `check` checks what a snapshot says.
 //! * `steps` reads the steps that a dataset needs.
+//! * `stored` is the form that the sources of datasets have in a snapshot.
 //! * `table` makes records of their blocks, and says who wrote them.
 
 mod check;
 pub mod names;
 mod steps;
+mod stored;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -61,6 +63,7 @@ pub struct Tables {
     /// The number of each `data.N`, and that of its source; ascending.
     pub data: Vec<(u32, u16)>,
     /// The dataset with number `n` is the `n`th.
+    #[serde(with = "stored")]
     pub datasets: Vec<DatasetSource>,
     /// Of a dataset with steps so many rows are indexed at a time: see [`strip_of`]. 0: all.
     pub strip: u64,
@@ -70,7 +73,7 @@ pub struct Tables {
 const STRIP: u64 = if cfg!(debug_assertions) {
     1 << 10
 } else {
-    1 << 20
+    1 << 19
 };
 /// The most strips of a dataset. Each may be kept on disk.
 const MOST_STRIPS: u64 = 64;
@@ -83,7 +86,7 @@ pub fn strip_of(steps: u64, metadata: u64) -> u64 {
 }
 
 /// Where the elements of a dataset come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetSource {
     /// Name of the variable, as the writer gave it.
     pub variable: Arc<str>,
