@@ -23,6 +23,8 @@ mpi=(libopenmpi-dev openmpi-bin libclang-dev)
 # The other MPI. Debian prefers Open MPI for the names that both have, such as mpicc, so nothing else changes.
 other_mpi=(mpich libmpich-dev)
 readers=(fuse3 mount util-linux hdf5-tools netcdf-bin python3 python3-h5py python3-venv)
+# Programs that copy files.
+copying=(rsync)
 # cargo-deb strips the files that it packs, and finds their dependencies with dpkg-shlibdeps. So does scripts/python.sh,
 # with objdump.
 packing=(binutils dpkg-dev)
@@ -57,7 +59,7 @@ nfs) packages=("${nfs[@]}") ;;
 distributed) packages=(glusterfs-server glusterfs-client) ;;
 demo) packages+=("${hdf5[@]}" "${mpi[@]}" "${readers[@]}") ;;
 test | all)
-    packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${packing[@]}" man-db mandoc "${administration[@]}" "${nodes[@]}"
+    packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${copying[@]}" "${packing[@]}" man-db mandoc "${administration[@]}" "${nodes[@]}"
         "${power[@]}" "${compiling[@]}")
     ;;
 *)

@@ -113,6 +113,54 @@ fn programs_that_are_killed_leave_their_steps() {
     assert!(output.status.success(), "{said}");
 }
 
+/// Writes a step of small variables.
+const MANY: &str = "
+import sys
+import adios2
+import numpy as np
+io = adios2.Adios().declare_io('out')
+io.set_engine('BP5')
+with adios2.Stream(io, sys.argv[1], 'w') as out:
+    out.begin_step()
+    for number in range(int(sys.argv[2])):
+        out.write(f'v{number}', np.full(4, number), [4], [0], [4])
+    out.end_step()
+";
+
+/// Each dataset needs some bytes of the metadata. A list that read all of them for each one took seconds.
+#[test]
+fn a_list_reads_the_metadata_of_many_variables_a_few_times() {
+    let Some(python) = Python::new() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run.bp");
+    let mut writer = python.command();
+    let written = writer.args(["-c", MANY]).arg(&run).arg("1000").output();
+    let written = written.unwrap();
+    assert!(written.status.success(), "{}", said(&written));
+    // The kernel adds what a program has read to the figures of the shell that waits for it.
+    let counted = || {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "\"$@\" >&2 && cat /proc/$$/io", "sh"]);
+        let output = shell.args([PROGRAM, "ls"]).arg(&run).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let read = told.lines().find_map(|line| line.strip_prefix("rchar: "));
+        let listed = said(&output);
+        assert!(
+            output.status.success() && listed.contains("1000"),
+            "{listed}"
+        );
+        read.unwrap().parse::<u64>().unwrap()
+    };
+    let metadata: u64 = ["md.0", "mmd.0"]
+        .map(|name| run.join(name).metadata().unwrap().len())
+        .iter()
+        .sum();
+    let read = counted();
+    assert!(read < 10 * metadata + (1 << 20), "{read} of {metadata}");
+}
+
 /// Writes ten steps a second with an engine, until its standard input ends.
 const WRITE: &str = "
 import select, sys

@@ -361,6 +361,32 @@ fn a_single_log_directory_can_be_mounted() {
     assert!(mounted.join("run.bp/md.0").is_file());
 }
 
+/// It has size and time of the file, so the second run finds nothing to do.
+#[test]
+fn rsync_copies_a_log_directory_as_the_file_that_is_shown() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    let (source, copies) = (source(), tempfile::tempdir().unwrap());
+    let mounted = Mounted::new(source.path(), "index_dir=none");
+    let sync = || {
+        let from = mounted.join("run.bp");
+        let arguments = [
+            OsStr::new("-ai"),
+            from.as_os_str(),
+            copies.path().as_os_str(),
+        ];
+        String::from_utf8(output("rsync", &arguments).stdout).unwrap()
+    };
+    let copied = sync();
+    assert!(
+        copied.starts_with(">f") && copied.lines().count() == 1,
+        "{copied}"
+    );
+    assert!(view(&copies.path().join("run.bp")) == view(&mounted.join("run.bp")));
+    assert_eq!(sync(), "");
+}
+
 /// What a command that fails says.
 #[track_caller]
 fn refused(arguments: &[&str]) -> String {
@@ -423,6 +449,11 @@ fn nothing_changes_a_log_directory() {
             let log = at(name);
             let said = refused(&[*change, &[log.as_str()]].concat());
             assert!(said.contains("/run.bp: is a directory of ADIOS2"), "{said}");
+            let instead = match change[0] {
+                "settle" => "`h5logfs compact` makes an ordinary HDF5 file",
+                _ => "there is nothing to recover",
+            };
+            assert!(said.contains(instead), "{said}");
         }
     }
     for target in [

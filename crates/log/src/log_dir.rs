@@ -231,6 +231,14 @@ pub fn with_ending(name: &OsStr) -> OsString {
 
 /// Fails where `path` is a log that is a directory, or lies in one: these are changed by nobody but ADIOS2.
 pub fn check_change(path: &Path) -> Result<()> {
+    check_change_for(
+        path,
+        "`h5logfs compact` and `h5logfs export` make HDF5 files of it",
+    )
+}
+
+/// The same for a purpose: `instead` says what there is to do.
+pub fn check_change_for(path: &Path, instead: &str) -> Result<()> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -238,7 +246,7 @@ pub fn check_change(path: &Path) -> Result<()> {
     match directories.into_iter().find(|dir| is_log(dir)) {
         Some(directory) => Err(Error::of(
             directory,
-            "is a directory of ADIOS2, which h5logfs never changes: `h5logfs compact` and `h5logfs export` make HDF5 files of it",
+            format!("is a directory of ADIOS2, which h5logfs never changes: {instead}"),
         )),
         None => Ok(()),
     }

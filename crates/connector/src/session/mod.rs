@@ -70,6 +70,7 @@ use crate::below::request::Request;
 use crate::log::{Left, Log};
 use descriptor::Descriptor;
 use h5logfs_common::fault::Fault;
+use h5logfs_log::log_dir;
 use h5logfs_output::automatic::{Call, Cause};
 
 /// Which file a log is, and for which libhdf5.
@@ -145,6 +146,7 @@ impl Session {
         let access = access.ok_or("the file access property list cannot be copied")?;
         let path = request.path();
         let identity = Identity::of(info, path)
+            .or_else(|| Identity::of(info, &log_dir::named_by(path)?))
             .ok_or_else(|| format!("{}: it is not there any more", path.display()))?;
         let mut session = Session::of_file(path.to_owned(), identity, access, kind);
         session.close_degree = CloseDegree::of(info, request.fapl);

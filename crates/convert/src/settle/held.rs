@@ -30,6 +30,10 @@ pub enum Intent {
     Change,
 }
 
+/// Of a directory of ADIOS2.
+const COPY_INSTEAD: &str =
+    "it cannot be settled in place. `h5logfs compact` makes an ordinary HDF5 file of it, beside it";
+
 /// The file. Its lock holds until this is dropped.
 #[derive(Debug)]
 pub struct Held {
@@ -44,7 +48,7 @@ pub struct Held {
 impl Held {
     /// Opens the file at `path`; symbolic links are followed. Fails with the reason where it is none that could be settled.
     pub fn open(path: &Path, intent: Intent) -> Result<Self> {
-        log_dir::check_change(&log_dir::file_of(path))?;
+        log_dir::check_change_for(&log_dir::file_of(path), COPY_INSTEAD)?;
         let (dir, name) = walk::directory_of(path)?;
         let path = dir.full_path(&name);
         check_place(&path)?;

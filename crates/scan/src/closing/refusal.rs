@@ -14,10 +14,14 @@ use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::walk;
 use h5logfs_log::{carries_mark, find_signature, netcdf};
 
+/// Of a directory of ADIOS2.
+const NOTHING_TO_RECOVER: &str = "there is nothing to recover. Its complete steps are read as they are, also while a job writes it or after \
+    the job has died; what a job has put into a step that it did not complete is known to ADIOS2 alone";
+
 /// The directory of the log file at `path`, and its name there. Fails where `path` leads to anything else than a file,
 /// or to a part of a log.
 pub fn open_directory(path: &Path) -> Result<(SourceDir, PathBuf)> {
-    log_dir::check_change(&log_dir::file_of(path))?;
+    log_dir::check_change_for(&log_dir::file_of(path), NOTHING_TO_RECOVER)?;
     let journal = journal::path_of(path);
     let (dir, name) = walk::directory_of(path).map_err(|e| match &e {
         Error::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound && journal.exists() => {
