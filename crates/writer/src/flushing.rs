@@ -1,6 +1,7 @@
 //! What a flush takes besides the buffer: definitions, and rows whose places it finds.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::{iter, mem};
 
@@ -61,6 +62,19 @@ fn row_records<'a>(
         );
     }
     data
+}
+
+/// The lines of the journal for definitions. Of the extents of a dataset the last one says all.
+fn lines_of<'a>(definitions: impl DoubleEndedIterator<Item = &'a Definition>) -> Vec<Line> {
+    let mut extended = HashSet::new();
+    let is_last = |definition: &&Definition| match definition {
+        Definition::Extent { dataset, .. } => extended.insert(*dataset),
+        _ => true,
+    };
+    let lines = definitions.rev().filter(is_last);
+    let mut lines: Vec<Line> = lines.cloned().map(Line::Define).collect();
+    lines.reverse();
+    lines
 }
 
 impl Writer {
@@ -163,9 +177,8 @@ impl Writer {
             if let Err(reason) = outline.check_extents(&extents) {
                 return Err(GlobalOutcome::Failed { rank: 0, reason });
             }
-            let lines = defined.iter().chain(&extents).cloned().map(Line::Define);
             Ok(Some(if ranks.is_root() {
-                lines.collect()
+                lines_of(defined.iter().chain(&extents))
             } else {
                 Vec::new()
             }))
@@ -193,5 +206,22 @@ impl Writer {
         }
         self.appends.set_flushed(places);
         self.refused = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_extent_of_a_dataset_is_told() {
+        let extent = |dataset, rows| Definition::Extent {
+            dataset,
+            dims: vec![rows, 5],
+        };
+        let group = Definition::Group { path: "/g".into() };
+        let defined = [extent(0, 1), group.clone(), extent(1, 1), extent(0, 2)];
+        let wanted = [group, extent(1, 1), extent(0, 2)].map(Line::Define);
+        assert_eq!(lines_of(defined.iter()), wanted);
     }
 }
