@@ -86,8 +86,13 @@ impl Hdf5 {
         let mut sources = sources_in(&c.join(directory));
         sources.push(c.join("check.h"));
         sources.extend_from_slice(headers);
+        self.compiled_sources(directory, &sources, libraries)
+    }
+
+    /// Path of the program of these sources and headers, compiled.
+    pub fn compiled_sources(&self, name: &str, sources: &[PathBuf], libraries: &[&str]) -> PathBuf {
         let mpicc = Mpi::of_build().command("mpicc");
-        self.built(directory, &mpicc, &C_FLAGS, &sources, libraries)
+        self.built(name, &mpicc, &C_FLAGS, sources, libraries)
     }
 
     /// Path of a program of `tests/fortran`, compiled, with these files of `tests/c`. Says that the test is skipped if there is no

@@ -11,10 +11,11 @@ use crate::common::PROGRAM;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, succeed};
 use crate::common::make::built_vol_api;
+use crate::common::mpirun::Job;
 use crate::common::nodes::Place;
 use crate::common::once::{once, shared_dir};
 use crate::common::readers::project;
-use crate::common::twice::{Twice, Variable, by_ranks};
+use crate::common::twice::{Twice, Variable, by_ranks, command_by_ranks};
 
 /// The library as it is installed: by the names with which programs are linked, and look for it. Plug-ins are beside it.
 fn installed() -> PathBuf {
@@ -28,21 +29,26 @@ fn installed() -> PathBuf {
     dir
 }
 
+/// The headers of the library, and what a program is linked with that uses it.
+fn linking() -> ([PathBuf; 2], Vec<String>) {
+    let include = project().join("include");
+    let headers = ["h5logfs_vol_api.h", "h5logfs/H5VL_log.h"].map(|name| include.join(name));
+    let directories = [
+        format!("-I{}", include.display()),
+        format!("-I{}/h5logfs", include.display()),
+        format!("-L{}", installed().display()),
+    ];
+    let libraries = ["-lh5logfs_vol_api", "-lhdf5"].map(str::to_owned);
+    (headers, directories.into_iter().chain(libraries).collect())
+}
+
 /// The program, and what it needs to find the library.
 fn program() -> Option<(PathBuf, Variable)> {
     let hdf5 = Hdf5::find()?;
-    let include = project().join("include");
-    let headers = ["h5logfs_vol_api.h", "h5logfs/H5VL_log.h"].map(|name| include.join(name));
-    let dir = installed();
-    let flags = [
-        format!("-I{}", include.display()),
-        format!("-I{}/h5logfs", include.display()),
-        format!("-L{}", dir.display()),
-    ];
-    let flags = flags.iter().map(String::as_str);
-    let all: Vec<&str> = flags.chain(["-lh5logfs_vol_api", "-lhdf5"]).collect();
-    let program = hdf5.compiled_with("ported", &headers, &all);
-    Some((program, ("LD_LIBRARY_PATH", dir.into())))
+    let (headers, flags) = linking();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let program = hdf5.compiled_with("ported", &headers, &flags);
+    Some((program, ("LD_LIBRARY_PATH", installed().into())))
 }
 
 /// What the program does without the connector, and with it.
@@ -79,4 +85,37 @@ fn a_program_registers_the_connector() {
     assert_eq!(fs::read_dir(subfiles).unwrap().count(), 1);
     let inspected = succeed(Command::new(PROGRAM).arg("inspect").arg(&file));
     assert!(inspected.contains("Log VOL"), "{inspected}");
+}
+
+/// The program that `make bench-connector` measures is compiled and works, by unions of hyperslabs and by lists.
+#[test]
+fn the_program_of_the_benchmark() {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let bench = project().join("benches/connector");
+    let (headers, mut flags) = linking();
+    let patterns = bench.join("e3sm.txt");
+    flags.push(format!("-DPATTERNS=\"{}\"", patterns.display()));
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let sources = [&headers[..], &[bench.join("hdf5.c")]].concat();
+    let program = hdf5.compiled_sources("bench-connector", &sources, &flags);
+    let connector = Connector::new();
+    let mut variables: Vec<(&'static str, OsString)> = connector.used();
+    variables.push(("LD_LIBRARY_PATH", installed().into()));
+    for how in [&["G", "2"][..], &["G", "2", "lists"], &["reopen", "2"]] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file.h5");
+        let mut command = command_by_ranks(&Place::Here, 2, &program, &variables);
+        command.arg(&file).args(how);
+        let said = Job::launch(command).succeed();
+        let is_number = |word: &str| word.parse::<f64>().is_ok();
+        let has_figures = |line: &str| {
+            let words = line.split_whitespace();
+            words.clone().count() == 6 && words.clone().all(is_number)
+        };
+        assert!(said.lines().any(has_figures), "{said}");
+        let inspected = succeed(Command::new(PROGRAM).arg("inspect").arg(&file));
+        assert!(inspected.contains("Log VOL"), "{inspected}");
+    }
 }
