@@ -235,6 +235,9 @@ impl From<JobError> for Fault {
 #[derive(Clone)]
 pub struct Ranks {
     communicator: Arc<dyn Communicator>,
+    /// Each write asks for them.
+    rank: u32,
+    size: u32,
     /// Once it was asked for: it takes a communicator of the node.
     node: Arc<OnceLock<Node>>,
 }
@@ -247,6 +250,8 @@ impl Ranks {
 
     fn of(communicator: Arc<dyn Communicator>) -> Self {
         Ranks {
+            rank: communicator.rank(),
+            size: communicator.size(),
             communicator,
             node: Arc::default(),
         }
@@ -259,12 +264,12 @@ impl Ranks {
 
     /// The number of this process, from 0.
     pub fn rank(&self) -> u32 {
-        self.communicator.rank()
+        self.rank
     }
 
     /// The number of processes.
     pub fn size(&self) -> u32 {
-        self.communicator.size()
+        self.size
     }
 
     /// Whether calls are still possible: the program may have ended its MPI. Local.
