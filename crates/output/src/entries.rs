@@ -17,8 +17,8 @@ use h5logfs_log::logvol::flags::{HEADER, REC};
 /// 8 bytes of a reference save.
 const MIN_SHARED_LEN: usize = 32;
 
-/// Most blocks of a selection that is kept as it was given.
-const MOST_KEPT: usize = 1 << 14;
+/// Lists of blocks of which it is known where they are spelled out.
+const MOST_LISTS: usize = 8;
 
 /// The properties of a dataset that its entries depend on.
 #[derive(Debug, Clone, Copy)]
@@ -72,30 +72,21 @@ pub struct Section {
     encode: bool,
     deflate: bool,
     selections: Selections,
-    last: Last,
+    /// The lists of blocks that come again, the last one first.
+    lists: Vec<Spelled>,
 }
 
-/// The last selection that an entry shares or spells out, as it was given: often the next ones are the same.
-#[derive(Debug, Default)]
-struct Last {
-    /// The entry that spells it out, and its flags. `None`: it cannot be shared.
-    spelled: Option<(usize, i32)>,
+/// An entry that spells out a list of blocks.
+#[derive(Debug)]
+struct Spelled {
+    /// The number of the list.
+    list: u64,
+    /// Where it begins in the first dimension. `None`: the entry has a record number, and its selection is that of any record.
+    first: Option<u64>,
+    /// The extent, as far as the selection depends on it.
     dims: Vec<u64>,
-    records: bool,
-    blocks: Blocks,
-}
-
-impl Last {
-    fn is(&self, dataset: DatasetInfo<'_>, blocks: &Blocks) -> bool {
-        self.records == dataset.records && self.dims == dataset.dims && self.blocks == *blocks
-    }
-
-    fn set(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks) {
-        self.dims.clear();
-        self.dims.extend_from_slice(dataset.dims);
-        self.records = dataset.records;
-        self.blocks.clone_from(blocks);
-    }
+    at: usize,
+    flags: i32,
 }
 
 impl Section {
@@ -112,7 +103,7 @@ impl Section {
             encode,
             deflate: false,
             selections: Selections::new(),
-            last: Last::default(),
+            lists: Vec::new(),
         }
     }
 
@@ -167,7 +158,7 @@ impl Section {
         if len < self.len() {
             self.bytes.truncate(len - self.gone);
             self.selections.truncate(len);
-            self.last.spelled = None;
+            self.lists.retain(|spelled| spelled.at < len);
             self.drops += 1;
         }
     }
@@ -180,7 +171,7 @@ impl Section {
             self.bytes = Vec::new();
             self.flushed = 0;
             self.selections.clear();
-            self.last.spelled = None;
+            self.lists.clear();
             self.drops += 1;
         }
     }
@@ -194,7 +185,7 @@ impl Section {
     pub fn forget_selections(&mut self) {
         if self.in_file.is_none() {
             self.selections.clear();
-            self.last.spelled = None;
+            self.lists.clear();
         }
     }
 
@@ -225,9 +216,9 @@ impl Section {
         deflate: bool,
     ) {
         let record = record_of(dataset, blocks);
-        if let Some((at, flags)) = self.last.spelled
-            && self.last.is(dataset, blocks)
-        {
+        // With a record number the blocks lack the first dimension.
+        let skip = usize::from(record.is_some());
+        if let Some((at, flags)) = self.spelled(dataset, blocks, skip) {
             let back = (self.len() - at) as u64;
             let entry = Entry {
                 dataset: dataset.id,
@@ -239,8 +230,6 @@ impl Section {
             entry.append_to(&mut self.bytes);
             return;
         }
-        // With a record number the blocks lack the first dimension.
-        let skip = usize::from(record.is_some());
         let coordinates = Coordinates {
             rank: blocks.rank,
             skip,
@@ -270,7 +259,6 @@ impl Section {
         if deflate && record.is_none() {
             flags = deflate_last(&mut self.bytes, at);
         }
-        self.last.spelled = None;
         if !self.share {
             return;
         }
@@ -283,11 +271,37 @@ impl Section {
             self.bytes.truncate(at);
             Entry { selection, ..entry }.append_to(&mut self.bytes);
         }
-        // A short list is looked up as fast as it is compared, and a long one takes memory.
-        if (2..=MOST_KEPT).contains(&blocks.number) {
-            self.last.set(dataset, blocks);
-            self.last.spelled = spelled.map(|at| (at, flags));
+        if let (Some(at), Some(list)) = (spelled, blocks.list) {
+            self.lists.truncate(MOST_LISTS - 1);
+            let spelled = Spelled {
+                list: list.number,
+                first: first_index(blocks, skip),
+                dims: dataset.dims[skip..].to_vec(),
+                at,
+                flags,
+            };
+            self.lists.insert(0, spelled);
         }
+    }
+
+    /// The entry that spells out these blocks of a list, and its flags, if that is known. `skip`: the number of dimensions that
+    /// entries leave out.
+    fn spelled(
+        &mut self,
+        dataset: DatasetInfo<'_>,
+        blocks: &Blocks,
+        skip: usize,
+    ) -> Option<(usize, i32)> {
+        let list = blocks.list.filter(|_| self.share)?;
+        let first = first_index(blocks, skip);
+        let is_it = |spelled: &Spelled| {
+            spelled.list == list.number
+                && spelled.first == first
+                && spelled.dims == dataset.dims[skip..]
+        };
+        let at = self.lists.iter().position(is_it)?;
+        self.lists[..=at].rotate_right(1);
+        Some((self.lists[0].at, self.lists[0].flags))
     }
 
     /// Section 6.3: the entry that spells out the selection of the last one, which begins at `at`, and its selection at `body`:
@@ -370,15 +384,13 @@ impl Section {
 
 /// The record that all blocks lie in, if there is one.
 fn record_of(dataset: DatasetInfo<'_>, blocks: &Blocks) -> Option<u64> {
-    if !dataset.records {
-        return None;
-    }
     let record = *blocks.starts.first()?;
-    let rank = blocks.rank;
-    let starts = blocks.starts.iter().step_by(rank);
-    let counts = blocks.counts.iter().step_by(rank);
-    let one = starts.zip(counts).all(|(s, c)| *s == record && *c == 1);
-    one.then_some(record)
+    (dataset.records && blocks.are_in_one_record()).then_some(record)
+}
+
+/// Where the selection of an entry begins in the first dimension, if it has that.
+fn first_index(blocks: &Blocks, skip: usize) -> Option<u64> {
+    blocks.starts.first().copied().filter(|_| skip == 0)
 }
 
 /// The stride of each dimension in elements, as if dimensions were longer by one where a block is as long as one of them:
@@ -414,6 +426,7 @@ mod tests {
             starts: starts.to_vec(),
             counts: counts.to_vec(),
             elements: 1,
+            list: None,
         }
     }
 

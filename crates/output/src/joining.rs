@@ -7,6 +7,7 @@
 use crate::covered::Covered;
 use crate::entries::{DatasetInfo, Section};
 use crate::flushed::Flushed;
+use crate::lists::Lists;
 use crate::selection::Blocks;
 
 /// Most blocks of an entry. A reader of some elements looks at all blocks of the entries that reach around them.
@@ -23,6 +24,8 @@ pub struct JoinedSection {
     /// Equal selections are stored once.
     share: bool,
     last: Last,
+    /// The blocks of the last entries that grew: those of other datasets are often the same.
+    lists: Lists,
 }
 
 /// The entry that may grow. Its memory is kept for the next one.
@@ -54,6 +57,7 @@ impl JoinedSection {
             section: Section::new(share, encode),
             share,
             last: Last::default(),
+            lists: Lists::default(),
         }
     }
 
@@ -67,9 +71,12 @@ impl JoinedSection {
         let last = &mut self.last;
         if last.is_there {
             last.is_there = false;
-            let (dataset, blocks) = (last.info(), &last.blocks);
+            let blocks = match self.share {
+                true => self.lists.of(&last.blocks),
+                false => &last.blocks,
+            };
             self.section
-                .push_joined(dataset, blocks, last.offset, last.stored);
+                .push_joined(last.info(), blocks, last.offset, last.stored);
         }
         &mut self.section
     }

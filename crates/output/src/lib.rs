@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`selection`] | what a write covers, as a list of blocks |
+//! | [`lists`] | lists of blocks that come again |
 //! | [`stored`] | splits writes into records, and filters them |
 //! | [`entries`] | the entries of one rank: its section of the record table |
 //! | [`entry`] | one entry as bytes |
@@ -40,6 +41,7 @@ pub mod error;
 pub mod files;
 pub mod flushed;
 pub mod joining;
+pub mod lists;
 pub mod log_writer;
 pub mod neighbours;
 pub mod nfs;

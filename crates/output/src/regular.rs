@@ -43,6 +43,7 @@ mod tests {
             number: starts.len() / 2,
             counts: vec![1; starts.len()],
             elements: 0,
+            list: None,
             starts,
         }
     }

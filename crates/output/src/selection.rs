@@ -1,6 +1,7 @@
 //! The elements that a write covers, and the list of blocks that they form.
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::words::dimensions;
@@ -80,6 +81,17 @@ pub struct Blocks {
     pub counts: Vec<u64>,
     /// Elements of all blocks.
     pub elements: u64,
+    /// Where they come again: who gives them a number changes nothing but their place in the first dimension.
+    pub list: Option<List>,
+}
+
+/// Several blocks that come again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct List {
+    /// Blocks of this process with the same number are the same, but for the index of the first dimension in which they begin.
+    pub number: u64,
+    /// All of them lie in one index of the first dimension.
+    pub is_in_one_record: bool,
 }
 
 /// The elements of blocks that all lie inside an extent and have some; `None` where that is not so.
@@ -132,8 +144,45 @@ impl Blocks {
         self.rank = rank;
         self.number = 0;
         self.elements = 0;
+        self.list = None;
         self.starts.clear();
         self.counts.clear();
+    }
+
+    /// Gives them a number that no others have, where they are several.
+    pub fn give_number(&mut self) {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        self.list = (self.number > 1).then(|| List {
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            is_in_one_record: self.in_one_record(),
+        });
+    }
+
+    /// Whether all of them lie in one index of the first dimension, if there are any.
+    pub fn are_in_one_record(&self) -> bool {
+        match self.list {
+            Some(list) => list.is_in_one_record,
+            None => self.in_one_record(),
+        }
+    }
+
+    fn in_one_record(&self) -> bool {
+        let Some(record) = self.starts.first() else {
+            return false;
+        };
+        let starts = self.starts.iter().step_by(self.rank);
+        let counts = self.counts.iter().step_by(self.rank);
+        starts.zip(counts).all(|(s, c)| s == record && *c == 1)
+    }
+
+    /// Moves all of them along the first dimension, so that the first one begins in this index. None may come to lie in front
+    /// of 0.
+    pub fn move_to(&mut self, index: u64) {
+        let by = index.wrapping_sub(self.starts.first().copied().unwrap_or(index));
+        if by != 0 {
+            let starts = self.starts.iter_mut().step_by(self.rank);
+            starts.for_each(|start| *start = start.wrapping_add(by));
+        }
     }
 
     /// Adds a block of a dataset of extent `dims`, unless it is empty. One that goes on in the row of the block before becomes
@@ -319,6 +368,7 @@ impl Blocks {
             starts: start.to_vec(),
             counts: count.to_vec(),
             elements: count.iter().product(),
+            list: None,
         }
     }
 }

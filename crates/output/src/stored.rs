@@ -193,6 +193,7 @@ fn records_in_groups<'d>(
             starts: starts.to_vec(),
             counts: counts.to_vec(),
             elements,
+            list: None,
         };
         let (part, after) = rest.split_at(elements as usize * element);
         records(form, threads, &group, Cow::Owned(part.to_vec()), emit);
@@ -427,6 +428,7 @@ mod tests {
             starts: vec![0, 0, 50, 50],
             counts: vec![1, 1, 1, 1],
             elements: 2,
+            list: None,
         };
         assert!(stays(&[8, 8], &scattered));
     }

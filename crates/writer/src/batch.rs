@@ -139,7 +139,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         stored::records(
             form_of(layout),
             log.map_or(1, |log| log.options().threads),
-            &self.writer.blocks,
+            self.writer.lists.blocks(),
             bytes,
             &mut |blocks, bytes| {
                 records.push(BatchRecord {

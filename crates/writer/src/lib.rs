@@ -67,6 +67,7 @@ use h5logfs_mpi::{MpiRanks, library};
 use h5logfs_output::automatic::Call;
 use h5logfs_output::entries::DatasetInfo;
 use h5logfs_output::files::Files;
+use h5logfs_output::lists::Lists;
 use h5logfs_output::stored::Form;
 use h5logfs_output::{Blocks, LogWriter, Ranks, check_outcome, check_same};
 use left_out::LeftOut;
@@ -111,8 +112,9 @@ pub struct Writer {
     left_out: LeftOut,
     /// The rows that were appended since the last flush.
     appends: Appends,
-    /// The blocks of the current write, in the dataset and in memory. Kept to save allocations.
-    blocks: Blocks,
+    /// The blocks of the current write in the dataset, and of earlier ones that may come again.
+    lists: Lists,
+    /// Its blocks in memory. Kept to save allocations.
     memory_blocks: Blocks,
     /// Why a write was refused on this rank. The next flush reports it to all ranks.
     refused: Option<Fault>,
@@ -161,7 +163,7 @@ impl Writer {
             flushed: Vec::new(),
             left_out: LeftOut::default(),
             appends: Appends::default(),
-            blocks: Blocks::default(),
+            lists: Lists::default(),
             memory_blocks: Blocks::default(),
             refused: None,
             unreported: None,
@@ -479,12 +481,13 @@ impl Writer {
             log.begin_write();
         }
         self.select(dataset, selection, &source)?;
-        let bytes = self.blocks.elements * self.memory[dataset.0 as usize].size as u64;
-        let wanted = bytes.saturating_add(self.blocks.max_encoded_len());
+        let blocks = self.lists.blocks();
+        let bytes = blocks.elements * self.memory[dataset.0 as usize].size as u64;
+        let wanted = bytes.saturating_add(blocks.max_encoded_len());
         let form = form_of(&self.outline.datasets[dataset.0 as usize].layout);
         let log = self.log.as_ref();
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
-        let goes_through = log.goes_through(form, &self.blocks);
+        let goes_through = log.goes_through(form, blocks);
         if !goes_through {
             self.check_room(dataset, wanted)?;
         }
@@ -495,7 +498,7 @@ impl Writer {
         let log = self.log.as_mut();
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
         let info = info_of(dataset.0, layout);
-        let pushed = log.push(info, form_of(layout), &self.blocks, bytes);
+        let pushed = log.push(info, form_of(layout), self.lists.blocks(), bytes);
         pushed.map_err(|reason| {
             if goes_through {
                 self.buffer_full(dataset, wanted, Some(reason))
@@ -570,7 +573,7 @@ impl Writer {
         })
     }
 
-    /// Lists the blocks of a selection in `self.blocks`, and those of the elements in memory in `self.memory_blocks`.
+    /// Lists the blocks of a selection in `self.lists`, and those of the elements in memory in `self.memory_blocks`.
     /// Fails if one has more elements than the other.
     fn select(
         &mut self,
@@ -583,15 +586,16 @@ impl Writer {
         }
         let defined = self.outline.datasets.get(dataset.0 as usize);
         let defined = defined.ok_or_else(|| self.unknown(dataset))?;
-        let listed = self.blocks.set(&selection, &defined.layout.dims);
-        listed.map_err(|reason| self.write_error(dataset, reason))?;
+        let listed = self.lists.set(&selection, &defined.layout.dims);
+        let listed = listed.map(|blocks| blocks.elements);
+        let wanted = listed.map_err(|reason| self.write_error(dataset, reason))?;
         let size = source.check_size(&self.memory[dataset.0 as usize]);
         size.map_err(|reason| self.write_error(dataset, reason))?;
-        let selected = source.select(self.blocks.elements, &mut self.memory_blocks);
+        let selected = source.select(wanted, &mut self.memory_blocks);
         selected.map_err(|what| {
             let reason = what.told(format!(
-                "{what} for a selection of {} ({selection}, of the extent {:?})",
-                self.blocks.elements, self.outline.datasets[dataset.0 as usize].layout.dims
+                "{what} for a selection of {wanted} ({selection}, of the extent {:?})",
+                self.outline.datasets[dataset.0 as usize].layout.dims
             ));
             self.write_error(dataset, reason)
         })

@@ -43,8 +43,7 @@ impl Log {
             cut(&raw, &shape, &count, dataset.element)
         };
         let selection = Selection::block(chunk.offset, &count);
-        state.blocks.set(&selection, &dims)?;
-        state.log(dataset, &dims, elements.into())
+        state.log(dataset, &dims, &selection, elements.into())
     }
 
     /// `H5Dread_chunk`: the stored bytes; its filter mask is 0. Local.

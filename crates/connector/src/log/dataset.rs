@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use h5logfs_host::types::Id;
 use h5logfs_log::filters::Filter;
@@ -41,7 +41,9 @@ pub struct Dataset {
     /// What the program asked for, and the shadow has not.
     pub wanted: Wanted,
     /// Its present extent. Nothing is called with the lock held.
-    pub extent: Mutex<Extent>,
+    extent: Mutex<Extent>,
+    /// The number of the present extent: another one, of any dataset, has another number.
+    version: AtomicU64,
     /// Whether an element was written.
     is_written: AtomicBool,
     /// A predefined type that is that of the file: it never changes.
@@ -78,13 +80,26 @@ impl Extent {
         }
     }
 
-    /// Takes note that earlier jobs have written to the dataset. `reached`: how far, if that is known.
-    pub fn set_earlier(&mut self, reached: Option<&Vec<u64>>) {
+    fn set_earlier(&mut self, reached: Option<&Vec<u64>>) {
         self.is_known = reached.is_some();
         for (own, earlier) in self.reached.iter_mut().zip(reached.into_iter().flatten()) {
             *own = (*own).max(*earlier);
         }
     }
+}
+
+/// The extent of a dataset as a call has found it.
+#[derive(Debug, Default)]
+pub struct FoundExtent {
+    /// Its number. No extent has 0.
+    version: u64,
+    dims: Arc<[u64]>,
+}
+
+/// A number that no extent has had.
+fn next_version() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// A datatype of the host's library that is no object of a file. A committed one would keep the session open in which it is
@@ -378,6 +393,7 @@ impl Dataset {
             fill: parts.storage.fill,
             wanted,
             extent: Mutex::new(Extent::new(parts.dims)),
+            version: AtomicU64::new(next_version()),
             is_written: AtomicBool::new(false),
             same_type: AtomicI64::new(-1),
         })
@@ -386,6 +402,34 @@ impl Dataset {
     /// Its present extent.
     pub fn dims(&self) -> Arc<[u64]> {
         Arc::clone(&self.extent.lock().dims)
+    }
+
+    /// The same for a call that keeps what it has found for the next one, which mostly finds it again: then there is nothing to
+    /// lock and to count.
+    pub fn found_dims<'a>(&self, found: &'a mut FoundExtent) -> &'a [u64] {
+        if found.version != self.version.load(Ordering::Acquire) {
+            let extent = self.extent.lock();
+            found.dims = Arc::clone(&extent.dims);
+            found.version = self.version.load(Ordering::Relaxed);
+        }
+        &found.dims
+    }
+
+    /// What is known of its present extent.
+    pub fn extent(&self) -> Extent {
+        self.extent.lock().clone()
+    }
+
+    /// Takes note of a new extent.
+    pub fn set_extent(&self, extent: Extent) {
+        let mut present = self.extent.lock();
+        *present = extent;
+        self.version.store(next_version(), Ordering::Release);
+    }
+
+    /// Takes note that earlier jobs have written to it. `reached`: how far, if that is known.
+    pub fn set_earlier(&self, reached: Option<&Vec<u64>>) {
+        self.extent.lock().set_earlier(reached);
     }
 
     /// How its elements are stored.

@@ -31,7 +31,7 @@ impl State {
         dataset: &Dataset,
         dims: &[u64],
     ) -> Result<Extent, Fault> {
-        let mut extent = dataset.extent.lock().clone();
+        let mut extent = dataset.extent();
         if !extent.is_known
             && dims
                 .iter()
@@ -150,8 +150,12 @@ impl State {
         } else {
             dataset.fill.repeat(elements as usize)
         };
-        self.blocks.set(&Selection::block(&start, &count), dims)?;
-        self.log(dataset, dims, bytes.into())
+        self.log(
+            dataset,
+            dims,
+            &Selection::block(&start, &count),
+            bytes.into(),
+        )
     }
 }
 

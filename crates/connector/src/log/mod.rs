@@ -55,15 +55,15 @@ use h5logfs_output::automatic::{Call, Cause};
 use h5logfs_output::log_writer::Part;
 use h5logfs_output::plain_close::{Ended, PlainlyClosed};
 use h5logfs_output::reading::Reader;
-use h5logfs_output::{Blocks, Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter};
+use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter};
 use parking_lot::Mutex;
 
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
 
 use dataset::{Dataset, Parts, RecentTypes, Wanted};
-use selection::Room;
 use shadow::Shadow;
+use transfer::Kept;
 
 /// The variables that hold the types of numbers in C programs.
 const PREDEFINED: [&CStr; 14] = [
@@ -140,10 +140,8 @@ struct State {
     /// On the first rank: what is known of the table of the log. `None`: to close it takes more than this process should do.
     table: Option<KnownTable>,
     reader: Reader,
-    /// The blocks of the present call.
-    blocks: Blocks,
-    /// Room for those of a later one, to save allocations. `None` while a call has it.
-    room: Option<Box<Room>>,
+    /// What a call keeps for the next one. `None` while a call has it.
+    kept: Option<Box<Kept>>,
     /// The program was told that it has spilled and not flushed.
     is_warned: bool,
 }
@@ -175,8 +173,7 @@ impl Log {
             image: Vec::new(),
             table: Some(KnownTable::default()),
             reader: Reader::default(),
-            blocks: Blocks::default(),
-            room: None,
+            kept: None,
             is_warned: false,
         };
         let predefined = PREDEFINED.iter();
@@ -254,7 +251,7 @@ impl Log {
         };
         let dataset = Dataset::new(id, header, parts, Wanted::default());
         let dataset = Arc::new(dataset.ok_or("a dataset of elements without bytes")?);
-        dataset.extent.lock().set_earlier(state.reached.get(&id));
+        dataset.set_earlier(state.reached.get(&id));
         dataset.set_written();
         state.datasets[id as usize] = Some(Arc::clone(&dataset));
         Ok(Some(dataset))
@@ -293,16 +290,7 @@ impl Log {
     /// A call begins: flushes where that is due, and forgets that the shadow `is_changed`. Collective where the call is.
     pub fn flush_if_due(&self, call: Call, is_changed: &AtomicBool) -> Result<(), Fault> {
         let mut state = self.state.lock();
-        let is_due = |writer: &mut LogWriter| writer.begin_call(call);
-        if !state.writer.as_mut().is_some_and(is_due) {
-            return Ok(());
-        }
-        let was_changed = is_changed.swap(false, Ordering::Relaxed);
-        let flushed = state.flush(&self.shadow, was_changed, Cause::Automatic);
-        if flushed.is_err() {
-            is_changed.fetch_or(was_changed, Ordering::Relaxed);
-        }
-        flushed
+        state.flush_if_due(&self.shadow, call, is_changed)
     }
 
     /// Puts a sentence on the error stack, where nothing fails for it.
@@ -415,6 +403,24 @@ impl State {
         closed.ok()
     }
 
+    fn flush_if_due(
+        &mut self,
+        shadow: &Shadow,
+        call: Call,
+        is_changed: &AtomicBool,
+    ) -> Result<(), Fault> {
+        let is_due = |writer: &mut LogWriter| writer.begin_call(call);
+        if !self.writer.as_mut().is_some_and(is_due) {
+            return Ok(());
+        }
+        let was_changed = is_changed.swap(false, Ordering::Relaxed);
+        let flushed = self.flush(shadow, was_changed, Cause::Automatic);
+        if flushed.is_err() {
+            is_changed.fetch_or(was_changed, Ordering::Relaxed);
+        }
+        flushed
+    }
+
     fn flush(&mut self, shadow: &Shadow, is_changed: bool, cause: Cause) -> Result<(), Fault> {
         self.flush_if(Ok(()), shadow, is_changed, cause)
     }
@@ -508,7 +514,7 @@ impl State {
         self.made.hash(&mut hasher);
         // Those of earlier jobs are known where they were opened, which is for each rank to decide.
         for dataset in self.datasets[self.base..].iter().flatten() {
-            dataset.extent.lock().dims.hash(&mut hasher);
+            dataset.dims().hash(&mut hasher);
         }
         hasher.finish()
     }

@@ -39,7 +39,6 @@ impl Log {
         } else {
             Selection::block(region.start, region.count)
         };
-        state.blocks.set(&selection, &dims)?;
-        state.log(dataset, &dims, elements.into())
+        state.log(dataset, &dims, &selection, elements.into())
     }
 }

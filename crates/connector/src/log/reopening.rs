@@ -45,7 +45,7 @@ impl State {
         }
         let mut reached = std::mem::take(&mut self.reached);
         for dataset in self.datasets.iter().flatten() {
-            let extent = dataset.extent.lock();
+            let extent = dataset.extent();
             if extent.is_known {
                 reached.insert(dataset.id, extent.reached.clone());
             }

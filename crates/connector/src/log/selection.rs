@@ -6,6 +6,7 @@ use std::slice;
 use h5logfs_host::lists::BlockList;
 use h5logfs_host::types::Id;
 use h5logfs_log::image::MAX_RANK;
+use h5logfs_output::lists::Lists;
 use h5logfs_output::{Blocks, Selection};
 
 use super::walks::Walks;
@@ -106,11 +107,18 @@ impl SelectionBounds {
     }
 }
 
-/// Room for what a call selects of a dataset. It is kept, since programs make very many small writes.
+/// Room for what a call selects of a dataset. It is kept, since programs make very many small writes, and with it what is known of
+/// selections that come again.
 #[derive(Debug, Default)]
 pub struct Room {
-    pub blocks: Blocks,
+    pub selections: Selections,
     pub bounds: SelectionBounds,
+}
+
+/// The blocks of selections.
+#[derive(Debug, Default)]
+pub struct Selections {
+    pub lists: Lists,
     walks: Walks,
 }
 
@@ -179,12 +187,13 @@ impl<'a> Space<'a> {
     }
 
     /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements.
-    fn blocks(self, dims: &[u64], room: &mut Room) -> Result<(), Fault> {
-        let Room {
-            blocks,
-            bounds,
-            walks,
-        } = room;
+    fn blocks<'r>(
+        self,
+        dims: &[u64],
+        selections: &'r mut Selections,
+        bounds: &mut SelectionBounds,
+    ) -> Result<&'r Blocks, Fault> {
+        let Selections { lists, walks } = selections;
         const NOTHING: Selection<'_> = Selection::Blocks {
             starts: &[],
             counts: &[],
@@ -193,11 +202,11 @@ impl<'a> Space<'a> {
         let elements = self.elements()?;
         if elements == 0 {
             self.check_extent()?;
-            return blocks.set(&NOTHING, &[1]);
+            return lists.set(&NOTHING, &[1]);
         }
         if rank == 0 {
             self.check_rank(rank)?;
-            return blocks.set(&Selection::All, dims);
+            return lists.set(&Selection::All, dims);
         }
         bounds.set(self, rank)?;
         // Its own extent may be another one than that of the dataset.
@@ -208,15 +217,20 @@ impl<'a> Space<'a> {
         let is_box = bounds.has(elements);
         // Points have an order of their own.
         if is_box && (elements == 1 || self.kind() != kind::POINTS) {
-            return blocks.set(&Selection::block(bounds.start(), bounds.count()), dims);
+            return lists.set(&Selection::block(bounds.start(), bounds.count()), dims);
         }
         match self.kind() {
-            kind::POINTS => self.points(rank, dims, blocks),
-            _ => self.hyperslab(bounds, dims, walks, blocks),
+            kind::POINTS => self.points(rank, dims, lists),
+            _ => self.hyperslab(bounds, dims, walks, lists),
         }
     }
 
-    fn points(self, rank: usize, dims: &[u64], blocks: &mut Blocks) -> Result<(), Fault> {
+    fn points<'r>(
+        self,
+        rank: usize,
+        dims: &[u64],
+        lists: &'r mut Lists,
+    ) -> Result<&'r Blocks, Fault> {
         let number = self.elements()?;
         let mut points = vec![0u64; number as usize * rank];
         // SAFETY: there is room for the coordinates of all points.
@@ -226,16 +240,16 @@ impl<'a> Space<'a> {
         if status < 0 {
             return Err("the selected points cannot be listed".into());
         }
-        blocks.set(&Selection::Points(&points), dims)
+        lists.set(&Selection::Points(&points), dims)
     }
 
-    fn hyperslab(
+    fn hyperslab<'r>(
         self,
         bounds: &SelectionBounds,
         dims: &[u64],
-        walks: &mut Walks,
-        blocks: &mut Blocks,
-    ) -> Result<(), Fault> {
+        walks: &'r mut Walks,
+        lists: &'r mut Lists,
+    ) -> Result<&'r Blocks, Fault> {
         let rank = bounds.rank;
         let mut terms = [[0u64; MAX_RANK]; 4];
         let [start, stride, count, block] = &mut terms;
@@ -252,7 +266,7 @@ impl<'a> Space<'a> {
         };
         // The terms lack the offset of the selection, which its bounds have.
         if !is_regular || bounds.start() != &terms[0][..rank] {
-            return self.walked(bounds, dims, walks, blocks);
+            return self.walked(bounds, dims, walks);
         }
         let [start, stride, count, block] = &terms;
         let selection = Selection::Hyperslab {
@@ -261,25 +275,25 @@ impl<'a> Space<'a> {
             count: &count[..rank],
             block: &block[..rank],
         };
-        blocks.set(&selection, dims)
+        lists.set(&selection, dims)
     }
 
     /// Any selection, which lies within its own extent.
-    fn walked(
+    fn walked<'r>(
         self,
         bounds: &SelectionBounds,
         dims: &[u64],
-        walks: &mut Walks,
-        blocks: &mut Blocks,
-    ) -> Result<(), Fault> {
+        walks: &'r mut Walks,
+    ) -> Result<&'r Blocks, Fault> {
         let (extent, _) = self.extent()?;
-        walks.blocks(self.f, self.id, &extent, self.elements()?, blocks)?;
+        let blocks = walks.blocks(self.f, self.id, &extent, self.elements()?)?;
         if bounds.check_within(dims).is_ok() {
-            return Ok(());
+            return Ok(blocks);
         }
         // It names the block.
-        let (starts, counts) = (&blocks.starts.clone()[..], &blocks.counts.clone()[..]);
-        blocks.set(&Selection::Blocks { starts, counts }, dims)
+        let (starts, counts) = (&blocks.starts[..], &blocks.counts[..]);
+        Blocks::default().set(&Selection::Blocks { starts, counts }, dims)?;
+        Err(OUTSIDE.into())
     }
 }
 
@@ -289,16 +303,17 @@ fn checked_rank(rank: c_int) -> Result<usize, Fault> {
 }
 
 /// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`].
-pub fn dataset_blocks(
+pub fn dataset_blocks<'r>(
     f: &Functions,
     space: Id,
     dims: &[u64],
-    room: &mut Room,
-) -> Result<(), Fault> {
+    selections: &'r mut Selections,
+    bounds: &mut SelectionBounds,
+) -> Result<&'r Blocks, Fault> {
     match space {
-        ALL => room.blocks.set(&Selection::All, dims),
+        ALL => selections.lists.set(&Selection::All, dims),
         PROPERTY_LIST => Err("H5S_PLIST is not supported for logged datasets".into()),
-        _ => Space::new(f, space).blocks(dims, room),
+        _ => Space::new(f, space).blocks(dims, selections, bounds),
     }
 }
 
@@ -307,28 +322,35 @@ pub fn dataset_blocks(
 /// # Safety
 ///
 /// Each of its arrays has a number for each dimension of the dataset, unless it is null.
-pub unsafe fn listed_blocks(
+pub unsafe fn listed_blocks<'r>(
     list: &BlockList,
     dims: &[u64],
-    blocks: &mut Blocks,
-) -> Result<(), Fault> {
-    // SAFETY: the caller says so.
-    let array = |arrays: *const *const u64, block: usize| unsafe {
-        let array = *arrays.add(block);
-        (!array.is_null()).then(|| slice::from_raw_parts(array, dims.len()))
-    };
+    lists: &'r mut Lists,
+) -> Result<&'r Blocks, Fault> {
     if list.number > 0 && (list.starts.is_null() || list.counts.is_null()) {
         return Err("starts or counts is NULL".into());
     }
-    blocks.clear(dims.len());
-    for block in 0..list.number {
-        let (start, count) = (array(list.starts, block), array(list.counts, block));
-        let (Some(start), Some(count)) = (start, count) else {
-            return Err(format!("starts[{block}] or counts[{block}] is NULL").into());
-        };
-        blocks.add(start, count, dims)?;
+    // SAFETY: the caller says so.
+    let arrays = |block: usize| unsafe { (*list.starts.add(block), *list.counts.add(block)) };
+    let is_null = |block: &usize| {
+        let (start, count) = arrays(*block);
+        start.is_null() || count.is_null()
+    };
+    if let Some(block) = (0..list.number).find(is_null) {
+        return Err(format!("starts[{block}] or counts[{block}] is NULL").into());
     }
-    Ok(())
+    let rank = dims.len();
+    let block = |block: usize| {
+        let (start, count) = arrays(block);
+        // SAFETY: neither is null, and the caller says what they have.
+        unsafe {
+            (
+                slice::from_raw_parts(start, rank),
+                slice::from_raw_parts(count, rank),
+            )
+        }
+    };
+    lists.set_rows(list.number, block, dims)
 }
 
 /// Where the selected elements lie in memory.

@@ -4,16 +4,17 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use h5logfs_host::Kind;
 use h5logfs_host::lists::BlockList;
 use h5logfs_host::types::Id;
 use h5logfs_log::boxes::Bounds;
-use h5logfs_output::Blocks;
+use h5logfs_output::automatic::Call;
 use h5logfs_output::reading::{Placed, Readable, Reader, Written};
+use h5logfs_output::{Blocks, Selection};
 
-use super::dataset::Dataset;
+use super::dataset::{Dataset, FoundExtent};
 use super::elements::{Conversion, Memory, are_equal};
 use super::expression;
 use super::selection::{Place, Room, dataset_blocks, listed_blocks, memory_place};
@@ -48,6 +49,13 @@ pub struct Transfer<'a, B> {
     pub buf: B,
 }
 
+/// What a call keeps for the next one, since programs make very many small writes.
+#[derive(Debug, Default)]
+pub struct Kept {
+    extent: FoundExtent,
+    room: Room,
+}
+
 /// One dataset of a write of several, ready to be logged.
 struct Ready<'a> {
     /// The number of its transfer.
@@ -59,42 +67,44 @@ struct Ready<'a> {
     elements: Cow<'a, [u8]>,
 }
 
-/// Takes apart what a transfer selects of a dataset of this extent. Returns its memory, which selects as many elements;
-/// `None` if nothing is selected.
-fn select<B>(
+/// Takes apart what a transfer selects of a dataset of this extent: its blocks, and memory, which selects as many elements. There
+/// is no memory if nothing is selected.
+fn select<'r, B>(
     f: &Functions,
     transfer: &Transfer<'_, B>,
     dims: &[u64],
     buf: *const c_void,
-    room: &mut Room,
-) -> Result<Option<Memory>, Fault> {
+    room: &'r mut Room,
+) -> Result<(&'r Blocks, Option<Memory>), Fault> {
     let size = if is_same_type(transfer.dataset, transfer.memory_type) {
         transfer.dataset.element
     } else {
         type_size(f, transfer.memory_type)?
     };
-    let place = match transfer.selected {
+    let Room { selections, bounds } = room;
+    let (blocks, place) = match transfer.selected {
         Selected::Spaces { memory, file } => {
-            dataset_blocks(f, file, dims, room)?;
-            memory_place(f, (memory, file), room.blocks.elements, &mut room.bounds)?
+            let blocks = dataset_blocks(f, file, dims, selections, bounds)?;
+            let place = memory_place(f, (memory, file), blocks.elements, bounds)?;
+            (blocks, place)
         }
         Selected::List(list) => {
             // SAFETY: who gives the list says that it has what its type says, for this dataset.
-            unsafe { listed_blocks(list, dims, &mut room.blocks) }?;
-            Place::From(0)
+            let blocks = unsafe { listed_blocks(list, dims, &mut selections.lists) }?;
+            (blocks, Place::From(0))
         }
     };
-    let elements = room.blocks.elements;
-    if elements == 0 {
-        return Ok(None);
+    if blocks.elements == 0 {
+        return Ok((blocks, None));
     }
-    Ok(Some(Memory {
+    let memory = Memory {
         buf,
         datatype: transfer.memory_type,
         size,
         place,
-        count: usize::try_from(elements)?,
-    }))
+        count: usize::try_from(blocks.elements)?,
+    };
+    Ok((blocks, Some(memory)))
 }
 
 /// Bytes of an element in memory. Fails for an identifier that is no datatype.
@@ -112,24 +122,37 @@ fn is_same_type(dataset: &Dataset, datatype: Id) -> bool {
 }
 
 impl Log {
+    /// A call begins that writes: flushes where that is due, and says why that has failed. Returns what the call before has kept.
+    /// Collective where the call is.
+    pub fn begin_write(
+        &self,
+        call: Call,
+        is_changed: &AtomicBool,
+    ) -> (Box<Kept>, Result<(), Fault>) {
+        let mut state = self.state.lock();
+        let flushed = state.flush_if_due(&self.shadow, call, is_changed);
+        (state.kept.take().unwrap_or_default(), flushed)
+    }
+
     /// Logs elements of one dataset. Local.
     ///
     /// A conversion between types may run functions of the program, which may read, write and flush this log, and extend
     /// this dataset. So the elements are made without a lock. They are logged with the extent that the dataset had when
     /// the call began. Returns whether the program is [to be warned](Log::warn_of_spill) when all of the call is done.
-    pub fn write(&self, transfer: &Transfer<'_, *const c_void>) -> Result<bool, Fault> {
-        let dims = transfer.dataset.dims();
-        let mut room = self.take_room();
-        let elements = self.elements_to_write(transfer, &dims, &mut room);
+    pub fn write(
+        &self,
+        transfer: &Transfer<'_, *const c_void>,
+        mut kept: Box<Kept>,
+    ) -> Result<bool, Fault> {
+        let Kept { extent, room } = &mut *kept;
+        let dims = transfer.dataset.found_dims(extent);
+        let written = self.elements_to_write(transfer, dims, room);
         let mut state = self.state.lock();
-        let logged = elements.and_then(|elements| {
-            let Some(elements) = elements else {
-                return Ok(false);
-            };
-            std::mem::swap(&mut state.blocks, &mut room.blocks);
-            state.log_quietly(transfer.dataset, &dims, elements)
+        let logged = written.and_then(|(blocks, elements)| match elements {
+            Some(elements) => state.log_quietly(transfer.dataset, dims, blocks, elements),
+            None => Ok(false),
         });
-        state.room = Some(room);
+        state.kept = Some(kept);
         logged
     }
 
@@ -138,17 +161,17 @@ impl Log {
     pub fn write_all(
         &self,
         transfers: &[Transfer<'_, *const c_void>],
+        mut kept: Box<Kept>,
     ) -> Result<bool, (usize, Fault)> {
         /// Bytes of elements that the call has made copies of. With more of them they are logged in parts.
         const MOST_COPIED: usize = 64 << 20;
         let f = self.library.functions();
         let mut parts = Vec::with_capacity(transfers.len());
-        let mut room = self.take_room();
         for (at, transfer) in transfers.iter().enumerate() {
             let dims = transfer.dataset.dims();
-            let memory =
-                select(f, transfer, &dims, transfer.buf, &mut room).map_err(|e| (at, e))?;
-            let blocks = std::mem::take(&mut room.blocks);
+            let selected = select(f, transfer, &dims, transfer.buf, &mut kept.room);
+            let (blocks, memory) = selected.map_err(|e| (at, e))?;
+            let blocks = blocks.clone();
             parts.push((at, dims, blocks, memory));
         }
         let (mut ready, mut copied, mut is_to_warn) = (Vec::new(), 0, false);
@@ -173,7 +196,7 @@ impl Log {
             }
         }
         is_to_warn |= self.log_parts(transfers, &mut ready)?;
-        self.state.lock().room = Some(room);
+        self.state.lock().kept = Some(kept);
         Ok(is_to_warn)
     }
 
@@ -186,9 +209,8 @@ impl Log {
         let mut state = self.state.lock();
         let mut is_to_warn = false;
         for part in ready.drain(..) {
-            state.blocks = part.blocks;
             let dataset = transfers[part.at].dataset;
-            let logged = state.log_quietly(dataset, &part.dims, part.elements);
+            let logged = state.log_quietly(dataset, &part.dims, &part.blocks, part.elements);
             is_to_warn |= logged.map_err(|e| (part.at, e))?;
         }
         Ok(is_to_warn)
@@ -202,26 +224,24 @@ impl Log {
     /// Reads elements of one dataset: those of this rank as it has written them, those of others likewise where they run on
     /// this node, else as they were flushed. Local. Functions of the program may run, as in [`Log::write`].
     pub fn read(&self, transfer: &Transfer<'_, *mut c_void>) -> Result<(), Fault> {
-        let mut room = self.take_room();
-        let read = self.read_with(transfer, &mut room);
-        self.state.lock().room = Some(room);
+        let kept = self.state.lock().kept.take();
+        let mut kept = kept.unwrap_or_default();
+        let read = self.read_with(transfer, &mut kept.room);
+        self.state.lock().kept = Some(kept);
         read
     }
 
-    fn take_room(&self) -> Box<Room> {
-        let kept = self.state.lock().room.take();
-        kept.unwrap_or_default()
-    }
-
-    /// The elements of a write, of the type in the file. `None` if nothing is selected.
-    fn elements_to_write<'a>(
+    /// The blocks of a write, and its elements, of the type in the file. No elements if nothing is selected.
+    fn elements_to_write<'a, 'r>(
         &self,
         transfer: &Transfer<'a, *const c_void>,
         dims: &[u64],
-        room: &mut Room,
-    ) -> Result<Option<Cow<'a, [u8]>>, Fault> {
-        let memory = select(self.library.functions(), transfer, dims, transfer.buf, room)?;
-        self.elements_of(transfer, dims, memory, &room.blocks)
+        room: &'r mut Room,
+    ) -> Result<(&'r Blocks, Option<Cow<'a, [u8]>>), Fault> {
+        let f = self.library.functions();
+        let (blocks, memory) = select(f, transfer, dims, transfer.buf, room)?;
+        let elements = self.elements_of(transfer, dims, memory, blocks)?;
+        Ok((blocks, elements))
     }
 
     /// The same for what is selected: `blocks` of the dataset, and a place in memory.
@@ -330,7 +350,8 @@ impl Log {
         let library = &self.library;
         let dataset = transfer.dataset;
         let dims = dataset.dims();
-        let Some(memory) = select(library.functions(), transfer, &dims, transfer.buf, room)? else {
+        let (blocks, memory) = select(library.functions(), transfer, &dims, transfer.buf, room)?;
+        let Some(memory) = memory else {
             return self.check_conversion(dataset, transfer.memory_type, transfer.dxpl);
         };
         if memory.buf.is_null() {
@@ -343,9 +364,9 @@ impl Log {
             // SAFETY: the program says that its buffer has room for what it selects, and uses it for nothing else.
             let out = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
             let mut state = self.state.lock();
-            return state.read_blocks(dataset, &dims, &room.blocks, out);
+            return state.read_blocks(dataset, &dims, blocks, out);
         }
-        let elements = self.read_selected(dataset, &dims, &room.blocks)?;
+        let elements = self.read_selected(dataset, &dims, blocks)?;
         let conversion = Conversion {
             from: dataset.file_type.id,
             to: memory.datatype,
@@ -393,14 +414,17 @@ impl Log {
 }
 
 impl State {
-    /// Logs elements of the type in the file: those of `self.blocks`, of a dataset of this extent.
+    /// Logs elements of the type in the file: those of a selection of a dataset of this extent.
     pub(super) fn log(
         &mut self,
         dataset: &Dataset,
         dims: &[u64],
+        selection: &Selection<'_>,
         elements: Cow<'_, [u8]>,
     ) -> Result<(), Fault> {
-        if self.log_quietly(dataset, dims, elements)? {
+        let mut blocks = Blocks::default();
+        blocks.set(selection, dims)?;
+        if self.log_quietly(dataset, dims, &blocks, elements)? {
             self.warn_of_spill();
         }
         Ok(())
@@ -411,12 +435,13 @@ impl State {
         &mut self,
         dataset: &Dataset,
         dims: &[u64],
+        blocks: &Blocks,
         elements: Cow<'_, [u8]>,
     ) -> Result<bool, Fault> {
         let path = &self.path;
         let writer = self.writer.as_mut();
         let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;
-        writer.push(dataset.info(dims), dataset.form(), &self.blocks, elements)?;
+        writer.push(dataset.info(dims), dataset.form(), blocks, elements)?;
         dataset.set_written();
         let files = writer.files();
         Ok(!self.is_warned && !files.has_flushed() && !files.spilled().is_empty())

@@ -33,8 +33,7 @@ struct Walk {
     inner: Vec<u64>,
     /// From the first index of the first dimension on in which something is selected.
     pieces: Pieces,
-    starts: Vec<u64>,
-    counts: Vec<u64>,
+    blocks: Blocks,
 }
 
 /// The last selections.
@@ -54,33 +53,25 @@ impl Walks {
         space: Id,
         extent: &[u64],
         elements: u64,
-        blocks: &mut Blocks,
-    ) -> Result<(), Fault> {
+    ) -> Result<&Blocks, Fault> {
         self.pieces.walk(f, space, elements)?;
         let Some((_, inner)) = extent.split_first() else {
             return Err("a scalar has no blocks".into());
         };
-        let (index, walk) = self.find(inner);
-        blocks.clear(extent.len());
-        blocks.starts.extend_from_slice(&walk.starts);
-        blocks.counts.extend_from_slice(&walk.counts);
-        let first = blocks.starts.iter_mut().step_by(extent.len());
-        first.for_each(|start| *start += index);
-        blocks.number = blocks.starts.len() / extent.len();
-        blocks.elements = elements;
-        Ok(())
+        Ok(self.find(inner))
     }
 
-    /// The index of the first dimension in which the present pieces begin, and the selection that they are from there on: one that
-    /// is remembered, or is from now on.
-    fn find(&mut self, inner: &[u64]) -> (u64, &Walk) {
+    /// The blocks of the present pieces: those of a selection that is remembered, or is from now on.
+    fn find(&mut self, inner: &[u64]) -> &Blocks {
         let index = self.pieces.make_relative(inner);
         let is_same = |walk: &Walk| walk.inner == inner && walk.pieces == self.pieces;
         match self.known.iter().position(is_same) {
             Some(at) => self.known[..=at].rotate_right(1),
             None => self.remember(inner),
         }
-        (index, &self.known[0])
+        let blocks = &mut self.known[0].blocks;
+        blocks.move_to(index);
+        blocks
     }
 
     /// Takes the present pieces apart, and gives up what is remembered in place of them.
@@ -90,11 +81,20 @@ impl Walks {
         for (offset, length) in pieces.offsets.iter().zip(&pieces.lengths) {
             rows(inner, *offset, *length as u64, &mut starts, &mut counts);
         }
+        let rank = inner.len() + 1;
+        let mut blocks = Blocks {
+            rank,
+            number: starts.len() / rank,
+            starts,
+            counts,
+            elements: pieces.lengths.iter().map(|length| *length as u64).sum(),
+            list: None,
+        };
+        blocks.give_number();
         let walk = Walk {
             inner: inner.to_vec(),
             pieces,
-            starts,
-            counts,
+            blocks,
         };
         self.known.insert(0, walk);
         let mut total = 0;
@@ -204,22 +204,25 @@ mod tests {
         assert_eq!((starts, counts), (vec![10], vec![7]));
     }
 
-    fn walks(walks: &mut Walks, inner: &[u64], offsets: &[u64]) -> u64 {
+    fn walks<'a>(walks: &'a mut Walks, inner: &[u64], offsets: &[u64]) -> &'a Blocks {
         walks.pieces.offsets = offsets.to_vec();
         walks.pieces.lengths = vec![1; offsets.len()];
-        walks.find(inner).0
+        walks.find(inner)
     }
 
     /// The next record has the same pieces, another extent has not.
     #[test]
     fn a_decomposition_is_known_in_each_record() {
         let mut known = Walks::default();
-        assert_eq!(walks(&mut known, &[10], &[31, 35, 42]), 3);
-        assert_eq!(walks(&mut known, &[10], &[51, 55, 62]), 5);
+        let first = walks(&mut known, &[10], &[31, 35, 42]).clone();
+        assert_eq!(first.starts, [3, 1, 3, 5, 4, 2]);
+        let second = walks(&mut known, &[10], &[51, 55, 62]).clone();
+        assert_eq!(second.starts, [5, 1, 5, 5, 6, 2]);
+        assert!(first.list.is_some() && first.list == second.list);
         assert_eq!(known.known.len(), 1);
-        assert_eq!(known.known[0].starts, [0, 1, 0, 5, 1, 2]);
         walks(&mut known, &[9], &[31, 35, 42]);
-        walks(&mut known, &[10], &[31, 35, 43]);
+        let other = walks(&mut known, &[10], &[31, 35, 43]).clone();
+        assert_ne!(first.list, other.list);
         assert_eq!(known.known.len(), 3);
         for shift in 0..2 * MOST as u64 {
             walks(&mut known, &[100], &[shift, 50]);

@@ -65,21 +65,24 @@ impl Session {
     /// Logged datasets are written: all that one call names.
     pub fn write(&self, transfers: &[Transfer<'_, *const c_void>]) -> Result<Status, Fault> {
         let log = self.records()?;
-        if let Some(Transfer { below, dxpl, .. }) = transfers.first()
-            && log.is_automatic()
-        {
-            let is_collective = log.is_parallel()
-                && !log.is_default_transfer(*dxpl)
-                && below.info.is_collective(*dxpl);
-            self.begin_call(if is_collective {
-                Call::Collective
-            } else {
-                Call::Own
+        let is_collective = transfers
+            .first()
+            .is_some_and(|Transfer { below, dxpl, .. }| {
+                log.is_automatic()
+                    && log.is_parallel()
+                    && !log.is_default_transfer(*dxpl)
+                    && below.info.is_collective(*dxpl)
             });
-        }
+        let call = if is_collective {
+            Call::Collective
+        } else {
+            Call::Own
+        };
+        let (kept, flushed) = log.begin_write(call, &self.is_changed);
+        self.warn_of_flush(log, flushed);
         let written = match transfers {
-            [one] => log.write(one).map_err(|e| (0, e)),
-            all => log.write_all(all),
+            [one] => log.write(one, kept).map_err(|e| (0, e)),
+            all => log.write_all(all, kept),
         };
         if written.map_err(|(at, e)| self.about(transfers[at].below, e))? {
             log.warn_of_spill();
@@ -137,7 +140,7 @@ impl Session {
             (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
         });
         if status >= 0 {
-            *dataset.extent.lock() = extent;
+            dataset.set_extent(extent);
         }
         Ok(Some(status))
     }

@@ -302,7 +302,12 @@ impl Session {
         let Some(log) = self.log().filter(|log| log.is_automatic()) else {
             return;
         };
-        if let Err(reason) = log.flush_if_due(call, &self.is_changed) {
+        self.warn_of_flush(log, log.flush_if_due(call, &self.is_changed));
+    }
+
+    /// Tells why a flush has failed that the program did not ask for.
+    fn warn_of_flush(&self, log: &Log, flushed: Result<(), Fault>) {
+        if let Err(reason) = flushed {
             log.warn(&format!(
                 "{reason}. No flush was asked for: the call goes on, and a later one flushes"
             ));

@@ -13,8 +13,9 @@ use rustix::process::{Resource, getrlimit};
 
 /// Bytes from the begin of one part to that of the next one.
 pub const PART: u64 = 1 << 40;
-/// Bytes of the first mapping of a part.
-const LEAST: usize = 1 << 16;
+/// Bytes of the first mapping of a part. They take memory when they are written. A mapping that has to grow loses the pages that it
+/// has: each is asked for again.
+const LEAST: usize = 8 << 20;
 
 /// A file in memory with so many parts, none of which takes memory yet.
 pub fn new_file(parts: u64) -> io::Result<File> {
@@ -140,7 +141,26 @@ impl Bytes {
     /// Appends bytes.
     pub fn extend(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.reserve(bytes.len())?;
-        if let Some(mapping) = &self.mapping {
+        self.put(bytes);
+        Ok(())
+    }
+
+    /// Appends pieces of words, in the byte order of the machine.
+    pub fn extend_words(&mut self, pieces: &[&[u64]]) -> io::Result<()> {
+        self.reserve(pieces.iter().map(|words| size_of_val(*words)).sum())?;
+        for words in pieces {
+            // SAFETY: numbers have no gaps, and any bytes may be read as bytes.
+            let bytes =
+                unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(*words)) };
+            self.put(bytes);
+        }
+        Ok(())
+    }
+
+    /// Appends bytes for which there is room.
+    fn put(&mut self, bytes: &[u8]) {
+        let room = self.room() - self.len;
+        if let Some(mapping) = self.mapping.as_ref().filter(|_| bytes.len() <= room) {
             // SAFETY: there is room for them behind those that are there, which only this process changes.
             unsafe {
                 let to = mapping.at.as_ptr().add(self.len);
@@ -148,15 +168,6 @@ impl Bytes {
             }
             self.len += bytes.len();
         }
-        Ok(())
-    }
-
-    /// Appends words, in the byte order of the machine.
-    pub fn extend_words(&mut self, words: &[u64]) -> io::Result<()> {
-        // SAFETY: numbers have no gaps, and any bytes may be read as bytes.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) };
-        self.extend(bytes)
     }
 
     /// All of them.

@@ -33,6 +33,7 @@ use crate::ranks::Ranks;
 use crate::selection::Blocks;
 use h5logfs_common::fault::Fault;
 use memory::{Bytes, PART, Word};
+use notes::Slots;
 
 /// The parts of a file: the state, notes, notes, data.
 const PARTS: u64 = 4;
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     word: Word,
     epoch: u32,
     notes: [Bytes; 2],
+    /// The lists of blocks that notes of this epoch can name.
+    slots: Slots,
     data: Bytes,
     /// The number of complete flushes.
     flush: u64,
@@ -85,6 +88,7 @@ impl Shared {
             word: Word::writable(&file)?,
             epoch: 0,
             notes: [1, 2].map(|part| Bytes::new(&file, part)),
+            slots: Slots::default(),
             data: Bytes::new(&file, 3),
             flush,
             spilled: Vec::new(),
@@ -122,8 +126,11 @@ impl Shared {
         bytes: &[u8],
     ) -> io::Result<()> {
         self.data.extend(bytes)?;
-        let head = notes::written(dataset, blocks, bytes.len() as u64);
-        self.append(&[&head, &blocks.starts, &blocks.counts]);
+        let stored = bytes.len() as u64;
+        match notes::written(dataset, blocks, stored, &mut self.slots) {
+            (head, true) => self.append(&[&head, &blocks.starts, &blocks.counts]),
+            (head, false) => self.append(&[&head]),
+        }
         self.publish();
         Ok(())
     }
@@ -155,6 +162,7 @@ impl Shared {
         self.is_lost = false;
         let part = self.part();
         self.notes[part].clear();
+        self.slots = Slots::default();
         let spilled = std::mem::take(&mut self.spilled);
         self.append(&[&[self.flush], spilled.as_flattened()]);
         self.spilled = spilled;
@@ -174,7 +182,7 @@ impl Shared {
     fn append(&mut self, words: &[&[u64]]) {
         let part = self.part();
         let notes = &mut self.notes[part];
-        let mut appended = words.iter().try_for_each(|words| notes.extend_words(words));
+        let mut appended = notes.extend_words(words);
         if notes.len() / size_of::<u64>() > u32::MAX as usize {
             appended = Err(io::Error::other("more notes than can be counted"));
         }

@@ -3,9 +3,13 @@
 //! The first word is the number of flushes that are complete. What follows is
 //!
 //! * [`SPILLED`], with the number of a data file above its lowest 8 bits; begin and end of an extent there;
-//! * [`WRITTEN`], with 256 for a record that may have gone through filters, the number of dimensions from bit 16 on, the
-//!   dataset from bit 32 on; the number of blocks; stored bytes; the start of each block; the count of each block. Data of
-//!   consecutive records follow each other in the data of the rank.
+//! * [`WRITTEN`], with 256 for a record that may have gone through filters, a slot from bit 9 on, the number of dimensions from
+//!   bit 16 on, the dataset from bit 32 on; the number of blocks; stored bytes; the start of each block; the count of each block.
+//!   The slot is 0, or from now on has these blocks;
+//! * [`AGAIN`], with filters, slot and dataset as above: a record with the blocks that the slot has, in another place along the
+//!   first dimension; the index there in which the first block begins; stored bytes.
+//!
+//! Data of consecutive records follow each other in the data of the rank.
 
 use std::ops::Range;
 
@@ -14,8 +18,10 @@ use crate::selection::Blocks;
 
 const WRITTEN: u64 = 0;
 const SPILLED: u64 = 1;
+const AGAIN: u64 = 2;
 const KIND: u64 = 0xff;
 const FILTERED: u64 = 1 << 8;
+const SLOT: u32 = 9;
 const RANK: u32 = 16;
 const DATASET: u32 = 32;
 
@@ -28,9 +34,45 @@ pub enum Note {
     Written {
         dataset: u32,
         filtered: bool,
+        /// Where the blocks are kept for later records, if they are: from 1 on.
+        slot: usize,
         blocks: Blocks,
         stored: u64,
     },
+    /// The same with the blocks that a slot has, which begin in index `first` of the first dimension now.
+    Again {
+        dataset: u32,
+        filtered: bool,
+        slot: usize,
+        first: u64,
+        stored: u64,
+    },
+}
+
+/// Numbers of the lists of blocks that the slots have.
+#[derive(Debug, Default)]
+pub struct Slots {
+    lists: [u64; Slots::NUMBER],
+    /// The slot that was filled last.
+    last: usize,
+}
+
+impl Slots {
+    /// As many as four bits can tell, but for 0.
+    pub const NUMBER: usize = 15;
+
+    /// The slot that has a list, from 1 on.
+    fn find(&self, list: u64) -> Option<usize> {
+        let at = self.lists.iter().position(|known| *known == list)?;
+        Some(at + 1)
+    }
+
+    /// Puts a list into the slot that was filled first.
+    fn fill(&mut self, list: u64) -> usize {
+        self.last = self.last % Self::NUMBER + 1;
+        self.lists[self.last - 1] = list;
+        self.last
+    }
 }
 
 /// The words of an extent.
@@ -38,12 +80,26 @@ pub fn spilled(file: usize, extent: &Range<u64>) -> [u64; 3] {
     [SPILLED | (file as u64) << 8, extent.start, extent.end]
 }
 
-/// The first words of a record. Starts and counts of its blocks follow.
-pub fn written(dataset: DatasetInfo<'_>, blocks: &Blocks, stored: u64) -> [u64; 3] {
+/// The first words of a record, and whether starts and counts of its blocks follow.
+pub fn written(
+    dataset: DatasetInfo<'_>,
+    blocks: &Blocks,
+    stored: u64,
+    slots: &mut Slots,
+) -> ([u64; 3], bool) {
     let filtered = if dataset.filtered { FILTERED } else { 0 };
+    let common = filtered | u64::from(dataset.id) << DATASET;
+    let known = blocks.list.map(|list| (list, slots.find(list.number)));
+    if let (Some((_, Some(slot))), Some(first)) = (known, blocks.starts.first()) {
+        return (
+            [AGAIN | common | (slot as u64) << SLOT, *first, stored],
+            false,
+        );
+    }
+    let slot = known.map_or(0, |(list, _)| slots.fill(list.number));
     let rank = (blocks.rank as u64) << RANK;
-    let first = WRITTEN | filtered | rank | u64::from(dataset.id) << DATASET;
-    [first, blocks.number as u64, stored]
+    let first = WRITTEN | common | rank | (slot as u64) << SLOT;
+    ([first, blocks.number as u64, stored], true)
 }
 
 /// Takes the first note off some words. `None` where they do not begin with one.
@@ -55,6 +111,13 @@ pub fn take(words: &mut &[u64]) -> Option<Note> {
         SPILLED => Some(Note::Spilled {
             file: (head >> 8) as usize,
             extent: second..third,
+        }),
+        AGAIN => Some(Note::Again {
+            dataset: (head >> DATASET) as u32,
+            filtered: head & FILTERED != 0,
+            slot: slot_of(head),
+            first: second,
+            stored: third,
         }),
         WRITTEN => {
             let rank = (head >> RANK & 0xffff) as usize;
@@ -74,12 +137,14 @@ pub fn take(words: &mut &[u64]) -> Option<Note> {
             Some(Note::Written {
                 dataset: (head >> DATASET) as u32,
                 filtered: head & FILTERED != 0,
+                slot: slot_of(head),
                 blocks: Blocks {
                     rank,
                     number,
                     starts: starts.to_vec(),
                     counts: counts.to_vec(),
                     elements,
+                    list: None,
                 },
                 stored: third,
             })
@@ -88,40 +153,58 @@ pub fn take(words: &mut &[u64]) -> Option<Note> {
     }
 }
 
+fn slot_of(head: u64) -> usize {
+    (head >> SLOT) as usize & Slots::NUMBER
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn info(id: u32) -> DatasetInfo<'static> {
+        DatasetInfo {
+            id,
+            dims: &[],
+            records: true,
+            filtered: id == 6,
+        }
+    }
+
+    fn note(words: &mut Vec<u64>, id: u32, blocks: &Blocks, slots: &mut Slots) {
+        let (head, has_blocks) = written(info(id), blocks, 44, slots);
+        words.extend(head);
+        if has_blocks {
+            words.extend(&blocks.starts);
+            words.extend(&blocks.counts);
+        }
+    }
+
+    fn two_blocks(first: u64) -> Blocks {
+        Blocks {
+            rank: 1,
+            number: 2,
+            starts: vec![first, first + 4],
+            counts: vec![1, 2],
+            elements: 3,
+            list: None,
+        }
+    }
 
     #[test]
     fn notes_are_read_as_they_were_made() {
         let blocks = [
             Blocks::one(&[3, 4], &[2, 5]),
             Blocks {
-                rank: 0,
                 number: 1,
                 elements: 1,
                 ..Blocks::default()
             },
-            Blocks {
-                rank: 1,
-                number: 2,
-                starts: vec![7, 1],
-                counts: vec![1, 2],
-                elements: 3,
-            },
+            two_blocks(7),
         ];
         let extent = 8192..9000;
         let mut words = spilled(300, &extent).to_vec();
         for (dataset, blocks) in (5..).zip(&blocks) {
-            let info = DatasetInfo {
-                id: dataset,
-                dims: &[],
-                records: true,
-                filtered: dataset == 6,
-            };
-            words.extend(written(info, blocks, 44));
-            words.extend(&blocks.starts);
-            words.extend(&blocks.counts);
+            note(&mut words, dataset, blocks, &mut Slots::default());
         }
         let rest = &mut &words[..];
         assert_eq!(take(rest), Some(Note::Spilled { file: 300, extent }));
@@ -129,6 +212,7 @@ mod tests {
             let wanted = Note::Written {
                 dataset,
                 filtered: dataset == 6,
+                slot: 0,
                 blocks,
                 stored: 44,
             };
@@ -139,5 +223,39 @@ mod tests {
         assert!(take(&mut &words[3..6]).is_none());
         assert!(take(&mut &[7, 0, 0][..]).is_none());
         assert!(take(&mut &[1 << RANK, u64::MAX, 0][..]).is_none());
+    }
+
+    /// Lists that come again are noted once, as long as a slot has them.
+    #[test]
+    fn a_list_that_comes_again_takes_three_words() {
+        let (mut words, mut slots) = (Vec::new(), Slots::default());
+        let mut lists: Vec<Blocks> = (0..=Slots::NUMBER as u64).map(two_blocks).collect();
+        lists.iter_mut().for_each(Blocks::give_number);
+        for blocks in &lists {
+            note(&mut words, 6, blocks, &mut slots);
+        }
+        let before = words.len();
+        lists[1].move_to(99);
+        note(&mut words, 6, &lists[1], &mut slots);
+        assert_eq!(words.len(), before + 3);
+        // Its slot has another one.
+        note(&mut words, 5, &lists[0], &mut slots);
+        assert_eq!(words.len(), before + 3 + 7);
+        let rest = &mut &words[..];
+        let slots: Vec<_> = std::iter::from_fn(|| match take(rest)? {
+            Note::Written { slot, .. } => Some((slot, None)),
+            Note::Again {
+                slot,
+                first,
+                dataset: 6,
+                filtered: true,
+                stored: 44,
+            } => Some((slot, Some(first))),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+        let all = (1..=Slots::NUMBER).chain([1]).map(|slot| (slot, None));
+        let wanted: Vec<_> = all.chain([(2, Some(99)), (2, None)]).collect();
+        assert_eq!(slots, wanted);
     }
 }

@@ -10,10 +10,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::automatic::Cause;
 use crate::files::Files;
+use crate::lists::Lists;
 use crate::log_writer::{LogWriter, Part};
 use crate::options::Options;
 use crate::ranks::{Communicator, LocalOutcome};
 use crate::reading::{Readable, Reader};
+use crate::selection::Selection;
 use crate::stored::Form;
 use h5logfs_log::filters::{DEFLATE, Filter};
 
@@ -107,7 +109,7 @@ const SIDES: [&[u64]; 2] = [&[60], &[8, 10]];
 /// What a rank does between two barriers.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Writes a box of a dataset.
+    /// Writes a box of a dataset, of which an even value makes a list of rows.
     Write {
         dataset: usize,
         start: u64,
@@ -129,6 +131,7 @@ enum After {
 
 struct Rank {
     writer: LogWriter,
+    lists: Lists,
     reader: Reader,
     deflate: [Filter; 1],
 }
@@ -141,6 +144,7 @@ impl Rank {
         assert!(writer.sees_all());
         Rank {
             writer,
+            lists: Lists::default(),
             reader: Reader::default(),
             deflate: [Filter {
                 id: DEFLATE,
@@ -178,11 +182,19 @@ impl Rank {
                     chunk: (dataset == 1).then_some(&[3, 10][..]),
                     filters,
                 };
-                let blocks = Blocks::one(&start, &count);
+                let (starts, counts) = rows(&start, &count);
+                let selection = match value % 2 {
+                    0 => Selection::Blocks {
+                        starts: &starts,
+                        counts: &counts,
+                    },
+                    _ => Selection::block(&start, &count),
+                };
+                let blocks = self.lists.set(&selection, SIDES[dataset]).unwrap();
                 let pushed = self.writer.push(
                     info.with_filters(filters),
                     form,
-                    &blocks,
+                    blocks,
                     Cow::Owned(elements),
                 );
                 pushed.unwrap();
@@ -214,6 +226,7 @@ impl Rank {
             writer,
             reader,
             deflate,
+            ..
         } = self;
         let mut read = |id: usize| {
             let dims = SIDES[id];
@@ -235,6 +248,14 @@ impl Rank {
         };
         (0..SIDES.len()).map(&mut read).collect()
     }
+}
+
+/// The rows of a box as blocks: their starts and counts.
+fn rows(start: &[u64], count: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    let inner = |numbers: &[u64], first: u64| [&[first], &numbers[1..]].concat();
+    let starts = (0..count[0]).flat_map(|row| inner(start, start[0] + row));
+    let counts = (0..count[0]).flat_map(|_| inner(count, 1));
+    (starts.collect(), counts.collect())
 }
 
 /// Steps of all ranks, and what follows them.

@@ -7,8 +7,9 @@ use std::sync::atomic::{Ordering, fence};
 use super::Pending;
 use crate::entries::DatasetInfo;
 use crate::joining::JoinedSection;
-use crate::neighbours::notes::{self, Note};
+use crate::neighbours::notes::{self, Note, Slots};
 use crate::neighbours::{DATA, Opened, State};
+use crate::selection::Blocks;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::Logged;
@@ -29,6 +30,8 @@ pub(super) struct Other {
     flush: u64,
     /// Bytes of the data of the notes that are known.
     data: u64,
+    /// The lists of blocks that notes can name.
+    slots: [Blocks; Slots::NUMBER],
     /// The entries that they make.
     section: JoinedSection,
     pending: Pending,
@@ -45,6 +48,7 @@ impl Other {
             known: None,
             flush: 0,
             data: 0,
+            slots: Default::default(),
             section: empty_section(),
             pending: Pending::new(task, source),
             extents: Vec::new(),
@@ -112,6 +116,7 @@ impl Other {
         }
         self.flush = flush;
         self.data = 0;
+        self.slots = Default::default();
         self.section = empty_section();
         self.pending = Pending::new(task, self.source);
         self.extents.clear();
@@ -124,27 +129,52 @@ impl Other {
                 Some(Note::Written {
                     dataset,
                     filtered,
+                    slot,
                     blocks,
                     stored,
                 }) => {
-                    // Nothing here depends on the extent.
-                    let dims = vec![u64::MAX; blocks.rank];
-                    let info = DatasetInfo {
-                        id: dataset,
-                        dims: &dims,
-                        records: false,
-                        filtered,
-                    };
-                    self.section.push(info, &blocks, self.data, stored);
-                    self.data = self.data.saturating_add(stored);
+                    self.add(dataset, filtered, &blocks, stored);
+                    if let Some(kept) = slot.checked_sub(1) {
+                        self.slots[kept] = blocks;
+                    }
                 }
-                None => {
-                    let rank = self.rank();
-                    return Err(format!("what rank {rank} tells of its writes is damaged").into());
+                Some(Note::Again {
+                    dataset,
+                    filtered,
+                    slot,
+                    first,
+                    stored,
+                }) => {
+                    let kept = slot.checked_sub(1);
+                    let kept = kept.filter(|kept| self.slots[*kept].number > 0);
+                    let kept = kept.ok_or_else(|| self.damaged())?;
+                    let mut blocks = std::mem::take(&mut self.slots[kept]);
+                    blocks.move_to(first);
+                    self.add(dataset, filtered, &blocks, stored);
+                    self.slots[kept] = blocks;
                 }
+                None => return Err(self.damaged()),
             }
         }
         Ok(())
+    }
+
+    fn damaged(&self) -> Fault {
+        let rank = self.rank();
+        format!("what rank {rank} tells of its writes is damaged").into()
+    }
+
+    fn add(&mut self, dataset: u32, filtered: bool, blocks: &Blocks, stored: u64) {
+        // Nothing here depends on the extent.
+        let dims = vec![u64::MAX; blocks.rank];
+        let info = DatasetInfo {
+            id: dataset,
+            dims: &dims,
+            records: false,
+            filtered,
+        };
+        self.section.push(info, blocks, self.data, stored);
+        self.data = self.data.saturating_add(stored);
     }
 
     /// The extents that were spilled since the last call.
