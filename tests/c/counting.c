@@ -79,6 +79,14 @@ int MPI_Gather(const void *from, int number, MPI_Datatype type, void *to, int to
     return PMPI_Gather(from, number, type, to, to_number, to_type, root, comm);
 }
 
+/* Without bytes, of which each rank has another number. */
+int MPI_Gatherv(const void *from, int number, MPI_Datatype type, void *to, const int *numbers, const int *places,
+                MPI_Datatype to_type, int root, MPI_Comm comm)
+{
+    count("Gatherv", 0);
+    return PMPI_Gatherv(from, number, type, to, numbers, places, to_type, root, comm);
+}
+
 int MPI_Barrier(MPI_Comm comm)
 {
     count("Barrier", 0);

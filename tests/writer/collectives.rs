@@ -149,7 +149,8 @@ impl Counted {
         8 * (4 + self.files() + counted)
     }
 
-    /// A flush; then place, length and steps of the table, the lengths of its sections, and three agreements.
+    /// A flush; then the length of the table, and in one file the entries of all ranks, and two agreements. In several files place and
+    /// steps of the table, the lengths of its sections, and three agreements.
     fn close(&self, rank: u64) -> Calls {
         let sharing = self.sharing(rank);
         let is_first = sharing[0] == rank;
@@ -160,6 +161,17 @@ impl Counted {
         };
         let (rows, shares) = (u64::from(self.appends > 0), self.is_sharing(rank));
         let agreed = self.agreed(self.appends) + 8 * shares;
+        if self.subfiles == 0 {
+            return calls([
+                ("Exscan", 1 + rows, 8 + 8 * self.appends),
+                ("Allreduce", 4 + shares, agreed + 8 + 2 * 24),
+                ("Bcast", 1, 1),
+                ("Gather", 1, gathered),
+                ("Gatherv", 1, 0),
+                ("Ibarrier", 2, 0),
+                ("Comm_free", 1, 0),
+            ]);
+        }
         calls([
             ("Exscan", 2 + rows, 8 + 8 + 8 * self.appends),
             ("Allreduce", 6 + shares, agreed + 8 + 8 + 3 * 24),
@@ -170,9 +182,14 @@ impl Counted {
         ])
     }
 
-    /// A flush; then the steps of the table, the numbers of the ranks and the lengths of their entries, what the first rank
+    /// The same in one file, and whether all entries are few. In several files a flush; then the steps of the table, the numbers of the ranks and the lengths of their entries, what the first rank
     /// has found, the places of their entries, the entries of earlier jobs, and three agreements.
     fn close_again(&self, rank: u64) -> Calls {
+        if self.subfiles == 0 {
+            let mut calls = self.close(rank);
+            calls.insert("Bcast".into(), (2, 2));
+            return calls;
+        }
         let sharing = self.sharing(rank);
         let (number, is_first) = (sharing.len() as u64, sharing[0] == rank);
         let gathered = if is_first { 2 * 8 * number } else { 2 * 8 };

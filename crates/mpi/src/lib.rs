@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use file::MpiFile;
 use h5logfs_common::fault::{Fault, Kind};
 use h5logfs_output::ranks::{self, Access, Node, OwnFile, SharedFile, Word};
+use mpi::Count;
 use mpi::collective::SystemOperation;
+use mpi::datatype::PartitionMut;
 use mpi::ffi;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
@@ -181,6 +183,36 @@ impl ranks::Communicator for MpiRanks {
             received
         });
         std::iter::once(bytes.to_vec()).chain(received).collect()
+    }
+
+    fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        // The pointer of an empty list may be the number that stands for `MPI_IN_PLACE`.
+        let none = [0];
+        let bytes = if bytes.is_empty() { &none[..0] } else { bytes };
+        let lens = self.gather(bytes.len() as u64);
+        let root = self.0.process_at_rank(0);
+        if self.0.rank() != 0 {
+            root.gather_varcount_into(bytes);
+            return Vec::new();
+        }
+        let mut all = vec![0; 1 + lens.iter().sum::<u64>() as usize];
+        // The caller ensures that they are few.
+        let counts: Vec<Count> = lens.iter().map(|len| *len as Count).collect();
+        let begins = counts.iter().scan(0, |end, count| {
+            let begin = *end;
+            *end += count;
+            Some(begin)
+        });
+        let begins: Vec<Count> = begins.collect();
+        let mut parts = PartitionMut::new(&mut all[..], &counts[..], &begins[..]);
+        root.gather_varcount_into_root(bytes, &mut parts);
+        let mut rest = &all[..];
+        let parts = lens.iter().map(|len| {
+            let (part, behind) = rest.split_at(*len as usize);
+            rest = behind;
+            part.to_vec()
+        });
+        parts.collect()
     }
 
     fn broadcast(&self, from: u32, value: &mut [u8]) {

@@ -106,6 +106,18 @@ impl Flushed {
         STEP as u64
     }
 
+    /// All entries. They are few.
+    pub fn all(&self) -> Result<Vec<u8>, Fault> {
+        let (mut reader, mut all, mut buffer) = (self.reader(), Vec::new(), Vec::new());
+        loop {
+            reader.next(&mut buffer)?;
+            if buffer.is_empty() {
+                return Ok(all);
+            }
+            all.extend_from_slice(&buffer);
+        }
+    }
+
     /// Reads all entries from the first one on.
     pub fn reader(&self) -> Reader<'_> {
         Reader {
@@ -213,18 +225,6 @@ mod tests {
         (file, flushed)
     }
 
-    fn read(flushed: &Flushed) -> Result<Vec<u8>, String> {
-        let (mut reader, mut all, mut buffer) = (flushed.reader(), Vec::new(), Vec::new());
-        loop {
-            reader.next(&mut buffer)?;
-            assert!(buffer.len() <= STEP);
-            if buffer.is_empty() {
-                return Ok(all);
-            }
-            all.extend_from_slice(&buffer);
-        }
-    }
-
     fn bytes(len: usize, seed: usize) -> Vec<u8> {
         (0..len).map(|i| (i * 7 + seed) as u8).collect()
     }
@@ -240,14 +240,14 @@ mod tests {
         let (_file, flushed) = written(&extents);
         let all = extents.concat();
         assert_eq!(flushed.len(), all.len() as u64);
-        assert_eq!(read(&flushed).unwrap(), all);
+        assert_eq!(flushed.all().unwrap(), all);
         assert!(flushed.is_equal(0, &extents[0]));
         assert!(flushed.is_equal(10, &extents[1]));
         assert!(flushed.is_equal(15, &extents[1][5..2 * STEP]));
         assert!(!flushed.is_equal(16, &extents[1][5..2 * STEP]));
         assert!(!flushed.is_equal(all.len() as u64, &[0; 4000]));
         let (_file, none) = written(&[]);
-        assert!(none.is_empty() && read(&none).unwrap().is_empty() && !none.is_equal(0, &[1]));
+        assert!(none.is_empty() && none.all().unwrap().is_empty() && !none.is_equal(0, &[1]));
     }
 
     /// The same bytes may lie in the data file where another file has the entries that wait.
@@ -269,11 +269,11 @@ mod tests {
             let mut byte = [0];
             file.read_exact_at(&mut byte, at).unwrap();
             file.write_all_at(&[!byte[0]], at).unwrap();
-            let said = read(&flushed).unwrap_err();
+            let said = flushed.all().unwrap_err().to_string();
             assert!(said.contains("at byte 64"), "{said}");
             file.write_all_at(&byte, at).unwrap();
         }
         file.set_len(STEP as u64).unwrap();
-        assert!(read(&flushed).is_err());
+        assert!(flushed.all().is_err());
     }
 }

@@ -32,6 +32,7 @@
 //! | `spill` | a rank whose buffer is full writes before the flush |
 //! | `write_back` | data that are complete go to the disk |
 //! | [`plain_close`] | the close without libhdf5 |
+//! | [`remembered`] | what this process knows of logs that it has closed |
 
 pub mod automatic;
 pub mod base;
@@ -49,6 +50,7 @@ pub mod options;
 pub mod plain_close;
 pub mod ranks;
 pub mod reading;
+pub mod remembered;
 pub mod selection;
 pub mod stored;
 

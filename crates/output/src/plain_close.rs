@@ -1,5 +1,8 @@
 //! The close of a log in one file by the program that has written it, where its metadata can be made without libhdf5: what
 //! `h5logfs recover` does (`docs/formats/journal.md`, section 5), without a look at what the program knows.
+//!
+//! The ranks of the writer write the table together ([`Files::write_tables`](crate::files::Files::write_tables)). For the VOL connector
+//! the first rank writes it ([`Ended::close`]). The rest is the same ([`TabledLog::finish`]).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,7 +24,7 @@ use h5logfs_log::window::Piece;
 use crate::error::FaultResult;
 
 /// The most bytes of entries that the program keeps in memory for the next close.
-const MOST: u64 = 4 << 20;
+pub(crate) const MOST: u64 = 4 << 20;
 
 /// A log of which no rank writes any more, and whose data files are closed. As long as this lives, the journal is locked.
 pub struct Ended {
@@ -36,12 +39,27 @@ pub struct Ended {
     pub(crate) commits: Vec<(u64, u64)>,
 }
 
-/// A log that is closed.
-pub struct PlainlyClosed {
+/// A log that is closed now.
+#[derive(Default)]
+pub struct JustClosed {
     /// Its table, for the next close.
     pub table: KnownTable,
-    /// The seal of the close.
+    /// The seal of the close, if it is known.
     pub seal: Option<CloseSeal>,
+}
+
+/// A log in one file that has its table. As long as this lives, the journal is locked.
+pub struct TabledLog<'a> {
+    /// Path of the file.
+    pub path: &'a Path,
+    /// Its journal.
+    pub journal: &'a Journal,
+    /// The file, for this rank alone.
+    pub file: &'a File,
+    /// What is in it.
+    pub log: ClosedLog<'a>,
+    /// Waits until what is written is on the disk.
+    pub is_synced: bool,
 }
 
 impl Ended {
@@ -66,7 +84,7 @@ impl Ended {
         known: KnownTable,
         is_synced: bool,
         metadata: impl FnOnce(ClosedLog<'_>) -> Result<Added, Fault>,
-    ) -> FaultResult<PlainlyClosed> {
+    ) -> FaultResult<JustClosed> {
         let (Some(journal), Some(&(flush, end))) = (&self.journal, self.commits.last()) else {
             return Err("there is no journal".into());
         };
@@ -85,13 +103,7 @@ impl Ended {
         }
         let has_seals = found.has_seals || known.has_seals;
         let mut entries = known.entries;
-        // Where the program has opened the log again, the names are on the disk, and the journal with what the log held before.
-        let goes_on = self.header.append.is_some();
-        if is_synced && !goes_on {
-            journal.sync()?;
-        }
         let file = &*self.file;
-        file.set_len(end).map_err(io)?;
         let table = Piece {
             offset: end,
             len: entries
@@ -109,25 +121,49 @@ impl Ended {
             flush,
             has_seals,
         };
-        let added = metadata(log)?;
-        added.write_to(file).map_err(io)?;
-        if is_synced {
-            file.sync_all().map_err(io)?;
-        }
-        let seal = seal_in(added.front());
-        self.remove_journal(journal, is_synced, goes_on && seal.is_some())?;
+        let tabled = TabledLog {
+            path,
+            journal,
+            file,
+            log,
+            is_synced,
+        };
+        let seal = tabled.finish(&metadata(log)?)?;
         let table = KnownTable::new(&source, log, entries);
-        Ok(PlainlyClosed { table, seal })
+        Ok(JustClosed { table, seal })
+    }
+}
+
+impl TabledLog<'_> {
+    /// Writes the metadata, and removes the journal. Returns the seal. After a failure the log is one that is not closed, or is
+    /// closed, and has all that was flushed in any case. Can be repeated.
+    pub fn finish(&self, metadata: &Added) -> FaultResult<Option<CloseSeal>> {
+        let io = |e| Fault::from(Error::io(self.path, e));
+        // Where the program has opened the log again, the names are on the disk, and the journal with what the log held before.
+        let goes_on = self.log.header.append.is_some();
+        // What the front says before all is there, the journal has to say.
+        if self.is_synced && !goes_on {
+            self.journal.sync()?;
+        }
+        let Piece { offset, len } = self.log.table;
+        self.file.set_len(offset + len).map_err(io)?;
+        metadata.write_to(self.file).map_err(io)?;
+        if self.is_synced {
+            self.file.sync_all().map_err(io)?;
+        }
+        let seal = seal_in(metadata.front());
+        self.remove_journal(goes_on, goes_on && seal.is_some())?;
+        Ok(seal)
     }
 
     /// `is_proven`: a crash of the system may bring the journal back, since the file proves that it is closed.
-    fn remove_journal(&self, journal: &Journal, is_synced: bool, is_proven: bool) -> FaultResult {
-        let dir: &Path = parent(&self.path);
-        if is_synced && self.header.append.is_none() {
+    fn remove_journal(&self, goes_on: bool, is_proven: bool) -> FaultResult {
+        let dir: &Path = parent(self.path);
+        if self.is_synced && !goes_on {
             sync(dir)?;
         }
-        journal.remove()?;
-        if is_synced && !is_proven {
+        self.journal.remove()?;
+        if self.is_synced && !is_proven {
             sync(dir)?;
         }
         Ok(())

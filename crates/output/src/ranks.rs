@@ -32,6 +32,11 @@ pub trait Communicator: Send + Sync {
     /// The bytes of all ranks on the first rank, any number of them. Empty on the others.
     fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>>;
 
+    /// The same where they are no more than 2^30 bytes together, in a number of calls that does not grow with the ranks.
+    fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.gather_bytes(bytes)
+    }
+
     /// Sends the value of rank `from` to all ranks. It has the same length on all of them.
     fn broadcast(&self, from: u32, value: &mut [u8]);
 
@@ -333,6 +338,11 @@ impl Ranks {
     /// The bytes of all ranks on the first rank, any number of them. Empty on the others. Collective.
     pub fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.communicator.gather_bytes(bytes)
+    }
+
+    /// The same where they are no more than 2^30 bytes together. Collective.
+    pub fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.communicator.gather_few(bytes)
     }
 
     /// The values of all ranks, in their order, on all of them. All ranks have as many values. Collective.

@@ -1,4 +1,7 @@
 //! The close of a log: makes HDF5 files of the data files, and removes the journal. Then the log may become an ordinary file.
+//!
+//! The metadata of a log in one file are made without libhdf5, as the VOL connector does (`output::plain_close`). libhdf5 makes those of
+//! subfiles, and objects that have no room in their headers.
 
 use std::path::Path;
 
@@ -6,9 +9,13 @@ use h5logfs_common::error::Result as CoreResult;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::definition::{Defined, Definition};
+use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::sync;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::window::Piece;
+use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_output::files::{Files, Tabled, sync_names};
+use h5logfs_output::plain_close::{JustClosed, TabledLog};
 use h5logfs_output::{
     Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter, Ranks, Result, check_outcome,
 };
@@ -25,9 +32,10 @@ pub struct Objects<'a> {
     pub datasets: &'a [Defined],
 }
 
-/// Turns the data files into HDF5 files, and removes the journal. Nothing is buffered. Can be repeated after a failure or an
+/// Turns the data files into HDF5 files, and removes the journal. Nothing is buffered. `known`: the table of a log that was closed
+/// before, as far as the first rank knows it. Returns what that has to know for the next close. Can be repeated after a failure or an
 /// interruption at any point. Collective.
-pub fn close(log: &LogWriter, objects: Objects<'_>) -> Result<()> {
+pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result<JustClosed> {
     let (files, ranks, fsync) = (log.files(), log.ranks(), log.options().fsync);
     let entries = log.entries();
     let entries = entries.ok_or_else(|| Error::closed(files.path()))?;
@@ -35,27 +43,85 @@ pub fn close(log: &LogWriter, objects: Objects<'_>) -> Result<()> {
         ranks.wait();
         check_outcome(files.path(), "close", ranks.agree(outcome))
     };
-    let sync = || match fsync {
-        Fsync::None => Ok(()),
-        Fsync::Close | Fsync::Flush => files.sync(),
+    let is_synced = fsync != Fsync::None;
+    let is_one_file = files.header().subfiles == 0;
+    let (mut tabled, written) = files.write_tables(ranks.rank(), entries, known);
+    // A rank that is alone waits for the disk once, at the end.
+    let sync = || match is_synced && (!is_one_file || ranks.size() > 1) {
+        true => files.sync(),
+        false => Ok(()),
     };
-    let (tabled, written) = files.write_tables(ranks.rank(), entries);
     // Collective: a rank whose write has failed must take part, too.
     let written = written.and(sync().map_err(|e: Fault| e.of_file(files.data_path())));
+    if is_one_file {
+        finished(LocalOutcome::of(written).0)?;
+        let closed = tabled.pop();
+        let closed = closed.map(|tabled| close_one_file(files, tabled, objects, fsync));
+        let (outcome, closed) = LocalOutcome::of(closed.transpose());
+        finished(outcome)?;
+        return Ok(closed.flatten().unwrap_or_default());
+    }
     // What the front says before all is there, the journal has to say.
     let kept = match files.journal() {
-        Some(journal) if fsync != Fsync::None => journal.sync().map_err(Fault::from),
+        Some(journal) if is_synced => journal.sync().map_err(Fault::from),
         _ => Ok(()),
     };
-    let written = written.and(kept);
-    finished(LocalOutcome::of(written).0)?;
+    finished(LocalOutcome::of(written.and(kept)).0)?;
 
     let front = |file| write_log_front(files, file, objects.datasets.len(), fsync);
     let fronted = tabled.iter().try_for_each(front);
     finished(LocalOutcome::of(fronted).0)?;
 
     let closed = finish_master(files, objects, fsync);
-    finished(LocalOutcome::of(closed).0)
+    finished(LocalOutcome::of(closed).0)?;
+    Ok(JustClosed::default())
+}
+
+/// On the first rank: writes the metadata of a log in one file that has its table, and removes the journal.
+fn close_one_file(
+    files: &Files,
+    tabled: Tabled,
+    objects: Objects<'_>,
+    fsync: Fsync,
+) -> std::result::Result<JustClosed, Fault> {
+    let (path, file) = (files.path(), files.local());
+    let journal = files
+        .journal()
+        .ok_or_else(|| Error::closed(path).to_string())?;
+    let log = files.closed_log(&tabled);
+    let is_synced = fsync != Fsync::None;
+    let Objects {
+        definitions,
+        datasets,
+    } = objects;
+    let metadata = ClosedObjects::of_definitions(definitions, datasets)
+        .and_then(|made| made.metadata(log, datasets.len()).ok());
+    let seal = match metadata {
+        Some(metadata) => {
+            let tabled = TabledLog {
+                path,
+                journal,
+                file,
+                log,
+                is_synced,
+            };
+            tabled.finish(&metadata)?
+        }
+        None => {
+            if is_synced {
+                journal.sync()?;
+            }
+            write_log_front(files, &tabled, datasets.len(), fsync)?;
+            finish_master(files, objects, fsync)?;
+            None
+        }
+    };
+    let source = file
+        .try_clone()
+        .and_then(|file| SourceFile::new(file, path.to_owned()));
+    let table = source.map(|source| KnownTable::new(&source, log, tabled.entries));
+    let table = table.unwrap_or_default();
+    Ok(JustClosed { table, seal })
 }
 
 /// Makes the log at `path` an ordinary HDF5 file, once no rank has it open. If that fails, it stays the log that was closed.
@@ -87,24 +153,22 @@ fn write_log_front(files: &Files, file: &Tabled, datasets: usize, fsync: Fsync) 
         data,
         table: file.table,
     };
-    put_front(files, &file.path, datasets, role)?;
+    put_front(files, &file.path, datasets, role, file.has_seals)?;
     if fsync != Fsync::None {
         sync(&file.path)?;
     }
     Ok(())
 }
 
-fn put_front(files: &Files, path: &Path, datasets: usize, role: Role) -> CoreResult<()> {
+fn put_front(
+    files: &Files,
+    path: &Path,
+    datasets: usize,
+    role: Role,
+    has_seals: bool,
+) -> CoreResult<()> {
     let (header, id) = (files.header(), files.id());
-    write_front(
-        path,
-        header,
-        id,
-        datasets,
-        role,
-        files.flushes(),
-        files.has_seals(),
-    )
+    write_front(path, header, id, datasets, role, files.flushes(), has_seals)
 }
 
 /// On the first rank of the job: writes the user's objects, and removes the journal.
@@ -118,7 +182,7 @@ fn finish_master(files: &Files, objects: Objects<'_>, fsync: Fsync) -> CoreResul
         datasets,
     } = objects;
     if files.header().subfiles > 0 {
-        put_front(files, path, datasets.len(), Role::Master)?;
+        put_front(files, path, datasets.len(), Role::Master, files.has_seals())?;
     }
     write_objects(path, id, definitions, datasets)?;
     if fsync != Fsync::None {

@@ -46,6 +46,7 @@ mod memory;
 mod reopening;
 mod spec;
 
+use std::mem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +64,8 @@ pub use spec::{DatasetSpec, array_value, datatype_of, elements_value};
 use appends::{Appends, Rows, number_of_rows};
 use closing::Objects;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outline};
+use h5logfs_log::journal::known_table::KnownTable;
+use h5logfs_log::journal::state::state;
 use h5logfs_mpi::{MpiRanks, library};
 use h5logfs_output::automatic::Call;
 use h5logfs_output::entries::DatasetInfo;
@@ -108,6 +111,8 @@ pub struct Writer {
     defined: Vec<Definition>,
     /// On the first rank: the definitions that were flushed, without extents.
     flushed: Vec<Definition>,
+    /// The table of the log when it was opened again, as far as the first rank knows it.
+    table: KnownTable,
     /// Attributes without which the next complete flush goes on. It reports them.
     left_out: LeftOut,
     /// The rows that were appended since the last flush.
@@ -146,9 +151,11 @@ impl Writer {
         options: Options,
     ) -> Result<Self> {
         let (path, ranks) = begin(path.as_ref(), comm, &options, "open")?;
-        let (files, definitions) = reopening::open(&path, &ranks, &options)?;
-        let mut writer = Self::new(path, LogWriter::new(ranks, files, options));
-        writer.take_in(definitions)?;
+        let reopened = reopening::open(&path, &ranks, &options)?;
+        let log = LogWriter::new(ranks, reopened.files, options);
+        let mut writer = Self::new(path, log);
+        writer.table = reopened.table;
+        writer.take_in(reopened.definitions)?;
         Ok(writer)
     }
 
@@ -161,6 +168,7 @@ impl Writer {
             memory: Vec::new(),
             defined: Vec::new(),
             flushed: Vec::new(),
+            table: KnownTable::default(),
             left_out: LeftOut::default(),
             appends: Appends::default(),
             lists: Lists::default(),
@@ -676,12 +684,16 @@ impl Writer {
             definitions: &self.flushed,
             datasets: &self.outline.datasets,
         };
-        closing::close(log, objects)?;
+        let closed = closing::close(log, objects, mem::take(&mut self.table))?;
         let Options {
             settle,
             settle_memory,
             ..
         } = *log.options();
+        if self.rank == 0 && !settle {
+            let definitions = state(&self.flushed, &self.outline.datasets);
+            reopening::CLOSED.remember(&self.path, definitions, log.files().base(), closed);
+        }
         let Some(ranks) = self.log.take().map(LogWriter::close) else {
             return flushed;
         };

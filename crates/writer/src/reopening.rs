@@ -6,24 +6,54 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::Recorded;
 use h5logfs_log::journal::definition::Definition;
+use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_output::base::Base;
 use h5logfs_output::files::{Appendable, Files};
+use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Error, Options, Ranks, Result, Subfiles};
 use h5logfs_scan::definitions::ClosedLog;
 
-/// The files of a log that is not closed from now on, and the definitions that make its objects. Collective.
-pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<(Files, Vec<Definition>)> {
+/// Logs that this process has closed, with the definitions that make their objects at once.
+pub static CLOSED: Memory<Vec<Definition>> = Memory::new();
+
+/// A log that is not closed from now on.
+pub struct Reopened {
+    pub files: Files,
+    /// What makes its objects.
+    pub definitions: Vec<Definition>,
+    /// Its table, as far as the first rank knows it.
+    pub table: KnownTable,
+}
+
+/// Opens the log at `path`. Collective.
+pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<Reopened> {
     let checked = check_options(options);
-    let found = Appendable::find(path, ranks, options, checked.clone(), |_, recorded| {
-        let (base, definitions) = state(path, recorded)?;
+    let mut table = KnownTable::default();
+    let found = Appendable::find(path, ranks, options, checked.clone(), |log, recorded| {
+        let remembered = match recorded {
+            None => CLOSED.recall(path, log),
+            Some(_) => None,
+        };
+        let (base, definitions) = match remembered {
+            Some((definitions, base, known)) => {
+                table = known;
+                let lines = lines(&definitions);
+                (Base { lines, ..base }, definitions)
+            }
+            None => state(path, recorded)?,
+        };
         // The text comes from this library, so it can be read.
         let text = serde_json::to_vec(&definitions).unwrap_or_default();
         Ok((base, text))
     })?;
     let definitions = serde_json::from_slice(found.told()).map_err(|_| Error::closed(path));
     let files = found.append(ranks, options, checked)?;
-    Ok((files, definitions?))
+    Ok(Reopened {
+        files,
+        definitions: definitions?,
+        table,
+    })
 }
 
 /// Fails where an option is one of new files.
@@ -44,10 +74,6 @@ fn check_options(options: &Options) -> Result<(), Fault> {
 
 /// What the log holds. `recorded` is its journal, if it is not closed.
 fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definition>), Fault> {
-    let lines = |definitions: &[Definition]| {
-        let definitions = definitions.iter().cloned();
-        definitions.map(Line::Define).collect()
-    };
     let Some(recorded) = recorded else {
         let read = SourceDir::of_file(path)
             .and_then(|(dir, name)| ClosedLog::read(&dir, &name).map(|log| (dir, log)));
@@ -65,6 +91,11 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definiti
     let definitions = recorded.state();
     let base = Base::of_journal(recorded, lines(&definitions))?;
     Ok((base, definitions))
+}
+
+fn lines(definitions: &[Definition]) -> Vec<Line> {
+    let definitions = definitions.iter().cloned();
+    definitions.map(Line::Define).collect()
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@
 //! | `questions` | what the shadow cannot answer of a dataset |
 //! | `version` | a number that grows with each flush |
 //! | `reopening` | a log is opened again to append to it |
-//! | `remembered` | logs that this process has closed |
 
 mod chunks;
 pub mod dataset;
@@ -29,7 +28,6 @@ mod extent;
 pub mod making;
 mod parts;
 mod questions;
-mod remembered;
 mod reopening;
 mod selection;
 pub mod shadow;
@@ -53,8 +51,9 @@ use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_output::automatic::{Call, Cause};
 use h5logfs_output::log_writer::Part;
-use h5logfs_output::plain_close::{Ended, PlainlyClosed};
+use h5logfs_output::plain_close::{Ended, JustClosed};
 use h5logfs_output::reading::Reader;
+use h5logfs_output::remembered::LARGEST;
 use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter};
 use parking_lot::Mutex;
 
@@ -62,6 +61,7 @@ use crate::library::Library;
 use h5logfs_common::fault::Fault;
 
 use dataset::{Dataset, Parts, RecentTypes, Wanted};
+use reopening::CLOSED;
 use shadow::Shadow;
 use transfer::Kept;
 
@@ -365,9 +365,10 @@ impl State {
         } else {
             Ok(Closed::Done)
         };
-        if ranks.is_root() && how.settle.is_none() && closed.is_ok() {
+        let is_small = state.image.len() as u64 <= LARGEST;
+        if ranks.is_root() && how.settle.is_none() && closed.is_ok() && is_small {
             let objects = state.objects();
-            remembered::remember(&state.path, objects, base, plainly);
+            CLOSED.remember(&state.path, objects, base, plainly.unwrap_or_default());
         }
         ranks.wait();
         match closed {
@@ -389,7 +390,7 @@ impl State {
 
     /// Closes the log without libhdf5, on the first rank. `None` where only the program `h5logfs` can do that, or can tell why it
     /// cannot be done.
-    fn close_plainly(&mut self, ended: &Ended, how: Close) -> Option<PlainlyClosed> {
+    fn close_plainly(&mut self, ended: &Ended, how: Close) -> Option<JustClosed> {
         /// The objects are in memory several times meanwhile.
         const MOST_BYTES: usize = 64 << 20;
         let table = self.table.take()?;

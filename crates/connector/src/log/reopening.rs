@@ -14,10 +14,11 @@ use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Appendable;
+use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Base, LogWriter, Ranks};
 
 use super::shadow::{Shadow, refused};
-use super::{Log, State, remembered};
+use super::{Log, State};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::options::Options;
@@ -25,6 +26,9 @@ use h5logfs_common::fault::Fault;
 
 /// More IDs than a program gives to datasets: a file may say anything.
 const MOST_IDS: u32 = 1 << 24;
+
+/// Logs that this process has closed.
+pub(super) static CLOSED: Memory<Objects> = Memory::new();
 
 /// The objects of a log, as a shadow has them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -149,7 +153,7 @@ fn base_of(path: &Path, log: &SourceFile, recorded: Option<&Recorded>) -> Result
         return Ok((objects, base, table));
     }
     if recorded.is_none()
-        && let Some((objects, base, table)) = remembered::recall(path, log)
+        && let Some((objects, base, table)) = CLOSED.recall(path, log)
     {
         let lines = objects.lines()?;
         let table = Some(table).filter(|table| !table.is_empty());

@@ -40,6 +40,11 @@ impl Added {
         }
     }
 
+    /// A front, and what is added at address `start`.
+    pub fn of(front: Vec<u8>, start: u64, rest: Vec<u8>) -> Self {
+        Added { front, start, rest }
+    }
+
     /// The inverse of [`Added::into_bytes`]: `bytes` begin with a front of `front` bytes. Fails where they are fewer.
     pub fn from_bytes(mut bytes: Vec<u8>, front: usize, start: u64) -> Result<Self> {
         if bytes.len() < front {

@@ -15,6 +15,12 @@ impl Space {
         }
     }
 
+    /// The same, with room for so many bytes.
+    pub fn with_room(start: u64, bytes: usize) -> Self {
+        let bytes = Vec::with_capacity(bytes);
+        Space { start, bytes }
+    }
+
     /// The address of what comes next.
     pub fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64

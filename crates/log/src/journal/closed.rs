@@ -128,6 +128,11 @@ impl CloseSeal {
         Ok(CloseSeal::of(&front)?.map(|seal| (seal, front)))
     }
 
+    /// Bytes of the objects.
+    pub fn objects_len(&self) -> u64 {
+        self.len
+    }
+
     /// What the close has told. `None` where an earlier version closed the file, which did not tell it.
     pub(super) fn closed(&self) -> Option<Closed> {
         (self.closed.end >= FRONT).then_some(self.closed)

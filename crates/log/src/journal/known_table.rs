@@ -24,15 +24,17 @@ impl Entries {
     pub fn write(
         &mut self,
         file: &File,
-        sections: &[Section],
+        mut sections: &[Section],
         at: u64,
         most: u64,
     ) -> io::Result<u64> {
-        let known = self.0.values().map(|entries| entries.len() as u64);
-        let new = sections.iter().flat_map(|section| &section.pieces);
-        let all = known.sum::<u64>() + new.map(|piece| piece.len).sum::<u64>();
+        let all = self.len() + len_of(sections);
         if all == 0 {
             return Ok(0);
+        }
+        if all <= most {
+            self.take_in(file, sections)?;
+            sections = &[];
         }
         for section in sections {
             self.0.entry(section.rank).or_default();
@@ -46,21 +48,10 @@ impl Entries {
             at,
             buffer: head,
         };
-        for (rank, known) in &mut self.0 {
+        for (rank, known) in &self.0 {
             writer.write(known)?;
             for piece in new_of(sections, *rank) {
-                let mut part = Piece { len: 0, ..*piece };
-                while part.len < piece.len {
-                    let begin = part.offset + part.len;
-                    let mut bytes =
-                        vec![0; (piece.len - part.len).min(Writer::MOST as u64) as usize];
-                    file.read_exact_at(&mut bytes, begin)?;
-                    part.len += bytes.len() as u64;
-                    writer.write(&bytes)?;
-                    if all <= most {
-                        known.extend_from_slice(&bytes);
-                    }
-                }
+                each_part(file, piece, |bytes| writer.write(bytes))?;
             }
         }
         if all > most {
@@ -69,9 +60,60 @@ impl Entries {
         Ok(writer.end()? - at)
     }
 
-    fn is_empty(&self) -> bool {
+    /// Bytes of these entries.
+    pub fn len(&self) -> u64 {
+        self.0.values().map(|entries| entries.len() as u64).sum()
+    }
+
+    /// Reads the entries of `sections`, which follow these.
+    pub fn take_in(&mut self, file: &File, sections: &[Section]) -> io::Result<()> {
+        for section in sections {
+            let known = self.0.entry(section.rank).or_default();
+            for piece in &section.pieces {
+                each_part(file, piece, |bytes| {
+                    known.extend_from_slice(bytes);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds entries of a rank, which follow these.
+    pub fn add(&mut self, rank: u32, entries: &[u8]) {
+        if !entries.is_empty() {
+            self.0.entry(rank).or_default().extend_from_slice(entries);
+        }
+    }
+
+    /// Whether there are none in memory.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// Bytes of the entries of sections.
+pub fn len_of(sections: &[Section]) -> u64 {
+    let pieces = sections.iter().flat_map(|section| &section.pieces);
+    pieces.map(|piece| piece.len).sum()
+}
+
+/// Reads a piece of a file, some of it at a time.
+fn each_part(
+    file: &File,
+    piece: &Piece,
+    mut visit: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut bytes = vec![0; piece.len.min(Writer::MOST as u64) as usize];
+    let mut part = Piece { len: 0, ..*piece };
+    while part.len < piece.len {
+        let left = (piece.len - part.len).min(bytes.len() as u64) as usize;
+        let bytes = &mut bytes[..left];
+        file.read_exact_at(bytes, part.offset + part.len)?;
+        visit(bytes)?;
+        part.len += left as u64;
+    }
+    Ok(())
 }
 
 /// The new entries of a rank.

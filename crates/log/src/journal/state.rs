@@ -6,15 +6,21 @@ use super::definition::{Defined, Definition};
 impl Recorded {
     /// The definitions that make the same objects: each dataset with its present extent, and the dimension scales last.
     pub fn state(&self) -> Vec<Definition> {
-        let mut datasets = self.outline.datasets.iter();
-        let present = |definition: &Definition| match definition {
-            Definition::Dataset { .. } => datasets.next().map(Defined::definition),
-            other => Some(other.clone()),
-        };
-        let mut state: Vec<Definition> = self.definitions.iter().filter_map(present).collect();
-        state.extend(scale_definitions(&self.outline.datasets));
-        state
+        state(&self.definitions, &self.outline.datasets)
     }
+}
+
+/// The definitions that make the objects of others at once: each dataset with its present extent, as `datasets` have it in the order
+/// of their IDs, and the dimension scales last. `definitions`: without those that change datasets.
+pub fn state(definitions: &[Definition], datasets: &[Defined]) -> Vec<Definition> {
+    let mut next = datasets.iter();
+    let present = |definition: &Definition| match definition {
+        Definition::Dataset { .. } => next.next().map(Defined::definition),
+        other => Some(other.clone()),
+    };
+    let mut state: Vec<Definition> = definitions.iter().filter_map(present).collect();
+    state.extend(scale_definitions(datasets));
+    state
 }
 
 impl Defined {

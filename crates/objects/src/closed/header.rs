@@ -1,5 +1,6 @@
 //! Object headers of version 1 (IV.A.1.a), and the messages of anchors and of the log's own objects.
 
+use h5logfs_log::image::Space;
 use h5logfs_log::image::object_header::kind;
 
 /// Bytes in front of the first message.
@@ -39,17 +40,18 @@ impl Messages {
         Some(at)
     }
 
-    /// Adds an attribute of integers of a type (IV.A.2.m, version 1), whose elements are one list.
+    /// Adds an attribute of integers of a type (IV.A.2.m, version 1), whose elements are one list. Returns where these begin.
     pub fn push_list<T: Copy, const N: usize>(
         &mut self,
         name: &str,
         datatype: [u8; 12],
         values: &[T],
         to_bytes: impl Fn(T) -> [u8; N],
-    ) -> Option<()> {
+    ) -> Option<usize> {
         let elements: Vec<u8> = values.iter().flat_map(|value| to_bytes(*value)).collect();
         let data = attribute(name, &datatype, &list(values.len() as u64), &elements)?;
-        self.push(kind::ATTRIBUTE, 0, &data).map(|_| ())
+        let at = self.push(kind::ATTRIBUTE, 0, &data)?;
+        Some(at + data.len() - elements.len())
     }
 
     /// Their bytes.
@@ -62,30 +64,37 @@ impl Messages {
         self.count
     }
 
-    /// The header of an object with so many links to it. `more` messages lie elsewhere.
-    pub fn header(&self, links: u32, more: u16) -> Option<Vec<u8>> {
+    /// Writes the header of an object with so many links to it. `more` messages lie elsewhere. Returns its address.
+    pub fn put(&self, space: &mut Space, links: u32, more: u16) -> Option<u64> {
         let count = self.count.checked_add(more)?;
         let len = u32::try_from(self.bytes.len()).ok()?;
-        let mut header = vec![1, 0];
-        header.extend(count.to_le_bytes());
-        header.extend(links.to_le_bytes());
-        header.extend(len.to_le_bytes());
-        header.resize(PREFIX, 0);
-        header.extend(&self.bytes);
-        Some(header)
+        let mut prefix = [0; PREFIX];
+        prefix[0] = 1;
+        prefix[2..4].copy_from_slice(&count.to_le_bytes());
+        prefix[4..8].copy_from_slice(&links.to_le_bytes());
+        prefix[8..12].copy_from_slice(&len.to_le_bytes());
+        let address = space.put(&prefix);
+        space.put(&self.bytes);
+        Some(address)
     }
 }
 
-/// An attribute message of version 1.
+/// An attribute message (IV.A.2.m): of version 1, or of version 3 where the name is not ASCII.
 pub fn attribute(name: &str, datatype: &[u8], space: &[u8], elements: &[u8]) -> Option<Vec<u8>> {
+    const UTF8: u8 = 1;
+    let (version, pad) = if name.is_ascii() { (1, 8) } else { (3, 1) };
     let name = [name.as_bytes(), &[0]].concat();
-    let mut data = vec![1, 0];
+    let mut data = vec![version, 0];
     for part in [&name[..], datatype, space] {
         data.extend(u16::try_from(part.len()).ok()?.to_le_bytes());
     }
+    if version == 3 {
+        data.push(UTF8);
+    }
     for part in [&name[..], datatype, space] {
+        let end = data.len() + part.len().next_multiple_of(pad);
         data.extend(part);
-        data.resize(data.len().next_multiple_of(8), 0);
+        data.resize(end, 0);
     }
     data.extend(elements);
     Some(data)
@@ -110,6 +119,13 @@ pub fn list(len: u64) -> Vec<u8> {
     data
 }
 
+/// That of elements of this extent; without dimensions of one element.
+pub fn simple(dims: &[u64]) -> Option<Vec<u8>> {
+    let mut data = vec![1, u8::try_from(dims.len()).ok()?, 0, 0, 0, 0, 0, 0];
+    data.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
+    Some(data)
+}
+
 /// That of one element.
 pub const SCALAR: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
 /// That of no element.
@@ -118,4 +134,20 @@ pub const NULL: [u8; 4] = [2, 0, 0, 2];
 /// The layout message (IV.A.2.i) of elements in one piece.
 pub fn contiguous(address: u64, len: u64) -> Vec<u8> {
     [&[3, 1][..], &address.to_le_bytes(), &len.to_le_bytes()].concat()
+}
+
+/// When storage is allocated, in a fill value message.
+pub mod allocation {
+    pub const EARLY: u8 = 1;
+    pub const LATE: u8 = 2;
+    pub const INCREMENTAL: u8 = 3;
+}
+
+/// The fill value message (IV.A.2.f, version 2) of elements whose place is allocated in this way, and that are filled where a program
+/// says so. Without bytes they are zeros.
+pub fn fill_value(allocation: u8, value: &[u8]) -> Option<Vec<u8>> {
+    const IF_SET: u8 = 2;
+    const IS_DEFINED: u8 = 1;
+    let len = u32::try_from(value.len()).ok()?.to_le_bytes();
+    Some([&[2, allocation, IF_SET, IS_DEFINED][..], &len, value].concat())
 }

@@ -1,21 +1,27 @@
-//! The metadata of a closed log (`docs/formats/logvol.md`), made of the objects of its shadow without libhdf5: superblock, root group,
-//! the log's own objects, and those of the user with anchors in place of logged datasets.
+//! The metadata of a closed log (`docs/formats/logvol.md`), made without libhdf5 of the objects of its shadow, or of definitions:
+//! superblock, root group, the log's own objects, and those of the user with anchors in place of logged datasets.
 //!
 //! libhdf5 makes each object by several searches through its caches, so that thousands take a second. Nearly all programs make
 //! objects of few kinds, whose bytes are known: old groups, logged datasets, and attributes of numbers and texts. So a shadow
 //! with nothing else is walked through once, and its closed form is written in one piece. For any other one
-//! [`ClosedObjects::of`] has nothing, and libhdf5 copies it.
+//! [`ClosedObjects::of`] has nothing, and libhdf5 copies it. Definitions say nothing else, so libhdf5 makes of them only what has no
+//! room in an object header.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `plain` | which shadows these are; their objects as headers without addresses |
+//! | `defined` | the objects of definitions in the same form |
+//! | `datatype` | messages of the datatypes of definitions |
 //! | `header` | object headers and messages |
 //! | `heap` | values of variable length |
 
+mod datatype;
+mod defined;
 mod header;
 mod heap;
 mod plain;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use h5logfs_log::front::FRONT;
@@ -23,6 +29,7 @@ use h5logfs_log::image::links::{Named, Sizes, Table, To};
 use h5logfs_log::image::object_header::kind;
 use h5logfs_log::image::{Added, Space};
 use h5logfs_log::journal::closed::{Closed, ClosedLog, SEAL_AT, set_seal};
+use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::logvol::{MARK, names};
 use h5logfs_log::window::Piece;
 
@@ -59,12 +66,18 @@ impl ClosedObjects {
             .map(ClosedObjects)
     }
 
+    /// The objects that definitions make. `datasets` are in the order of their IDs, with their present extents. `None` where only libhdf5
+    /// can make them.
+    pub fn of_definitions(definitions: &[Definition], datasets: &[Defined]) -> Option<Self> {
+        defined::objects(definitions, datasets).map(ClosedObjects)
+    }
+
     /// The metadata of the closed log, with its seal. `datasets` is the number of dataset IDs in use.
     pub fn metadata(&self, log: ClosedLog<'_>, datasets: usize) -> Result<Added> {
         let start = log.table.offset + log.table.len;
         let mut front = vec![0; FRONT as usize];
         let mut own = Space::new(SUPERBLOCK as u64);
-        let mut rest = Space::new(start);
+        let mut rest = Space::with_room(start, self.size());
         let group = own_objects(&mut own, log).ok_or(TOO_MUCH)?;
         let (root, table) = self
             .objects(&mut own, &mut rest, (log, datasets), group)
@@ -82,10 +95,18 @@ impl ClosedObjects {
             has_seals: log.has_seals,
         };
         set_seal(&mut front, closed, start, &rest);
-        let mut added = Added::new(FRONT as usize, start);
-        added.put(0, &front)?;
-        added.put(start, &rest)?;
-        Ok(added)
+        Ok(Added::of(front, start, rest))
+    }
+
+    /// About how many bytes they take.
+    fn size(&self) -> usize {
+        /// Of a link, in the tables of its group.
+        const LINK: usize = 64;
+        let of = |object: &Plain| {
+            let links = object.table.as_ref().map_or(0, |table| table.links.len());
+            PREFIX + object.messages.bytes().len() + LINK * links
+        };
+        self.0.iter().map(of).sum()
     }
 
     /// Writes the root group, and all that is in it, with the log's own `group`. Returns its address, and where its links are.
@@ -100,9 +121,13 @@ impl ClosedObjects {
         let (address, mut messages_at) = put_root(own, rest, log, root)?;
         let mut addresses = vec![address];
         for object in others {
-            let address = rest.put(&object.messages.header(object.links, 0)?);
+            let address = object.messages.put(rest, object.links, 0)?;
+            let messages = address + PREFIX as u64;
+            for (at, bytes) in object.patches.iter().flatten() {
+                rest.set(messages + *at as u64, bytes);
+            }
             addresses.push(address);
-            messages_at.push(address + PREFIX as u64);
+            messages_at.push(messages);
         }
         let mut of_root = None;
         for (number, object) in self.0.iter().enumerate() {
@@ -116,7 +141,7 @@ impl ClosedObjects {
                     Target::Path(path) => To::Path(path.clone()),
                 },
             });
-            let mut named: Vec<Named> = named.collect();
+            let mut named: Vec<Named<'_>> = named.collect();
             if number == 0 {
                 named.push(Named {
                     name: names::LOG_GROUP.as_bytes().into(),
@@ -134,16 +159,22 @@ impl ClosedObjects {
                 );
             }
         }
-        let values = self.0.iter().zip(&messages_at);
-        let values: Vec<(u64, &[u8])> = values
-            .flat_map(|(object, at)| {
-                let values = object.heap_values.iter();
-                values.map(move |value| (at + value.at as u64, &value.bytes[..]))
-            })
-            .collect();
-        let bytes = values.iter().map(|(_, bytes)| *bytes);
+        for (object, messages) in self.0.iter().zip(&messages_at) {
+            for (at, number) in &object.references {
+                let address = addresses.get(*number)?;
+                rest.set(messages.wrapping_add(*at as u64), &address.to_le_bytes());
+            }
+        }
+        let mut values = Vec::new();
+        for (object, messages) in self.0.iter().zip(&messages_at) {
+            for value in &object.heap_values {
+                let at = messages.wrapping_add(value.at as u64);
+                values.push((at, value.stored.bytes(&addresses)?));
+            }
+        }
+        let bytes = values.iter().map(|(_, bytes)| &bytes[..]);
         heap::put(rest, bytes, |rest, value, address, number| {
-            let (at, _) = values[value];
+            let at = values[value].0;
             rest.set(at, &address.to_le_bytes());
             rest.set(at + 8, &number.to_le_bytes());
         });
@@ -172,7 +203,7 @@ fn put_root(
         let place = [at, theirs.len() as u64].map(u64::to_le_bytes);
         messages.push(kind::CONTINUATION, 0, place.as_flattened())?;
     }
-    let address = own.put(&messages.header(root.links, more)?);
+    let address = messages.put(own, root.links, more)?;
     Some((address, vec![at.wrapping_sub(taken as u64)]))
 }
 
@@ -193,7 +224,7 @@ fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
     let mut links = Vec::new();
     if log.table.len > 0 {
         for (name, piece) in [("_ld_0", log.data), ("_md_0", log.table)] {
-            let address = own.put(&bytes_of_log(piece)?);
+            let address = bytes_of_log(piece)?.put(own, 1, 0)?;
             links.push(Named {
                 name: name.as_bytes().into(),
                 target: To::Object(address),
@@ -203,23 +234,23 @@ fn own_objects(own: &mut Space, log: ClosedLog<'_>) -> Option<u64> {
     let table = Table::put(own, links, SIZES);
     let mut messages = Messages::default();
     messages.push(kind::SYMBOL_TABLE, 0, &table.to_bytes())?;
-    Some(own.put(&messages.header(1, 0)?))
+    messages.put(own, 1, 0)
 }
 
 /// A dataset of bytes of the file.
-fn bytes_of_log(piece: Piece) -> Option<Vec<u8>> {
+fn bytes_of_log(piece: Piece) -> Option<Messages> {
     /// Bit fields of one byte.
     const BITS: [u8; 12] = [0x14, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0];
-    /// Version 2. The place is there from the begin, and a fill value would be written where a program sets one: none is.
-    const NO_FILL_VALUE: [u8; 8] = [2, 1, 2, 1, 0, 0, 0, 0];
     const CONSTANT: u8 = 1;
     let mut messages = Messages::default();
     messages.push(kind::DATASPACE, 0, &header::list(piece.len))?;
     messages.push(kind::DATATYPE, CONSTANT, &BITS)?;
-    messages.push(kind::FILL_VALUE, CONSTANT, &NO_FILL_VALUE)?;
+    // The place is there from the begin.
+    let fill = header::fill_value(header::allocation::EARLY, &[])?;
+    messages.push(kind::FILL_VALUE, CONSTANT, &fill)?;
     let place = header::contiguous(piece.offset, piece.len);
     messages.push(kind::LAYOUT, 0, &place)?;
-    messages.header(1, 0)
+    Some(messages)
 }
 
 /// A superblock of version 0 (II.A).

@@ -1,14 +1,16 @@
 //! Objects of a shadow that a closed log has without more ado: old groups, logged datasets, and their attributes. Whatever else a
 //! shadow may have, libhdf5 copies.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
 
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::object_header::{self, Mode, Prefix, kind};
 use h5logfs_log::logvol::{escaped, names};
 
-use super::header::{self, Messages};
+use super::header::{self, Messages, allocation};
 use crate::attribute::Parts;
 use crate::dataset::{Layout, pipeline};
 use crate::datatype::{Class, Datatype, ReferenceKind};
@@ -18,14 +20,22 @@ use crate::{Dataspace, LinkTarget, Objects, Result};
 /// An object as the closed log has it, but for addresses.
 #[derive(Debug)]
 pub struct Plain {
-    pub messages: Messages,
+    /// Objects that are alike share them.
+    pub messages: Rc<Messages>,
+    /// What differs in those of this one.
+    pub patches: Patches,
     /// How many links lead to it.
     pub links: u32,
     /// Of a group.
     pub table: Option<GroupLinks>,
     /// Elements of its attributes that lie in a heap.
     pub heap_values: Vec<HeapValue>,
+    /// Where in the messages the addresses of objects are, and the numbers of these.
+    pub references: Vec<(usize, usize)>,
 }
+
+/// Bytes of messages that are replaced, and where they are: the ID of a dataset, and a time.
+pub type Patches = [Option<(usize, [u8; 4])>; 2];
 
 /// The links of a group, by name.
 #[derive(Debug)]
@@ -49,7 +59,29 @@ pub enum Target {
 pub struct HeapValue {
     /// Where in the messages its place is named.
     pub at: usize,
-    pub bytes: Vec<u8>,
+    pub stored: Stored,
+}
+
+/// What lies in a heap.
+#[derive(Debug)]
+pub enum Stored {
+    Bytes(Vec<u8>),
+    /// The addresses of the objects of these numbers.
+    Objects(Vec<usize>),
+}
+
+impl Stored {
+    /// Its bytes, where objects have these addresses.
+    pub fn bytes(&self, addresses: &[u64]) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Stored::Bytes(bytes) => Some(bytes.into()),
+            Stored::Objects(numbers) => {
+                let addresses = numbers.iter().map(|number| addresses.get(*number).copied());
+                let addresses: Vec<u64> = addresses.collect::<Option<_>>()?;
+                Some(addresses.into_iter().flat_map(u64::to_le_bytes).collect())
+            }
+        }
+    }
 }
 
 /// All objects of an image, the root group first, of which those with IDs are logged. `None` where libhdf5 has to copy them.
@@ -59,6 +91,7 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Pl
         heaps: GlobalHeaps::new(image),
         objects,
         ids,
+        kinds: Vec::new(),
     };
     let mut addresses = vec![reader.objects.root()];
     let mut numbers = HashMap::from([(reader.objects.root(), 0)]);
@@ -84,7 +117,11 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Pl
                 LinkTarget::External { .. } | LinkTarget::Other(_) => return Ok(None),
             };
             if let Some(table) = &mut object.table {
-                table.links.push((escaped(&name).into_owned(), target));
+                let stored = match escaped(&name) {
+                    Cow::Owned(stored) => Some(stored),
+                    Cow::Borrowed(_) => None,
+                };
+                table.links.push((stored.unwrap_or(name), target));
             }
         }
         all.push(object);
@@ -99,27 +136,136 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Pl
 struct Message<'a> {
     kind: u16,
     flags: u8,
+    /// Where in the image its data are.
+    at: u64,
     data: &'a [u8],
 }
+
+/// Datasets whose headers differ in their time alone, as programs make thousands: their anchors differ in time and ID.
+struct Alike<'a> {
+    /// The header of one of them.
+    header: &'a [u8],
+    /// Where the time is in it, and in the messages of the anchor.
+    time: Option<[usize; 2]>,
+    /// Where the ID is in these.
+    id: usize,
+    messages: Rc<Messages>,
+}
+
+impl Alike<'_> {
+    /// Whether a header is one of these.
+    fn has(&self, header: &[u8]) -> bool {
+        /// The number of links.
+        const LINKS: Range<usize> = 4..8;
+        let [from, to] = self
+            .time
+            .map_or([header.len(); 2], |[at, _]| [at, at + TIME]);
+        let same = |range: Range<usize>| header.get(range.clone()) == self.header.get(range);
+        header.len() == self.header.len()
+            && same(0..LINKS.start)
+            && same(LINKS.end..from)
+            && same(to..header.len())
+    }
+
+    /// The anchor of the dataset with this ID and a header that is one of these.
+    fn anchor(&self, id: u32, header: &[u8]) -> Option<Plain> {
+        let time = self.time.map(|[from, to]| {
+            let time = header.get(from..)?.first_chunk()?;
+            Some((to, *time))
+        });
+        let id = i32::try_from(id).ok()?;
+        Some(Plain {
+            messages: Rc::clone(&self.messages),
+            patches: [Some((self.id, id.to_le_bytes())), time.flatten()],
+            links: 0,
+            table: None,
+            heap_values: Vec::new(),
+            references: Vec::new(),
+        })
+    }
+}
+
+/// Bytes of a time, which follow its version.
+const TIME: usize = 4;
+const VERSION: usize = 4;
 
 struct Reader<'a> {
     objects: Objects<&'a Vec<u8>>,
     heaps: GlobalHeaps<'a, Vec<u8>>,
     ids: &'a HashMap<u64, u32>,
+    /// The last kinds of datasets.
+    kinds: Vec<Alike<'a>>,
 }
 
 type Links = Vec<(Vec<u8>, LinkTarget)>;
 
 impl<'a> Reader<'a> {
     fn object(&mut self, address: u64) -> Result<Option<(Plain, Links)>> {
+        let id = self.ids.get(&address).copied();
+        let header = id.and_then(|_| self.header(address));
+        if let (Some(id), Some(header)) = (id, header)
+            && let Some(kind) = self.kinds.iter().find(|kind| kind.has(header))
+        {
+            let anchor = kind.anchor(id, header);
+            return Ok(anchor.map(|anchor| (anchor, Links::new())));
+        }
         let Some(messages) = self.messages(address)? else {
             return Ok(None);
         };
-        if let Some(id) = self.ids.get(&address) {
-            let anchor = self.anchor(*id, messages)?;
-            return Ok(anchor.map(|anchor| (anchor, Links::new())));
+        if let Some(id) = id {
+            let is_time = |message: &&Message<'_>| message.kind == kind::MODIFICATION_TIME;
+            let time = messages.iter().rev().find(is_time);
+            let time = time.map(|message| (message.at.wrapping_sub(address), message.data.len()));
+            let Some(made) = self.anchor(id, messages)? else {
+                return Ok(None);
+            };
+            if let Some(header) = header {
+                self.note(header, time, &made);
+            }
+            return Ok(Some((made.object(0, None), Links::new())));
         }
         self.group(address, messages)
+    }
+
+    /// A header in one piece of version 1.
+    fn header(&self, address: u64) -> Option<&'a [u8]> {
+        let image: &'a Vec<u8> = self.objects.bytes();
+        let header = image.get(usize::try_from(address).ok()?..)?;
+        let (1, len) = (header.first()?, header.get(8..)?.first_chunk()?) else {
+            return None;
+        };
+        header.get(..header::PREFIX + u32::from_le_bytes(*len) as usize)
+    }
+
+    /// Takes note of a kind of datasets: that of an anchor which was made. `time`: where the header has its last time, and the bytes of
+    /// that message.
+    fn note(&mut self, header: &'a [u8], time: Option<(u64, usize)>, made: &Made) {
+        /// Programs that make many datasets make few kinds of them, or no two of a kind.
+        const MOST: usize = 8;
+        let time = match (time, made.time_at) {
+            (None, None) => None,
+            // It may lie in another piece of the header.
+            (Some((at, len)), Some(in_anchor))
+                if len == VERSION + TIME && at < (header.len() - len) as u64 =>
+            {
+                Some([at as usize + VERSION, in_anchor + VERSION])
+            }
+            _ => return,
+        };
+        let leads_nowhere = made.heap_values.is_empty() && made.references.is_empty();
+        let Some(id) = made.id_at.filter(|_| leads_nowhere) else {
+            return;
+        };
+        self.kinds.truncate(MOST - 1);
+        self.kinds.insert(
+            0,
+            Alike {
+                header,
+                time,
+                id,
+                messages: Rc::clone(&made.messages),
+            },
+        );
     }
 
     /// The messages of an object. `None` where they are not as libhdf5 writes them in headers of version 1.
@@ -135,6 +281,7 @@ impl<'a> Reader<'a> {
                 messages.push(Message {
                     kind: message.kind,
                     flags: message.flags,
+                    at: message.data,
                     data: usize::try_from(message.data)
                         .ok()
                         .and_then(|at| image.get(at..)?.get(..message.len.into()))
@@ -158,7 +305,7 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let mut made = Made::default();
-        let Some(at) = made.messages.push(kind::SYMBOL_TABLE, 0, &[0; 16]) else {
+        let Some(at) = made.messages().push(kind::SYMBOL_TABLE, 0, &[0; 16]) else {
             return Ok(None);
         };
         for message in messages {
@@ -176,11 +323,11 @@ impl<'a> Reader<'a> {
             at,
             links: Vec::new(),
         };
-        Ok(Some((made.object(Some(table)), links.collect())))
+        Ok(Some((made.object(0, Some(table)), links.collect())))
     }
 
     /// The anchor of a logged dataset (`docs/formats/logvol.md`, section 2).
-    fn anchor(&mut self, id: u32, messages: Vec<Message<'_>>) -> Result<Option<Plain>> {
+    fn anchor(&mut self, id: u32, messages: Vec<Message<'_>>) -> Result<Option<Made>> {
         let one = |kind| {
             let mut all = messages.iter().filter(|message| message.kind == kind);
             all.next().filter(|_| all.next().is_none())
@@ -212,32 +359,26 @@ impl<'a> Reader<'a> {
         };
         let mut made = Made::default();
         let mut make = || {
-            made.messages.push(kind::DATASPACE, 0, &header::NULL)?;
-            made.messages
-                .push(kind::DATATYPE, datatype.flags, datatype.data)?;
+            let new = made.messages();
+            new.push(kind::DATASPACE, 0, &header::NULL)?;
+            new.push(kind::DATATYPE, datatype.flags, datatype.data)?;
             for message in &messages {
                 match message.kind {
                     kind::FILL_VALUE => {
                         let data = fill_value(message.data, usual)?;
-                        made.messages.push(kind::FILL_VALUE, message.flags, &data)?;
+                        new.push(kind::FILL_VALUE, message.flags, &data)?;
                     }
                     kind::OLD_FILL_VALUE => {
-                        let Message { kind, flags, data } = message;
-                        made.messages.push(*kind, *flags, data)?;
+                        new.push(message.kind, message.flags, message.data)?;
                     }
                     _ => {}
                 }
             }
             let nowhere = header::contiguous(u64::MAX, 0);
-            made.messages.push(kind::LAYOUT, 0, &nowhere)?;
-            push_numbers(
-                &mut made.messages,
-                id,
-                dims,
-                max_dims,
-                chunk.as_deref(),
-                &filters,
-            )
+            new.push(kind::LAYOUT, 0, &nowhere)?;
+            let at = push_numbers(new, id, dims, max_dims, chunk.as_deref(), &filters)?;
+            made.id_at = Some(at);
+            Some(())
         };
         if make().is_none() {
             return Ok(None);
@@ -256,15 +397,21 @@ impl<'a> Reader<'a> {
                 return Ok(None);
             }
         }
-        Ok(Some(made.object(None)))
+        Ok(Some(made))
     }
 
     /// What objects of all kinds may have: a time, a comment, and attributes.
     fn common(&mut self, made: &mut Made, message: &Message<'_>) -> Result<Option<()>> {
-        let Message { kind, flags, data } = message;
+        let Message {
+            kind, flags, data, ..
+        } = message;
         match *kind {
             kind::MODIFICATION_TIME | kind::COMMENT => {
-                Ok(made.messages.push(*kind, *flags, data).map(|_| ()))
+                let at = made.messages().push(*kind, *flags, data);
+                if *kind == kind::MODIFICATION_TIME {
+                    made.time_at = at;
+                }
+                Ok(at.map(|_| ()))
             }
             kind::ATTRIBUTE => self.attribute(made, *flags, data),
             _ => Ok(None),
@@ -293,7 +440,7 @@ impl<'a> Reader<'a> {
         let Some((data, elements_at)) = renamed(data, &parts, elements.len()) else {
             return Ok(None);
         };
-        let Some(at) = made.messages.push(kind::ATTRIBUTE, flags, &data) else {
+        let Some(at) = made.messages().push(kind::ATTRIBUTE, flags, &data) else {
             return Ok(None);
         };
         if is_text {
@@ -317,33 +464,43 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let bytes = self.heaps.object(address, number)?;
-        made.heap_values.push(HeapValue { at, bytes });
+        let stored = Stored::Bytes(bytes);
+        made.heap_values.push(HeapValue { at, stored });
         Ok(())
     }
 }
 
+/// An object that is being made.
 #[derive(Default)]
-struct Made {
-    messages: Messages,
-    heap_values: Vec<HeapValue>,
+pub(super) struct Made {
+    pub messages: Rc<Messages>,
+    pub heap_values: Vec<HeapValue>,
+    pub references: Vec<(usize, usize)>,
+    /// Where in the messages its ID is, and the last time.
+    pub id_at: Option<usize>,
+    time_at: Option<usize>,
+    /// The ID, where the messages are those of another one.
+    pub id: Option<u32>,
 }
 
 impl Made {
-    fn object(self, table: Option<GroupLinks>) -> Plain {
+    /// The messages, to be changed.
+    pub fn messages(&mut self) -> &mut Messages {
+        Rc::make_mut(&mut self.messages)
+    }
+
+    /// The object, with so many links to it.
+    pub fn object(self, links: u32, table: Option<GroupLinks>) -> Plain {
+        let id = self.id_at.zip(self.id);
         Plain {
             messages: self.messages,
-            links: 0,
+            patches: [id.map(|(at, id)| (at, id.to_le_bytes())), None],
+            links,
             table,
             heap_values: self.heap_values,
+            references: self.references,
         }
     }
-}
-
-/// When storage is allocated, in a fill value message.
-mod allocation {
-    pub const EARLY: u8 = 1;
-    pub const LATE: u8 = 2;
-    pub const INCREMENTAL: u8 = 3;
 }
 
 /// The fill value message (IV.A.2.f) of an anchor, whose elements are in one piece. What is `usual` for the layout of the
@@ -361,25 +518,25 @@ fn fill_value(data: &[u8], usual: u8) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// The attributes that make a dataset an anchor.
-fn push_numbers(
+/// The attributes that make a dataset an anchor. Returns where its ID is.
+pub(super) fn push_numbers(
     messages: &mut Messages,
     id: u32,
     dims: &[u64],
     max_dims: &[u64],
     chunk: Option<&[u64]>,
     filters: &[Filter],
-) -> Option<()> {
+) -> Option<usize> {
     let int64 = header::integer(8, true);
     messages.push_list(names::DIMS, int64, dims, u64::to_le_bytes)?;
     messages.push_list(names::MAX_DIMS, int64, max_dims, u64::to_le_bytes)?;
     let id = [i32::try_from(id).ok()?];
-    messages.push_list(names::ID, header::integer(4, true), &id, i32::to_le_bytes)?;
+    let at = messages.push_list(names::ID, header::integer(4, true), &id, i32::to_le_bytes)?;
     if let Some(chunk) = chunk {
         messages.push_list(names::CHUNK, int64, chunk, u64::to_le_bytes)?;
     }
     if filters.is_empty() {
-        return Some(());
+        return Some(at);
     }
     let pipeline = filters
         .iter()
@@ -391,7 +548,8 @@ fn push_numbers(
         });
     let pipeline: Vec<u32> = pipeline.collect();
     let uint32 = header::integer(4, false);
-    messages.push_list(names::FILTERS, uint32, &pipeline, u32::to_le_bytes)
+    messages.push_list(names::FILTERS, uint32, &pipeline, u32::to_le_bytes)?;
+    Some(at)
 }
 
 /// Whether elements lead to other objects, or to a heap.

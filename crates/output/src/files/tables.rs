@@ -1,4 +1,7 @@
 //! The tables of a log that is closed: the entries of all ranks, behind the data.
+//!
+//! A table that is small is written by the first rank, to which the others send their entries. It has all of them in memory then, for
+//! the next close of a program that opens its log for each step. A larger one is written by all ranks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,11 +10,17 @@ use super::Files;
 use crate::earlier;
 use crate::error::FaultResult;
 use crate::flushed::Flushed;
+use crate::plain_close::MOST;
 use crate::ranks::{Ranks, probe};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::closed::ClosedLog;
+use h5logfs_log::journal::known_table::{Entries, KnownTable, len_of};
+use h5logfs_log::logvol::Section;
+use h5logfs_log::logvol::extent::sections_after;
 use h5logfs_log::logvol::names::subfile;
 use h5logfs_log::logvol::table_head;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::window::Piece;
 
 /// A data file with its table.
@@ -22,13 +31,42 @@ pub struct Tabled {
     pub end: u64,
     /// Where its table lies.
     pub table: Piece,
+    /// Whether extents have seals.
+    pub has_seals: bool,
+    /// All entries of the table; none where they are not in memory.
+    pub entries: Entries,
+}
+
+/// What earlier jobs have written to a log in one file.
+#[derive(Default)]
+struct Earlier {
+    known: Entries,
+    /// What is not known.
+    sections: Vec<Section>,
+    has_seals: bool,
+}
+
+impl Earlier {
+    fn len(&self) -> u64 {
+        self.known.len() + len_of(&self.sections)
+    }
 }
 
 impl Files {
     /// Writes the table of entries behind the data, with one section for each rank: its entries, all of which are in the
-    /// data file. `entries`: those of this rank, which has this number in the job. They are copied in steps. Returns the data
+    /// data file. `entries`: those of this rank, which has this number in the job. They are copied in steps. `known`: the table of a
+    /// log in one file that was closed before, as far as the first rank knows it. Returns the data
     /// files whose fronts this rank has to write. Collective over the ranks that share the file.
-    pub fn write_tables(&self, rank: u32, entries: &Flushed) -> (Vec<Tabled>, FaultResult) {
+    pub fn write_tables(
+        &self,
+        rank: u32,
+        entries: &Flushed,
+        known: KnownTable,
+    ) -> (Vec<Tabled>, FaultResult) {
+        if let Some((tabled, written)) = self.write_small_table(entries, known) {
+            let written = written.map_err(|e| e.of_file(&self.data_path));
+            return (tabled.into_iter().collect(), written);
+        }
         let (table, written) = match &self.header.append {
             None => self.write_table(entries),
             Some(append) => self.write_whole_table(rank, entries, append.flush),
@@ -37,17 +75,113 @@ impl Files {
         if !self.file_ranks.is_root() {
             return (Vec::new(), written);
         }
-        let own = Tabled {
-            path: self.data_path.clone(),
-            end: self.end(),
-            table,
-        };
+        let own = self.tabled(table, self.has_seals(), Entries::default());
         let unwritten = self.unwritten.clone().map(|file| self.table_of(file));
         let unwritten: FaultResult<Vec<Tabled>> = unwritten.collect();
         match written.and(unwritten) {
             Ok(unwritten) => ([own].into_iter().chain(unwritten).collect(), Ok(())),
             Err(e) => (Vec::new(), Err(e)),
         }
+    }
+
+    fn tabled(&self, table: Piece, has_seals: bool, entries: Entries) -> Tabled {
+        Tabled {
+            path: self.data_path.clone(),
+            end: self.end(),
+            table,
+            has_seals,
+            entries,
+        }
+    }
+
+    /// What a close makes of a log in one file that has its table, but for the objects.
+    pub fn closed_log(&self, tabled: &Tabled) -> ClosedLog<'_> {
+        ClosedLog {
+            header: &self.header,
+            id: &self.id,
+            data: Piece {
+                offset: FRONT,
+                len: tabled.end - FRONT,
+            },
+            table: tabled.table,
+            flush: self.flushes,
+            has_seals: tabled.has_seals,
+        }
+    }
+
+    /// The table of a log in one file, if it is small. `None`, on all ranks, where it is not.
+    fn write_small_table(
+        &self,
+        entries: &Flushed,
+        known: KnownTable,
+    ) -> Option<(Option<Tabled>, FaultResult)> {
+        let ranks = &self.file_ranks;
+        if self.header.subfiles > 0 {
+            return None;
+        }
+        let new = ranks.sum(entries.len());
+        if new > MOST {
+            return None;
+        }
+        let mut earlier = None;
+        let mut is_small = [1];
+        if self.header.append.is_some() {
+            if ranks.is_root() {
+                earlier = self.earlier(known);
+                let fits = |earlier: &Earlier| earlier.len() + new <= MOST;
+                is_small = [earlier.as_ref().is_some_and(fits).into()];
+            }
+            ranks.broadcast(&mut is_small);
+        }
+        if is_small == [0] {
+            return None;
+        }
+        // Collective: a rank whose entries cannot be read must take part, too.
+        let read = entries.all();
+        let all = ranks.gather_few(read.as_deref().unwrap_or_default());
+        let read = read.map(drop);
+        if !ranks.is_root() {
+            return Some((None, read));
+        }
+        let written = read.and_then(|()| self.write_gathered(earlier.unwrap_or_default(), &all));
+        Some(match written {
+            Ok(tabled) => (Some(tabled), Ok(())),
+            Err(e) => (None, Err(e)),
+        })
+    }
+
+    /// On the first rank: the entries of earlier jobs. `None` where they cannot be read now.
+    fn earlier(&self, known: KnownTable) -> Option<Earlier> {
+        let begun = self.commits.first().copied()?;
+        let file = self.local.try_clone().ok()?;
+        let source = SourceFile::new(file, self.data_path.clone()).ok()?;
+        let known = known.of_log(&source, &self.id, &[begun]);
+        if !known.is_empty() {
+            return Some(Earlier {
+                has_seals: known.has_seals,
+                known: known.entries,
+                sections: Vec::new(),
+            });
+        }
+        let found = sections_after(&source, 0, known.behind(), [begun].into_iter()).ok()?;
+        found.diagnostics.is_empty().then_some(Earlier {
+            known: Entries::default(),
+            sections: found.sections,
+            has_seals: found.has_seals,
+        })
+    }
+
+    /// On the first rank: writes a table of the entries of earlier jobs, and behind them those of each rank.
+    fn write_gathered(&self, earlier: Earlier, all: &[Vec<u8>]) -> FaultResult<Tabled> {
+        let mut entries = earlier.known;
+        entries.take_in(&self.local, &earlier.sections)?;
+        for (rank, own) in (0..).zip(all) {
+            entries.add(rank, own);
+        }
+        let offset = self.end();
+        let len = entries.write(&self.local, &[], offset, MOST)?;
+        let has_seals = self.has_seals() || earlier.has_seals;
+        Ok(self.tabled(Piece { offset, len }, has_seals, entries))
     }
 
     fn write_table(&self, entries: &Flushed) -> (Piece, FaultResult) {
@@ -124,7 +258,13 @@ impl Files {
         let plan = file.plan(earlier::Own::default()).map_err(about)?;
         let table = plan.table;
         file.copy(plan).map_err(about)?;
-        Ok(Tabled { path, end, table })
+        Ok(Tabled {
+            path,
+            end,
+            table,
+            has_seals: self.has_seals(),
+            entries: Entries::default(),
+        })
     }
 
     /// Writes `head` and the entries behind it from `to` on, in so many steps: a rank that has no more, or that has failed,

@@ -7,6 +7,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use h5logfs_log::front::FRONT;
+use h5logfs_log::image::Added;
+use h5logfs_log::journal::closed::{Closed, set_seal};
+use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::visible::first_unseen;
 use h5logfs_log::journal::{Recorded, of_file};
 use h5logfs_log::log_files::LogFiles;
@@ -16,7 +20,10 @@ use h5logfs_log::source_file::SourceFile;
 
 use super::*;
 use crate::base::Base;
+use crate::files::Appendable;
+use crate::plain_close::{JustClosed, TabledLog};
 use crate::ranks::{Access, Communicator, OwnFile, SharedFile, Word};
+use crate::remembered::Memory;
 
 /// Bytes of an entry of one block of one dimension.
 const ENTRY: u64 = 44;
@@ -432,6 +439,83 @@ fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
     let again = Files::append(&path, &Ranks::one(), &options, base);
     let refused = again.err().unwrap().to_string();
     assert!(refused.contains("another job writes it"), "{refused}");
+}
+
+/// What the process remembers of a log is what a look at its extents finds.
+#[test]
+fn a_log_that_is_closed_after_each_step_is_remembered() {
+    static CLOSED: Memory<u8> = Memory::new();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.h5");
+    let options = Options::default();
+    for step in 0..4 {
+        let ranks = Ranks::one();
+        let mut known = KnownTable::default();
+        let files = if step == 0 {
+            Files::create(&path, &ranks, &options).unwrap()
+        } else {
+            let base = |log: &SourceFile, recorded: Option<&Recorded>| {
+                assert!(recorded.is_none());
+                let (last, base, table) = CLOSED.recall(&path, log).unwrap();
+                assert_eq!(last + 1, step);
+                known = table;
+                Ok((base, Vec::new()))
+            };
+            let found = Appendable::find(&path, &ranks, &options, Ok(()), base).unwrap();
+            found.append(&ranks, &options, Ok(())).unwrap()
+        };
+        assert_eq!(known.is_empty(), step == 0);
+        let mut writer = LogWriter::new(ranks, files, options.clone());
+        push(&mut writer, step);
+        flush(&mut writer).unwrap();
+        let files = writer.files();
+        let table = |known| {
+            let (mut tabled, written) = files.write_tables(0, writer.entries().unwrap(), known);
+            written.unwrap();
+            let tabled = tabled.pop().unwrap();
+            let mut bytes = vec![0; tabled.table.len as usize];
+            let at = tabled.table.offset;
+            files.local().read_exact_at(&mut bytes, at).unwrap();
+            (bytes, tabled)
+        };
+        let (looked_up, _) = table(KnownTable::default());
+        let (bytes, tabled) = table(known);
+        assert_eq!(bytes, looked_up);
+        // The number of sections, the end of the only one, and an entry of each step.
+        assert_eq!(bytes.len() as u64, 16 + (u64::from(step) + 1) * ENTRY);
+        let log = files.closed_log(&tabled);
+        let start = tabled.table.offset + tabled.table.len;
+        let (mut front, objects) = (vec![0; FRONT as usize], vec![step; 100]);
+        files.id().mark(&mut front);
+        let closed = Closed {
+            flush: log.flush,
+            end: log.end(),
+            has_seals: log.has_seals,
+        };
+        set_seal(&mut front, closed, start, &objects);
+        let close = TabledLog {
+            path: &path,
+            journal: files.journal().unwrap(),
+            file: files.local(),
+            log,
+            is_synced: false,
+        };
+        let seal = close.finish(&Added::of(front, start, objects)).unwrap();
+        let (_, source) = open(&path);
+        let table = KnownTable::new(&source, log, tabled.entries);
+        CLOSED.remember(&path, step, files.base(), JustClosed { table, seal });
+        writer.close();
+    }
+    let (file, source) = open(&path);
+    // Another program changes the objects.
+    file.write_all_at(&[9], source.len() - 1).unwrap();
+    assert!(CLOSED.recall(&path, &source).is_none());
+}
+
+fn open(path: &Path) -> (File, SourceFile) {
+    let (dir, name) = SourceDir::of_file(path).unwrap();
+    let file = File::options().write(true).open(path).unwrap();
+    (file, SourceFile::open(&dir, &name).unwrap())
 }
 
 #[test]

@@ -24,7 +24,6 @@ use h5logfs_log::journal::closed::{ClosedLog, sealed};
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::kept::{Kept, keep, path_of_kept};
 use h5logfs_log::journal::known_table::{Entries, KnownTable};
-use h5logfs_log::journal::shadow::Shadow;
 use h5logfs_log::journal::unflushed::{Summary, open_data_files, remove_spills};
 use h5logfs_log::journal::visible::{MOST_DATA, Unseen, first_unseen, is_sealed};
 use h5logfs_log::journal::{self, Beside, HeldFile, Recorded, Torn, Unflushed};
@@ -569,7 +568,7 @@ struct Objects<'a> {
 
 /// How they are made.
 enum Made<'a> {
-    /// Of a shadow, without libhdf5: also the front of their file.
+    /// Without libhdf5: also the front of their file.
     Plainly(ClosedObjects),
     /// By libhdf5, with the creation properties of the file that gets them. Without a shadow: of definitions.
     ByLibrary {
@@ -596,8 +595,15 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The objects of a shadow, if libhdf5 need not copy them.
-fn plain_objects(shadow: &Shadow) -> Option<ClosedObjects> {
+/// The objects of a log in one file, if libhdf5 need not make them.
+fn plain_objects(journal: &Recorded) -> Option<ClosedObjects> {
+    if journal.header.subfiles > 0 {
+        return None;
+    }
+    let Some(shadow) = &journal.shadow else {
+        let datasets = &journal.outline.datasets;
+        return ClosedObjects::of_definitions(&journal.definitions, datasets);
+    };
     let logged = shadow.logged.iter();
     let logged = logged.filter_map(|(id, header)| Some(((*header)?, *id)));
     ClosedObjects::of(&shadow.image, logged)
@@ -605,11 +611,7 @@ fn plain_objects(shadow: &Shadow) -> Option<ClosedObjects> {
 
 impl<'a> Objects<'a> {
     fn of(path: &Path, journal: &'a Recorded) -> Result<Self> {
-        let plain = journal
-            .shadow
-            .as_ref()
-            .filter(|_| journal.header.subfiles == 0);
-        let made = match plain.and_then(plain_objects) {
+        let made = match plain_objects(journal) {
             Some(objects) => Ok(Made::Plainly(objects)),
             None => Made::by_library(path, journal),
         };
@@ -868,7 +870,10 @@ mod tests {
     use crate::hdf5_sys::{Link, Name, Space, Target};
     use h5logfs_log::filters::Filter;
     use h5logfs_log::front::unclosed_front;
+    use h5logfs_log::journal::datatype::Datatype;
+    use h5logfs_log::journal::definition::{DatasetLayout, Definition, Outline};
     use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+    use h5logfs_log::journal::value::Value;
     use h5logfs_log::journal::{Commit, Header, Journal, Line};
     use h5logfs_log::scan::{ScanRequest, Settings};
     use h5logfs_log::snapshot::{Content, Snapshot, Storage};
@@ -959,7 +964,6 @@ mod tests {
 
     /// The journal of a log with these objects.
     fn recorded(dir: &Path, image: &[u8], headers: &[u64]) -> Recorded {
-        let path = dir.join("journal");
         let mut lines = image_lines(&[], image).unwrap();
         lines.extend(headers.iter().enumerate().map(|(id, header)| {
             Line::Logged(LoggedDataset {
@@ -967,6 +971,11 @@ mod tests {
                 header: Some(*header),
             })
         }));
+        journal_of(dir, lines)
+    }
+
+    fn journal_of(dir: &Path, mut lines: Vec<Line>) -> Recorded {
+        let path = dir.join("journal");
         lines.push(Line::Commit(Commit::new(1, vec![FRONT])));
         let header = Header::new(&ID, 1, 0, 0);
         Journal::create_with(&path, &header, &lines, false, false).unwrap();
@@ -1002,23 +1011,240 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (image, headers) = shadow(|_, _| Ok(())).unwrap();
         let journal = recorded(dir.path(), &image, &headers);
-        let plainly = Objects::of(dir.path(), &journal).unwrap();
+        compare_both(dir.path(), &journal, headers.len());
+    }
+
+    /// Compares what a scan finds where libhdf5 makes the objects, and where it does not.
+    fn compare_both(dir: &Path, journal: &Recorded, datasets: usize) {
+        let plainly = Objects::of(dir, journal).unwrap();
         assert!(matches!(plainly.made, super::Made::Plainly(_)));
         let by_library = Objects {
-            journal: &journal,
-            made: super::Made::by_library(dir.path(), &journal).unwrap(),
+            journal,
+            made: super::Made::by_library(dir, journal).unwrap(),
         };
-        let found = closed(&dir.path().join("plainly"), &plainly);
-        let wanted = closed(&dir.path().join("by libhdf5"), &by_library);
-        assert_eq!(found.datasets.len(), headers.len());
+        let found = closed(&dir.join("plainly"), &plainly);
+        let wanted = closed(&dir.join("by libhdf5"), &by_library);
+        assert_eq!(found.datasets.len(), datasets);
         let ids = found.datasets.iter().map(|dataset| match dataset.content {
             Content::Logged { id, .. } => id,
             _ => -1,
         });
-        assert!(ids.max() == Some(headers.len() as i64 - 1));
+        assert!(ids.max() == Some(datasets as i64 - 1));
         assert_eq!(found.diagnostics, wanted.diagnostics);
-        assert_eq!(found.datasets, wanted.datasets);
+        let mut both = found.datasets.iter().zip(&wanted.datasets);
+        let differ = both.find(|(found, wanted)| found != wanted);
+        assert_eq!(
+            (differ, found.datasets.len()),
+            (None, wanted.datasets.len())
+        );
         assert!(found.image == wanted.image, "the images differ");
+    }
+
+    /// One of each kind of datatype, and some in others.
+    fn datatypes() -> Vec<Datatype> {
+        let mut all = Vec::new();
+        for big_endian in [false, true] {
+            for size in [1, 2, 4, 8] {
+                all.extend([true, false].map(|signed| Datatype::Integer {
+                    size,
+                    signed,
+                    big_endian,
+                }));
+                all.push(Datatype::Bitfield { size, big_endian });
+            }
+            all.extend([4, 8].map(|size| Datatype::Float { size, big_endian }));
+        }
+        for tag in ["", "7 bytes", "8 bytes.", &"t".repeat(248)] {
+            let tag = tag.to_owned();
+            all.push(Datatype::Opaque { size: 5, tag });
+        }
+        all.extend([true, false].map(|utf8| Datatype::Text { size: 9, utf8 }));
+        all.push(Datatype::boolean());
+        let enumeration = |big_endian| Datatype::Enumeration {
+            base: Box::new(Datatype::Integer {
+                size: 2,
+                signed: true,
+                big_endian,
+            }),
+            members: vec![("low".into(), -2), ("eight by".into(), 0x0102)],
+        };
+        all.extend([enumeration(true), enumeration(false)]);
+        let array = Datatype::Array {
+            base: Box::new(enumeration(true)),
+            dims: vec![2, 3],
+        };
+        let compound = |members: Vec<(&str, Datatype)>| {
+            let mut size = 0;
+            let members = members.into_iter().map(|(name, datatype)| {
+                let offset = size;
+                size += datatype.size();
+                (name.to_owned(), offset, datatype)
+            });
+            let members: Vec<_> = members.collect();
+            Datatype::compound(size, members)
+        };
+        let plain = compound(vec![
+            ("a", Datatype::float(8)),
+            ("eight by", Datatype::integer(1, false)),
+        ]);
+        let with_array = compound(vec![
+            ("p", plain.clone()),
+            ("ä", array.clone()),
+            ("e", enumeration(false)),
+        ]);
+        let of_compounds = Datatype::Array {
+            base: Box::new(plain.clone()),
+            dims: vec![4],
+        };
+        all.extend([array, plain, with_array, of_compounds]);
+        all
+    }
+
+    /// Definitions with objects of all kinds, and how many datasets they make.
+    fn definitions() -> (Vec<Definition>, usize) {
+        let attribute = |object: &str, name: &str, value: Value| Definition::Attribute {
+            object: object.into(),
+            name: name.into(),
+            value,
+        };
+        let group = |path: &str| Definition::Group { path: path.into() };
+        let mut datasets = 0;
+        let mut dataset = |path: String, layout: DatasetLayout| {
+            datasets += 1;
+            let layout = Box::new(layout);
+            Definition::Dataset { path, layout }
+        };
+        let mut all = vec![group("/g"), group("/g/_deeper"), group("/g/_deeper/empty")];
+        all.push(attribute("/", "title", Value::from("a title")));
+        all.push(attribute("/", "_hidden", Value::from(7i32)));
+        all.push(attribute("/g", "größe", Value::from(1.5f64)));
+        all.push(attribute("/g", "empty", Value::from("")));
+        let texts = ["one", "", "three"].map(String::from).to_vec();
+        all.push(attribute("/g/_deeper", "texts", Value::Texts(texts)));
+        all.push(attribute("/g/_deeper", "none", Value::Texts(Vec::new())));
+        let long = Value::Texts(vec!["x".repeat(50_000), "short".into()]);
+        all.push(attribute("/g/_deeper", "long", long));
+        for (number, datatype) in datatypes().into_iter().enumerate() {
+            let path = format!("/g/type {number}");
+            let size = datatype.size() as usize;
+            let fill = if number % 2 == 0 {
+                vec![3; size]
+            } else {
+                Vec::new()
+            };
+            let layout = DatasetLayout {
+                fill,
+                ..DatasetLayout::fixed(datatype.clone(), &[2, 3])
+            };
+            all.push(dataset(path.clone(), layout));
+            for (name, dims) in [("scalar", &[][..]), ("list", &[3]), ("no element", &[2, 0])] {
+                let number: u64 = dims.iter().product();
+                let value = Value::Elements {
+                    datatype: datatype.clone(),
+                    dims: dims.to_vec(),
+                    bytes: vec![1; size * number as usize],
+                };
+                all.push(attribute(&path, name, value));
+            }
+        }
+        let number = |dims: &[u64]| DatasetLayout::fixed(Datatype::integer(4, true), dims);
+        let chunked = DatasetLayout {
+            max_dims: vec![None, Some(9)],
+            chunk: Some(vec![2, 3]),
+            filters: vec![Filter {
+                id: 2,
+                flags: 1,
+                values: vec![4],
+            }],
+            ..number(&[0, 5])
+        };
+        all.push(dataset("/g/_deeper/_chunked".into(), chunked));
+        for n in 0..700 {
+            let path = format!("/g/_deeper/dataset {}", n * 7919 % 1000);
+            all.push(dataset(path, number(&[n, 3])));
+        }
+        all.push(dataset("/scalar".into(), number(&[])));
+        (all, datasets)
+    }
+
+    /// Scales, and what uses them: the datasets have IDs from `first` on.
+    fn scales(first: u32) -> Vec<Definition> {
+        let dataset = |path: &str, dims: &[u64]| Definition::Dataset {
+            path: path.into(),
+            layout: Box::new(DatasetLayout::fixed(Datatype::float(4), dims)),
+        };
+        let scale = |dataset: u32, name: &str| Definition::Scale {
+            dataset: first + dataset,
+            name: name.into(),
+        };
+        let attach = |dataset: u32, dimension, scale: u32| Definition::Attachment {
+            dataset: first + dataset,
+            dimension,
+            scale: first + scale,
+        };
+        vec![
+            dataset("/field", &[3, 4]),
+            dataset("/x", &[4]),
+            scale(1, "x"),
+            dataset("/g/y", &[3]),
+            scale(2, ""),
+            dataset("/size", &[4]),
+            scale(3, "größe"),
+            attach(0, 1, 1),
+            attach(0, 1, 3),
+            dataset("/g/other", &[3]),
+            attach(4, 0, 2),
+            attach(0, 0, 2),
+            Definition::Label {
+                dataset: first,
+                dimension: 1,
+                label: "column".into(),
+            },
+        ]
+    }
+
+    #[test]
+    fn objects_of_definitions_are_those_that_libhdf5_makes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut all, datasets) = definitions();
+        let of_scales = scales(datasets as u32);
+        let is_dataset = |one: &&Definition| matches!(one, Definition::Dataset { .. });
+        let more = of_scales.iter().filter(is_dataset).count();
+        all.extend(of_scales);
+        let journal = journal_of(dir.path(), all.into_iter().map(Line::Define).collect());
+        compare_both(dir.path(), &journal, datasets + more);
+    }
+
+    /// An object header has no room for a list of so many uses of a scale, and old groups have no names in UTF-8.
+    #[test]
+    fn libhdf5_makes_what_has_no_room_in_a_header() {
+        let is_plain = |uses: u32| {
+            let mut outline = Outline::default();
+            let mut definitions = Vec::new();
+            let dataset = |number: u32| Definition::Dataset {
+                path: format!("/{number}"),
+                layout: Box::new(DatasetLayout::fixed(Datatype::float(4), &[4])),
+            };
+            let scale = Definition::Scale {
+                dataset: 0,
+                name: "x".into(),
+            };
+            let attach = |dataset| Definition::Attachment {
+                dataset,
+                dimension: 0,
+                scale: 0,
+            };
+            let used = (1..=uses).flat_map(|number| [dataset(number), attach(number)]);
+            for definition in [dataset(0), scale].into_iter().chain(used) {
+                outline.add(&definition).unwrap();
+                definitions.push(definition);
+            }
+            ClosedObjects::of_definitions(&definitions, &outline.datasets).is_some()
+        };
+        assert!(is_plain(3900) && !is_plain(5000));
+        let group = |path: &str| [Definition::Group { path: path.into() }];
+        let is_plain = |path| ClosedObjects::of_definitions(&group(path), &[]).is_some();
+        assert!(is_plain("/_size") && !is_plain("/größe"));
     }
 
     /// Other programs may add to a closed log with HDF5.

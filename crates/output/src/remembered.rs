@@ -1,0 +1,95 @@
+//! Logs that this process has closed. A program may write a step, close its file, and open it again for the next step: then
+//! nothing has to find out what the log holds, which would cost by what is there, and may take a process.
+//!
+//! What is remembered counts only while front and objects of the file are those that this close has written, as its seal
+//! proves (`docs/formats/journal.md`, section 5.1). So another program that has changed the file since is noticed, whatever
+//! times the file has.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use h5logfs_log::journal::closed::{CloseSeal, intact_seal};
+use h5logfs_log::journal::known_table::KnownTable;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
+
+use crate::Base;
+use crate::plain_close::JustClosed;
+
+/// Logs that are remembered: the last ones. Programs write few at a time.
+const MOST: usize = 8;
+/// The most bytes of the objects of one in its file.
+pub const LARGEST: u64 = 4 << 20;
+
+/// The last logs, each with its objects as the program has them.
+pub struct Memory<T>(
+    /// A fork may leave the lock to nobody, so no thread waits for it.
+    Mutex<VecDeque<Remembered<T>>>,
+);
+
+struct Remembered<T> {
+    path: PathBuf,
+    seal: CloseSeal,
+    objects: T,
+    base: Base,
+    table: KnownTable,
+}
+
+impl<T> Default for Memory<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Memory<T> {
+    /// No logs.
+    pub const fn new() -> Self {
+        Memory(Mutex::new(VecDeque::new()))
+    }
+
+    /// Takes note of a log in one file that is closed now. One with many objects is not remembered.
+    pub fn remember(&self, path: &Path, objects: T, base: Base, closed: JustClosed) {
+        let JustClosed { table, seal } = closed;
+        // Each subfile has a seal of its own.
+        if base.subfiles > 0 {
+            return;
+        }
+        let seal = seal.or_else(|| seal_at(path, &base));
+        let seal = seal.filter(|seal| seal.objects_len() <= LARGEST);
+        let (Some(seal), Ok(mut known)) = (seal, self.0.try_lock()) else {
+            return;
+        };
+        known.retain(|known| known.path != path);
+        known.truncate(MOST - 1);
+        known.push_front(Remembered {
+            path: path.to_owned(),
+            seal,
+            objects,
+            base,
+            table,
+        });
+    }
+
+    /// What the log at `path`, of which this is the file, holds, if this process has closed it, and nobody has changed it since. The
+    /// table is empty where it is too large to be kept.
+    pub fn recall(&self, path: &Path, log: &SourceFile) -> Option<(T, Base, KnownTable)> {
+        let mut known = self.0.try_lock().ok()?;
+        let at = known.iter().position(|known| known.path == path)?;
+        let found = known.remove(at)?;
+        drop(known);
+        let is_unchanged = seal(log, &found.base) == Some(found.seal);
+        is_unchanged.then_some((found.objects, found.base, found.table))
+    }
+}
+
+/// The seal of the log, if all that it is about is there.
+fn seal(file: &SourceFile, base: &Base) -> Option<CloseSeal> {
+    let is_same = file.file_id().ok()? == Some(base.id);
+    is_same.then(|| intact_seal(file, LARGEST)).flatten()
+}
+
+fn seal_at(path: &Path, base: &Base) -> Option<CloseSeal> {
+    let (dir, name) = SourceDir::of_file(path).ok()?;
+    seal(&SourceFile::open(&dir, &name).ok()?, base)
+}
