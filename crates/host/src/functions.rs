@@ -3,14 +3,18 @@
 use std::ffi::CStr;
 
 use crate::caller::Object;
+use crate::library::Found;
 
 /// Functions of one libhdf5, declared by [`functions!`](crate::functions).
-pub trait Functions: Copy {
+pub trait Functions: Copy + Send + 'static {
     /// Whose they are: the function that errors on the error stack name.
     const USER: &'static CStr;
 
     /// The functions that an object defines. `None` if it lacks one.
     fn of(object: &Object) -> Option<Self>;
+
+    /// The library with these functions that was found last.
+    fn found() -> &'static Found<Self>;
 }
 
 /// Declares functions of libhdf5 by their own names, and how they are found.
@@ -38,6 +42,11 @@ macro_rules! functions {
 
         impl $crate::Functions for $table {
             const USER: &'static ::std::ffi::CStr = $crate::c_name(concat!($user, "\0"));
+
+            fn found() -> &'static $crate::library::Found<Self> {
+                static FOUND: $crate::library::Found<$table> = $crate::library::Found::nothing();
+                &FOUND
+            }
 
             fn of(object: &$crate::caller::Object) -> Option<Self> {
                 $(

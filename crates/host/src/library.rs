@@ -3,10 +3,11 @@
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Mutex;
 
 use h5logfs_common::fault::Fault;
 
-use crate::caller::Object;
+use crate::caller::{Object, given_up};
 use crate::functions::Functions;
 use crate::types::{DEFAULT, Id, SUCCESS, Status};
 
@@ -138,17 +139,48 @@ pub struct Library<F> {
     address: usize,
 }
 
+/// The library that was found last: a program that opens a file for each step shall not look for hundreds of functions each time.
+pub struct Found<F>(
+    /// How many objects the process had given up then. A fork may leave the lock to nobody, so no thread waits for it.
+    Mutex<Option<(u64, Library<F>)>>,
+);
+
+impl<F: Functions> Found<F> {
+    /// None yet.
+    pub const fn nothing() -> Self {
+        Found(Mutex::new(None))
+    }
+
+    /// The library that holds the code at an address, if it was found for that, and no object was given up since.
+    fn at(&self, address: usize) -> Option<Library<F>> {
+        let (before, library) = (*self.0.try_lock().ok()?)?;
+        (library.address == address && before == given_up()).then_some(library)
+    }
+
+    fn note(&self, library: Library<F>) {
+        if let Ok(mut found) = self.0.try_lock() {
+            *found = Some((given_up(), library));
+        }
+    }
+}
+
 impl<F: Functions> Library<F> {
     /// The libhdf5 that holds the code at `address`. `None` where its symbols cannot be found: in a program to which it
     /// was linked statically, and that does not export them.
     pub fn of_code(address: usize) -> Option<Self> {
+        let known = F::found();
+        if let Some(library) = known.at(address) {
+            return Some(library);
+        }
         let object = Object::of_code(address)?;
-        Some(Library {
+        let library = Library {
             functions: F::of(&object)?,
             errors: ErrorStack::of(&object)?,
             old: OldFunctions::of(&object),
             address,
-        })
+        };
+        known.note(library);
+        Some(library)
     }
 
     /// Does something for the libhdf5 that holds the code at `caller`; what goes wrong is put on its error stack. `None`

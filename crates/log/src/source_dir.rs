@@ -170,7 +170,12 @@ impl SourceDir {
     /// The directory that holds `file`, and the file's name in it; symbolic links are followed.
     pub fn of_file(file: &Path) -> Result<(Self, PathBuf)> {
         let real = file.canonicalize().map_err(|e| Error::io(file, e))?;
-        match (real.parent(), real.file_name()) {
+        Self::of_real_file(&real)
+    }
+
+    /// The same where the path leads through no symbolic link, so that nothing has to look for one.
+    pub fn of_real_file(file: &Path) -> Result<(Self, PathBuf)> {
+        match (file.parent(), file.file_name()) {
             (Some(parent), Some(name)) => Ok((SourceDir::open(parent)?, name.into())),
             _ => Err(Error::of(file, "is a directory")),
         }

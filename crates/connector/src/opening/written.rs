@@ -221,15 +221,15 @@ fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<OpenedLog, 
     })
 }
 
-/// Whether a file is a log that our writers have made. One that was settled is an ordinary file.
+/// Whether a file, whose path leads through no link, is a log that our writers have made. One that was settled is an ordinary file.
 fn is_ours(path: &Path) -> bool {
     let is_ours = || -> Result<bool, Error> {
-        let (dir, name) = SourceDir::of_file(path)?;
+        let (dir, name) = SourceDir::of_real_file(path)?;
         let source = SourceFile::open(&dir, &name)?;
         let files = LogFiles::of(&dir, &name, &source);
         Ok(source.file_id()?.is_some() && companions::may_be_log(&files, &source)?)
     };
-    path.is_file() && is_ours().unwrap_or(false)
+    is_ours().unwrap_or(false)
 }
 
 /// Whether a program wants an ordinary file: by the default driver or that of MPI, without a user block, without pages

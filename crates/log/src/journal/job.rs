@@ -4,6 +4,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
@@ -52,18 +53,24 @@ impl Job {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let batch = |name: &&str| variable(name).map(|value| format!("{name}={value}"));
         let batch = BATCH_VARIABLES.iter().find_map(batch);
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
         let user = variable("LOGNAME").or_else(|| variable("USER"));
         let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Job {
-            host: shortened(host.unwrap_or_default().trim()),
+            host: shortened(host()),
             pid: std::process::id(),
             user: shortened(&user),
             batch: shortened(&batch.unwrap_or_default()),
             since: now.map_or(0, |now| now.as_secs()),
         }
     }
+}
+
+/// The name of this node, as it was when it was first asked for: a program may open a log for each step.
+fn host() -> &'static str {
+    static HOST: OnceLock<String> = OnceLock::new();
+    let read = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    HOST.get_or_init(read).trim()
 }
 
 impl Display for Job {
