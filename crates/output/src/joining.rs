@@ -71,9 +71,10 @@ impl JoinedSection {
         let last = &mut self.last;
         if last.is_there {
             last.is_there = false;
-            let blocks = match self.share {
-                true => self.lists.of(&last.blocks),
-                false => &last.blocks,
+            let blocks = if self.share {
+                self.lists.of(&last.blocks)
+            } else {
+                &last.blocks
             };
             self.section
                 .push_joined(last.info(), blocks, last.offset, last.stored);

@@ -81,7 +81,7 @@ pub struct Blocks {
     pub counts: Vec<u64>,
     /// Elements of all blocks.
     pub elements: u64,
-    /// Where they come again: who gives them a number changes nothing but their place in the first dimension.
+    /// Set where they come again. From then on they are moved along the first dimension, and nothing else of them changes.
     pub list: Option<List>,
 }
 
