@@ -21,7 +21,6 @@ mod header;
 mod heap;
 mod plain;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use h5logfs_log::front::FRONT;
