@@ -66,8 +66,9 @@ fn compare(records: &RecordList, index: &DatasetIndex, dims: &[u64]) {
         return;
     };
     let by_records = || {
+        let mut cells = Vec::new();
         for number in (0..records.len()).rev() {
-            first.add_all(&records.get(number), &all)?;
+            first.add_all(&records.get(number, &mut cells), &all)?;
         }
         match records.base() {
             Some(base) => base.visit_back(&all, |record| first.add_all(record, &all)),

@@ -283,7 +283,7 @@ impl Map {
             ControlFlow::<()>::Continue(())
         };
         if let Ok(found) = view.records(number) {
-            let _ = found.records.iter().try_for_each(|record| put(&record));
+            let _ = found.records.map(&mut put).try_for_each(|done| done);
             if let Some(base) = found.records.base() {
                 let _ = base.visit_back(&all, put);
             }

@@ -260,8 +260,9 @@ fn least_cache(view: &View) -> Result<u64> {
             continue;
         }
         let found = view.records(number).map_err(|e| e.to_string())?;
+        let mut cells = Vec::new();
         for number in 0..found.records.len() {
-            let record = found.records.get(number);
+            let record = found.records.get(number, &mut cells);
             let raw = record.elements().saturating_mul(dataset.element_size);
             // One that claims more than any cache has cannot be had.
             least = least.max(raw.max(record.stored.len).min(BUDGET / 2));

@@ -573,7 +573,7 @@ with h5py.File(sys.argv[1], 'r+') as f:
     let (at, _) = view.chunk_place(ChunkId::new(0, 0)).unwrap();
     assert!(view.read_at(at, &mut [0; 1]).is_err());
     let records = view.records(0).unwrap().records;
-    let faults: Vec<bool> = (0..2).map(|n| records.get(n).fault.is_some()).collect();
+    let faults: Vec<bool> = records.map(|r| r.fault.is_some()).collect();
     assert_eq!(faults, [true, false]);
 }
 

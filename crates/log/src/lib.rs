@@ -29,6 +29,7 @@ pub mod base;
 pub mod boxes;
 pub mod btree;
 pub mod classic;
+mod column;
 pub mod conversion;
 mod counters;
 pub mod deflate;

@@ -7,6 +7,7 @@ use super::base::Base;
 use super::conversion::Conversion;
 use super::model::{Encoding, Record, Selection, StoredBytes};
 use crate::boxes::packed::Row;
+use crate::column::Column;
 use h5logfs_common::buffers::with_room;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
@@ -17,12 +18,14 @@ use h5logfs_common::task::Task;
 pub struct RecordList {
     reservation: Reservation,
     rank: usize,
-    /// One after the other: the starts and the counts of a record's box, then its [`VALUES`]. There may be many, and they
-    /// are read in any order, so each lies in one place.
-    rows: Vec<u64>,
+    /// How many records there are, and for how many a column that needs memory has room at first.
+    len: usize,
+    room: usize,
+    /// The starts and the counts of the boxes of the records, then their [`VALUES`].
+    columns: Vec<Column>,
     /// Some records are zlib streams of known length.
     has_deflated: bool,
-    /// The records in order, by their position in `rows`, where that is another order.
+    /// The records in order, by their place in the columns, where that is another order.
     sorted: Option<Vec<u32>>,
     /// Where in the list of selections the one of some number is.
     numbers: HashMap<u64, u32>,
@@ -92,20 +95,20 @@ pub type Numbered = (u64, Arc<Reserved<Selection>>);
 const OF_NUMBER: u64 = 48;
 
 impl RecordList {
-    /// A list with capacity for `number` records. Fails where there is no memory for them.
+    /// A list for about `number` records.
     pub fn new(task: &Task, rank: usize, number: usize) -> Result<Self, Fault> {
-        let mut list = RecordList {
-            reservation: task.reservation(),
+        let columns = 2 * rank + VALUES;
+        Ok(RecordList {
+            reservation: task.reserve((columns * size_of::<Column>()) as u64)?,
             rank,
-            rows: Vec::new(),
+            len: 0,
+            room: number,
+            columns: (0..columns).map(|_| Column::Same(0)).collect(),
             has_deflated: false,
             sorted: None,
             numbers: HashMap::new(),
             shared: Shared::default(),
-        };
-        let cells = number.saturating_mul(list.stride());
-        list.reservation.make_room(&mut list.rows, cells)?;
-        Ok(list)
+        })
     }
 
     /// Rank of the dataset.
@@ -113,23 +116,19 @@ impl RecordList {
         self.rank
     }
 
-    /// Numbers of a row.
-    fn stride(&self) -> usize {
-        2 * self.rank + VALUES
-    }
-
     /// Number of records.
     pub fn len(&self) -> usize {
-        self.rows.len() / self.stride()
+        self.len
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len == 0
     }
 
     /// Adds a record of one block, of the dataset's rank. This and the others that add fail where there is no
     /// memory.
+    #[inline]
     pub fn push_block(
         &mut self,
         stored: StoredBytes,
@@ -137,12 +136,8 @@ impl RecordList {
         start: &[u64],
         count: &[u64],
     ) -> Result<(), Fault> {
-        let stride = self.stride();
-        self.reservation.make_room(&mut self.rows, stride)?;
-        self.rows.extend_from_slice(start);
-        self.rows.extend_from_slice(count);
-        self.push_values(stored, order, 0, false);
-        Ok(())
+        self.push_box(start.iter().chain(count).copied())?;
+        self.push_values(stored, order, 0, false)
     }
 
     /// Adds a record of several blocks. `lead`: their index along the first dimension, where they have one
@@ -154,8 +149,6 @@ impl RecordList {
         (id, selection): Numbered,
         lead: Option<u64>,
     ) -> Result<(), Fault> {
-        let stride = self.stride();
-        self.reservation.make_room(&mut self.rows, stride)?;
         let bounds = selection.bounds();
         let number = match self.numbers.get(&id) {
             Some(number) => *number,
@@ -168,44 +161,77 @@ impl RecordList {
                 number
             }
         };
-        self.rows.extend(lead);
-        self.rows.extend_from_slice(&bounds.start);
-        self.rows.extend(lead.map(|_| 1));
-        self.rows.extend(bounds.count());
-        self.push_values(stored, order, u64::from(number) + 1, lead.is_some());
-        Ok(())
+        let start = lead.iter().chain(&bounds.start).copied();
+        let count = lead.map(|_| 1).into_iter().chain(bounds.count());
+        self.push_box(start.chain(count))?;
+        self.push_values(stored, order, u64::from(number) + 1, lead.is_some())
     }
 
-    fn push_values(&mut self, stored: StoredBytes, order: u64, selection: u64, has_lead: bool) {
+    #[inline]
+    fn push_box(&mut self, sides: impl Iterator<Item = u64>) -> Result<(), Fault> {
+        self.push_cells(0, sides)
+    }
+
+    #[inline]
+    fn push_values(
+        &mut self,
+        stored: StoredBytes,
+        order: u64,
+        selection: u64,
+        has_lead: bool,
+    ) -> Result<(), Fault> {
         let lead = if has_lead { LEAD } else { 0 };
         let how = u64::from(stored.source) | encoding_bits(stored.encoding) | lead;
         self.has_deflated |= matches!(
             stored.encoding,
             Encoding::Deflate | Encoding::DeflateStreams
         );
-        self.rows
-            .extend_from_slice(&[order, stored.offset, stored.len, selection, how]);
+        let values = [order, stored.offset, stored.len, selection, how];
+        self.push_cells(2 * self.rank, values.into_iter())?;
+        self.len += 1;
+        Ok(())
     }
 
-    /// [`HOW`] of the last record.
-    fn last_how(&mut self) -> Option<&mut u64> {
-        self.rows.last_mut()
+    /// Adds numbers to the columns from `first` on.
+    #[inline]
+    fn push_cells(
+        &mut self,
+        first: usize,
+        numbers: impl Iterator<Item = u64>,
+    ) -> Result<(), Fault> {
+        let (len, room, memory) = (self.len, self.room, &mut self.reservation);
+        for (column, number) in self.columns[first..].iter_mut().zip(numbers) {
+            column.push(number, len, room, memory)?;
+        }
+        Ok(())
+    }
+
+    /// Changes [`HOW`] of the last record.
+    fn change_last(&mut self, change: impl FnOnce(u64) -> u64) -> Result<(), Fault> {
+        let how = &mut self.columns[2 * self.rank + HOW];
+        if let Some(last) = self.len.checked_sub(1) {
+            let changed = change(how.get(last));
+            how.set(last, changed, self.len, &mut self.reservation)?;
+        }
+        Ok(())
     }
 
     /// Marks the last record as one whose elements have to be converted. There are at most as many conversions as
     /// pairs of types.
-    pub fn convert_last(&mut self, conversion: &Conversion) {
+    pub fn convert_last(&mut self, conversion: &Conversion) -> Result<(), Fault> {
         let conversions = &mut self.shared.conversions;
         let known = conversions.iter().position(|c| c == conversion);
         let at = known.unwrap_or_else(|| {
             conversions.push(*conversion);
             conversions.len() - 1
         });
-        if let (Some(how), Ok(at)) = (self.last_how(), u8::try_from(at)) {
-            *how &= !(CONVERSION_BITS << CONVERSION);
-            *how |= (u64::from(at) + 1) << CONVERSION;
-            *how = with_encoding(*how, Encoding::Converted);
-        }
+        let Ok(at) = u8::try_from(at) else {
+            return Ok(());
+        };
+        self.change_last(|how| {
+            let how = how & !(CONVERSION_BITS << CONVERSION);
+            with_encoding(how | (u64::from(at) + 1) << CONVERSION, Encoding::Converted)
+        })
     }
 
     /// Sets what lies below all records.
@@ -224,16 +250,14 @@ impl RecordList {
         let faults = &mut self.shared.faults;
         self.reservation.push(faults, reason.into())?;
         let after = faults.len() as u64;
-        if let Some(how) = self.last_how() {
-            *how = *how & ((1 << FAULT) - 1) | after << FAULT;
-        }
-        Ok(())
+        self.change_last(|how| how & ((1 << FAULT) - 1) | after << FAULT)
     }
 
     /// Sorts the records into the order in which they apply. Called once all records are there.
     pub fn put_in_order(&mut self) -> Result<(), Fault> {
-        let key = |row: &[u64]| (row[2 * self.rank + ORDER], row[2 * self.rank + OFFSET]);
-        let keys = self.rows.chunks_exact(self.stride()).map(key);
+        let column = |value| &self.columns[2 * self.rank + value];
+        let (orders, offsets) = (column(ORDER), column(OFFSET));
+        let keys = (0..self.len).map(|place| (orders.get(place), offsets.get(place)));
         if keys.clone().is_sorted() {
             return Ok(());
         }
@@ -256,22 +280,39 @@ impl RecordList {
         Ok(())
     }
 
-    /// The row of a record: its box, and its [`VALUES`].
+    /// Where in the columns a record is, by its position in the list.
     #[inline]
-    pub fn row(&self, number: usize) -> &[u64] {
-        let place = self.sorted.as_ref().map_or(number, |s| s[number] as usize);
-        &self.rows[place * self.stride()..(place + 1) * self.stride()]
+    fn place(&self, number: usize) -> usize {
+        self.sorted.as_ref().map_or(number, |s| s[number] as usize)
     }
 
-    /// A record, by its position in the list.
+    /// One number of a record: its box has the first `2 * rank`, and its [`VALUES`] follow.
     #[inline]
-    pub fn get(&self, number: usize) -> Record<'_> {
-        self.shared.record(Row::new(self.rank, self.row(number)))
+    pub fn cell(&self, number: usize, column: usize) -> u64 {
+        self.columns[column].get(self.place(number))
+    }
+
+    /// The number that all records have in a column, where they have one.
+    pub fn same(&self, column: usize) -> Option<u64> {
+        match self.columns[column] {
+            Column::Same(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// A record, by its position in the list. `cells`: space for its box and its values.
+    #[inline]
+    pub fn get<'a>(&'a self, number: usize, cells: &'a mut Vec<u64>) -> Record<'a> {
+        let place = self.place(number);
+        cells.clear();
+        cells.extend(self.columns.iter().map(|column| column.get(place)));
+        self.shared.record(Row::new(self.rank, cells))
     }
 
     /// The selection of a record, by its position in the list.
     pub fn selection_of(&self, number: usize) -> Option<&Numbered> {
-        self.shared.selection(Row::new(self.rank, self.row(number)))
+        self.shared
+            .selection_at(self.cell(number, 2 * self.rank + SELECTION))
     }
 
     /// The selections of all records, each once.
@@ -279,16 +320,18 @@ impl RecordList {
         &self.shared.selections
     }
 
-    /// All records, in the order of the list.
-    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
-        (0..self.len()).map(|number| self.get(number))
+    /// What `take` makes of each record, in the order of the list.
+    pub fn map<'a, T>(
+        &'a self,
+        mut take: impl FnMut(&Record<'_>) -> T + 'a,
+    ) -> impl Iterator<Item = T> + 'a {
+        let mut cells = Vec::new();
+        (0..self.len()).map(move |number| take(&self.get(number, &mut cells)))
     }
 
-    /// The records whose bytes cannot be read.
-    pub fn spoilt(&self) -> impl Iterator<Item = Record<'_>> {
-        let any = !self.shared.faults.is_empty();
-        let all = any.then(|| self.iter()).into_iter().flatten();
-        all.filter(|record| record.fault.is_some())
+    /// Why the bytes of single records cannot be read.
+    pub fn faults(&self) -> &[Box<str>] {
+        &self.shared.faults
     }
 
     /// Whether some records are zlib streams of known length.
@@ -297,18 +340,19 @@ impl RecordList {
     }
 
     /// From now on raw records may be zlib streams.
-    pub fn doubt_raw(&mut self) {
-        let stride = self.stride();
-        for how in self.rows.iter_mut().skip(stride - 1).step_by(stride) {
-            if *how >> ENCODING & ENCODING_BITS == 0 {
-                *how = with_encoding(*how, Encoding::RawOrDeflate);
-            }
-        }
+    pub fn doubt_raw(&mut self) -> Result<(), Fault> {
+        let doubted = |how: u64| match how >> ENCODING & ENCODING_BITS {
+            0 => with_encoding(how, Encoding::RawOrDeflate),
+            _ => how,
+        };
+        let how = &mut self.columns[2 * self.rank + HOW];
+        how.replace(self.len, &mut self.reservation, doubted)?;
+        Ok(())
     }
 
     /// What the records share, and the memory for it.
     pub fn into_shared(mut self) -> (Shared, Reservation) {
-        self.rows = Vec::new();
+        self.columns = Vec::new();
         self.sorted = None;
         self.numbers = HashMap::new();
         let bytes = self.shared.bytes() as u64;
@@ -343,8 +387,12 @@ impl Shared {
 
     /// The selection of that record.
     pub fn selection(&self, row: Row<'_>) -> Option<&Numbered> {
-        let at = (row.value(SELECTION) as usize).checked_sub(1)?;
-        self.selections.get(at)
+        self.selection_at(row.value(SELECTION))
+    }
+
+    /// The selection of this value of a record.
+    fn selection_at(&self, value: u64) -> Option<&Numbered> {
+        self.selections.get((value as usize).checked_sub(1)?)
     }
 
     /// Bytes of memory, without the selections themselves.

@@ -98,11 +98,13 @@ pub fn larger<'a>(
     for (dataset, logged) in datasets.iter().zip(&logged) {
         let mut dims = dataset.dims.clone();
         let records = table.records(&task, sources, logged, &selections)?.records;
-        let new = records.iter().filter(|record| {
-            let stored = &record.stored;
-            is_new(stored.source, stored.offset)
-        });
-        new.for_each(|record| dataset.grow(&mut dims, &record.bounds().end));
+        let mut cells = Vec::new();
+        for number in 0..records.len() {
+            let record = records.get(number, &mut cells);
+            if is_new(record.stored.source, record.stored.offset) {
+                dataset.grow(&mut dims, &record.bounds().end);
+            }
+        }
         if dims != dataset.dims {
             found.push((dataset, dims));
         }

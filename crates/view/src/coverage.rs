@@ -258,8 +258,10 @@ impl<'a> Adding<'a> {
     fn add_all(&mut self, records: &RecordList) -> Result<(), Fault> {
         self.map.has_base = records.base().is_some();
         let whole = self.map.grid.whole();
-        for record in records.iter() {
+        let mut cells = Vec::new();
+        for number in 0..records.len() {
             self.task.check()?;
+            let record = records.get(number, &mut cells);
             let map = &mut self.map;
             map.records += 1;
             // A damaged log can claim any number.

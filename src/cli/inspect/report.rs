@@ -282,19 +282,15 @@ impl LoggedReport {
     fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
         let mut faults = texts(view.index(number)?.diagnostics());
         let records = view.records(number)?.records;
-        faults.extend(records.iter().filter_map(|r| r.fault).map(str::to_owned));
+        faults.extend(records.map(|r| r.fault.map(str::to_owned)).flatten());
         let report = LoggedReport {
             records: records.len(),
             // A damaged log can claim any number.
-            blocks: records
-                .iter()
-                .fold(0, |n: usize, r| n.saturating_add(r.blocks())),
-            bytes: records
-                .iter()
-                .fold(0, |n: u64, r| n.saturating_add(r.stored.len)),
+            blocks: records.map(|r| r.blocks()).fold(0, usize::saturating_add),
+            bytes: records.map(|r| r.stored.len).fold(0, u64::saturating_add),
             base: records.base().map(Base::bytes),
             covered: view.covered(number)?,
-            list: with_records.then(|| records.iter().map(RecordReport::of).collect()),
+            list: with_records.then(|| records.map(RecordReport::of).collect()),
         };
         Ok((report, faults))
     }
@@ -327,7 +323,7 @@ impl LoggedReport {
 }
 
 impl RecordReport {
-    fn of(record: Record<'_>) -> Self {
+    fn of(record: &Record<'_>) -> Self {
         let mut blocks = Vec::with_capacity(record.blocks());
         let _ = record.visit_back(&record.bounds(), |block| {
             blocks.push((block.start.to_vec(), block.count.to_vec()));

@@ -657,7 +657,7 @@ fn has_unreadable(view: &View) -> bool {
         }
         let index = view.index(number).unwrap();
         let records = view.records(number).unwrap().records;
-        !index.diagnostics().is_empty() || records.iter().any(|record| record.fault.is_some())
+        !index.diagnostics().is_empty() || !records.faults().is_empty()
     })
 }
 

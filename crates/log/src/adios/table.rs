@@ -199,7 +199,7 @@ impl Reading<'_> {
                         let reason = "an operator on elements with padding cannot be undone";
                         found.records.spoil_last(reason.to_owned())?;
                     }
-                    Some(conversion) => found.records.convert_last(&conversion),
+                    Some(conversion) => found.records.convert_last(&conversion)?,
                     None => {}
                 }
                 Ok(())

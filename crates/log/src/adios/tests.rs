@@ -59,13 +59,13 @@ impl Opened {
     ) -> Vec<(u16, u64, Vec<u64>, Vec<u64>)> {
         let found = self.records(id, element_size, dims);
         assert_eq!(found.diagnostics, []);
-        assert_eq!(found.records.spoilt().count(), 0);
-        let place = |record: crate::model::Record<'_>| {
+        assert_eq!(found.records.faults().len(), 0);
+        let place = |record: &crate::model::Record<'_>| {
             assert_eq!(record.stored.len, record.elements() * element_size);
             let (start, count) = (record.start.to_vec(), record.count.to_vec());
             (record.stored.source, record.stored.offset, start, count)
         };
-        found.records.iter().map(place).collect()
+        found.records.map(place).collect()
     }
 }
 
@@ -171,10 +171,8 @@ fn blocks_whose_bytes_are_not_there_are_spoilt() {
     let lost = |opened: &Opened| -> Vec<String> {
         let found = opened.records(0, 8, &[2, 9, 6]);
         assert_eq!((found.records.len(), found.diagnostics.len()), (6, 0));
-        let spoilt = found.records.spoilt();
-        spoilt
-            .filter_map(|record| record.fault.map(str::to_owned))
-            .collect()
+        let faults = found.records.map(|record| record.fault.map(str::to_owned));
+        faults.flatten().collect()
     };
     let mut opened = flushes(vec![dataset("a", 0..2)]);
     opened.sources[3].set_len(1536 + 512 + 143).unwrap();
@@ -209,8 +207,8 @@ fn strips_have_the_records_of_their_rows() {
     let table = table.unwrap();
     let places = |found: DatasetRecords| -> Vec<_> {
         assert_eq!(found.diagnostics, []);
-        let place = |record: crate::model::Record<'_>| (record.start.to_vec(), record.stored);
-        found.records.iter().map(place).collect()
+        let place = |record: &crate::model::Record<'_>| (record.start.to_vec(), record.stored);
+        found.records.map(place).collect()
     };
     let rows = |rows| {
         let found = table.records_of_rows(&task, &opened.sources, &logged, &selections, rows);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Bounds, Order};
 use h5logfs_common::fault::Fault;
-use h5logfs_common::memory::Reservation;
+use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 
@@ -126,49 +126,65 @@ pub struct PackedBoxes {
 impl PackedBoxes {
     /// Packs all rows. The reservation is for the table alone.
     pub fn build(task: &Task, rows: &(impl Rows + Sync)) -> Result<(Self, Reservation), Fault> {
-        let all = bounds_of(rows, 0..rows.rows());
-        let overlap = if rows.rank() > 0 && rows.rows() > GROUP {
-            natural_overlap(rows, &all)
-        } else {
-            0.0
-        };
-        let share = overlap * GROUP as f64 / rows.rows().max(1) as f64;
-        if overlap > TIGHT && share > SMALL {
-            // The order, the keys that it is made of in the same place, and half of them once more where they are merged.
-            let _order = task.reserve((rows.rows() * size_of::<u64>() * 3 / 2) as u64)?;
-            if let Some(order) = z_order(rows, &all) {
-                let curve = Self::pack(task, rows, Some(&order))?;
-                // Each answer has to be sorted: that has to pay.
-                if curve.0.overlap() * 2.0 < overlap {
-                    return Ok(curve);
-                }
-            }
-        }
-        Self::pack(task, rows, None)
+        Self::build_without(task, rows, |_| Ok(Vec::new()))
     }
 
-    /// Packs the rows in this order, or in their own.
+    /// Packs the rows that `left_out` does not name. It gets all rows of which another one may have the same box; `None`
+    /// where they are not known. It tells rows in ascending order.
+    pub fn build_without(
+        task: &Task,
+        rows: &(impl Rows + Sync),
+        left_out: impl FnOnce(Option<Vec<u32>>) -> Result<Vec<u32>, Fault>,
+    ) -> Result<(Self, Reservation), Fault> {
+        let all = bounds_of(rows, 0..rows.rows());
+        let overlap = worth_a_curve(rows, Which::All, &all);
+        let curve = match overlap {
+            Some(_) => Curve::new(task, rows, &all)?,
+            None => None,
+        };
+        let left_out = left_out(curve.as_ref().and_then(Curve::in_one_place))?;
+        let (left, _left) = without(task, rows.rows(), &left_out)?.into_parts();
+        let own_order = match left_out.is_empty() {
+            true => Which::All,
+            false => Which::Some(&left),
+        };
+        let overlap = match left_out.is_empty() {
+            true => overlap,
+            false => worth_a_curve(rows, own_order, &all),
+        };
+        if let Some((mut curve, overlap)) = curve.zip(overlap) {
+            curve.leave_out(task, &left_out)?;
+            let curve = Self::pack(task, rows, Which::Along(&curve.keyed))?;
+            // Each answer has to be sorted: that has to pay.
+            if curve.0.overlap() * 2.0 < overlap {
+                return Ok(curve);
+            }
+        }
+        Self::pack(task, rows, own_order)
+    }
+
     fn pack<R: Rows + Sync>(
         task: &Task,
         rows: &R,
-        order: Option<&[u32]>,
+        which: Which<'_>,
     ) -> Result<(Self, Reservation), Fault> {
-        let groups = rows.rows().div_ceil(GROUP);
-        let shares = shares(rows.rows());
+        let number = which.number(rows);
+        let groups = number.div_ceil(GROUP);
+        let shares = shares(number);
         let each = groups.div_ceil(shares);
         let parts = parallel::share(shares, |number| {
             let groups = (number * each).min(groups)..((number + 1) * each).min(groups);
-            Self::pack_groups(task, rows, order, groups)
+            Self::pack_groups(task, rows, which, groups)
         });
         let mut parts = parts.into_iter();
-        let nothing = || Self::pack_groups(task, rows, order, 0..0);
+        let nothing = || Self::pack_groups(task, rows, which, 0..0);
         let (mut packed, mut reservation) = parts.next().unwrap_or_else(nothing)?;
         for part in parts {
             let (part, own) = part?;
             packed.append(part, &mut reservation)?;
             drop(own);
         }
-        packed.rows = rows.rows();
+        packed.rows = number;
         reservation.extend(&mut packed.packed, &[0; SPARE])?;
         packed.packed.shrink_to_fit();
         reservation.grow(packed.levels_bytes() + size_of::<Self>() as u64)?;
@@ -181,7 +197,7 @@ impl PackedBoxes {
     fn pack_groups(
         task: &Task,
         rows: &impl Rows,
-        order: Option<&[u32]>,
+        which: Which<'_>,
         groups: Range<usize>,
     ) -> Result<(Self, Reservation), Fault> {
         let columns = 2 * rows.rank() + rows.values();
@@ -191,7 +207,7 @@ impl PackedBoxes {
             rank: rows.rank(),
             values: rows.values(),
             rows: 0,
-            in_order: order.is_none(),
+            in_order: !matches!(which, Which::Along(_)),
             heads: Vec::with_capacity(groups.len() * (columns + rows.rank() + 1)),
             widths: Vec::with_capacity(groups.len() * columns),
             packed: Vec::new(),
@@ -202,14 +218,18 @@ impl PackedBoxes {
         for group in groups {
             task.check()?;
             reservation.make_room(&mut packed.packed, columns * GROUP * size_of::<u64>())?;
-            let members = group * GROUP..((group + 1) * GROUP).min(rows.rows());
+            let members = group * GROUP..((group + 1) * GROUP).min(which.number(rows));
             let len = members.len();
-            match order {
-                Some(order) => {
-                    let members = order[members].iter().map(|row| *row as usize);
+            match which {
+                Which::All => fetch(rows, members, &mut cells),
+                Which::Some(list) => {
+                    let members = list[members].iter().map(|row| *row as usize);
                     fetch(rows, members, &mut cells);
                 }
-                None => fetch(rows, members, &mut cells),
+                Which::Along(keyed) => {
+                    let members = keyed[members].iter().map(row_of);
+                    fetch(rows, members, &mut cells);
+                }
             }
             packed.push_group(&cells, len);
         }
@@ -493,6 +513,7 @@ impl PackedBoxes {
         Scratch {
             columns: Vec::new(),
             begins: Vec::new(),
+            varying: Vec::new(),
             cells: vec![0; self.columns()],
         }
     }
@@ -591,21 +612,30 @@ impl PackedBoxes {
         let (rank, columns) = (self.rank, self.columns());
         let packed = self.group(group, &mut scratch.begins);
         let mut left = self.rows_inside(query, group, &packed, &mut scratch.columns);
+        if left == 0 {
+            return ControlFlow::Continue(());
+        }
+        // Most columns have one number in all of the group.
+        scratch.cells.copy_from_slice(&packed.least[..columns]);
+        scratch.varying.clear();
+        let varying = (0..columns).filter(|column| packed.widths[*column] > 0);
+        scratch.varying.extend(varying);
         let unpacks = left.count_ones() > FEW;
         if unpacks {
             scratch.columns.resize(columns * GROUP, 0);
-            for (column, out) in scratch.columns.chunks_exact_mut(GROUP).enumerate() {
-                packed.unpack(column, out);
+            let unpacked = scratch.columns.chunks_exact_mut(GROUP);
+            for (column, out) in scratch.varying.iter().zip(unpacked) {
+                packed.unpack(*column, out);
             }
         }
         while left != 0 {
             let row = left.ilog2() as usize;
             left ^= 1 << row;
-            for (column, cell) in scratch.cells.iter_mut().enumerate() {
-                *cell = if unpacks {
-                    scratch.columns[column * GROUP + row]
+            for (place, column) in scratch.varying.iter().enumerate() {
+                scratch.cells[*column] = if unpacks {
+                    scratch.columns[place * GROUP + row]
                 } else {
-                    packed.number(row, column)
+                    packed.number(row, *column)
                 };
             }
             let found = Row {
@@ -675,10 +705,12 @@ impl PackedBoxes {
     }
 }
 
-/// Space for one group, column by column, for the places of its columns, and for one row.
+/// Space for the columns of one group whose numbers differ, for the places of all its columns, for the numbers of those that
+/// differ, and for one row.
 struct Scratch {
     columns: Vec<u64>,
     begins: Vec<usize>,
+    varying: Vec<usize>,
     cells: Vec<u64>,
 }
 
@@ -842,7 +874,7 @@ fn shares(rows: usize) -> usize {
 }
 
 /// The smallest box around some rows.
-fn bounds_of(rows: &impl Rows, members: Range<usize>) -> Bounds {
+fn bounds_of(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone) -> Bounds {
     let sides = (0..rows.rank()).map(|d| {
         members.clone().fold((u64::MAX, 0), |(low, high), row| {
             let start = rows.start(row, d);
@@ -856,58 +888,157 @@ fn bounds_of(rows: &impl Rows, members: Range<usize>) -> Bounds {
     Bounds { start, end }
 }
 
+/// In how many groups a point would lie on average if these rows kept their own order, where the Z-order is worth a try.
+fn worth_a_curve(rows: &impl Rows, which: Which<'_>, all: &Bounds) -> Option<f64> {
+    let number = which.number(rows);
+    if rows.rank() == 0 || number <= GROUP {
+        return None;
+    }
+    let overlap = natural_overlap(rows, which, all);
+    let share = overlap * GROUP as f64 / number as f64;
+    (overlap > TIGHT && share > SMALL).then_some(overlap)
+}
+
 /// Estimates, from a sample of the groups, in how many groups a point would lie on average if the rows kept
 /// their own order.
-fn natural_overlap(rows: &impl Rows, all: &Bounds) -> f64 {
+fn natural_overlap(rows: &impl Rows, which: Which<'_>, all: &Bounds) -> f64 {
     const SAMPLE: usize = 64;
-    let groups = rows.rows() / GROUP;
+    let groups = which.number(rows) / GROUP;
     let sample = (0..groups).step_by(groups.div_ceil(SAMPLE));
     let (taken, volume) = sample.fold((0, 0.0), |(taken, volume), group| {
-        let own = bounds_of(rows, group * GROUP..(group + 1) * GROUP);
+        let members = group * GROUP..(group + 1) * GROUP;
+        let own = match which {
+            Which::Some(list) => bounds_of(rows, list[members].iter().map(|row| *row as usize)),
+            Which::All | Which::Along(_) => bounds_of(rows, members),
+        };
         (taken + 1, volume + share(&own.start, &own.end, all))
     });
     volume / f64::from(taken) * groups as f64
 }
 
-/// Row numbers along a Z-order curve through the first elements of their boxes. `None` where there are more than
-/// 2^32 rows.
-fn z_order(rows: &(impl Rows + Sync), all: &Bounds) -> Option<Vec<u32>> {
-    u32::try_from(rows.rows()).ok()?;
-    let used = rows.rank().min(32);
-    let bits = 32 / used as u32;
-    // Of each coordinate the highest bits that are used are kept.
-    let shifts: Vec<u32> = all
-        .count()
-        .map(|span| (u64::BITS - span.leading_zeros()).saturating_sub(bits))
-        .collect();
-    // The bits of each byte, spread so that those of the other dimensions fit between them.
-    let spaced: Vec<u64> = (0..256)
-        .map(|byte| {
-            (0..bits.min(8)).fold(0, |key, bit| {
-                key | (byte >> bit & 1) << (bit as usize * used)
-            })
-        })
-        .collect();
-    let key = |row: u32| {
-        (0..used).fold(0, |key, d| {
-            let cell = (rows.start(row as usize, d) - all.start[d]) >> shifts[d];
-            let bytes = (0..bits.div_ceil(8)).map(|byte| {
-                spaced[(cell >> (8 * byte) & 0xff) as usize] << (8 * byte as usize * used)
-            });
-            key | bytes.fold(0, |key, bits| key | bits) << (used - 1 - d)
-        })
-    };
-    // Key and row number in one word, which sorts fast.
-    let mut keyed: Vec<u64> = vec![0; rows.rows()];
-    parallel::fill(shares(rows.rows()), &mut keyed, |first, part| {
-        for (row, keyed) in (first..).zip(&mut *part) {
-            *keyed = key(row as u32) << 32 | row as u64;
+/// The numbers below `number` without these, which ascend. None at all where that is nothing less.
+fn without(task: &Task, number: usize, left_out: &[u32]) -> Result<Reserved<Vec<u32>>, Fault> {
+    let mut reservation = task.reservation();
+    let mut left = Vec::new();
+    if !left_out.is_empty() {
+        reservation.make_room(&mut left, number - left_out.len())?;
+        let mut left_out = left_out.iter().peekable();
+        left.extend((0..number as u32).filter(|row| left_out.next_if_eq(&row).is_none()));
+    }
+    Ok(Reserved::new(left, reservation))
+}
+
+/// The rows that are packed.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    /// All, in their own order.
+    All,
+    /// These, which ascend.
+    Some(&'a [u32]),
+    /// Those of a [`Curve`].
+    Along(&'a [u64]),
+}
+
+impl Which<'_> {
+    fn number(self, rows: &impl Rows) -> usize {
+        match self {
+            Which::All => rows.rows(),
+            Which::Some(list) => list.len(),
+            Which::Along(keyed) => keyed.len(),
         }
-        part.sort_unstable();
-    });
-    // This sort finds the parts, and merges them.
-    keyed.sort();
-    Some(keyed.into_iter().map(|keyed| keyed as u32).collect())
+    }
+}
+
+/// The rows along a Z-order curve through the first elements of their boxes.
+struct Curve {
+    /// In the upper half of a word the place on the curve, in the lower half the row. They ascend.
+    keyed: Vec<u64>,
+    _reservation: Reservation,
+}
+
+/// The row of one of the words of a [`Curve`].
+fn row_of(keyed: &u64) -> usize {
+    *keyed as u32 as usize
+}
+
+impl Curve {
+    /// `None` where there are more than 2^32 rows.
+    fn new(task: &Task, rows: &(impl Rows + Sync), all: &Bounds) -> Result<Option<Self>, Fault> {
+        if u32::try_from(rows.rows()).is_err() {
+            return Ok(None);
+        }
+        let used = rows.rank().min(32);
+        let bits = 32 / used as u32;
+        // Of each coordinate the highest bits that are used are kept.
+        let shifts: Vec<u32> = all
+            .count()
+            .map(|span| (u64::BITS - span.leading_zeros()).saturating_sub(bits))
+            .collect();
+        // The bits of each byte, spread so that those of the other dimensions fit between them.
+        let spaced: Vec<u64> = (0..256)
+            .map(|byte| {
+                (0..bits.min(8)).fold(0, |key, bit| {
+                    key | (byte >> bit & 1) << (bit as usize * used)
+                })
+            })
+            .collect();
+        let key = |row: u32| {
+            (0..used).fold(0, |key, d| {
+                let cell = (rows.start(row as usize, d) - all.start[d]) >> shifts[d];
+                let bytes = (0..bits.div_ceil(8)).map(|byte| {
+                    spaced[(cell >> (8 * byte) & 0xff) as usize] << (8 * byte as usize * used)
+                });
+                key | bytes.fold(0, |key, bits| key | bits) << (used - 1 - d)
+            })
+        };
+        let mut reservation = task.reservation();
+        // Key and row number in one word, which sorts fast.
+        let mut keyed = reservation.filled(rows.rows())?;
+        // Half of them once more where they are merged.
+        let _merged = task.reserve((rows.rows() * size_of::<u64>() / 2) as u64)?;
+        parallel::fill(shares(rows.rows()), &mut keyed, |first, part| {
+            for (row, keyed) in (first..).zip(&mut *part) {
+                *keyed = key(row as u32) << 32 | row as u64;
+            }
+            part.sort_unstable();
+        });
+        // This sort finds the parts, and merges them.
+        keyed.sort();
+        Ok(Some(Curve {
+            keyed,
+            _reservation: reservation,
+        }))
+    }
+
+    /// The rows that lie in the same place as others: all whose box another one may have, too. `None` where these are so many
+    /// that the places are too coarse to tell.
+    fn in_one_place(&self) -> Option<Vec<u32>> {
+        let place = |keyed: &u64| *keyed >> 32;
+        let most = self.keyed.len() / 8;
+        let mut found = Vec::new();
+        for together in self.keyed.chunk_by(|a, b| place(a) == place(b)) {
+            if together.len() > 1 {
+                found.extend(together.iter().map(|keyed| *keyed as u32));
+            }
+            if found.len() > most {
+                return None;
+            }
+        }
+        found.sort_unstable();
+        Some(found)
+    }
+
+    /// Leaves rows out.
+    fn leave_out(&mut self, task: &Task, rows: &[u32]) -> Result<(), Fault> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut reservation = task.reservation();
+        let mut is_out: Vec<bool> = reservation.filled(self.keyed.len())?;
+        rows.iter().for_each(|row| is_out[*row as usize] = true);
+        self.keyed.retain(|keyed| !is_out[row_of(keyed)]);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::entries::{EntryHeader, i64_at};
 use super::flags::{DEFL, ENC, MUL};
 use super::selection::{Blocks, SelectionEncoding};
-use super::table::{EntryPosition, EntryTable, ExplicitSelection};
+use super::table::{EntryPosition, EntryTable, ExplicitSelection, Places};
 use super::{MERGED, Tables};
 use crate::boxes::check_end;
 use crate::deflate::largest_inflated;
@@ -80,7 +80,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The records of some entries of the dataset.
-    pub fn records_of(&self, places: &[EntryPosition]) -> Result<DatasetRecords, Fault> {
+    pub fn records_of(&self, places: Places<'_>) -> Result<DatasetRecords, Fault> {
         let mut state = State {
             window: None,
             shared: None,
@@ -95,10 +95,10 @@ impl<'a> Decoder<'a> {
             diagnostics: Vec::new(),
             decoded: 0,
         };
-        for place in places {
+        for place in places.iter() {
             self.task.check()?;
-            if let Err(fault) = self.add(place, &mut state, &mut found.records) {
-                let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(self.name(place));
+            if let Err(fault) = self.add(&place, &mut state, &mut found.records) {
+                let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(self.name(&place));
                 found.add_diagnostic(diagnostic);
             }
         }
@@ -106,7 +106,7 @@ impl<'a> Decoder<'a> {
         // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
         found.records.put_in_order()?;
         if !self.dataset.filtered {
-            distrust_equal_sizes(&mut found.records);
+            distrust_equal_sizes(&mut found.records)?;
         }
         Ok(found)
     }
@@ -153,7 +153,7 @@ impl<'a> Decoder<'a> {
         let end = self.sources.of(source).len();
         let head = EntryHeader::read(self.window(&mut state.window, source), place.position, end)?;
         let target = place
-            .target()
+            .target
             .ok_or("shares the selection of no earlier entry")?;
         let explicit = self.entries.explicit(target);
         let covered = match self.covered_as_known(target, place, &head, state)? {
@@ -389,12 +389,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// Decodes in several threads the selections of these entries that can be read in one way only.
-    fn decode_ahead(&self, places: &[EntryPosition], state: &mut State<'a>) -> Result<(), Fault> {
+    fn decode_ahead(&self, places: Places<'_>, state: &mut State<'a>) -> Result<(), Fault> {
         let mut reservation = self.task.reservation();
         let mut targets: Vec<(u32, u16)> = Vec::new();
         let several = places
             .iter()
-            .filter_map(|place| Some((place.target()?, self.tables.source_of(place.table))))
+            .filter_map(|place| Some((place.target?, self.tables.source_of(place.table))))
             .filter(|(target, _)| self.may_decode_ahead(*target));
         for target in several {
             reservation.push(&mut targets, target)?;
@@ -550,8 +550,9 @@ fn product(counts: &[u64]) -> Result<u64, Fault> {
 
 /// Section 9: a deflated record can be as long as its raw bytes by chance. That is possible only where other records
 /// of the dataset are deflated.
-fn distrust_equal_sizes(records: &mut RecordList) {
+fn distrust_equal_sizes(records: &mut RecordList) -> Result<(), Fault> {
     if records.has_deflated() {
-        records.doubt_raw();
+        records.doubt_raw()?;
     }
+    Ok(())
 }

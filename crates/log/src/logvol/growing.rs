@@ -144,6 +144,6 @@ impl GrowingTable {
             dataset,
             selections: &self.selections,
         };
-        decoder.records_of(places.get(first..).unwrap_or_default())
+        decoder.records_of(places.from(first))
     }
 }

@@ -27,23 +27,57 @@ pub(super) struct EntryPosition {
     /// From byte 0 of the source file.
     pub position: u64,
     /// Number of the [`ExplicitSelection`] that it uses: its own, or that of an earlier entry of its section.
-    /// [`NO_TARGET`] where it refers to something else.
-    target: u32,
+    /// `None` where it refers to something else.
+    pub target: Option<u32>,
     /// Position of its `_md_N`, or of its section, in the list of them.
     pub table: u32,
 }
 
+/// The same of an entry that has no selection of its own.
+#[derive(Debug, Clone, Copy)]
+struct Sharing {
+    position: u64,
+    /// [`NO_TARGET`] where it refers to something else.
+    target: u32,
+    table: u32,
+}
+
 const NO_TARGET: u32 = u32::MAX;
 
-impl EntryPosition {
-    pub fn target(&self) -> Option<u32> {
-        (self.target != NO_TARGET).then_some(self.target)
+impl Sharing {
+    fn new(position: u64, target: Option<u32>, table: u32) -> Self {
+        Sharing {
+            position,
+            target: target.unwrap_or(NO_TARGET),
+            table,
+        }
     }
 
-    /// Sets the number of the selection. There may be more of them than numbers.
-    fn set_target(&mut self, target: Option<usize>) {
-        let target = target.and_then(|target| u32::try_from(target).ok());
-        self.target = target.unwrap_or(NO_TARGET);
+    fn target(&self) -> Option<u32> {
+        (self.target != NO_TARGET).then_some(self.target)
+    }
+}
+
+/// An entry, in a list of those of one dataset. There may be many: so it is the number of its [`ExplicitSelection`], or that
+/// of its [`Sharing`].
+#[derive(Debug, Clone, Copy)]
+struct Place(u32);
+
+impl Place {
+    const SHARES: u32 = 1 << 31;
+
+    fn new(number: usize, shares: bool) -> Result<Self, Fault> {
+        let number = u32::try_from(number).ok().filter(|n| n & Self::SHARES == 0);
+        let number = number.ok_or("more than 2^31 entries")?;
+        Ok(Place(number | if shares { Self::SHARES } else { 0 }))
+    }
+
+    fn number(self) -> usize {
+        (self.0 & !Self::SHARES) as usize
+    }
+
+    fn shares(self) -> bool {
+        self.0 & Self::SHARES != 0
     }
 }
 
@@ -89,11 +123,10 @@ impl ExplicitSelection {
 struct Entries {
     /// `None` where it is not known yet.
     rank: Option<usize>,
-    places: Vec<EntryPosition>,
+    places: Vec<Place>,
 }
 
-/// All entries of a log, in the order of the tables. An entry takes 16 bytes, and 8 more where it has a selection of
-/// its own.
+/// All entries of a log, in the order of the tables. An entry takes 12 bytes, and 8 more where it shares a selection.
 #[derive(Debug)]
 pub(super) struct EntryTable {
     /// The entries of each dataset that still has an anchor.
@@ -101,6 +134,9 @@ pub(super) struct EntryTable {
     /// Those of datasets that are not known yet are kept, too.
     keeps_all: bool,
     explicit: Vec<ExplicitSelection>,
+    sharing: Vec<Sharing>,
+    /// From which number on the explicit selections are those of another table, and of which.
+    tables: Vec<(u32, u32)>,
     /// Sections, and whole tables, that could not be followed to their end.
     pub diagnostics: Vec<Diagnostic>,
     reservation: Reservation,
@@ -173,13 +209,24 @@ impl EntryTable {
 
     /// Adds the entries of the sections that follow.
     fn append(&mut self, next: EntryTable) -> Result<(), Fault> {
-        let known = self.explicit.len();
+        let (known, shared) = (self.explicit.len(), self.sharing.len());
+        // No number becomes one that there is not.
+        Place::new(known + next.explicit.len(), false)?;
+        Place::new(shared + next.sharing.len(), true)?;
         self.reservation
             .extend(&mut self.explicit, &next.explicit)?;
+        for entry in &next.sharing {
+            let target = entry.target().map(|target| target + known as u32);
+            let entry = Sharing::new(entry.position, target, entry.table);
+            self.reservation.push(&mut self.sharing, entry)?;
+        }
+        for (first, table) in next.tables {
+            let first = first + known as u32;
+            self.reservation.push(&mut self.tables, (first, table))?;
+        }
         for (dataset, mut entries) in next.by_dataset {
             for place in &mut entries.places {
-                let target = place.target().map(|target| target as usize + known);
-                place.set_target(target);
+                place.0 += if place.shares() { shared } else { known } as u32;
             }
             if let Some(own) = self.by_dataset.get_mut(&dataset) {
                 self.reservation.extend(&mut own.places, &entries.places)?;
@@ -209,6 +256,8 @@ impl EntryTable {
             by_dataset: HashMap::default(),
             keeps_all,
             explicit: Vec::new(),
+            sharing: Vec::new(),
+            tables: Vec::new(),
             diagnostics: Vec::new(),
             reservation,
         }
@@ -243,9 +292,37 @@ impl EntryTable {
         for entries in self.by_dataset.values_mut() {
             entries.places.clear();
         }
+        self.sharing.clear();
     }
 
-    fn push(&mut self, dataset: i64, place: EntryPosition) -> Result<(), Fault> {
+    /// Adds an entry with a selection of its own. Returns the number of that.
+    fn push_explicit(
+        &mut self,
+        dataset: i64,
+        explicit: ExplicitSelection,
+        table: u32,
+    ) -> Result<usize, Fault> {
+        let number = self.explicit.len();
+        let place = Place::new(number, false)?;
+        if self.tables.last().is_none_or(|(_, last)| *last != table) {
+            self.reservation.push(&mut self.tables, (place.0, table))?;
+        }
+        self.reservation.push(&mut self.explicit, explicit)?;
+        self.push(dataset, place)?;
+        Ok(number)
+    }
+
+    /// Adds an entry without one.
+    fn push_sharing(&mut self, dataset: i64, entry: Sharing) -> Result<(), Fault> {
+        if !self.keeps_all && !self.by_dataset.contains_key(&dataset) {
+            return Ok(());
+        }
+        let place = Place::new(self.sharing.len(), true)?;
+        self.reservation.push(&mut self.sharing, entry)?;
+        self.push(dataset, place)
+    }
+
+    fn push(&mut self, dataset: i64, place: Place) -> Result<(), Fault> {
         if self.keeps_all && !self.by_dataset.contains_key(&dataset) {
             self.reservation.grow(OF_DATASET as u64)?;
             self.by_dataset.insert(dataset, Entries::default());
@@ -261,10 +338,23 @@ impl EntryTable {
         self.reservation.release_share();
     }
 
-    pub fn of_dataset(&self, id: i64) -> &[EntryPosition] {
-        self.by_dataset
-            .get(&id)
-            .map_or(&[], |entries| &entries.places)
+    /// The entries of a dataset.
+    pub fn of_dataset(&self, id: i64) -> Places<'_> {
+        let entries = self.by_dataset.get(&id);
+        Places {
+            of: self,
+            places: entries.map_or(&[], |entries| &entries.places),
+        }
+    }
+
+    /// The table of the explicit selection `number`. `near`: where in [`EntryTable::tables`] the one before was found.
+    fn table_of(&self, number: usize, near: &mut usize) -> u32 {
+        let begins = |at: usize| self.tables.get(at).map_or(usize::MAX, |t| t.0 as usize);
+        if number < begins(*near) || begins(*near + 1) <= number {
+            let after = self.tables.partition_point(|t| t.0 as usize <= number);
+            *near = after.saturating_sub(1);
+        }
+        self.tables.get(*near).map_or(0, |(_, table)| *table)
     }
 
     /// The entry that has the selection of this number.
@@ -280,8 +370,55 @@ impl EntryTable {
 
     pub fn bytes(&self) -> usize {
         let lists = self.by_dataset.values();
-        let lists = lists.map(|e| e.places.capacity() * size_of::<EntryPosition>() + OF_DATASET);
-        self.explicit.capacity() * 8 + lists.sum::<usize>()
+        let lists = lists.map(|e| e.places.capacity() * size_of::<Place>() + OF_DATASET);
+        self.explicit.capacity() * size_of::<ExplicitSelection>()
+            + self.sharing.capacity() * size_of::<Sharing>()
+            + self.tables.capacity() * size_of::<(u32, u32)>()
+            + lists.sum::<usize>()
+    }
+}
+
+/// The entries of a dataset, or some that follow each other.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'a> {
+    of: &'a EntryTable,
+    places: &'a [Place],
+}
+
+impl<'a> Places<'a> {
+    /// How many they are.
+    pub fn len(self) -> usize {
+        self.places.len()
+    }
+
+    /// Those from number `first` on.
+    pub fn from(self, first: usize) -> Self {
+        Places {
+            places: self.places.get(first..).unwrap_or_default(),
+            ..self
+        }
+    }
+
+    /// All of them, in the order of the tables.
+    pub fn iter(self) -> impl Iterator<Item = EntryPosition> + 'a {
+        let Places { of, places } = self;
+        let mut near = 0;
+        places.iter().map(move |place| {
+            let number = place.number();
+            if place.shares() {
+                let entry = of.sharing[number];
+                return EntryPosition {
+                    position: entry.position,
+                    target: entry.target(),
+                    table: entry.table,
+                };
+            }
+            EntryPosition {
+                position: of.explicit[number].position(),
+                target: Some(place.0),
+                table: of.table_of(number, &mut near),
+            }
+        })
     }
 }
 
@@ -340,29 +477,20 @@ impl Visitor for Finder<'_> {
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         self.task.check()?;
         self.check_size(entry)?;
-        let target = if entry.head.has(REF) {
+        let (dataset, table) = (entry.head.dataset, entry.table);
+        if entry.head.has(REF) {
             // The target is an earlier entry of the same section with a selection of its own.
             let target = entry.shared()?;
-            target.and_then(|at| self.section.find(&self.found.explicit, at))
-        } else {
-            let explicit = ExplicitSelection::new(entry.position(), &entry.head);
-            let explicit = explicit.ok_or("it lies past 2^61 bytes")?;
-            let EntryTable {
-                reservation,
-                explicit: list,
-                ..
-            } = &mut *self.found;
-            reservation.push(list, explicit)?;
-            self.section.end = list.len();
-            Some(list.len() - 1)
-        };
-        let mut place = EntryPosition {
-            position: entry.position(),
-            target: NO_TARGET,
-            table: entry.table,
-        };
-        place.set_target(target);
-        self.found.push(entry.head.dataset, place)
+            let target = target.and_then(|at| self.section.find(&self.found.explicit, at));
+            let target = target.and_then(|target| u32::try_from(target).ok());
+            let entry = Sharing::new(entry.position(), target, table);
+            return self.found.push_sharing(dataset, entry);
+        }
+        let explicit = ExplicitSelection::new(entry.position(), &entry.head);
+        let explicit = explicit.ok_or("it lies past 2^61 bytes")?;
+        let number = self.found.push_explicit(dataset, explicit, table)?;
+        self.section.end = number + 1;
+        Ok(())
     }
 
     fn unreadable(&mut self, diagnostic: Diagnostic) {
@@ -466,7 +594,8 @@ mod tests {
         let read =
             |part| EntryTable::read_part(&task, &sources, &tables, part, &ranks, false).unwrap();
         let told = |found: &EntryTable| {
-            let lists = [0, 1].map(|id| format!("{:?}", found.of_dataset(id)));
+            let list = |id| found.of_dataset(id).iter().collect::<Vec<_>>();
+            let lists = [0, 1].map(|id| format!("{:?}", list(id)));
             (
                 lists,
                 format!("{:?} {:?}", found.explicit, found.diagnostics),

@@ -126,7 +126,7 @@ impl<'a> Decoder<'a> {
         };
         self.push(covered, stored, place.order, found)?;
         if let Some(conversion) = conversion(&request, variable, header, version) {
-            found.records.convert_last(&conversion);
+            found.records.convert_last(&conversion)?;
         }
         if let Some(reason) = lost {
             let reason = format!("{}: {reason}", self.name(place));

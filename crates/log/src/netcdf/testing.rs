@@ -226,7 +226,9 @@ fn shown_by(
             put(&mut shown.bytes, dims, element, &bounds, &bytes.unwrap());
         }
     }
-    for record in found.records.iter() {
+    let mut cells = Vec::new();
+    for number in 0..found.records.len() {
+        let record = found.records.get(number, &mut cells);
         let bytes = match read(sources, &record) {
             Ok(bytes) => bytes,
             Err(reason) => {

@@ -291,7 +291,8 @@ fn blocks_without_a_payload_are_not_made() {
     let found = table
         .records(&Task::unlimited(), &sources, &dataset, &Default::default())
         .unwrap();
-    let record = found.records.get(0);
+    let mut cells = Vec::new();
+    let record = found.records.get(0, &mut cells);
     assert_eq!(
         (record.start, record.count),
         (&[0][..], &[2 * (1 << 40) - 1][..])
@@ -521,7 +522,9 @@ proptest! {
                 filtered: false,
             };
             let found = table.records(&Task::unlimited(), &sources, &dataset, &Default::default()).unwrap();
-            for record in found.records.iter() {
+            let mut cells = Vec::new();
+            for number in 0..found.records.len() {
+                let record = found.records.get(number, &mut cells);
                 let bounds = record.bounds();
                 prop_assert!(bounds.end.iter().zip(&dims).all(|(end, dim)| end <= dim));
                 let end = record.stored.offset.saturating_add(record.stored.len);

@@ -40,8 +40,7 @@ fn is_in_tables(chooser: &Chooser<'_>, datasets: &[Logged<'_>]) -> Result<bool, 
     let selections = Selections::default();
     for dataset in datasets {
         let found = table.records(task, sources, dataset, &selections)?;
-        let mut records = found.records.iter();
-        if !found.diagnostics.is_empty() || records.any(|record| record.fault.is_some()) {
+        if !found.diagnostics.is_empty() || !found.records.faults().is_empty() {
             return Ok(true);
         }
     }

@@ -91,11 +91,10 @@ pub(super) fn key(
     wanted: &Wanted,
 ) -> Option<Key> {
     let records = &found.records;
-    let blocks = records.iter().map(|record| record.blocks() as u64);
+    let blocks = records.map(|record| record.blocks() as u64);
     let blocks = blocks.fold(0, u64::saturating_add);
-    let is_whole = records.base().is_none()
-        && found.diagnostics.is_empty()
-        && records.iter().all(|record| record.fault.is_none());
+    let is_whole =
+        records.base().is_none() && found.diagnostics.is_empty() && records.faults().is_empty();
     if !is_whole || blocks < (records.len() as u64).saturating_mul(WORTH_COMPARING) {
         return None;
     }
@@ -103,8 +102,9 @@ pub(super) fn key(
         let mut hasher = state.build_hasher();
         (&grid.dims, &grid.chunk).hash(&mut hasher);
         (wanted.rows, wanted.columns, wanted.axes).hash(&mut hasher);
+        let mut cells = Vec::new();
         for number in 0..records.len() {
-            let record = records.get(number);
+            let record = records.get(number, &mut cells);
             let selection = records.selection_of(number).map(|(id, _)| *id);
             let (start, count) = (record.start, record.count);
             (start, count, record.has_lead, selection).hash(&mut hasher);

@@ -6,14 +6,14 @@ pub mod saved;
 pub mod store;
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use foldhash::fast::RandomState;
 
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::fault::Fault;
-use h5logfs_common::memory::{Reservation, Reserved};
+use h5logfs_common::memory::Reservation;
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 use h5logfs_log::base::Base;
@@ -81,12 +81,10 @@ impl DatasetIndex {
         let unreadable = |d: &&Diagnostic| d.severity == Severity::Unreadable;
         let mut diagnostics: Vec<_> = of_log.iter().filter(unreadable).cloned().collect();
         diagnostics.extend(found.diagnostics);
-        let (numbers, _numbers) = not_hidden(task, &found.records)?.into_parts();
-        let rows = PackedRecords {
-            numbers,
-            list: &found.records,
-        };
-        let (records, mut reservation) = PackedBoxes::build(task, &rows)?;
+        let list = &found.records;
+        let hidden = |may_be_alike| hidden(task, list, may_be_alike);
+        let rows = PackedRecords(list);
+        let (records, mut reservation) = PackedBoxes::build_without(task, &rows, hidden)?;
         let (shared, of_shared) = found.records.into_shared();
         reservation.absorb(of_shared);
         let mut index = DatasetIndex {
@@ -261,64 +259,112 @@ impl DatasetIndex {
 pub(crate) fn doubt(found: &mut DatasetRecords, sources: &[SourceFile], element: u64) {
     let stored = sources.iter().map(SourceFile::len);
     let most = largest_inflated(stored.fold(0, u64::saturating_add));
-    let is_it = |record: &Record<'_>| record.elements().saturating_mul(element) > most;
-    let fault = found.records.spoilt().find(is_it).and_then(|record| {
+    if found.records.faults().is_empty() {
+        return;
+    }
+    let claim = |record: &Record<'_>| {
         let fault = record.fault?;
-        Some(format!("{fault}: it claims more than the log could hold"))
-    });
-    if let Some(fault) = fault {
+        let claims_more = record.elements().saturating_mul(element) > most;
+        claims_more.then(|| format!("{fault}: it claims more than the log could hold"))
+    };
+    let first = found.records.map(claim).flatten().next();
+    if let Some(fault) = first {
         found.add_diagnostic(Diagnostic::unreadable(fault));
     }
 }
 
-/// Some records of a list, as rows of a table of boxes.
-struct PackedRecords<'a> {
-    list: &'a RecordList,
-    numbers: Vec<u32>,
-}
+/// The records of a list, as rows of a table of boxes.
+struct PackedRecords<'a>(&'a RecordList);
 
 impl Rows for PackedRecords<'_> {
     fn rank(&self) -> usize {
-        self.list.rank()
+        self.0.rank()
     }
     fn rows(&self) -> usize {
-        self.numbers.len()
+        self.0.len()
     }
     fn values(&self) -> usize {
         VALUES
     }
     fn start(&self, row: usize, dim: usize) -> u64 {
-        self.list.row(self.numbers[row] as usize)[dim]
+        self.0.cell(row, dim)
     }
     fn count(&self, row: usize, dim: usize) -> u64 {
-        self.list.row(self.numbers[row] as usize)[self.list.rank() + dim]
+        self.0.cell(row, self.0.rank() + dim)
     }
     fn value(&self, row: usize, value: usize) -> u64 {
-        let number = self.numbers[row];
         match value {
-            0 => u64::from(number),
-            _ => self.list.row(number as usize)[2 * self.list.rank() + value],
+            0 => row as u64,
+            _ => self.0.cell(row, 2 * self.0.rank() + value),
         }
     }
 }
 
-/// Numbers of the records that no later one with the same blocks hides: programs write the same part of a
-/// dataset again and again. Other hidden records are found when a chunk is made.
-fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Fault> {
-    // A number, a slot, and two bit sets of 32 bits a record at most.
-    let mut reservation = task.reserve(list.len() as u64 * (4 + 4 + 8))?;
-    let numbers = 0..list.len() as u32;
-    if begin_in_order(list) {
-        return Ok(Reserved::new(numbers.collect(), reservation));
+/// The blocks of a record: its box, and the number of its selection.
+struct Blocks<'a> {
+    list: &'a RecordList,
+    number: u32,
+}
+
+impl Blocks<'_> {
+    fn cells(&self) -> impl Iterator<Item = u64> {
+        let sides = 2 * self.list.rank();
+        let columns = (0..sides).chain([sides + SELECTION]);
+        columns.map(|column| self.list.cell(self.number as usize, column))
     }
-    let state = RandomState::default();
-    let sides = 2 * list.rank();
-    let key = |number: u32| {
-        let row = list.row(number as usize);
-        (row[sides + SELECTION], &row[..sides])
+}
+
+impl PartialEq for Blocks<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cells().eq(other.cells())
+    }
+}
+
+impl Eq for Blocks<'_> {}
+
+impl Hash for Blocks<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cells().for_each(|cell| state.write_u64(cell));
+    }
+}
+
+/// Numbers of the records that a later one with the same blocks hides, in ascending order: programs write the same part of
+/// a dataset again and again. Other hidden records are found when a chunk is made. `may_be_alike`: those of which others may
+/// have the same blocks, where that is known.
+fn hidden(
+    task: &Task,
+    list: &RecordList,
+    may_be_alike: Option<Vec<u32>>,
+) -> Result<Vec<u32>, Fault> {
+    let mut reservation = task.reservation();
+    let mut compared = match may_be_alike {
+        Some(known) => {
+            reservation.grow((known.capacity() * size_of::<u32>()) as u64)?;
+            known
+        }
+        None if begin_in_order(list) => return Ok(Vec::new()),
+        None => alike_by_hash(task, list, &mut reservation)?,
     };
-    // Most records have blocks of their own. A small table of hashes tells which few may not: only these are
-    // compared.
+    let state = RandomState::default();
+    reservation.grow((compared.len() * 2 * size_of::<Blocks<'_>>()) as u64)?;
+    let mut seen = HashSet::with_capacity_and_hasher(compared.len(), state);
+    // From the last to the first, only those stay that one before, which applies later, hides.
+    compared.reverse();
+    compared.retain(|&number| !seen.insert(Blocks { list, number }));
+    compared.reverse();
+    Ok(compared)
+}
+
+/// Numbers of the records of which others may have the same blocks. A small table of hashes tells: most records have blocks
+/// of their own.
+fn alike_by_hash(
+    task: &Task,
+    list: &RecordList,
+    reservation: &mut Reservation,
+) -> Result<Vec<u32>, Fault> {
+    // A slot, and two bit sets of 32 bits a record at most.
+    let _tables = task.reserve(list.len() as u64 * (4 + 8))?;
+    let state = RandomState::default();
     let most = (16 * list.len()).next_power_of_two() - 1;
     let (mut once, mut again) = (BitSet::new(most + 1), BitSet::new(most + 1));
     let mut slots = vec![0; list.len()];
@@ -329,12 +375,8 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Faul
     };
     parallel::fill(shares, &mut slots, |first, part| {
         for (number, slot) in (first as u32..).zip(part) {
-            let (selection, sides) = key(number);
-            let mut hasher = state.build_hasher();
-            hasher.write_u64(selection);
-            sides.iter().for_each(|side| hasher.write_u64(*side));
             // Of more than 2^28 records some share a slot more often.
-            *slot = (hasher.finish() as usize & most) as u32;
+            *slot = (state.hash_one(Blocks { list, number }) as usize & most) as u32;
         }
     });
     for slot in &slots {
@@ -342,28 +384,19 @@ fn not_hidden(task: &Task, list: &RecordList) -> Result<Reserved<Vec<u32>>, Faul
             again.set(*slot as usize);
         }
     }
-    let may_repeat = |number: &u32| again.has(slots[*number as usize] as usize);
-    let mut compared = Vec::new();
-    for number in numbers.clone().filter(may_repeat) {
-        reservation.push(&mut compared, number)?;
+    let mut alike = Vec::new();
+    for (number, slot) in slots.into_iter().enumerate() {
+        if again.has(slot as usize) {
+            reservation.push(&mut alike, number as u32)?;
+        }
     }
-    reservation.grow((compared.len() * 2 * size_of::<(u64, &[u64])>()) as u64)?;
-    let mut seen = HashSet::with_capacity_and_hasher(compared.len(), state);
-    // From the last to the first, only those stay that one before, which applies later, hides.
-    compared.reverse();
-    compared.retain(|number| !seen.insert(key(*number)));
-    let mut hidden = compared.into_iter().rev().peekable();
-    let mut left: Vec<u32> = Vec::with_capacity(list.len());
-    left.extend(numbers.filter(|number| hidden.next_if_eq(number).is_none()));
-    drop((slots, seen, hidden));
-    reservation.shrink_to((left.capacity() * size_of::<u32>()) as u64);
-    Ok(Reserved::new(left, reservation))
+    Ok(alike)
 }
 
 /// Whether each record begins behind the one before, in row-major order: then no two have the same blocks.
 fn begin_in_order(list: &RecordList) -> bool {
-    let start = |number: usize| &list.row(number)[..list.rank()];
-    (1..list.len()).all(|number| start(number - 1) < start(number))
+    let start = |number| (0..list.rank()).map(move |dim| list.cell(number, dim));
+    (1..list.len()).all(|number| start(number - 1).lt(start(number)))
 }
 
 /// Bytes of memory of one query of all records and of the selection of one of them.

@@ -319,7 +319,7 @@ mod tests {
         records
             .push_block(stored(8), 51, &[20, 200], &[4, 400])
             .unwrap();
-        records.convert_last(&DOUBLES);
+        records.convert_last(&DOUBLES).unwrap();
         records.put_in_order().unwrap();
         let base = Base::new((1, 60), 9000, vec![30, 1000], 4, Some(DOUBLES));
         records.set_base(base.unwrap());
