@@ -19,13 +19,15 @@ pub(super) const SPAN: u64 = 1 << 20;
 /// Elements are converted this many bytes at a time.
 const STEP: usize = 64 << 10;
 /// Pieces that are collected before they are read.
-const BATCH: usize = 1 << 18;
+const BATCH: usize = if cfg!(test) { 300 } else { 1 << 18 };
+/// So many pieces within [`SPAN`] are read at once, whatever lies between them: on average they are closer than [`GAP`].
+const DENSE: usize = (SPAN / GAP) as usize;
 
 /// Runs of elements that are stored one by one, to be read into a chunk. No two of them write the same bytes
 /// of the chunk, so they can be read in the order in which they lie in the files.
 pub struct Pieces<'a> {
     task: &'a Task,
-    /// The memory of `lists` and `scratch`.
+    /// The memory of `lists`, `scratch` and `by_part`.
     reservation: Reservation,
     sources: &'a [SourceFile],
     /// Size of an element of the chunk, in bytes.
@@ -37,6 +39,8 @@ pub struct Pieces<'a> {
     /// Pieces in all lists.
     collected: usize,
     scratch: Vec<u8>,
+    /// The pieces of a list by the parts of the source in which they begin, as places in that list.
+    by_part: Vec<u32>,
     /// The source files that pieces were read from.
     pub used: BTreeSet<usize>,
 }
@@ -44,15 +48,21 @@ pub struct Pieces<'a> {
 /// The source file of pieces, and the number of their conversion in [`Pieces::conversions`].
 type Way = (u16, Option<u8>);
 
-/// A run, in bytes. There may be many of them, so it is small.
+/// A run. There may be many of them, so it is small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    /// In the source file.
+    /// In the source file, in bytes.
     offset: u64,
-    /// Length in the source file.
-    stored: u64,
-    /// Offset in the chunk.
-    to: u64,
+    /// Length in the source file, in bytes.
+    stored: u32,
+    /// The first element, counted from the start of the chunk.
+    to: u32,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.stored.into())
+    }
 }
 
 impl<'a> Pieces<'a> {
@@ -66,6 +76,7 @@ impl<'a> Pieces<'a> {
             lists: BTreeMap::new(),
             collected: 0,
             scratch: Vec::new(),
+            by_part: Vec::new(),
             used: BTreeSet::new(),
         }
     }
@@ -78,8 +89,15 @@ impl<'a> Pieces<'a> {
         chunk: &mut [u8],
     ) -> std::result::Result<(), Fault> {
         let in_log = element_in_log(record, self.element);
-        let piece = piece(record, run, in_log, self.element);
-        let piece = piece.ok_or("a piece past 2^64 bytes")?;
+        let (offset, stored) = place(record, run, in_log).ok_or("a piece past 2^64 bytes")?;
+        let (Ok(len), Ok(to)) = (u32::try_from(stored), u32::try_from(run.in_chunk)) else {
+            return self.copy_large(record, (offset, stored), run.in_chunk, chunk);
+        };
+        let piece = Piece {
+            offset,
+            stored: len,
+            to,
+        };
         let conversion = record.conversion.map(|c| self.number_of(c)).transpose();
         let way = (record.stored.source, conversion?);
         let list = self.lists.entry(way).or_default();
@@ -119,49 +137,113 @@ impl<'a> Pieces<'a> {
         let conversion = conversion.and_then(|at| self.conversions.get(usize::from(at)).copied());
         self.used.insert(usize::from(source));
         let source = &self.sources[usize::from(source)];
-        // Many come in descending order, which this sort reverses fast.
-        list.sort_unstable_by_key(|piece| piece.offset);
-        let mut rest = list.as_slice();
-        while !rest.is_empty() {
-            self.task.check()?;
-            let (span, end) = span(rest);
-            let (now, later) = rest.split_at(span);
-            rest = later;
-            match now {
-                [one] => self.copy_one(source, conversion, one, chunk)?,
-                // The bytes between them may be missing from the file: then each piece is read by itself.
-                _ => self
-                    .copy_span(source, conversion, now, end, chunk)
-                    .or_else(|_| {
-                        let mut each = now.iter();
-                        each.try_for_each(|one| self.copy_one(source, conversion, one, chunk))
-                    })?,
+        match parts(list) {
+            Some(parts) => self.copy_parts(source, conversion, (list, parts), chunk)?,
+            None => {
+                // Many come in descending order, which this sort reverses fast.
+                list.sort_unstable_by_key(|piece| piece.offset);
+                self.copy_sorted(source, conversion, list, chunk)?;
             }
         }
         list.clear();
         Ok(())
     }
 
-    fn copy_span(
+    /// Reads pieces that lie in this order in the source.
+    fn copy_sorted(
         &mut self,
         source: &SourceFile,
         conversion: Option<Conversion>,
-        pieces: &[Piece],
-        end: u64,
+        mut pieces: &[Piece],
         chunk: &mut [u8],
     ) -> std::result::Result<(), Fault> {
-        let begin = pieces[0].offset;
-        let len = (end - begin) as usize;
+        while !pieces.is_empty() {
+            self.task.check()?;
+            let (span, end) = span(pieces);
+            let (now, later) = pieces.split_at(span);
+            pieces = later;
+            self.copy_near(source, conversion, now.iter(), now[0].offset..end, chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Reads many pieces that lie in no order: those of each part of the source at once, in the order in which they came. That is
+    /// that of the chunk, where it matters more than in the bytes that were read, which a processor has in its caches.
+    fn copy_parts(
+        &mut self,
+        source: &SourceFile,
+        conversion: Option<Conversion>,
+        (list, parts): (&[Piece], SourceParts),
+        chunk: &mut [u8],
+    ) -> std::result::Result<(), Fault> {
+        let mut by_part = std::mem::take(&mut self.by_part);
+        by_part.clear();
+        self.reservation.make_room(&mut by_part, list.len())?;
+        let begins = parts.distribute(list, &mut by_part);
+        let mut sorted = Vec::new();
+        let mut memory = self.task.reservation();
+        for range in begins.windows(2).map(|ends| ends[0]..ends[1]) {
+            self.task.check()?;
+            let now = &by_part[range];
+            let pieces = now.iter().map(|place| &list[*place as usize]);
+            let bounds = pieces.clone().fold(u64::MAX..0, |all, piece| {
+                all.start.min(piece.offset)..all.end.max(piece.end())
+            });
+            if now.len() >= DENSE && bounds.end - bounds.start <= 2 * SPAN {
+                self.copy_near(source, conversion, pieces, bounds, chunk)?;
+            } else {
+                sorted.clear();
+                memory.make_room(&mut sorted, now.len())?;
+                sorted.extend(pieces.copied());
+                sorted.sort_unstable_by_key(|piece| piece.offset);
+                self.copy_sorted(source, conversion, &sorted, chunk)?;
+            }
+        }
+        self.by_part = by_part;
+        Ok(())
+    }
+
+    /// Reads pieces that lie in `bounds` of the source.
+    fn copy_near<'p>(
+        &mut self,
+        source: &SourceFile,
+        conversion: Option<Conversion>,
+        mut pieces: impl ExactSizeIterator<Item = &'p Piece> + Clone,
+        bounds: Range<u64>,
+        chunk: &mut [u8],
+    ) -> std::result::Result<(), Fault> {
+        // The bytes between them may be missing from the file: then each piece is read by itself.
+        if pieces.len() > 1
+            && self
+                .copy_span(source, conversion, pieces.clone(), bounds, chunk)
+                .is_ok()
+        {
+            return Ok(());
+        }
+        pieces.try_for_each(|one| self.copy_one(source, conversion, one, chunk))
+    }
+
+    fn copy_span<'p>(
+        &mut self,
+        source: &SourceFile,
+        conversion: Option<Conversion>,
+        pieces: impl Iterator<Item = &'p Piece>,
+        bounds: Range<u64>,
+        chunk: &mut [u8],
+    ) -> std::result::Result<(), Fault> {
+        let begin = bounds.start;
+        let len = (bounds.end - begin) as usize;
         let more = len.saturating_sub(self.scratch.len());
         self.reservation.make_room(&mut self.scratch, more)?;
         let span = first_bytes(&mut self.scratch, len);
         source.read_exact_at(span, begin)?;
         let span = &*span;
         for piece in pieces {
-            let stored = range(piece.offset - begin, piece.stored);
+            let stored = range(piece.offset - begin, piece.stored.into());
             let stored = stored.and_then(|range| span.get(range));
             let stored = stored.ok_or("a piece that was not read")?;
-            let target = target(piece, conversion, chunk)?;
+            let (to, len) = (piece.to.into(), piece.stored.into());
+            let target = target(to, len, self.element, conversion, chunk)?;
             match conversion {
                 Some(conversion) => conversion.convert(stored, target),
                 None => target.copy_from_slice(stored),
@@ -178,20 +260,83 @@ impl<'a> Pieces<'a> {
         piece: &Piece,
         chunk: &mut [u8],
     ) -> std::result::Result<(), Fault> {
-        let target = target(piece, conversion, chunk)?;
+        let (to, len) = (piece.to.into(), piece.stored.into());
+        let target = target(to, len, self.element, conversion, chunk)?;
         let read = read_elements(source, piece.offset, conversion, target, &mut self.scratch);
+        read.map_err(Fault::from)
+    }
+
+    /// Reads a run that is too large for a [`Piece`], or lies too far behind in the chunk.
+    fn copy_large(
+        &mut self,
+        record: &Record<'_>,
+        (offset, stored): (u64, u64),
+        to: u64,
+        chunk: &mut [u8],
+    ) -> std::result::Result<(), Fault> {
+        let conversion = record.conversion.copied();
+        let source = usize::from(record.stored.source);
+        self.used.insert(source);
+        let target = target(to, stored, self.element, conversion, chunk)?;
+        let source = &self.sources[source];
+        let read = read_elements(source, offset, conversion, target, &mut self.scratch);
         read.map_err(Fault::from)
     }
 }
 
-/// The bytes of a run, whose elements have `in_log` bytes in the log and `element` in the chunk. `None` past 2^64 bytes.
-fn piece(record: &Record<'_>, run: Run, in_log: u64, element: u64) -> Option<Piece> {
+/// A source cut into parts of [`SPAN`] bytes, from the first byte of a list of pieces on.
+#[derive(Debug, Clone, Copy)]
+struct SourceParts {
+    begin: u64,
+    number: usize,
+}
+
+impl SourceParts {
+    fn part(self, piece: &Piece) -> usize {
+        ((piece.offset - self.begin) / SPAN) as usize
+    }
+
+    /// Puts the places of pieces in their list into `places`, by the parts in which they begin, else in the order of the list.
+    /// Returns where the places of each part begin, and where the last ones end.
+    fn distribute(self, list: &[Piece], places: &mut Vec<u32>) -> Vec<usize> {
+        let mut begins = vec![0; self.number + 1];
+        for piece in list {
+            begins[self.part(piece) + 1] += 1;
+        }
+        for part in 0..self.number {
+            begins[part + 1] += begins[part];
+        }
+        let mut next = begins.clone();
+        places.resize(list.len(), 0);
+        for (place, piece) in (0..).zip(list) {
+            let next = &mut next[self.part(piece)];
+            places[*next] = place;
+            *next += 1;
+        }
+        begins
+    }
+}
+
+/// The parts in which the pieces of a list begin. `None` where the list is in order, and where the pieces are too few for so
+/// many parts.
+fn parts(list: &[Piece]) -> Option<SourceParts> {
+    let offsets = || list.iter().map(|piece| piece.offset);
+    if list.len() < DENSE || offsets().is_sorted() || offsets().rev().is_sorted() {
+        return None;
+    }
+    let (begin, last) = offsets().fold((u64::MAX, 0), |(begin, last), offset| {
+        (begin.min(offset), last.max(offset))
+    });
+    let number = usize::try_from((last - begin) / SPAN + 1).ok()?;
+    (number <= list.len() / DENSE).then_some(SourceParts { begin, number })
+}
+
+/// Where the bytes of a run begin in the source, and how many they are. Its elements have `in_log` bytes in the log. `None` past
+/// 2^64 bytes.
+fn place(record: &Record<'_>, run: Run, in_log: u64) -> Option<(u64, u64)> {
     let start = run.in_record.checked_mul(in_log)?;
-    Some(Piece {
-        offset: record.stored.offset.checked_add(start)?,
-        stored: run.len.checked_mul(in_log)?,
-        to: run.in_chunk.checked_mul(element)?,
-    })
+    let offset = record.stored.offset.checked_add(start)?;
+    Some((offset, run.len.checked_mul(in_log)?))
 }
 
 /// Size of a record's elements in the log, in bytes. `element`: their size in the dataset.
@@ -222,20 +367,24 @@ pub fn read_elements(
     Ok(())
 }
 
-/// The bytes of the chunk that a piece fills.
-fn target<'a>(
-    piece: &Piece,
+/// The bytes of the chunk that a run fills: from element `to` on, of `element` bytes. It has `stored` bytes in the source.
+#[inline]
+fn target(
+    to: u64,
+    stored: u64,
+    element: u64,
     conversion: Option<Conversion>,
-    chunk: &'a mut [u8],
-) -> std::result::Result<&'a mut [u8], Fault> {
+    chunk: &mut [u8],
+) -> std::result::Result<&mut [u8], Fault> {
     let len = match conversion {
-        None => Some(piece.stored),
+        None => Some(stored),
         Some(conversion) => {
-            let elements = piece.stored / conversion.stored_size() as u64;
+            let elements = stored / conversion.stored_size() as u64;
             elements.checked_mul(conversion.shown_size() as u64)
         }
     };
-    let target = len.and_then(|len| range(piece.to, len));
+    let target = len.zip(to.checked_mul(element));
+    let target = target.and_then(|(len, start)| range(start, len));
     let target = target.and_then(|range| chunk.get_mut(range));
     target.ok_or_else(|| "a piece outside the chunk".into())
 }
@@ -258,10 +407,10 @@ fn span(pieces: &[Piece]) -> (usize, u64) {
     let Some(first) = pieces.first() else {
         return (0, 0);
     };
-    let mut end = first.offset.saturating_add(first.stored);
+    let mut end = first.end();
     let mut taken = 1;
     for piece in &pieces[1..] {
-        let piece_end = piece.offset.saturating_add(piece.stored);
+        let piece_end = piece.end();
         let near =
             piece.offset <= end.saturating_add(GAP) && piece_end.max(end) - first.offset <= SPAN;
         if !near {
@@ -277,11 +426,32 @@ fn span(pieces: &[Piece]) -> (usize, u64) {
 mod tests {
     use super::*;
 
+    use h5logfs_log::model::{Encoding, StoredBytes};
+    use h5logfs_log::source_dir::SourceDir;
+    use proptest::prelude::*;
+
+    fn record<'a>(start: &'a [u64], count: &'a [u64], offset: u64) -> Record<'a> {
+        Record {
+            start,
+            count,
+            selection: None,
+            has_lead: false,
+            stored: StoredBytes {
+                source: 0,
+                offset,
+                len: count.iter().product(),
+                encoding: Encoding::Raw,
+            },
+            conversion: None,
+            fault: None,
+        }
+    }
+
     #[test]
     fn near_pieces_are_read_at_once_far_ones_are_not() {
         let piece = |offset, len| Piece {
             offset,
-            stored: len,
+            stored: len as u32,
             to: 0,
         };
         let near = [piece(0, 10), piece(50, 10), piece(100, 10)];
@@ -294,8 +464,6 @@ mod tests {
     #[test]
     fn near_pieces_are_had_whatever_lies_between_them() {
         use h5logfs_log::arrangement::Arrangement;
-        use h5logfs_log::model::{Encoding, StoredBytes};
-        use h5logfs_log::source_dir::SourceDir;
 
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("log"), b"..abcd").unwrap();
@@ -311,33 +479,56 @@ mod tests {
         let task = Task::unlimited();
         let mut pieces = Pieces::new(&task, &sources, 1);
         for (offset, to) in [(0, 0), (4, 2)] {
-            let record = Record {
-                start: &[to],
-                count: &[2],
-                selection: None,
-                has_lead: false,
-                stored: StoredBytes {
-                    source: 0,
-                    offset,
-                    len: 2,
-                    encoding: Encoding::Raw,
-                },
-                conversion: None,
-                fault: None,
-            };
             let run = Run {
                 in_record: 0,
                 in_chunk: to,
                 len: 2,
             };
-            pieces.add(&record, run, &mut chunk).unwrap();
+            pieces
+                .add(&record(&[to], &[2], offset), run, &mut chunk)
+                .unwrap();
         }
         assert_eq!(pieces.copy(&mut chunk), Ok(()));
         assert_eq!(&chunk, b"abcd");
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Pieces in any order, near each other and far from each other.
+        #[test]
+        fn pieces_come_to_their_places(
+            pieces in prop::collection::vec((0u64..3 << 20, 1u64..30), 0..1000),
+            within in prop::sample::select(vec![3000u64, 1 << 20, 3 << 20]),
+            is_sorted: bool,
+        ) {
+            let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+            let dir = tempfile::tempdir().unwrap();
+            let log: Vec<u8> = (0..(3 << 20) + 60).map(byte).collect();
+            std::fs::write(dir.path().join("log"), &log).unwrap();
+            let held = SourceDir::open(dir.path()).unwrap();
+            let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
+            let mut pieces: Vec<_> = pieces.into_iter().map(|(at, len)| (at % within, len)).collect();
+            if is_sorted {
+                pieces.sort_unstable();
+            }
+            // Elements of two bytes.
+            let all: u64 = pieces.iter().map(|(_, len)| 2 * len).sum();
+            let (mut chunk, mut wanted) = (vec![0; all as usize], Vec::new());
+            let task = Task::unlimited();
+            let mut tested = Pieces::new(&task, &sources, 2);
+            for (offset, len) in pieces {
+                let run = Run { in_record: 0, in_chunk: wanted.len() as u64 / 2, len };
+                wanted.extend_from_slice(&log[offset as usize..][..2 * len as usize]);
+                tested.add(&record(&[0], &[len], offset), run, &mut chunk).unwrap();
+            }
+            tested.copy(&mut chunk).unwrap();
+            prop_assert!(chunk == wanted);
+        }
+    }
+
     #[test]
     fn a_piece_is_small() {
-        assert_eq!(size_of::<Piece>(), 24);
+        assert_eq!(size_of::<Piece>(), 16);
     }
 }

@@ -318,6 +318,22 @@ impl<'a> Overlap<'a> {
 
     /// Shows `take` the runs of a block's elements that lie in the chunk, until it returns false.
     pub fn runs(&mut self, block: &Block<'_>, mut take: impl FnMut(Run) -> bool) {
+        if let (&[start], &[count], &[from], &[to]) = (
+            block.start,
+            block.count,
+            &*self.chunk.start,
+            &*self.chunk.end,
+        ) {
+            let (first, end) = (start.max(from), start.saturating_add(count).min(to));
+            if first < end {
+                take(Run {
+                    in_record: block.elements_before.saturating_add(first - start),
+                    in_chunk: first - from,
+                    len: end - first,
+                });
+            }
+            return;
+        }
         let rank = self.sides.len();
         for d in 0..rank {
             let end = block.start[d].saturating_add(block.count[d]);
