@@ -2,6 +2,7 @@
 //! alike share their set.
 
 use std::borrow::Cow;
+use std::io;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -87,22 +88,16 @@ impl IndexInputs<'_> {
 impl DatasetIndex {
     /// Saves the index, for [`DatasetIndex::load`]. Where that is impossible it is not saved.
     pub fn save(&self, task: &Task, entry: &StoreEntry, inputs: IndexInputs<'_>) {
-        // One item is spelled at a time. Its bytes are fewer than in memory; a list that grows takes twice as many.
-        let Ok(_items) = task.reserve(2 * self.bytes_with_selections() as u64) else {
+        // What is spelled goes to the disk piece by piece.
+        let lists = self.shared.selections.len() * (size_of::<u64>() * 2 + SPELLED);
+        let Ok(_lists) = task.reserve(lists as u64) else {
             return;
-        };
-        let put = |name: &str, bytes: postcard::Result<Vec<u8>>| match bytes {
-            Ok(bytes) => entry.put(name, &bytes),
-            Err(e) => log::debug!("{name} cannot be kept: {e}"),
         };
         let ids: Vec<u64> = self.shared.selections.iter().map(|(id, _)| *id).collect();
         let name = item_of(&ids);
         // Where another dataset had all of them, they were saved with that.
         if !ids.is_empty() && (self.decoded > 0 || !entry.has(&name)) {
-            put(
-                &name,
-                postcard::to_stdvec(&spelled(&self.shared.selections)),
-            );
+            put(entry, &name, &spelled(&self.shared.selections));
         }
         let kept = SavedIndex {
             sources: inputs.identities(),
@@ -113,7 +108,7 @@ impl DatasetIndex {
             base: Cow::Borrowed(&self.shared.base),
             diagnostics: Cow::Borrowed(&self.diagnostics),
         };
-        put(&inputs.item(), postcard::to_stdvec(&kept));
+        put(entry, &inputs.item(), &kept);
     }
 
     /// The index that was saved. `None` where there is none, where it was made from other files, or where its
@@ -236,6 +231,16 @@ fn read_selections(
 fn decoded_at_most(item: &[u8]) -> u64 {
     8 * item.len() as u64
 }
+
+fn put(entry: &StoreEntry, name: &str, item: &impl Serialize) {
+    entry.put_spelled(name, |out| {
+        postcard::to_io(item, out).map_err(io::Error::other)?;
+        Ok(())
+    });
+}
+
+/// Bytes of memory of one of [`spelled`].
+const SPELLED: usize = size_of::<(u64, usize, &Selection)>();
 
 /// Selections as they are saved, each with its rank.
 fn spelled(selections: &[Numbered]) -> Vec<(u64, usize, &Selection)> {

@@ -26,8 +26,9 @@ mod key;
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,9 +49,11 @@ pub use key::{FileState, FileTime, StoreKey};
 /// The first bytes of each item.
 const MAGIC: [u8; 8] = *b"h5logkep";
 /// Goes up with every change of what is written, here or inside the items.
-const FORMAT: u32 = 11;
+const FORMAT: u32 = 12;
 /// Bytes of length and checksum, between the header of an item and its contents.
 const SUM: usize = 8 + 16;
+/// Bytes of an item that are written at once.
+const BUFFER: usize = 64 << 10;
 /// Names of items begin with one of these words. A number may follow, behind `-`.
 const ITEMS: [&str; 4] = ["scan", "index", "strip", "selections"];
 /// Names of files that are being written begin with this word. A number follows.
@@ -202,7 +205,12 @@ impl StoreEntry {
 
     /// Writes bytes under a name, in place of those that were there. Where that fails they are not kept.
     pub fn put(&self, item: &str, bytes: &[u8]) {
-        match self.write(item, bytes) {
+        self.put_spelled(item, |out| out.write_all(bytes));
+    }
+
+    /// The same of the bytes that `spell` writes.
+    pub fn put_spelled(&self, item: &str, spell: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        match self.write(item, spell) {
             Ok(written) => self.store.charge(written),
             Err(e) => self.store.warn(item, &e),
         }
@@ -247,23 +255,22 @@ impl StoreEntry {
             .make_room(&mut bytes, len as usize)
             .map_err(|e| io::Error::new(io::ErrorKind::OutOfMemory, e))?;
         file.take(len).read_to_end(&mut bytes)?;
-        if checksum(&head, &bytes) != sum {
+        let mut found = Checksum::new(&head);
+        found.update(&bytes);
+        if found.finish() != (len, sum) {
             return Err(damage("its checksum does not match"));
         }
         Ok(Reserved::new(bytes, reservation))
     }
 
     /// Returns how many bytes of the store's size it takes.
-    fn write(&self, item: &str, bytes: &[u8]) -> io::Result<u64> {
+    fn write(
+        &self,
+        item: &str,
+        spell: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<u64> {
         checked(item)?;
         let head = self.item_header(item);
-        let len = (head.len() + SUM + bytes.len()) as u64;
-        if evict::charged(len) > evict::low_water(self.store.size) {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                format!("{len} bytes are more than the directory may hold"),
-            ));
-        }
         let dir = self.dir()?;
         // A random name: daemons on other machines may write to the same directory.
         let unfinished = format!(
@@ -271,23 +278,47 @@ impl StoreEntry {
             RandomState::new().build_hasher().finish()
         );
         let written = self
-            .write_file(&dir, &unfinished, &head, bytes)
-            .and_then(|()| Ok(rustix::fs::renameat(&dir, &unfinished, &dir, item)?));
+            .write_file(&dir, &unfinished, &head, spell)
+            .and_then(|len| {
+                rustix::fs::renameat(&dir, &unfinished, &dir, item)?;
+                Ok(evict::charged(len))
+            });
         if written.is_err() {
             // There may be none.
             let _ = rustix::fs::unlinkat(&dir, &unfinished, AtFlags::empty());
         }
-        written.map(|()| evict::charged(len))
+        written
     }
 
-    fn write_file(&self, dir: &OwnedFd, name: &str, head: &[u8], bytes: &[u8]) -> io::Result<()> {
+    /// Returns the length of the file.
+    fn write_file(
+        &self,
+        dir: &OwnedFd,
+        name: &str,
+        head: &[u8],
+        spell: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<u64> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = File::from(open_below(dir, Path::new(name), flags, FILE_MODE)?);
         let mut start = head.to_vec();
-        start.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-        start.extend_from_slice(&checksum(head, bytes).to_le_bytes());
+        start.extend_from_slice(&[0; SUM]);
         file.write_all(&start)?;
-        file.write_all(bytes)
+        let begin = start.len() as u64;
+        let contents = Contents {
+            file,
+            sum: Checksum::new(head),
+            begin,
+            most: evict::low_water(self.store.size),
+        };
+        let mut contents = BufWriter::with_capacity(BUFFER, contents);
+        spell(&mut contents)?;
+        let Contents { file, sum, .. } = contents.into_inner().map_err(|e| e.into_error())?;
+        let (len, sum) = sum.finish();
+        start.truncate(head.len());
+        start.extend_from_slice(&len.to_le_bytes());
+        start.extend_from_slice(&sum.to_le_bytes());
+        file.write_all_at(&start, 0)?;
+        Ok(begin + len)
     }
 
     /// The directory of the entry. It is made where it is missing.
@@ -380,13 +411,58 @@ fn length_and_sum(bytes: &[u8]) -> Option<(u64, u128)> {
     Some((u64::from_le_bytes(*len), u128::from_le_bytes(sum)))
 }
 
-/// Over the header and the contents of an item.
-fn checksum(head: &[u8], bytes: &[u8]) -> u128 {
-    let mut hash = Xxh3::new();
-    hash.update(head);
-    hash.update(&(bytes.len() as u64).to_le_bytes());
-    hash.update(bytes);
-    hash.digest128()
+/// Over the header of an item, its contents, and their length.
+struct Checksum {
+    hash: Xxh3,
+    len: u64,
+}
+
+impl Checksum {
+    fn new(head: &[u8]) -> Self {
+        let mut hash = Xxh3::new();
+        hash.update(head);
+        Checksum { hash, len: 0 }
+    }
+
+    fn update(&mut self, contents: &[u8]) {
+        self.hash.update(contents);
+        self.len += contents.len() as u64;
+    }
+
+    /// The length of the contents, and the checksum.
+    fn finish(mut self) -> (u64, u128) {
+        self.hash.update(&self.len.to_le_bytes());
+        (self.len, self.hash.digest128())
+    }
+}
+
+/// The contents of an item, as they are written to its file.
+struct Contents {
+    file: File,
+    sum: Checksum,
+    /// Where they begin in the file.
+    begin: u64,
+    /// The most bytes that the file may have.
+    most: u64,
+}
+
+impl Write for Contents {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = self.begin + self.sum.len + bytes.len() as u64;
+        if evict::charged(len) > self.most {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("{len} bytes and more are more than the directory may hold"),
+            ));
+        }
+        self.file.write_all(bytes)?;
+        self.sum.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
