@@ -11,6 +11,7 @@ use super::stored::{Reader, Stored};
 use bytemuck::allocation::try_zeroed_vec;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, Shortage};
+use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
 use h5logfs_log::filters::Filter;
@@ -169,7 +170,14 @@ impl Dataset {
                 }
             }
         };
-        read(&elements)
+        // No reader waits for what others profit from.
+        let task = view.task(None);
+        let done = match view.has_unkept_indexes() {
+            true => parallel::beside(|| view.keep_indexes(&task), || read(&elements)),
+            false => read(&elements),
+        };
+        view.keep_indexes(&task);
+        done
     }
 
     /// Reads the elements of a dataset that the snapshot does not have.

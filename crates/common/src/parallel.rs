@@ -75,6 +75,26 @@ pub fn fill<T: Send>(shares: usize, list: &mut [T], fill: impl Fn(usize, &mut [T
     });
 }
 
+/// Does `work`, and meanwhile `aside` in another thread: after it where there is no thread, or no core for it.
+pub fn beside<T>(aside: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
+    let aside = &aside;
+    let run = || {
+        let _marked = Marked::new();
+        aside();
+    };
+    thread::scope(|scope| {
+        let start = || thread::Builder::new().spawn_scoped(scope, run);
+        let other = (cores() > 1).then(|| without_signals(start));
+        let done = work();
+        match other {
+            // What it panicked with is for nobody.
+            Some(Ok(other)) => _ = other.join(),
+            Some(Err(_)) | None => aside(),
+        }
+        done
+    })
+}
+
 /// Does something, such as starting threads, with all signals blocked. Threads inherit what is blocked.
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
@@ -130,6 +150,15 @@ mod tests {
             });
             assert!(list.iter().copied().eq(1..=len));
         }
+    }
+
+    #[test]
+    fn what_is_done_aside_is_done_at_the_end() {
+        let done = AtomicUsize::new(0);
+        let aside = || _ = done.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(beside(aside, || 7), 7);
+        assert_eq!(done.into_inner(), 1);
+        assert_eq!(beside(|| panic!("aside"), || 8), 8);
     }
 
     #[test]

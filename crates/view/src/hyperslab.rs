@@ -32,7 +32,8 @@ enum Records {
 }
 
 impl View {
-    /// The elements of dataset `number`. Fails where they cannot be read at all.
+    /// The elements of dataset `number`. Fails where they cannot be read at all. The caller calls [`View::keep_indexes`] once it
+    /// has read them, or beside that.
     pub fn hyperslabs(&self, task: &Task, number: usize) -> Result<Hyperslabs<'_>> {
         let everywhere = |fault: Fault| self.bad_data(number, "all of it".into(), fault);
         let records = match &self.snapshot.datasets[number].content {
@@ -41,7 +42,7 @@ impl View {
             Content::Logged { .. } => match self.strip_rows(number) {
                 Some(rows) => Records::Strips(rows),
                 None => {
-                    let index = self.index_for(task, number)?;
+                    let index = self.index_first(task, number)?;
                     index.check().map_err(everywhere)?;
                     Records::All(index)
                 }

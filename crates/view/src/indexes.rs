@@ -21,6 +21,14 @@ const WORTH_SAVING: usize = 256 << 10;
 /// The index of a strip is kept, too, where it was made of more bytes of record tables.
 const LONG: u64 = 4 << 20;
 
+/// An index that is to be kept on disk.
+#[derive(Debug)]
+pub(super) struct Unkept {
+    number: usize,
+    strip: Option<Strip>,
+    index: Arc<DatasetIndex>,
+}
+
 impl View {
     /// The index of a logged dataset: which of its records touch a chunk. Fails where the dataset was not
     /// logged, or where the record tables are not readable.
@@ -30,6 +38,13 @@ impl View {
 
     /// The same as part of `task`.
     pub(super) fn index_for(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
+        let index = self.index_first(task, number);
+        self.keep_indexes(task);
+        index
+    }
+
+    /// The same. The caller calls [`View::keep_indexes`] when the reader has its elements, or beside that.
+    pub(super) fn index_first(&self, task: &Task, number: usize) -> Result<Arc<DatasetIndex>> {
         task.retry(|| self.try_index(task, number, None))
     }
 
@@ -42,10 +57,41 @@ impl View {
         // No chunk lies in two strips.
         let origin = self.grid(dataset).origin(number);
         let strip = Strip::with(origin.first().copied().unwrap_or(0), rows);
-        task.retry(|| self.index_of_strip(task, dataset, strip))
+        let index = task.retry(|| self.index_of_strip(task, dataset, strip));
+        self.keep_indexes(task);
+        index
     }
 
-    /// An index that has all records of a strip of a dataset.
+    /// Whether indexes wait for [`View::keep_indexes`].
+    pub fn has_unkept_indexes(&self) -> bool {
+        !self.unkept.lock().is_empty()
+    }
+
+    /// Keeps on disk what others will want that read this state of the log. Where that is impossible it is not kept.
+    pub fn keep_indexes(&self, task: &Task) {
+        let Some(entry) = &self.saved else {
+            return;
+        };
+        let next = || self.unkept.lock().pop();
+        while let Some(Unkept {
+            number,
+            strip,
+            index,
+        }) = next()
+        {
+            if let Ok(logged) = self.logged(number) {
+                let inputs = IndexInputs {
+                    number,
+                    strip,
+                    dataset: &logged,
+                    sources: &self.sources,
+                };
+                index.save(task, entry, inputs);
+            }
+        }
+    }
+
+    /// An index that has all records of a strip of a dataset. As [`View::index_first`].
     pub(super) fn index_of_strip(
         &self,
         task: &Task,
@@ -87,8 +133,8 @@ impl View {
             tried.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
             let saved = self.saved.as_ref();
             let load = |entry| DatasetIndex::load(task, entry, inputs, &self.selections);
-            let index = match saved.and_then(load) {
-                Some(index) => index,
+            let (index, is_worth_keeping) = match saved.and_then(load) {
+                Some(index) => (index, false),
                 None => {
                     let made = self.make_index(task, inputs);
                     self.remember_if_too_long(task, part);
@@ -97,26 +143,30 @@ impl View {
             };
             self.check_index_memory("the index", index.bytes() as u64)
                 .map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
-            Ok(Arc::new(index.unowned()))
+            let index = Arc::new(index.unowned());
+            if is_worth_keeping && self.saved.is_some() {
+                self.unkept.lock().push(Unkept {
+                    number,
+                    strip,
+                    index: Arc::clone(&index),
+                });
+            }
+            Ok(index)
         })
     }
 
-    fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<DatasetIndex> {
+    /// Makes an index, and tells whether it is worth to be kept on disk.
+    fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<(DatasetIndex, bool)> {
         let table = self.table(task)?;
         let index = DatasetIndex::build(task, table.as_ref(), inputs, &self.selections)
             .map_err(|fault| self.bad_data(inputs.number, "all of it".into(), fault))?;
         let sources = inputs.sources;
         self.check_unchanged(0..sources.len())?;
-        let is_worth_it = || match inputs.strip {
+        let is_worth_it = match inputs.strip {
             None => index.bytes_with_selections().max(table.bytes()) > WORTH_SAVING,
             Some(strip) => index.bytes() > WORTH_SAVING || self.tables_of(inputs, strip) > LONG,
         };
-        if let Some(entry) = &self.saved
-            && is_worth_it()
-        {
-            index.save(task, entry, inputs);
-        }
-        Ok(index)
+        Ok((index, is_worth_it))
     }
 
     /// Bytes of the record tables that are read for a strip, about.

@@ -48,6 +48,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::index::store::StoreEntry;
 pub use cache::Bytes;
 use cache::{Budget, Generation, MemoryLimits};
@@ -70,6 +72,7 @@ use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Guard, SourceFile};
 pub use holes::Segment;
 pub use hyperslab::Hyperslabs;
+use indexes::Unkept;
 pub use inspect::StoredBlock;
 use map::{AddressMap, Placement};
 pub use metadata::Metadata;
@@ -100,6 +103,8 @@ pub struct View {
     readers: Readers,
     /// Where indexes of this state of the log are kept on disk.
     saved: Option<StoreEntry>,
+    /// Indexes that are still to be kept there.
+    unkept: Mutex<Vec<Unkept>>,
     /// The result of [`View::covered_in_all`], once it was asked for.
     covered: OnceLock<Option<f64>>,
     /// One thread counts it, and others that want it wait.
@@ -180,6 +185,7 @@ impl View {
             snapshot,
             reservation,
             saved,
+            unkept: Mutex::default(),
             covered: OnceLock::new(),
             counting: SingleFlight::default(),
         }))
