@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -214,3 +216,21 @@ def test_keys_that_are_none_have_no_value() -> None:
 
 async def _all(names):
     return [name async for name in names]
+
+
+WITHOUT_H5PY = """
+import sys
+for name in ["h5py", "h5netcdf", "netCDF4"]:
+    sys.modules[name] = None
+import h5logfs, zarr
+group = zarr.open_group(h5logfs.ZarrStore(sys.argv[1]), mode="r")
+for name, array in sorted(group.arrays()):
+    print(name, array.shape, array[...].tobytes().hex())
+"""
+
+
+def test_the_store_needs_no_h5py() -> None:
+    command = [sys.executable, "-c", WITHOUT_H5PY, CORPUS / "records.log.h5"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    log = h5logfs.Log(CORPUS / "records.log.h5")
+    assert found == [f"{name} {log[name].shape} {log[name][...].tobytes().hex()}" for name in sorted(log)]

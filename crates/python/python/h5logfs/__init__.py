@@ -23,7 +23,8 @@ file. Here it reads as the canonical, chunked HDF5 file that the program meant. 
     xarray.open_zarr(h5logfs.ZarrStore("run42/output.h5"), consolidated=False)
     h5logfs.references("run42/output.h5")                   # for readers of Zarr, which need no h5logfs
 
-`open` and `inspect` need nothing but this package; `File` needs h5py, and the arrays of a `Log` need numpy.
+`open` and `inspect` need nothing but this package; `File` and `references` need h5py, the arrays of a `Log` need numpy, and
+`ZarrStore` needs zarr.
 """
 
 from typing import TYPE_CHECKING, Any
