@@ -51,6 +51,23 @@ impl Column {
         }
     }
 
+    /// Adds the `more` numbers of another column to `len` others.
+    pub fn append(
+        &mut self,
+        len: usize,
+        (next, more): (&Column, usize),
+        memory: &mut Reservation,
+    ) -> Result<(), Shortage> {
+        match (&mut *self, next) {
+            (Column::Same(same), Column::Same(other)) if same == other => Ok(()),
+            (Column::Narrow(list), Column::Narrow(other)) => memory.extend(list, &other[..more]),
+            (Column::Wide(list), Column::Wide(other)) => memory.extend(list, &other[..more]),
+            _ => (0..more).try_for_each(|place| {
+                self.push(next.get(place), len + place, len + more, memory)
+            }),
+        }
+    }
+
     /// Puts a number in the place of another one, of `len`.
     pub fn set(
         &mut self,
@@ -151,14 +168,21 @@ mod tests {
         fn it_is_a_list(
             numbers in prop::collection::vec(number(), 0..60),
             changes in prop::collection::vec((any::<prop::sample::Index>(), number()), 0..4),
-            (room, xor) in (0usize..100, number()),
+            (room, xor, cut) in (0usize..100, number(), any::<prop::sample::Index>()),
         ) {
             let mut memory = Task::unlimited().reservation();
             let (mut column, mut list) = (Column::Same(0), Vec::new());
+            let (numbers, next) = numbers.split_at(cut.index(numbers.len() + 1));
             for number in numbers {
-                column.push(number, list.len(), room, &mut memory).unwrap();
-                list.push(number);
+                column.push(*number, list.len(), room, &mut memory).unwrap();
+                list.push(*number);
             }
+            let (mut other, mut of_other) = (Column::Same(0), Task::unlimited().reservation());
+            for (len, number) in next.iter().enumerate() {
+                other.push(*number, len, room, &mut of_other).unwrap();
+            }
+            column.append(list.len(), (&other, next.len()), &mut memory).unwrap();
+            list.extend_from_slice(next);
             for (place, number) in changes {
                 if list.is_empty() {
                     break;

@@ -253,6 +253,29 @@ impl RecordList {
         self.change_last(|how| how & ((1 << FAULT) - 1) | after << FAULT)
     }
 
+    /// Adds the records of another list behind these. Both have no selections, no conversions, and nothing below them, and are
+    /// not in order yet.
+    pub fn append(&mut self, mut next: RecordList) -> Result<(), Fault> {
+        let (known, more) = (self.shared.faults.len() as u64, next.len);
+        let behind = |how: u64| match how >> FAULT {
+            0 => how,
+            _ => how + (known << FAULT),
+        };
+        let memory = &mut self.reservation;
+        let how = &mut next.columns[2 * self.rank + HOW];
+        how.replace(more, &mut next.reservation, behind)?;
+        for (column, next) in self.columns.iter_mut().zip(&next.columns) {
+            column.append(self.len, (next, more), memory)?;
+        }
+        for fault in std::mem::take(&mut next.shared.faults) {
+            memory.grow(fault.len() as u64)?;
+            memory.push(&mut self.shared.faults, fault)?;
+        }
+        self.has_deflated |= next.has_deflated;
+        self.len += more;
+        Ok(())
+    }
+
     /// Sorts the records into the order in which they apply. Called once all records are there.
     pub fn put_in_order(&mut self) -> Result<(), Fault> {
         let column = |value| &self.columns[2 * self.rank + value];

@@ -24,6 +24,8 @@ use h5logfs_common::task::Task;
 /// Several threads decode the selections where their entries span this many bytes. For fewer, threads cost more than
 /// they save.
 const MANY_BYTES: u64 = 1 << 20;
+/// Several threads decode more entries of one block each. Those of tests are few.
+const MANY_ENTRIES: usize = if cfg!(debug_assertions) { 20 } else { 1 << 15 };
 /// Selections that a thread takes at once.
 const TAKEN: usize = 16;
 
@@ -81,17 +83,83 @@ impl<'a> Decoder<'a> {
 
     /// The records of some entries of the dataset.
     pub fn records_of(&self, places: Places<'_>) -> Result<DatasetRecords, Fault> {
-        let mut state = State {
+        let mut found = match self.decode_in_parts(places)? {
+            Some(found) => found,
+            None => {
+                let mut state = self.state();
+                self.decode_ahead(places, &mut state)?;
+                self.decode(places, state, places.len())?
+            }
+        };
+        // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
+        found.records.put_in_order()?;
+        if !self.dataset.filtered {
+            distrust_equal_sizes(&mut found.records)?;
+        }
+        Ok(found)
+    }
+
+    fn state(&self) -> State<'a> {
+        State {
             window: None,
             shared: None,
             held: HashMap::new(),
             reservation: self.task.reservation(),
             decoded: 0,
             sides: Vec::new(),
+        }
+    }
+
+    /// Decodes entries of one block each in several threads. `None` where they are few, or others are among them: these share
+    /// selections.
+    fn decode_in_parts(&self, places: Places<'_>) -> Result<Option<DatasetRecords>, Fault> {
+        let has_one_block = |place: EntryPosition| {
+            let explicit = place.target.map(|target| self.entries.explicit(target));
+            explicit.is_none_or(|explicit| !explicit.has_several_blocks())
         };
-        self.decode_ahead(places, &mut state)?;
+        if places.len() < MANY_ENTRIES || !places.iter().all(has_one_block) {
+            return Ok(None);
+        }
+        let shares = parallel::shares();
+        if shares < 2 {
+            return Ok(None);
+        }
+        let each = places.len().div_ceil(shares);
+        let parts = parallel::share(shares, |number| {
+            let part = places.from(number * each).first(each);
+            // The records of the others come behind those of the first one.
+            let room = if number == 0 { places.len() } else { each };
+            self.decode(part, self.state(), room)
+        });
+        let mut all: Option<DatasetRecords> = None;
+        for part in parts {
+            let part = part?;
+            if !part.records.selections().is_empty() {
+                return Ok(None);
+            }
+            match &mut all {
+                None => all = Some(part),
+                Some(all) => {
+                    all.records.append(part.records)?;
+                    all.decoded += part.decoded;
+                    for diagnostic in part.diagnostics {
+                        all.add_diagnostic(diagnostic);
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The records of entries, in the order of the table. `room`: for how many the list has room at first.
+    fn decode(
+        &self,
+        places: Places<'_>,
+        mut state: State<'a>,
+        room: usize,
+    ) -> Result<DatasetRecords, Fault> {
         let mut found = DatasetRecords {
-            records: RecordList::new(self.task, self.rank(), places.len())?,
+            records: RecordList::new(self.task, self.rank(), room)?,
             diagnostics: Vec::new(),
             decoded: 0,
         };
@@ -103,11 +171,6 @@ impl<'a> Decoder<'a> {
             }
         }
         found.decoded = state.decoded;
-        // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
-        found.records.put_in_order()?;
-        if !self.dataset.filtered {
-            distrust_equal_sizes(&mut found.records)?;
-        }
         Ok(found)
     }
 

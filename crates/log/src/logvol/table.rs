@@ -399,6 +399,14 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// The first ones, so many at most.
+    pub fn first(self, most: usize) -> Self {
+        Places {
+            places: self.places.get(..most).unwrap_or(self.places),
+            ..self
+        }
+    }
+
     /// All of them, in the order of the tables.
     pub fn iter(self) -> impl Iterator<Item = EntryPosition> + 'a {
         let Places { of, places } = self;
