@@ -216,7 +216,7 @@ impl Own {
                 return Ok(None);
             };
             let count = top.number(count.strip_suffix(']').unwrap_or(count))?;
-            let values = top.pointer(&field.name, field.size)?;
+            let values = top.pointer(field.name, field.size)?;
             let ty = types::of_field(ty, field.size).ok_or("its type is unknown")?;
             let own = match ty {
                 Type::Text => Own::Texts { count, values },

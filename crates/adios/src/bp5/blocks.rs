@@ -57,14 +57,15 @@ struct Array<'a> {
 }
 
 impl Blocks {
-    /// Adds those of a writer, which come after those of the writers before it.
+    /// Adds those of a writer, which come after those of the writers before it. `is_outline`: those of a global array as one.
     pub fn add(
         &mut self,
         writer: &Writer<'_>,
         fields: &Fields,
         field: &Described,
         record: &Record<'_>,
-        (is_column_major, is_outline): (bool, bool),
+        is_column_major: bool,
+        is_outline: bool,
     ) -> Result<()> {
         let is_first = self.kind.is_none();
         let (kind, ty) = self
@@ -268,7 +269,7 @@ impl Blocks {
             }
             match location.checked_add(len) {
                 Some(block_end) if !has_flushes => end = end.max(Some(block_end)),
-                // It tells what is wrong.
+                // It tells what is wrong with a block that lies nowhere, too.
                 _ => {
                     let place = writer.places.of(location, len)?;
                     if last.and_then(|last| last.end()) < place.end() {

@@ -92,7 +92,7 @@ impl Fields {
         };
         let mut variables = Vec::with_capacity(top.fields.len() - last);
         for field in &top.fields[last + 1..] {
-            let named = named(&field.name);
+            let named = named(field.name);
             let name = named.as_ref().map_or(field.name, |named| named.name);
             let described = named
                 .as_ref()
@@ -169,7 +169,7 @@ impl<M: Fn(&Id) -> Result<Arc<StructType>>> Making<'_, M> {
 
     fn value(&self, field: &Field) -> Result<(Type, Content)> {
         let unknown = || format!("type {:?} of {} bytes is unknown", field.ty, field.size);
-        let ty = types::of_field(&field.ty, field.size).ok_or_else(unknown)?;
+        let ty = types::of_field(field.ty, field.size).ok_or_else(unknown)?;
         let top = self.format.top();
         if ty == Type::Text {
             return Ok((ty, Content::Text(top.pointer_at(field.offset)?)));
@@ -194,7 +194,7 @@ impl<M: Fn(&Id) -> Result<Arc<StructType>>> Making<'_, M> {
             )
             .into());
         }
-        let fields = self.fields_of(&field.ty)?;
+        let fields = self.fields_of(field.ty)?;
         let end = u64::from(field.offset) + u64::from(self.arrays[fields].len);
         if end > u64::from(self.format.top().len) {
             return Err("its field lies outside".into());

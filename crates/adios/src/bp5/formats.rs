@@ -94,7 +94,7 @@ impl Formats {
     pub fn meaning(&self, file: &dyn Bytes, id: &Id) -> Result<&Meaning> {
         let entry = self.entry(id)?;
         self.kept(file, entry, &entry.meaning, |format| {
-            match &*format.top().name {
+            match format.top().name {
                 "MetaData" => Ok(Meaning::Variables(Fields::of(format, |id| {
                     self.members(file, id)
                 })?)),

@@ -137,10 +137,14 @@ impl<'a> Variables<'a> {
             return;
         };
         let added = match &field.described {
-            Ok(described) => {
-                let how = (self.is_column_major, self.asked.is_outline());
-                known.add(writer, fields, described, record, how)
-            }
+            Ok(described) => known.add(
+                writer,
+                fields,
+                described,
+                record,
+                self.is_column_major,
+                self.asked.is_outline(),
+            ),
             Err(reason) => Err(reason.as_str().into()),
         };
         if let Err(fault) = added {
