@@ -254,7 +254,7 @@ def read(name):
     found = {}
     def note(path, item):
         if isinstance(item, h5py.Dataset):
-            found[path] = item[()].tobytes()
+            found[path] = repr(item[()])
     with h5py.File(name, 'r') as f:
         f.visititems(note)
     return found
