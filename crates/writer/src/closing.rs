@@ -47,12 +47,13 @@ pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result
     let is_one_file = files.header().subfiles == 0;
     let (mut tabled, written) = files.write_tables(ranks.rank(), entries, known);
     // A rank that is alone waits for the disk once, at the end.
-    let sync = || match is_synced && (!is_one_file || ranks.size() > 1) {
-        true => files.sync(),
-        false => Ok(()),
+    let synced = if is_synced && (!is_one_file || ranks.size() > 1) {
+        // Collective: a rank whose write has failed must take part, too.
+        files.sync().map_err(|e| e.of_file(files.data_path()))
+    } else {
+        Ok(())
     };
-    // Collective: a rank whose write has failed must take part, too.
-    let written = written.and(sync().map_err(|e: Fault| e.of_file(files.data_path())));
+    let written = written.and(synced);
     if is_one_file {
         finished(LocalOutcome::of(written).0)?;
         let closed = tabled.pop();

@@ -169,14 +169,14 @@ impl Alike<'_> {
 
     /// The anchor of the dataset with this ID and a header that is one of these.
     fn anchor(&self, id: u32, header: &[u8]) -> Option<Plain> {
-        let time = self.time.map(|[from, to]| {
+        let time = self.time.and_then(|[from, to]| {
             let time = header.get(from..)?.first_chunk()?;
             Some((to, *time))
         });
         let id = i32::try_from(id).ok()?;
         Some(Plain {
             messages: Rc::clone(&self.messages),
-            patches: [Some((self.id, id.to_le_bytes())), time.flatten()],
+            patches: [Some((self.id, id.to_le_bytes())), time],
             links: 0,
             table: None,
             heap_values: Vec::new(),
