@@ -330,7 +330,7 @@ mod tests {
                 let mut wanted = Blocks::default();
                 let selection = Selection::Blocks { starts: &starts, counts: &counts };
                 let is_good = wanted.set(&selection, dims);
-                let found = lists.set(&selection, dims).map(Blocks::clone);
+                let found = lists.set(&selection, dims).cloned();
                 prop_assert_eq!(is_good.as_ref().err().map(ToString::to_string), found.as_ref().err().map(ToString::to_string));
                 if let Ok(found) = found {
                     check_numbers(&mut seen, &found);
@@ -339,7 +339,7 @@ mod tests {
                 let row = |block: usize| (&starts[block * rank..][..rank], &counts[block * rank..][..rank]);
                 wanted.clear(rank);
                 let is_good = (0..*number).try_for_each(|block| wanted.add(row(block).0, row(block).1, dims));
-                let found = row_lists.set_rows(*number, row, dims).map(Blocks::clone);
+                let found = row_lists.set_rows(*number, row, dims).cloned();
                 prop_assert_eq!(is_good.as_ref().err().map(ToString::to_string), found.as_ref().err().map(ToString::to_string));
                 if let Ok(found) = found {
                     check_numbers(&mut seen, &found);

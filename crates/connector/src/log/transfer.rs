@@ -56,6 +56,9 @@ pub struct Kept {
     room: Room,
 }
 
+/// Blocks, and their elements, of the type in the file.
+type Filled<'r, 'a> = (&'r Blocks, Cow<'a, [u8]>);
+
 /// One dataset of a write of several, ready to be logged.
 struct Ready<'a> {
     /// The number of its transfer.
@@ -148,8 +151,8 @@ impl Log {
         let dims = transfer.dataset.found_dims(extent);
         let written = self.elements_to_write(transfer, dims, room);
         let mut state = self.state.lock();
-        let logged = written.and_then(|(blocks, elements)| match elements {
-            Some(elements) => state.log_quietly(transfer.dataset, dims, blocks, elements),
+        let logged = written.and_then(|filled| match filled {
+            Some((blocks, elements)) => state.log_quietly(transfer.dataset, dims, blocks, elements),
             None => Ok(false),
         });
         state.kept = Some(kept);
@@ -231,17 +234,17 @@ impl Log {
         read
     }
 
-    /// The blocks of a write, and its elements, of the type in the file. No elements if nothing is selected.
+    /// What a write logs. `None` if nothing is selected.
     fn elements_to_write<'a, 'r>(
         &self,
         transfer: &Transfer<'a, *const c_void>,
         dims: &[u64],
         room: &'r mut Room,
-    ) -> Result<(&'r Blocks, Option<Cow<'a, [u8]>>), Fault> {
+    ) -> Result<Option<Filled<'r, 'a>>, Fault> {
         let f = self.library.functions();
         let (blocks, memory) = select(f, transfer, dims, transfer.buf, room)?;
         let elements = self.elements_of(transfer, dims, memory, blocks)?;
-        Ok((blocks, elements))
+        Ok(elements.map(|elements| (blocks, elements)))
     }
 
     /// The same for what is selected: `blocks` of the dataset, and a place in memory.
