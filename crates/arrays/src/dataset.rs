@@ -172,9 +172,10 @@ impl Dataset {
         };
         // No reader waits for what others profit from.
         let task = view.task(None);
-        let done = match view.has_unkept_indexes() {
-            true => parallel::beside(|| view.keep_indexes(&task), || read(&elements)),
-            false => read(&elements),
+        let done = if view.has_unkept_indexes() {
+            parallel::beside(|| view.keep_indexes(&task), || read(&elements))
+        } else {
+            read(&elements)
         };
         view.keep_indexes(&task);
         done

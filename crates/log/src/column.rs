@@ -62,9 +62,8 @@ impl Column {
             (Column::Same(same), Column::Same(other)) if same == other => Ok(()),
             (Column::Narrow(list), Column::Narrow(other)) => memory.extend(list, &other[..more]),
             (Column::Wide(list), Column::Wide(other)) => memory.extend(list, &other[..more]),
-            _ => (0..more).try_for_each(|place| {
-                self.push(next.get(place), len + place, len + more, memory)
-            }),
+            _ => (0..more)
+                .try_for_each(|place| self.push(next.get(place), len + place, len + more, memory)),
         }
     }
 

@@ -20,8 +20,10 @@ pub(super) const SPAN: u64 = 1 << 20;
 const STEP: usize = 64 << 10;
 /// Pieces that are collected before they are read.
 const BATCH: usize = if cfg!(test) { 300 } else { 1 << 18 };
-/// So many pieces within [`SPAN`] are read at once, whatever lies between them: on average they are closer than [`GAP`].
+/// Pieces that [`SPAN`] bytes have at least if they are to be read at once.
 const DENSE: usize = (SPAN / GAP) as usize;
+/// Stretches of [`GAP`] bytes between them that may have none.
+const EMPTY: u32 = 4;
 
 /// Runs of elements that are stored one by one, to be read into a chunk. No two of them write the same bytes
 /// of the chunk, so they can be read in the order in which they lie in the files.
@@ -182,15 +184,16 @@ impl<'a> Pieces<'a> {
         let begins = parts.distribute(list, &mut by_part);
         let mut sorted = Vec::new();
         let mut memory = self.task.reservation();
-        for range in begins.windows(2).map(|ends| ends[0]..ends[1]) {
+        let ranges = begins.windows(2).map(|ends| ends[0]..ends[1]);
+        for (range, is_dense) in ranges.zip(&parts.are_dense) {
             self.task.check()?;
             let now = &by_part[range];
             let pieces = now.iter().map(|place| &list[*place as usize]);
-            let bounds = pieces.clone().fold(u64::MAX..0, |all, piece| {
-                all.start.min(piece.offset)..all.end.max(piece.end())
+            let (begin, end) = pieces.clone().fold((u64::MAX, 0), |(begin, end), piece| {
+                (begin.min(piece.offset), end.max(piece.end()))
             });
-            if now.len() >= DENSE && bounds.end - bounds.start <= 2 * SPAN {
-                self.copy_near(source, conversion, pieces, bounds, chunk)?;
+            if *is_dense && end.saturating_sub(begin) <= 2 * SPAN {
+                self.copy_near(source, conversion, pieces, begin..end, chunk)?;
             } else {
                 sorted.clear();
                 memory.make_room(&mut sorted, now.len())?;
@@ -285,25 +288,27 @@ impl<'a> Pieces<'a> {
 }
 
 /// A source cut into parts of [`SPAN`] bytes, from the first byte of a list of pieces on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct SourceParts {
     begin: u64,
-    number: usize,
+    /// Of each part whether its pieces are near each other throughout.
+    are_dense: Vec<bool>,
 }
 
 impl SourceParts {
-    fn part(self, piece: &Piece) -> usize {
+    fn part(&self, piece: &Piece) -> usize {
         ((piece.offset - self.begin) / SPAN) as usize
     }
 
     /// Puts the places of pieces in their list into `places`, by the parts in which they begin, else in the order of the list.
     /// Returns where the places of each part begin, and where the last ones end.
-    fn distribute(self, list: &[Piece], places: &mut Vec<u32>) -> Vec<usize> {
-        let mut begins = vec![0; self.number + 1];
+    fn distribute(&self, list: &[Piece], places: &mut Vec<u32>) -> Vec<usize> {
+        let number = self.are_dense.len();
+        let mut begins = vec![0; number + 1];
         for piece in list {
             begins[self.part(piece) + 1] += 1;
         }
-        for part in 0..self.number {
+        for part in 0..number {
             begins[part + 1] += begins[part];
         }
         let mut next = begins.clone();
@@ -317,8 +322,8 @@ impl SourceParts {
     }
 }
 
-/// The parts in which the pieces of a list begin. `None` where the list is in order, and where the pieces are too few for so
-/// many parts.
+/// The parts in which the pieces of a list begin. `None` where the list is in order, and where most parts would not be read at
+/// once.
 fn parts(list: &[Piece]) -> Option<SourceParts> {
     let offsets = || list.iter().map(|piece| piece.offset);
     if list.len() < DENSE || offsets().is_sorted() || offsets().rev().is_sorted() {
@@ -328,8 +333,29 @@ fn parts(list: &[Piece]) -> Option<SourceParts> {
         (begin.min(offset), last.max(offset))
     });
     let number = usize::try_from((last - begin) / SPAN + 1).ok()?;
-    (number <= list.len() / DENSE).then_some(SourceParts { begin, number })
+    if number > list.len() / DENSE {
+        return None;
+    }
+    // A bit for each stretch of a part: a gap that is not worth to be read leaves one without pieces.
+    let mut stretches = vec![0u64; number];
+    for piece in list {
+        let stretch = (piece.offset - begin) / GAP;
+        stretches[(stretch / 64) as usize] |= 1 << (stretch % 64);
+    }
+    let is_dense = |stretches: &u64| {
+        let all = match stretches.checked_ilog2() {
+            Some(last) => last + 1 - stretches.trailing_zeros(),
+            None => return false,
+        };
+        all - stretches.count_ones() <= EMPTY
+    };
+    let are_dense: Vec<bool> = stretches.iter().map(is_dense).collect();
+    let dense = are_dense.iter().filter(|is_dense| **is_dense).count();
+    (2 * dense > number).then_some(SourceParts { begin, are_dense })
 }
+
+// A part has as many stretches as a word has bits.
+const _: () = assert!(SPAN / GAP == u64::BITS as u64);
 
 /// Where the bytes of a run begin in the source, and how many they are. Its elements have `in_log` bytes in the log. `None` past
 /// 2^64 bytes.

@@ -282,7 +282,8 @@ impl LoggedReport {
     fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
         let mut faults = texts(view.index(number)?.diagnostics());
         let records = view.records(number)?.records;
-        faults.extend(records.map(|r| r.fault.map(str::to_owned)).flatten());
+        let of_records = records.map(|r| r.fault.map(str::to_owned));
+        faults.extend(of_records.flatten());
         let report = LoggedReport {
             records: records.len(),
             // A damaged log can claim any number.

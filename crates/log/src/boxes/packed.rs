@@ -144,13 +144,11 @@ impl PackedBoxes {
         };
         let left_out = left_out(curve.as_ref().and_then(Curve::in_one_place))?;
         let (left, _left) = without(task, rows.rows(), &left_out)?.into_parts();
-        let own_order = match left_out.is_empty() {
-            true => Which::All,
-            false => Which::Some(&left),
-        };
-        let overlap = match left_out.is_empty() {
-            true => overlap,
-            false => worth_a_curve(rows, own_order, &all),
+        let (own_order, overlap) = if left_out.is_empty() {
+            (Which::All, overlap)
+        } else {
+            let some = Which::Some(&left);
+            (some, worth_a_curve(rows, some, &all))
         };
         if let Some((mut curve, overlap)) = curve.zip(overlap) {
             curve.leave_out(task, &left_out)?;

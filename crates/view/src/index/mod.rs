@@ -267,7 +267,7 @@ pub(crate) fn doubt(found: &mut DatasetRecords, sources: &[SourceFile], element:
         let claims_more = record.elements().saturating_mul(element) > most;
         claims_more.then(|| format!("{fault}: it claims more than the log could hold"))
     };
-    let first = found.records.map(claim).flatten().next();
+    let first = found.records.map(claim).find(Option::is_some).flatten();
     if let Some(fault) = first {
         found.add_diagnostic(Diagnostic::unreadable(fault));
     }
@@ -331,6 +331,10 @@ impl Hash for Blocks<'_> {
 /// Numbers of the records that a later one with the same blocks hides, in ascending order: programs write the same part of
 /// a dataset again and again. Other hidden records are found when a chunk is made. `may_be_alike`: those of which others may
 /// have the same blocks, where that is known.
+#[expect(
+    clippy::mutable_key_type,
+    reason = "what may change of a list is for whom its memory counts"
+)]
 fn hidden(
     task: &Task,
     list: &RecordList,
