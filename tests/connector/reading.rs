@@ -264,7 +264,7 @@ with h5py.File('run.bp.h5', 'r'), h5py.File('run.bp.h5', 'w') as f:
     f['new'] = 1
 print(list(read('run.bp.h5')))
 ";
-    let told = python.run(code, &[&dir.path()]);
+    let told = python.run(code, &[dir.path()]);
     let lines: Vec<&str> = told.lines().collect();
     assert!(lines[0].starts_with("True"), "{told}");
     assert_eq!(lines[1], "['new']", "{told}");
