@@ -17,7 +17,6 @@ use super::unclosed::job_state;
 use super::{LogScanner, Scanned, ViewArgs};
 use h5logfs_catalog::changes::Changes;
 use h5logfs_common::error::Error;
-use h5logfs_log::Tables;
 use h5logfs_log::journal::{JobState, Moment};
 use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_log::source_dir::SourcePath;
@@ -37,7 +36,7 @@ const MOST_NAMES: usize = 4;
 /// Tell of each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The exit status is 3 where --until closed waits for a job that has ended without a close. Logs of ADIOS2 and PnetCDF do not tell \
+The exit status is 3 where --until closed waits for a job that has ended without a close. Logs of other programs may not tell \
 that: then it waits on. Without --until the command goes on until it is interrupted, also when the log is closed and another job \
 appends to it.")]
 pub struct FollowArgs {
@@ -138,8 +137,8 @@ struct Extent {
 enum Plain {
     /// An HDF5 file: the log is settled.
     Hdf5,
-    /// A netCDF file, which has the data of the logs that lay beside it.
-    Netcdf,
+    /// The file beside which the log lay, and which has its data now.
+    Main,
 }
 
 /// What was told last.
@@ -150,8 +149,8 @@ struct Told {
     is_closed: bool,
     /// Its file is an ordinary one of this kind, and no log any more.
     plain: Option<Plain>,
-    /// It lies beside a netCDF file, of which nothing but that is left when it is closed.
-    of_netcdf: bool,
+    /// It lies beside a file, of which nothing but that is left when it is closed.
+    lies_beside: bool,
     bytes: u64,
     time: Option<i64>,
     dims: BTreeMap<String, Vec<u64>>,
@@ -167,7 +166,7 @@ impl Told {
             flush: snapshot.flushes,
             is_closed: snapshot.is_closed(),
             plain: None,
-            of_netcdf: matches!(snapshot.log, Tables::Netcdf(_)),
+            lies_beside: snapshot.lies_beside(),
             bytes: bytes(snapshot),
             time: snapshot.flushed_at,
             dims: snapshot.datasets.iter().map(extent).collect(),
@@ -322,8 +321,8 @@ impl<W: Write> Follower<'_, W> {
         if self.changes.is_settled() {
             return Some(Plain::Hdf5);
         }
-        let of_netcdf = self.told.as_ref().is_some_and(|told| told.of_netcdf);
-        of_netcdf.then_some(Plain::Netcdf)
+        let lay_beside = self.told.as_ref().is_some_and(|told| told.lies_beside);
+        lay_beside.then_some(Plain::Main)
     }
 
     /// The state of a closed log that is an ordinary file now.
@@ -333,7 +332,7 @@ impl<W: Write> Follower<'_, W> {
         Ok(Told {
             is_closed: true,
             plain: Some(plain),
-            of_netcdf: plain == Plain::Netcdf,
+            lies_beside: plain == Plain::Main,
             bytes: found.size,
             dims: dims.unwrap_or_default(),
             file: Some((found.device, found.inode)),

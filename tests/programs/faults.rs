@@ -971,21 +971,29 @@ fn several(job: &Job) {
 
 // --- closes that fail ----------------------------------------------------------------------------
 
-/// The table of one rank does not fit.
+/// The table does not fit: a small one, which the first rank writes for all, and then that of the last rank alone.
 fn closes_that_fail(job: &Job) {
     // SAFETY: the handler is the system's own.
     unsafe { ignore_file_size_signal() };
     let last = job.ranks - 1;
+    for (name, marks, limited) in [("small", 2500, 0), ("large", 300_000, last)] {
+        close_without_room(job, name, marks, limited);
+    }
+}
+
+/// A close of a log whose last rank has so many entries of its own, where the rank `limited` can write into the begin of a file alone.
+fn close_without_room(job: &Job, name: &str, entries: u64, limited: u32) {
     let options = Options {
         deflate_selections: false,
         ..Options::default()
     };
-    let mut rows = job.create("table.h5", options).unwrap();
-    let spec = DatasetSpec::new::<u8>(&[5000]);
+    let file = format!("{name}.h5");
+    let mut rows = job.create(&file, options).unwrap();
+    let spec = DatasetSpec::new::<u8>(&[2 * entries]);
     let marks = rows.file.dataset("/marks", spec).unwrap();
     rows.fill();
-    if job.rank == last {
-        for i in 0..2500 {
+    if job.rank == job.ranks - 1 {
+        for i in 0..entries {
             let at = [2 * i];
             let selection = Selection::block(&at, &[1]);
             rows.file.write(marks, selection, &[1u8]).unwrap();
@@ -993,20 +1001,19 @@ fn closes_that_fail(job: &Job) {
     }
     rows.file.flush().unwrap();
     let limit = getrlimit(Resource::Fsize);
-    if job.rank == last {
-        let size = fs::metadata(job.path("table.h5")).unwrap().len();
+    if job.rank == limited {
         let small = Rlimit {
-            current: Some(size + (20 << 10)),
+            current: Some(20 << 10),
             maximum: limit.maximum,
         };
         setrlimit(Resource::Fsize, small).unwrap();
     }
     for _ in 0..2 {
         let closed = rows.file.close();
-        job.failed(closed, "close", Some(last), "File too large");
+        job.failed(closed, "close", Some(limited), "File too large");
     }
-    job.pause("table-limited");
+    job.pause(&format!("{name}-limited"));
     setrlimit(Resource::Fsize, limit).unwrap();
     rows.file.close().unwrap();
-    job.pause("table-closed");
+    job.pause(&format!("{name}-closed"));
 }

@@ -327,6 +327,11 @@ impl Snapshot {
         }))
     }
 
+    /// Whether the log is in files beside that of its datasets, which are removed when their data are in that.
+    pub fn lies_beside(&self) -> bool {
+        matches!(self.log, Tables::Netcdf(_))
+    }
+
     /// Whether the log was closed, as far as its files tell. A layout whose logs are removed when they are in their file is open as
     /// long as there are some.
     pub fn is_closed(&self) -> bool {

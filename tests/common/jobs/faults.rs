@@ -553,11 +553,15 @@ pub fn closes_that_fail(nodes: u32) {
     };
     let dir = tempfile::tempdir().unwrap();
     let mut run = Run::start(&place, "close", dir.path());
-    run.at("table-limited");
-    run.shows("table.h5", 1);
-    run.go("table-limited");
-    run.at("table-closed");
-    run.shows_closed("table.h5", 1);
-    run.go("table-closed");
+    for name in ["small", "large"] {
+        let file = format!("{name}.h5");
+        let (limited, closed) = (format!("{name}-limited"), format!("{name}-closed"));
+        run.at(&limited);
+        run.shows(&file, 1);
+        run.go(&limited);
+        run.at(&closed);
+        run.shows_closed(&file, 1);
+        run.go(&closed);
+    }
     run.job.succeed();
 }
