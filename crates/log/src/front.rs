@@ -2,10 +2,19 @@
 
 use super::file_id::{FileId, MARK_END};
 use super::source_file::SourceFile;
+use crate::window::Piece;
 use h5logfs_common::error::Result;
 
 /// Bytes in front of the first extent. They hold all HDF5 metadata of a subfile, and the root group of every file.
 pub const FRONT: u64 = MARK_END;
+
+/// The extents of a file, which lie between its front and this offset.
+pub fn extents_until(end: u64) -> Piece {
+    Piece {
+        offset: FRONT,
+        len: end - FRONT,
+    }
+}
 
 /// The first bytes of a file that is not closed, for a program or a person that opens it.
 const UNCLOSED: &[u8; 64] = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";

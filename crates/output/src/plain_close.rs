@@ -11,7 +11,7 @@ use std::sync::Arc;
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::front::FRONT;
+use h5logfs_log::front::extents_until;
 use h5logfs_log::image::Added;
 use h5logfs_log::journal::closed::{CloseSeal, ClosedLog, seal_in};
 use h5logfs_log::journal::fresh::refresh;
@@ -113,10 +113,7 @@ impl Ended {
         let log = ClosedLog {
             header: &self.header,
             id: &self.id,
-            data: Piece {
-                offset: FRONT,
-                len: end - FRONT,
-            },
+            data: extents_until(end),
             table,
             flush,
             has_seals,

@@ -7,12 +7,11 @@ use std::path::Path;
 
 use h5logfs_common::error::Result as CoreResult;
 use h5logfs_common::fault::Fault;
-use h5logfs_log::front::FRONT;
+use h5logfs_log::front::extents_until;
 use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::sync;
 use h5logfs_log::source_file::SourceFile;
-use h5logfs_log::window::Piece;
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::plain_close::{JustClosed, TabledLog};
@@ -146,10 +145,7 @@ pub fn settle(path: &Path, ranks: &Ranks, memory: u64) -> Result<()> {
 
 /// Writes the HDF5 metadata in front of the data of a file.
 fn write_log_front(files: &Files, file: &Tabled, datasets: usize, fsync: Fsync) -> CoreResult<()> {
-    let data = Piece {
-        offset: FRONT,
-        len: file.end - FRONT,
-    };
+    let data = extents_until(file.end);
     let role = Role::Log {
         data,
         table: file.table,

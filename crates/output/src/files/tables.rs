@@ -13,7 +13,7 @@ use crate::flushed::Flushed;
 use crate::plain_close::MOST;
 use crate::ranks::{Ranks, probe};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::front::FRONT;
+use h5logfs_log::front::{FRONT, extents_until};
 use h5logfs_log::journal::closed::ClosedLog;
 use h5logfs_log::journal::known_table::{Entries, KnownTable, len_of};
 use h5logfs_log::logvol::Section;
@@ -99,10 +99,7 @@ impl Files {
         ClosedLog {
             header: &self.header,
             id: &self.id,
-            data: Piece {
-                offset: FRONT,
-                len: tabled.end - FRONT,
-            },
+            data: extents_until(tabled.end),
             table: tabled.table,
             flush: self.flushes,
             has_seals: tabled.has_seals,

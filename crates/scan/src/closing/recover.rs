@@ -19,7 +19,7 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::front::FRONT;
+use h5logfs_log::front::extents_until;
 use h5logfs_log::journal::closed::{ClosedLog, sealed};
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::kept::{Kept, keep, path_of_kept};
@@ -852,10 +852,7 @@ fn closed_log<'a>(journal: &'a Recorded, file: &DataFile) -> ClosedLog<'a> {
     ClosedLog {
         header: &journal.header,
         id: &journal.id,
-        data: Piece {
-            offset: FRONT,
-            len: file.end - FRONT,
-        },
+        data: extents_until(file.end),
         table: file.table,
         flush: journal.flushes(),
         has_seals: file.has_seals,
@@ -869,7 +866,7 @@ mod tests {
     use super::*;
     use crate::hdf5_sys::{Link, Name, Space, Target};
     use h5logfs_log::filters::Filter;
-    use h5logfs_log::front::unclosed_front;
+    use h5logfs_log::front::{FRONT, unclosed_front};
     use h5logfs_log::journal::datatype::Datatype;
     use h5logfs_log::journal::definition::{DatasetLayout, Definition, Outline};
     use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
