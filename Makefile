@@ -174,6 +174,7 @@ test-all:
 
 test-long: setup-all
 	scripts/setup.sh tables
+	scripts/setup.sh vtk
 	$(TESTS)
 
 # What takes some minutes of what `make test` leaves out: slices of test-long, but for the tests of other projects and hundreds of
@@ -472,4 +473,4 @@ setup:
 
 clean:
 	$(CARGO) clean
-	rm -rf .venv .venv-build .venv-dist .venv-tables .venv-notebook .venv-types
+	rm -rf .venv .venv-build .venv-dist .venv-tables .venv-vtk .venv-notebook .venv-types

@@ -4,12 +4,12 @@
 # build: a build. build-system-hdf5: one with the libhdf5 of the system. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
 # benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. dist: the archive for other machines.
 # test-dist: its tests. test: make test. all: make test-all, but
-# for what these install: tables: the tests of PyTables. notebook: that of the notebook. types: those of the Python package's types. distributed: those of a distributed file
+# for what these install: tables: the tests of PyTables. vtk: that of ParaView's readers. notebook: that of the notebook. types: those of the Python package's types. distributed: those of a distributed file
 # system. nfs: those of NFS.
 #
 # It installs Debian packages, current Python readers in .venv (python, bench, demo, test, all), PyTables in .venv-tables
-# (tables), Jupyter's kernel and matplotlib in .venv-notebook (notebook), mypy in .venv-types (types), cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there
-# already, so a second run does nothing and needs no network.
+# (tables), VTK in .venv-vtk (vtk), Jupyter's kernel and matplotlib in .venv-notebook (notebook), mypy in .venv-types (types),
+# cargo-deb (deb, all), and compiles a parallel HDF5 1.14 with netCDF (test, all). It leaves alone what is there already, so a second run does nothing and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,7 +53,7 @@ test-dist) packages+=("${hdf5[@]}" "${mpi[@]}" "${packing[@]}" rpm "${systems[@]
 python) packages+=("${hdf5[@]}" "${python[@]}") ;;
 bench) packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${readers[@]}") ;;
 bench-mpi) packages+=("${hdf5[@]}" "${mpi[@]}" "${compiling[@]}") ;;
-tables | notebook | types) packages=(python3 python3-venv) ;;
+tables | vtk | notebook | types) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
@@ -63,7 +63,7 @@ test | all)
         "${power[@]}" "${compiling[@]}")
     ;;
 *)
-    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|dist|test-dist|test|all|tables|notebook|types|distributed|nfs" >&2
+    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|dist|test-dist|test|all|tables|vtk|notebook|types|distributed|nfs" >&2
     exit 2
     ;;
 esac
@@ -216,6 +216,7 @@ esac
 case $purpose in
 python) install_readers ;;
 tables) install_python .venv-tables tests/tables.txt tables ;;
+vtk) install_python .venv-vtk tests/vtk.txt 'vtk, h5py' ;;
 notebook) install_python .venv-notebook tests/notebook.txt 'nbclient, ipykernel, matplotlib' ;;
 types) install_python .venv-types tests/types.txt mypy ;;
 bench | demo | test | all)

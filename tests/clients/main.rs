@@ -13,3 +13,4 @@ mod many;
 mod mutants;
 mod netcdf;
 mod openpmd;
+mod paraview;

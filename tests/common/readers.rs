@@ -31,12 +31,22 @@ impl Python {
 
     /// The one with PyTables, which `make test-suites` sets up.
     pub fn tables() -> Option<Self> {
-        let program = project().join(".venv-tables/bin/python");
+        Self::apart("PyTables", ".venv-tables", "make test-suites")
+    }
+
+    /// The one with VTK, which `make test-long` sets up.
+    pub fn vtk() -> Option<Self> {
+        Self::apart("VTK", ".venv-vtk", "scripts/setup.sh vtk")
+    }
+
+    /// One with packages that few tests need.
+    fn apart(name: &'static str, environment: &str, set_up: &str) -> Option<Self> {
+        let program = project().join(environment).join("bin/python");
         if !program.exists() {
-            eprintln!("skipped: there is no PyTables; `make test-suites` sets it up");
+            eprintln!("skipped: there is no {name}; `{set_up}` sets it up");
             return None;
         }
-        Some(Python::of("PyTables", program))
+        Some(Python::of(name, program))
     }
 
     /// Those of the two that are here; `make test` sets up both.
