@@ -85,7 +85,7 @@ fn random_programs_are_shown_as_they_were_put() {
     let numbers = numbers.map(|number| number.to_string());
     let tool = |command: &str| {
         let mut tool = python.tool("adios.py");
-        tool.arg(command).arg(source.path());
+        tool.arg(command).arg(source.path()).arg("1");
         tool
     };
     let made = tool("make").args(&numbers).output().unwrap();
