@@ -42,6 +42,7 @@ h5logfs_host::functions! {
         H5Dget_space: fn(Id) -> Id,
         H5Dclose: fn(Id) -> Status,
         H5Pcopy: fn(Id) -> Id,
+        H5Pequal: fn(Id, Id) -> c_int,
         H5Pexist: fn(Id, *const c_char) -> c_int,
         H5Pget: fn(Id, *const c_char, *mut c_void) -> Status,
         H5Pclose: fn(Id) -> Status,

@@ -61,7 +61,7 @@ mod written;
 use std::ffi::{CStr, c_int, c_void};
 
 pub use file::read_only;
-pub use memory::{Announced, Written, announce};
+pub use memory::{Announced, Withdrawn, Written, announce};
 pub use open::{check_replaceable, delete_log, path_of};
 pub use written::{is_written, note};
 

@@ -55,6 +55,39 @@ impl Announced {
     pub fn name(&self) -> &CStr {
         &self.name
     }
+
+    /// Takes the name back, so that nothing finds the file by it, or as that of its log. What is open stays so.
+    pub fn withdraw(self) -> Option<Withdrawn> {
+        let entry = ANNOUNCED.lock().remove(&self.name)?;
+        Some(Withdrawn {
+            name: self.name.clone(),
+            entry,
+        })
+    }
+}
+
+/// A file in memory whose name was taken back.
+#[derive(Debug)]
+pub struct Withdrawn {
+    name: CString,
+    entry: Entry,
+}
+
+impl Withdrawn {
+    /// Announces it again. `None` if another file has its name.
+    pub fn announce(self) -> Option<Announced> {
+        let mut all = ANNOUNCED.lock();
+        if all.contains_key(&self.name) {
+            return None;
+        }
+        all.insert(self.name.clone(), self.entry);
+        Some(Announced { name: self.name })
+    }
+
+    /// Whether it has no more bytes than this.
+    pub fn fits(&self, most: usize) -> bool {
+        self.entry.bytes.lock().len() <= most
+    }
 }
 
 impl Drop for Announced {

@@ -64,6 +64,11 @@ pub fn watch(library: &Library, then: fn(&Library)) {
     }
 }
 
+/// Whether a library tells of its end.
+pub fn is_told(library: &Library) -> bool {
+    WATCHED.lock().contains(&library.number())
+}
+
 fn forget(library: &Library) {
     WATCHED.lock().retain(|number| *number != library.number());
 }

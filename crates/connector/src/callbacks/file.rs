@@ -17,7 +17,7 @@ use crate::below::ending;
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::library::Library;
-use crate::log::shadow::release;
+use crate::log::shadow::{release, release_all};
 use crate::object::{Effect, Object, pass, wrap_request};
 use crate::opening::{self, OpenedLog};
 use h5logfs_common::fault::Fault;
@@ -55,7 +55,7 @@ unsafe extern "C" fn create_for(
     };
     let created = Library::serve(caller, Kind::Open, |library| {
         release(library);
-        ending::watch(library, release);
+        ending::watch(library, release_all);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = opening::create(&info, &request)? {
             return Ok(handle_of(opened));
@@ -90,7 +90,7 @@ unsafe extern "C" fn open_for(
     };
     let opened = Library::serve(caller, Kind::Open, |library| {
         release(library);
-        ending::watch(library, release);
+        ending::watch(library, release_all);
         let info = Info::of_access_list(library, fapl)?;
         if let Some(opened) = opening::open(&info, &request)? {
             return Ok(handle_of(opened));
@@ -323,8 +323,12 @@ pub unsafe extern "C" fn optional(
         };
         // SAFETY: the library gives the arguments of an operation.
         let is_opening = unsafe { (*args).operation } == POST_OPEN;
-        match object.session.as_ref().filter(|_| is_opening) {
-            Some(session) => session.finish_opening(pass),
+        match &object.session {
+            Some(session) if is_opening => session.finish_opening(pass),
+            Some(session) => {
+                session.set_special();
+                pass()
+            }
             None => pass(),
         }
     })

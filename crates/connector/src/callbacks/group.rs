@@ -38,6 +38,8 @@ pub unsafe extern "C" fn specific(
             unsafe {
                 let child = Object::of_handle(args_below.arguments.mount.child);
                 object.below.check_like(&child.below)?;
+                let sessions = [&object.session, &child.session].into_iter().flatten();
+                sessions.for_each(|session| session.set_special());
                 args_below.arguments.mount.child = child.below.under;
             }
         }

@@ -42,7 +42,7 @@ impl Log {
             let Some((dims, max_dims)) = extent_of(f, space) else {
                 return Ok((None, Changes::default()));
             };
-            let file_type = self.types.like(library, f, datatype, &self.predefined)?;
+            let file_type = self.types.like(library, f, datatype, &self.constants.predefined)?;
             let parts = Parts {
                 dims,
                 max_dims,
@@ -93,7 +93,7 @@ impl Log {
         let datatype = ask(object, DatasetGet::TYPE)?;
         // SAFETY: the identifier is ours, and closed once.
         let file_type = library.nested(|f| unsafe {
-            let like = self.types.like(library, f, datatype, &self.predefined);
+            let like = self.types.like(library, f, datatype, &self.constants.predefined);
             (f.H5Tclose)(datatype);
             like
         })?;

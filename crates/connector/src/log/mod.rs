@@ -17,10 +17,12 @@
 //! | `chunks` | `H5Dwrite_chunk`, `H5Dread_chunk` and questions about chunks |
 //! | `making` | datasets that are made in the shadow, or found there |
 //! | `questions` | what the shadow cannot answer of a dataset |
+//! | `closed` | shadows of logs that are closed, for the next opening |
 //! | `version` | a number that grows with each flush |
 //! | `reopening` | a log is opened again to append to it |
 
 mod chunks;
+pub mod closed;
 pub mod dataset;
 mod elements;
 mod expression;
@@ -57,9 +59,12 @@ use h5logfs_output::remembered::LARGEST;
 use h5logfs_output::{Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter};
 use parking_lot::Mutex;
 
+use crate::below::ending;
+use crate::below::list::PropertyList;
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
 
+use closed::KeptShadow;
 use dataset::{Dataset, Parts, RecentTypes, Wanted};
 use reopening::CLOSED;
 use shadow::Shadow;
@@ -88,13 +93,10 @@ const PREDEFINED: [&CStr; 14] = [
 pub struct Log {
     library: Library,
     shadow: Shadow,
-    /// The number of the shadow among the files of the library.
-    number: u64,
     types: RecentTypes,
-    /// Types of the library that no program can change.
-    predefined: Vec<Id>,
-    /// The data transfer property list of programs that make none.
-    default_transfer: Option<Id>,
+    constants: Arc<Constants>,
+    /// The number of its opening, which all ranks know, if it was opened again.
+    opening: Option<u64>,
     /// It is flushed without being asked.
     is_automatic: bool,
     /// Several ranks write it.
@@ -104,6 +106,28 @@ pub struct Log {
     /// moves what they read. libhdf5 runs no function of the program in these calls. Where it may, which is in a
     /// conversion of elements, the lock is not held: the function may use this log.
     state: Mutex<State>,
+}
+
+/// What no program can change in a library, until it ends.
+#[derive(Debug)]
+pub struct Constants {
+    /// Types.
+    predefined: Vec<Id>,
+    /// The data transfer property list of programs that make none.
+    default_transfer: Option<Id>,
+}
+
+impl Constants {
+    /// Those of a library.
+    pub fn of(library: &Library) -> Self {
+        let predefined = PREDEFINED.iter();
+        Constants {
+            predefined: predefined
+                .filter_map(|name| library.identifier(name))
+                .collect(),
+            default_transfer: library.identifier(c"H5P_LST_DATASET_XFER_ID_g"),
+        }
+    }
 }
 
 /// What a log may have that no flush has.
@@ -156,7 +180,13 @@ impl std::fmt::Debug for State {
 
 impl Log {
     /// A log whose files are made.
-    pub fn new(library: Library, shadow: Shadow, path: &Path, writer: LogWriter) -> Self {
+    pub fn new(
+        library: Library,
+        shadow: Shadow,
+        constants: Arc<Constants>,
+        path: &Path,
+        writer: LogWriter,
+    ) -> Self {
         let options = writer.options();
         let is_automatic = options.flush_every.is_some() || options.flush_bytes.is_some();
         let is_parallel = writer.ranks().size() > 1;
@@ -176,16 +206,12 @@ impl Log {
             kept: None,
             is_warned: false,
         };
-        let predefined = PREDEFINED.iter();
         Log {
-            default_transfer: library.identifier(c"H5P_LST_DATASET_XFER_ID_g"),
             library,
-            number: shadow.number(),
             shadow,
             types: RecentTypes::default(),
-            predefined: predefined
-                .filter_map(|name| library.identifier(name))
-                .collect(),
+            constants,
+            opening: None,
             is_automatic,
             is_parallel,
             state: Mutex::new(state),
@@ -216,7 +242,7 @@ impl Log {
 
     /// Whether the data transfer property list is that of programs that make none.
     pub fn is_default_transfer(&self, dxpl: Id) -> bool {
-        dxpl == DEFAULT || self.default_transfer == Some(dxpl)
+        dxpl == DEFAULT || self.constants.default_transfer == Some(dxpl)
     }
 
     /// Whether a rank sees what others have written and not flushed.
@@ -302,12 +328,30 @@ impl Log {
     /// was written is flushed, and where it is not settled as the program wants it. Nothing that was flushed is lost. Collective.
     pub fn close(&self, left: Left) -> Result<(), Fault> {
         let mut state = self.state.lock();
-        state.close(&self.library, &self.shadow, left)
+        state.close(&self.library, &self.shadow, self.opening, left)
     }
 
     /// The number of the shadow among the files of the library.
     pub fn number(&self) -> u64 {
-        self.number
+        self.shadow.number()
+    }
+
+    /// Keeps the shadow of a log that is closed now for a program that opens it again with an equal `access` list, if that is what
+    /// this program does; else gives it up.
+    pub fn keep_shadow(&self, access: &Arc<PropertyList>) {
+        let opening = self.opening.filter(|_| ending::is_told(&self.library));
+        let shadow = opening.and_then(|_| self.shadow.take());
+        let shadow = shadow.filter(|shadow| shadow.fits(closed::LARGEST));
+        if let (Some(opening), Some(shadow)) = (opening, shadow) {
+            closed::keep(KeptShadow {
+                path: self.state.lock().path.clone(),
+                opening,
+                shadow,
+                access: Arc::clone(access),
+                constants: Arc::clone(&self.constants),
+            });
+        }
+        self.shadow.close();
     }
 }
 
@@ -319,7 +363,13 @@ impl State {
             .ok_or_else(|| format!("{}: the file is closed", path.display()).into())
     }
 
-    fn close(&mut self, library: &Library, shadow: &Shadow, left: Left) -> Result<(), Fault> {
+    fn close(
+        &mut self,
+        library: &Library,
+        shadow: &Shadow,
+        opening: Option<u64>,
+        left: Left,
+    ) -> Result<(), Fault> {
         let state = self;
         let is_usable = state
             .writer
@@ -367,7 +417,7 @@ impl State {
         };
         let is_small = state.image.len() as u64 <= LARGEST;
         if ranks.is_root() && how.settle.is_none() && closed.is_ok() && is_small {
-            let objects = state.objects();
+            let objects = state.objects(opening);
             CLOSED.remember(&state.path, objects, base, plainly.unwrap_or_default());
         }
         ranks.wait();

@@ -1,6 +1,7 @@
 //! A log is opened again: its objects become a shadow, and what is written is appended.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Base, LogWriter, Ranks};
 
 use super::shadow::{Shadow, refused};
-use super::{Log, State};
+use super::closed::KeptShadow;
+use super::{Constants, Log, State};
 use crate::below::info::Info;
 use crate::below::request::Request;
 use crate::options::Options;
@@ -33,6 +35,8 @@ pub(super) static CLOSED: Memory<Objects> = Memory::new();
 /// The objects of a log, as a shadow has them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Objects {
+    /// The opening that has left them so, where this process remembers it.
+    pub opening: Option<u64>,
     pub image: Vec<u8>,
     /// Address of the object header of each logged dataset; `None` for one that was deleted.
     pub headers: Vec<Option<u64>>,
@@ -42,7 +46,7 @@ pub(super) struct Objects {
 
 impl State {
     /// The objects as the journal has them. Takes the image.
-    pub(super) fn objects(&mut self) -> Objects {
+    pub(super) fn objects(&mut self, opening: Option<u64>) -> Objects {
         let mut headers = vec![None; self.datasets.len()];
         for (header, id) in &self.headers {
             headers[*id as usize] = Some(*header);
@@ -55,6 +59,7 @@ impl State {
             }
         }
         Objects {
+            opening,
             image: std::mem::take(&mut self.image),
             headers,
             reached,
@@ -63,13 +68,15 @@ impl State {
 }
 
 impl Log {
-    /// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. Collective.
+    /// Opens the log at `path` again. Where libhdf5 refuses its objects, it has put the reason on its error stack. `kept`: a shadow
+    /// of it that all ranks have, or none. Collective.
     pub fn append(
         info: &Arc<Info>,
         request: &Request<'_>,
         path: &Path,
         ranks: Ranks,
         options: Options,
+        kept: Option<KeptShadow>,
     ) -> Result<Self, Fault> {
         let left = if options.takes_in {
             take_in_unflushed(path, &ranks)?
@@ -78,16 +85,31 @@ impl Log {
         };
         let options = options.output;
         let mut table = None;
+        // On the first rank: the image, where the others need none.
+        let mut image = None;
+        let kept_opening = kept.as_ref().map(|kept| kept.opening);
         let found = Appendable::find(path, &ranks, &options, Ok(()), |log, recorded| {
-            let (objects, base, known) = base_of(path, log, recorded)?;
+            let (mut objects, base, known) = base_of(path, log, recorded)?;
             table = known;
-            Ok((base, objects.to_bytes()))
+            let is_kept = objects.opening.is_some() && objects.opening == kept_opening;
+            if is_kept {
+                image = Some(std::mem::take(&mut objects.image));
+            }
+            objects.opening = Some(new_opening());
+            Ok((base, objects.to_bytes(is_kept)))
         })?;
         let made = Objects::from_bytes(found.told())
             .ok_or_else(|| Fault::from("the first rank has told no objects"))
-            .and_then(|objects| {
-                let shadow = Shadow::open(info, request, path, &objects.image)?;
-                Ok((objects, shadow.ok_or_else(|| refused(path))?))
+            .and_then(|(objects, is_kept)| {
+                let kept = kept.filter(|_| is_kept);
+                let (shadow, constants) = match kept {
+                    Some(kept) => (kept.shadow.open(), kept.constants),
+                    None => (
+                        Shadow::open(info, request, path, &objects.image)?,
+                        Arc::new(Constants::of(&info.library)),
+                    ),
+                };
+                Ok((objects, shadow.ok_or_else(|| refused(path))?, constants))
             });
         // No rank waits for one that has failed.
         let (ready, made) = match made {
@@ -95,10 +117,11 @@ impl Log {
             Err(reason) => (Err(reason), None),
         };
         let files = found.append(&ranks, &options, ready)?;
-        let (objects, shadow) = made.ok_or_else(|| refused(path))?;
+        let (objects, shadow, constants) = made.ok_or_else(|| refused(path))?;
         let is_root = ranks.is_root();
         let writer = LogWriter::with_reads(ranks, files, options);
-        let log = Log::new(info.library, shadow, path, writer);
+        let mut log = Log::new(info.library, shadow, constants, path, writer);
+        log.opening = objects.opening;
         let mut state = log.state.lock();
         for (id, header) in objects.headers.iter().enumerate() {
             state.datasets.push(None);
@@ -110,7 +133,7 @@ impl Log {
         state.base = objects.headers.len();
         state.table = table;
         if is_root {
-            state.image = objects.image;
+            state.image = image.unwrap_or(objects.image);
         }
         drop(state);
         if let Some(left) = left {
@@ -118,6 +141,11 @@ impl Log {
         }
         Ok(log)
     }
+}
+
+/// A number for an opening: no other one of a log has it.
+fn new_opening() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Makes one more flush of what no flush covers. The first rank lets the program `h5logfs` do that, since libhdf5 makes datasets
@@ -233,8 +261,10 @@ impl Objects {
         Ok(lines)
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
-        let mut numbers = vec![self.headers.len() as u64];
+    /// `is_kept`: all ranks have the shadow.
+    fn to_bytes(&self, is_kept: bool) -> Vec<u8> {
+        let opening = self.opening.unwrap_or_default();
+        let mut numbers = vec![opening, u64::from(is_kept), self.headers.len() as u64];
         numbers.extend(self.headers.iter().map(|header| header.unwrap_or(u64::MAX)));
         numbers.push(self.reached.len() as u64);
         for (id, reached) in &self.reached {
@@ -245,19 +275,24 @@ impl Objects {
         numbers.chain(self.image.iter().copied()).collect()
     }
 
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    /// Those, and whether all ranks have the shadow.
+    fn from_bytes(bytes: &[u8]) -> Option<(Self, bool)> {
         let mut rest = bytes;
+        let opening = take(&mut rest)?;
+        let is_kept = take(&mut rest)? != 0;
         let header = |header: u64| Some(header).filter(|header| *header != u64::MAX);
         let headers = take_list(&mut rest)?.into_iter().map(header).collect();
         let mut reached = HashMap::new();
         for _ in 0..take(&mut rest)? {
             reached.insert(u32::try_from(take(&mut rest)?).ok()?, take_list(&mut rest)?);
         }
-        Some(Objects {
+        let objects = Objects {
+            opening: Some(opening),
             headers,
             reached,
             image: rest.to_vec(),
-        })
+        };
+        Some((objects, is_kept))
     }
 }
 
@@ -284,11 +319,13 @@ mod tests {
     #[test]
     fn objects_are_told_to_other_ranks() {
         let objects = Objects {
+            opening: Some(4),
             image: vec![1, 2, 3],
             headers: vec![Some(7), None, Some(96)],
             reached: HashMap::from([(0, vec![5, 6]), (2, vec![])]),
         };
-        assert_eq!(Objects::from_bytes(&objects.to_bytes()), Some(objects));
+        let told = Objects::from_bytes(&objects.to_bytes(true));
+        assert_eq!(told, Some((objects, true)));
         assert_eq!(Objects::from_bytes(&[9; 9]), None);
     }
 }

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use h5logfs_file_driver::{Announced, SESSION_DRIVER, Written};
+use h5logfs_file_driver::{Announced, SESSION_DRIVER, Withdrawn, Written};
 use h5logfs_host::types::{FAILURE, Id, Status};
 use h5logfs_log::image::Image;
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use crate::below::info::Info;
 use crate::below::list::default_list;
 use crate::below::questions::number_of;
 use crate::below::request::Request;
+use super::closed;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 
@@ -37,8 +38,9 @@ pub struct Shadow {
     /// Null once it is closed.
     root: AtomicPtr<c_void>,
     info: Arc<Info>,
-    /// Its name is not given to another file meanwhile.
-    _announced: Announced,
+    number: u64,
+    /// Its name is not given to another file meanwhile. `None` once the file is taken ([`Shadow::take`]).
+    announced: Mutex<Option<Announced>>,
 }
 
 // SAFETY: libhdf5 guards its objects by its own lock, or leaves that to the program.
@@ -92,6 +94,12 @@ pub fn release(library: &Library) {
             close_file(file, &info);
         }
     }
+}
+
+/// The same where a library ends, which keeps no shadow of a log for later.
+pub fn release_all(library: &Library) {
+    closed::forget_all(library);
+    release(library);
 }
 
 fn close_root(root: *mut c_void, info: &Info) {
@@ -248,9 +256,30 @@ impl Shadow {
             file,
             is_given: AtomicBool::new(false),
             root: AtomicPtr::new(root),
+            number: number_of(&native, file),
             info: native,
-            _announced: announced,
+            announced: Mutex::new(Some(announced)),
         }))
+    }
+
+    /// Takes the file out of a log that is closed: it stays open when the program has closed its own. `None` if the program has
+    /// got none, or the file is given up.
+    pub fn take(&self) -> Option<Closed> {
+        if !self.is_given.load(Ordering::Relaxed) {
+            return None;
+        }
+        let announced = self.announced.lock().take()?;
+        let root = self.root.swap(ptr::null_mut(), Ordering::AcqRel);
+        let shadow = Shadow {
+            file: self.file,
+            is_given: AtomicBool::new(true),
+            root: AtomicPtr::new(root),
+            number: self.number,
+            info: Arc::clone(&self.info),
+            announced: Mutex::new(None),
+        };
+        let withdrawn = announced.withdraw()?;
+        (!root.is_null()).then_some(Closed { shadow, withdrawn })
     }
 
     /// Gives the file up, where all objects with identifiers are open. It closes when the program has closed its own.
@@ -263,12 +292,16 @@ impl Shadow {
 
     /// The number that the library gives to objects of the file.
     pub fn number(&self) -> u64 {
-        number_of(&self.info, self.file)
+        self.number
     }
 
-    /// The handle of the program that has made or opened the file, which closes it.
+    /// The first handle for a program that makes or opens the log, which closes it. Null if libhdf5 refuses: then the reason is
+    /// on its error stack.
     pub fn first_handle(&self) -> *mut c_void {
-        self.is_given.store(true, Ordering::Relaxed);
+        if self.is_given.swap(true, Ordering::Relaxed) {
+            // The program has closed the other one with the log.
+            return self.handle();
+        }
         self.file
     }
 
@@ -342,6 +375,32 @@ impl Shadow {
             )
         });
         (status >= 0).then_some(())
+    }
+}
+
+/// The shadow of a log that is closed, which nothing finds by the name of that log.
+#[derive(Debug)]
+pub struct Closed {
+    shadow: Shadow,
+    withdrawn: Withdrawn,
+}
+
+impl Closed {
+    /// The shadow of the log, which is open again. `None` if another file has its name.
+    pub fn open(self) -> Option<Shadow> {
+        let Closed { shadow, withdrawn } = self;
+        *shadow.announced.lock() = Some(withdrawn.announce()?);
+        Some(shadow)
+    }
+
+    /// Whether it has no more bytes than this.
+    pub fn fits(&self, most: usize) -> bool {
+        self.withdrawn.fits(most)
+    }
+
+    /// Whether it is one of this library.
+    pub fn is_of(&self, library: &Library) -> bool {
+        self.shadow.info.library.is(library)
     }
 }
 

@@ -322,7 +322,7 @@ impl Log {
         }
         let is_same = are_equal(self.library.functions(), datatype, dataset.file_type.id);
         // A program may change a type of its own, under the same identifier.
-        if is_same && self.predefined.contains(&datatype) {
+        if is_same && self.constants.predefined.contains(&datatype) {
             dataset.same_type.store(datatype, Ordering::Relaxed);
         }
         is_same

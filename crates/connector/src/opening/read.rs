@@ -18,6 +18,7 @@ use crate::below::drivers::{has_image, with_driver};
 use crate::below::info::Info;
 use crate::below::questions::number_of;
 use crate::below::request::Request;
+use crate::log::closed;
 use crate::ranks;
 use crate::session::{Kind, Session, registry};
 use h5logfs_common::fault::Fault;
@@ -110,6 +111,7 @@ pub fn check_create(info: &Info, request: &Request<'_>) -> Result<(), Fault> {
 /// Deletes a log of several files. `None` for what the connector below deletes. Collective: the first rank deletes, and all
 /// have its outcome.
 pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Fault> {
+    closed::forget(request.path());
     let ranks = ranks::find(&info.library, request.fapl)?.unwrap_or_else(Ranks::one);
     let deleted = if ranks.is_root() {
         h5logfs_file_driver::delete_log(request.path(), &Options::default())

@@ -19,8 +19,10 @@ use super::OpenedLog;
 use crate::below::Below;
 use crate::below::drivers::{forgets_changes, has_image, has_same_driver, has_usual_driver};
 use crate::below::info::Info;
+use crate::below::list::PropertyList;
 use crate::below::request::Request;
-use crate::log::Log;
+use crate::log::closed::{self, KeptShadow};
+use crate::log::{Constants, Log};
 use crate::log::shadow::{Shadow, refused};
 use crate::options;
 use crate::ranks;
@@ -51,8 +53,9 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     };
     let files = Files::create(&path, &ranks, &options)?;
     let writer = LogWriter::with_reads(ranks, files, options);
-    let log = Log::new(info.library, shadow, &path, writer);
-    opened(info, request, log).map(Some)
+    let constants = Arc::new(Constants::of(&info.library));
+    let log = Log::new(info.library, shadow, constants, &path, writer);
+    opened(info, request, log, None).map(Some)
 }
 
 /// The shadow of a new log. Local.
@@ -64,6 +67,7 @@ fn prepare(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Shado
         )
         .into());
     }
+    closed::forget(path);
     let shadow = Shadow::create(info, request, path)?;
     shadow.ok_or_else(|| refused(path))
 }
@@ -74,8 +78,8 @@ enum Found {
     Other,
     /// A log that this process writes.
     Open(Arc<Session>),
-    /// A log of ours, to be opened with these options.
-    Closed(options::Options),
+    /// A log of ours, to be opened with these options, and its shadow if it is kept.
+    Closed(options::Options, Option<Box<KeptShadow>>),
 }
 
 /// Opens a log for writing. `None` for a file that is none, or that another writer has made. Collective where it is opened for
@@ -95,10 +99,12 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     match found {
         Found::Other => Ok(None),
         Found::Open(session) => another_handle(info, session).map(Some),
-        Found::Closed(options) => {
+        Found::Closed(options, kept) => {
             let ranks = ranks.unwrap_or_else(Ranks::one);
-            let log = Log::append(info, request, &path, ranks, options)?;
-            opened(info, request, log).map(Some)
+            let access = kept.as_ref().map(|kept| Arc::clone(&kept.access));
+            let kept = kept.map(|kept| *kept);
+            let log = Log::append(info, request, &path, ranks, options, kept)?;
+            opened(info, request, log, access).map(Some)
         }
     }
 }
@@ -116,16 +122,23 @@ fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, F
     let options = info.options(request)?;
     check_writable(path)?;
     check_kept(info, request, path)?;
-    Ok(Found::Closed(options))
+    let kept = closed::take_for(info, path, request.fapl);
+    Ok(Found::Closed(options, kept.map(Box::new)))
 }
 
 /// What all ranks have found, if they have found the same. Then none of them waits for one that goes another way. Collective.
 fn agreed(ranks: &Ranks, path: &Path, found: Result<Found, Fault>) -> Result<Found, Fault> {
     let number = found.as_ref().map_or(0, Found::number);
+    let kept = found.as_ref().ok().and_then(Found::kept);
+    let opening = kept.map(|kept| kept.opening);
     let (outcome, found) = LocalOutcome::of(found);
-    let agreement = ranks.agree_on(outcome, number, &mut []);
+    // The largest of both tell whether all ranks have the shadow of the same opening.
+    let mut openings = opening.map_or([u64::MAX; 2], |opening| [opening, !opening]);
+    let agreement = ranks.agree_on(outcome, number, &mut openings);
     check_outcome(path, "open", agreement.outcome)?;
     let found = found.filter(|_| agreement.same);
+    let is_kept = openings[0] == !openings[1];
+    let found = found.map(|found| if is_kept { found } else { found.without_kept() });
     found.ok_or_else(|| {
         let path = path.display();
         format!("{path}: some ranks find a log there, or have it open, and others do not").into()
@@ -138,7 +151,22 @@ impl Found {
         match self {
             Found::Other => 0,
             Found::Open(_) => 1,
-            Found::Closed(_) => 2,
+            Found::Closed(..) => 2,
+        }
+    }
+
+    fn kept(&self) -> Option<&KeptShadow> {
+        match self {
+            Found::Closed(_, kept) => kept.as_deref(),
+            Found::Other | Found::Open(_) => None,
+        }
+    }
+
+    /// The same, to be made of an image.
+    fn without_kept(self) -> Self {
+        match self {
+            Found::Closed(options, _) => Found::Closed(options, None),
+            other => other,
         }
     }
 }
@@ -171,8 +199,19 @@ fn absolute(path: &Path) -> PathBuf {
     found.unwrap_or_else(|_| path.to_owned())
 }
 
-fn opened(info: &Arc<Info>, request: &Request<'_>, log: Log) -> Result<OpenedLog, Fault> {
-    let session = Arc::new(Session::new(info, request, Kind::Written(log.into()))?);
+/// `access`: a list that is equal to that of the request, if there is one.
+fn opened(
+    info: &Arc<Info>,
+    request: &Request<'_>,
+    log: Log,
+    access: Option<Arc<PropertyList>>,
+) -> Result<OpenedLog, Fault> {
+    let kind = Kind::Written(log.into());
+    let session = match access {
+        Some(access) => Session::with_access(info, request, kind, access)?,
+        None => Session::new(info, request, kind)?,
+    };
+    let session = Arc::new(session);
     registry::add(&session)?;
     session.touch();
     let info = info.native()?;

@@ -55,7 +55,7 @@ pub mod virtuals;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use h5logfs_host::types::Id;
@@ -120,7 +120,7 @@ pub struct Session {
     /// The file that it was when it was opened.
     pub identity: Identity,
     /// The file access property list of the program.
-    pub access: PropertyList,
+    pub access: Arc<PropertyList>,
     /// What the session is for.
     pub kind: Kind,
     /// Objects of the log that are open.
@@ -135,6 +135,8 @@ pub struct Session {
     is_changed: AtomicBool,
     /// The program lets others follow what it writes.
     is_followed: AtomicBool,
+    /// The program has changed of the native file what no image has: the next opening makes a new one.
+    is_special: AtomicBool,
     /// What a program gets that asks for the descriptor.
     descriptor: OnceLock<Descriptor>,
 }
@@ -144,6 +146,16 @@ impl Session {
     pub fn new(info: &Info, request: &Request<'_>, kind: Kind) -> Result<Self, Fault> {
         let access = PropertyList::copy(&info.library, request.fapl);
         let access = access.ok_or("the file access property list cannot be copied")?;
+        Session::with_access(info, request, kind, access.into())
+    }
+
+    /// The same with a copy of the file access property list, or one that is equal.
+    pub fn with_access(
+        info: &Info,
+        request: &Request<'_>,
+        kind: Kind,
+        access: Arc<PropertyList>,
+    ) -> Result<Self, Fault> {
         let path = request.path();
         let identity = Identity::of(info, path)
             .or_else(|| Identity::of(info, &log_dir::named_by(path)?))
@@ -154,7 +166,7 @@ impl Session {
     }
 
     /// One of a file of which nothing more is known.
-    fn of_file(path: PathBuf, identity: Identity, access: PropertyList, kind: Kind) -> Self {
+    fn of_file(path: PathBuf, identity: Identity, access: Arc<PropertyList>, kind: Kind) -> Self {
         Session {
             path,
             identity,
@@ -166,6 +178,7 @@ impl Session {
             is_being_opened: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             is_followed: AtomicBool::new(false),
+            is_special: AtomicBool::new(false),
             descriptor: OnceLock::new(),
         }
     }
@@ -243,8 +256,17 @@ impl Session {
             self.left()
         };
         let closed = log.close(left);
-        log.shadow().close();
+        if closed.is_ok() && !self.is_special.load(Ordering::Relaxed) {
+            log.keep_shadow(&self.access);
+        } else {
+            log.shadow().close();
+        }
         closed
+    }
+
+    /// The program changes of the native file what no image has: how its cache works, what is mounted on it.
+    pub fn set_special(&self) {
+        self.is_special.store(true, Ordering::Relaxed);
     }
 
     /// Whether a file access property list, which names the same driver, means the close that the log was opened with.

@@ -34,7 +34,11 @@ pub fn open_at(info: &Info, path: &Path) -> Result<Vec<Arc<Session>>, Fault> {
 /// The log that a library writes whose native file has a number.
 pub fn find_number(library: usize, number: u64) -> Result<Option<Arc<Session>>, Fault> {
     let mut own = find(|other| other.library == library)?.into_iter();
-    Ok(own.find(|session| session.log().is_some_and(|log| log.number() == number)))
+    Ok(own.find(|session| {
+        // The shadow of one that was closed may be that of one that is open now.
+        let log = session.log().filter(|log| log.is_open());
+        log.is_some_and(|log| log.number() == number)
+    }))
 }
 
 /// The logs that a library writes.

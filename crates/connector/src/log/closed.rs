@@ -1,0 +1,86 @@
+//! Shadows of logs that this process has closed. A program may write a step, close its file, and open it again for the next
+//! one: then the shadow is still open in libhdf5, and nothing makes it of its image. Whether it is what the log holds is for
+//! the first rank to say, which remembers the log ([`super::reopening`]).
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use h5logfs_host::types::Id;
+use parking_lot::Mutex;
+
+use super::Constants;
+use super::shadow::Closed;
+use crate::below::info::Info;
+use crate::below::list::PropertyList;
+use crate::library::{Functions, Library};
+
+/// Shadows that are kept: the last ones. Programs write few logs at a time.
+const MOST: usize = 4;
+/// The most bytes of one.
+pub const LARGEST: usize = 1 << 20;
+
+/// The shadow of a log that is closed.
+#[derive(Debug)]
+pub struct KeptShadow {
+    /// Where the log was.
+    pub path: PathBuf,
+    /// The number of the opening that this close has ended, which all its ranks know.
+    pub opening: u64,
+    /// The shadow.
+    pub shadow: Closed,
+    /// The file access property list of the program. One that is equal asks for the same shadow.
+    pub access: Arc<PropertyList>,
+    /// What the library had.
+    pub constants: Arc<Constants>,
+}
+
+/// The last first. libhdf5 is not called with the lock held. A fork may leave it to nobody, so no thread waits for it.
+static KEPT: Mutex<VecDeque<KeptShadow>> = Mutex::new(VecDeque::new());
+
+/// Keeps the shadow of a log that is closed now.
+pub fn keep(kept: KeptShadow) {
+    let Some(mut all) = KEPT.try_lock() else {
+        return;
+    };
+    let same = all.iter().position(|other| other.path == kept.path);
+    let out = same.or((all.len() == MOST).then_some(MOST - 1));
+    let out = out.and_then(|out| all.remove(out));
+    all.push_front(kept);
+    drop(all);
+    // It calls libhdf5.
+    drop(out);
+}
+
+/// Takes the shadow of the log at a path, if it is kept.
+fn take(path: &Path) -> Option<KeptShadow> {
+    let mut all = KEPT.try_lock()?;
+    let found = all.iter().position(|kept| kept.path == path)?;
+    all.remove(found)
+}
+
+/// Takes the shadow of the log at a path, if it is what a program gets that opens the log with this file access property list.
+/// Another one is given up.
+pub fn take_for(info: &Info, path: &Path, fapl: Id) -> Option<KeptShadow> {
+    let kept = take(path).filter(|kept| kept.shadow.is_of(&info.library))?;
+    let access = kept.access.id;
+    // SAFETY: both are lists of this library.
+    let is_same = |f: &Functions| unsafe { (f.H5Pequal)(access, fapl) > 0 };
+    info.library.nested(is_same).then_some(kept)
+}
+
+/// Gives up the shadow of the log at a path, which is made anew or deleted.
+pub fn forget(path: &Path) {
+    drop(take(path));
+}
+
+/// Gives up all shadows of a library, which ends.
+pub fn forget_all(library: &Library) {
+    let own: Vec<KeptShadow> = {
+        let mut all = KEPT.lock();
+        let (own, others): (_, Vec<_>) = all.drain(..).partition(|kept| kept.shadow.is_of(library));
+        *all = others.into();
+        own
+    };
+    drop(own);
+}
