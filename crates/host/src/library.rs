@@ -1,5 +1,6 @@
 //! One libhdf5 of the process: calls of it from within a call of it, and its error stack.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
@@ -139,6 +140,20 @@ pub struct Library<F> {
     address: usize,
 }
 
+thread_local! {
+    /// The [number](Library::number) of the library that prints nothing in this thread; 0: each may.
+    static QUIET: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Sets [`QUIET`] as it was, also after a panic.
+struct Restored(usize);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        QUIET.set(self.0);
+    }
+}
+
 /// The library that was found last: a program that opens a file for each step shall not look for hundreds of functions each time.
 pub struct Found<F>(
     /// How many objects the process had given up then. A fork may leave the lock to nobody, so no thread waits for it.
@@ -248,12 +263,24 @@ impl<F: Functions> Library<F> {
     /// Calls functions that leave the error stack as it is when they begin, and print it when they fail: the outer call
     /// prints it.
     pub fn quietly<R>(&self, call: impl FnOnce(&F) -> R) -> R {
+        if QUIET.get() == self.number() {
+            return call(&self.functions);
+        }
         // SAFETY: the library called us, so it is ready to be called.
         let printing = unsafe { Printing::off(&self.errors, self.old) };
         let result = call(&self.functions);
         // SAFETY: see above.
         unsafe { printing.restore(&self.errors) };
         result
+    }
+
+    /// The same for several calls of [`Library::quietly`] in `act`: each would ask the library whether it prints.
+    pub fn all_quietly<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.quietly(|_| {
+            let outer = QUIET.replace(self.number());
+            let _end = Restored(outer);
+            act()
+        })
     }
 
     /// Refuses what a program has asked for, outside of any call of the library: as a function of the library fails, with a

@@ -40,7 +40,7 @@ pub unsafe extern "C" fn create(
 ) -> Handle {
     // SAFETY: see the head of the module.
     let parent = unsafe { Object::of_handle(handle) };
-    let created = parent.library().caught(Kind::Dataset, || {
+    let create = || {
         // SAFETY: the library gives a location, and a name or none.
         let session = unsafe { parent.changed_at(Changed::link(name), (*location).from, dapl)? };
         let new = match &session {
@@ -63,7 +63,10 @@ pub unsafe extern "C" fn create(
         let mut object = Object::new(under, &parent.below.info, Some(&session));
         object.dataset = session.dataset_made(&object.below, new)?;
         Ok(object.into_handle())
-    });
+    };
+    // Nothing of the program runs within but what its filters have.
+    let library = parent.library();
+    let created = library.caught(Kind::Dataset, || library.all_quietly(create));
     created.unwrap_or(std::ptr::null_mut())
 }
 

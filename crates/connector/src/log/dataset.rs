@@ -263,23 +263,42 @@ pub fn is_loggable_type(f: &Functions, datatype: Id) -> bool {
     }
 }
 
-/// Whether a new dataset with this creation property list can be logged. `is_parallel`: of several ranks.
-pub fn is_loggable_layout(f: &Functions, dcpl: Id, is_parallel: bool) -> bool {
-    // SAFETY (all calls here): the library answers for any identifier.
-    let layout = unsafe { (f.H5Pget_layout)(dcpl) };
-    let is_elsewhere = unsafe { (f.H5Pget_external_count)(dcpl) } > 0;
-    let stays = match layout {
-        // All ranks write a compact dataset together, each with its own values.
-        layout::COMPACT => !is_parallel,
-        layout::VIRTUAL => true,
-        _ => false,
-    };
-    // Elements that stay in the shadow are not written by several ranks: these are logged as they are.
-    let has_native_filter = !is_parallel
-        && filter_ids(f, dcpl)
-            .iter()
-            .any(|id| ONLY_NATIVE.contains(id));
-    !stays && !is_elsewhere && !has_native_filter
+/// A creation property list, and what is looked for in it several times: libhdf5 takes a while for each question.
+pub struct Creation {
+    list: Id,
+    /// `H5D_layout_t`.
+    pub layout: c_int,
+    filters: Vec<Filter>,
+}
+
+impl Creation {
+    /// What a list says.
+    pub fn of(f: &Functions, list: Id) -> Self {
+        Creation {
+            list,
+            // SAFETY: the library answers for any identifier.
+            layout: unsafe { (f.H5Pget_layout)(list) },
+            filters: filters(f, list),
+        }
+    }
+
+    /// Whether a new dataset can be logged. `is_parallel`: of several ranks.
+    pub fn is_loggable(&self, f: &Functions, is_parallel: bool) -> bool {
+        let stays = match self.layout {
+            // All ranks write a compact dataset together, each with its own values.
+            layout::COMPACT => !is_parallel,
+            layout::VIRTUAL => true,
+            // libhdf5 refuses chunks in external files.
+            layout::CHUNKED => false,
+            // SAFETY: the library answers for any identifier.
+            _ => unsafe { (f.H5Pget_external_count)(self.list) > 0 },
+        };
+        let is_native =
+            |filter: &Filter| u16::try_from(filter.id).is_ok_and(|id| ONLY_NATIVE.contains(&id));
+        // Elements that stay in the shadow are not written by several ranks: these are logged as they are.
+        let has_native_filter = !is_parallel && self.filters.iter().any(is_native);
+        !stays && !has_native_filter
+    }
 }
 
 /// Takes the filters that only this program may know out of a creation property list. The program that shows and closes
@@ -291,11 +310,6 @@ pub fn remove_foreign_filters(f: &Functions, dcpl: Id) {
             unsafe { (f.H5Premove_filter)(dcpl, filter.id) };
         }
     }
-}
-
-fn filter_ids(f: &Functions, dcpl: Id) -> Vec<u16> {
-    let number = |filter: &Filter| u16::try_from(filter.id).ok();
-    filters(f, dcpl).iter().filter_map(number).collect()
 }
 
 fn filters(f: &Functions, dcpl: Id) -> Vec<Filter> {
@@ -329,13 +343,18 @@ fn filters(f: &Functions, dcpl: Id) -> Vec<Filter> {
 
 impl Storage {
     /// Of a dataset that was made with this list, of elements of this type.
-    pub fn of(f: &Functions, dcpl: Id, datatype: &OwnedType) -> Self {
+    pub fn of(f: &Functions, creation: Creation, datatype: &OwnedType) -> Self {
         const USER_DEFINED: c_int = 2;
         /// `H5D_FILL_TIME_NEVER`: what was not written is zeros.
         const NEVER: c_int = 1;
+        let Creation {
+            list: dcpl,
+            layout,
+            filters,
+        } = creation;
         let mut chunk = [0u64; 32];
         // SAFETY (all calls here): there is room for the most dimensions, and for one element.
-        let rank = match unsafe { (f.H5Pget_layout)(dcpl) } {
+        let rank = match layout {
             layout::CHUNKED => unsafe { (f.H5Pget_chunk)(dcpl, 32, chunk.as_mut_ptr()) },
             _ => -1,
         };
@@ -344,17 +363,19 @@ impl Storage {
             .map(|rank| chunk[..rank].to_vec());
         let mut fill = Vec::new();
         let (mut defined, mut time) = (0, 0);
-        let status = unsafe {
-            (f.H5Pget_fill_time)(dcpl, &mut time) | (f.H5Pfill_value_defined)(dcpl, &mut defined)
+        let is_defined = unsafe {
+            (f.H5Pget_fill_time)(dcpl, &mut time) >= 0
+                && time != NEVER
+                && (f.H5Pfill_value_defined)(dcpl, &mut defined) >= 0
+                && defined == USER_DEFINED
         };
-        if status >= 0 && defined == USER_DEFINED && time != NEVER {
+        if is_defined {
             fill = vec![0; datatype.element];
             let buf = fill.as_mut_ptr().cast::<c_void>();
             if unsafe { (f.H5Pget_fill_value)(dcpl, datatype.id, buf) } < 0 {
                 fill.clear();
             }
         }
-        let filters = filters(f, dcpl);
         // With another one the elements are logged as they are, and shown without filters.
         let can_apply = filters.iter().all(Filter::can_apply);
         Storage {

@@ -7,7 +7,7 @@ use h5logfs_host::types::Id;
 
 use super::Log;
 use super::dataset::{
-    Dataset, OwnedType, Parts, Storage, Wanted, extent_of, is_loggable_layout, is_loggable_type,
+    Creation, Dataset, OwnedType, Parts, Storage, Wanted, extent_of, is_loggable_type,
     remove_foreign_filters,
 };
 use crate::arguments::DatasetGet;
@@ -36,20 +36,25 @@ impl Log {
         let library = &self.library;
         let is_parallel = self.is_parallel();
         let (parts, changes) = library.nested(|f| {
-            if !is_loggable_type(f, datatype) || !is_loggable_layout(f, dcpl, is_parallel) {
+            if !is_loggable_type(f, datatype) {
+                return Ok((None, Changes::default()));
+            }
+            let creation = Creation::of(f, dcpl);
+            if !creation.is_loggable(f, is_parallel) {
                 return Ok((None, Changes::default()));
             }
             let Some((dims, max_dims)) = extent_of(f, space) else {
                 return Ok((None, Changes::default()));
             };
             let file_type = self.types.like(library, f, datatype, &self.constants.predefined)?;
+            let changes = Changes::of(f, dcpl, creation.layout);
             let parts = Parts {
                 dims,
                 max_dims,
-                storage: Storage::of(f, dcpl, &file_type),
+                storage: Storage::of(f, creation, &file_type),
                 file_type,
             };
-            Ok::<_, String>((Some(parts), Changes::of(f, dcpl)))
+            Ok::<_, String>((Some(parts), changes))
         })?;
         let own = match parts {
             Some(_) if changes.wanted == Wanted::default() => None,
@@ -123,17 +128,15 @@ struct Changes {
 }
 
 impl Changes {
-    fn of(f: &Functions, dcpl: Id) -> Self {
+    /// `layout`: that of the list.
+    fn of(f: &Functions, dcpl: Id, layout: c_int) -> Self {
         const LATE: c_int = 2;
         const INCREMENTAL: c_int = 3;
         const COMPACT: c_int = 0;
         const CHUNKED: c_int = 2;
         let (mut allocation, mut chunk_options) = (0, 0);
         // SAFETY: the library answers for any identifier, and there are places for numbers.
-        let layout = unsafe {
-            (f.H5Pget_alloc_time)(dcpl, &mut allocation);
-            (f.H5Pget_layout)(dcpl)
-        };
+        unsafe { (f.H5Pget_alloc_time)(dcpl, &mut allocation) };
         let late = match layout {
             // Their elements lie in the header. libhdf5 takes no other time for them.
             COMPACT => return Changes::default(),
@@ -208,7 +211,7 @@ fn storage_of(object: &Below, datatype: &OwnedType) -> Result<Storage, Fault> {
     let dcpl = ask(object, DatasetGet::CREATION)?;
     // SAFETY: the identifier is ours, and closed once.
     Ok(object.info.library.nested(|f| unsafe {
-        let storage = Storage::of(f, dcpl, datatype);
+        let storage = Storage::of(f, Creation::of(f, dcpl), datatype);
         (f.H5Pclose)(dcpl);
         storage
     }))
