@@ -220,19 +220,18 @@ impl<'a> Space<'a> {
             return lists.set(&Selection::block(bounds.start(), bounds.count()), dims);
         }
         match self.kind() {
-            kind::POINTS => self.points(rank, dims, lists),
-            _ => self.hyperslab(bounds, dims, walks, lists),
+            kind::POINTS => self.points(elements, dims, lists),
+            _ => self.hyperslab(elements, bounds, dims, walks, lists),
         }
     }
 
     fn points<'r>(
         self,
-        rank: usize,
+        number: u64,
         dims: &[u64],
         lists: &'r mut Lists,
     ) -> Result<&'r Blocks, Fault> {
-        let number = self.elements()?;
-        let mut points = vec![0u64; number as usize * rank];
+        let mut points = vec![0u64; number as usize * dims.len()];
         // SAFETY: there is room for the coordinates of all points.
         let status = unsafe {
             (self.f.H5Sget_select_elem_pointlist)(self.id, 0, number, points.as_mut_ptr())
@@ -245,6 +244,7 @@ impl<'a> Space<'a> {
 
     fn hyperslab<'r>(
         self,
+        elements: u64,
         bounds: &SelectionBounds,
         dims: &[u64],
         walks: &'r mut Walks,
@@ -266,7 +266,7 @@ impl<'a> Space<'a> {
         };
         // The terms lack the offset of the selection, which its bounds have.
         if !is_regular || bounds.start() != &terms[0][..rank] {
-            return self.walked(bounds, dims, walks);
+            return self.walked(elements, bounds, dims, walks);
         }
         let [start, stride, count, block] = &terms;
         let selection = Selection::Hyperslab {
@@ -281,12 +281,13 @@ impl<'a> Space<'a> {
     /// Any selection, which lies within its own extent.
     fn walked<'r>(
         self,
+        elements: u64,
         bounds: &SelectionBounds,
         dims: &[u64],
         walks: &'r mut Walks,
     ) -> Result<&'r Blocks, Fault> {
         let (extent, _) = self.extent()?;
-        let blocks = walks.blocks(self.f, self.id, &extent, self.elements()?)?;
+        let blocks = walks.blocks(self.f, self.id, &extent, elements)?;
         if bounds.check_within(dims).is_ok() {
             return Ok(blocks);
         }

@@ -126,8 +126,9 @@ impl Pieces {
         while left > 0 {
             let known = self.offsets.len();
             let more = known.clamp(FIRST, MOST_AT_ONCE);
-            self.offsets.resize(known + more, 0);
-            self.lengths.resize(known + more, 0);
+            // Room that is not cleared first: most selections have few pieces.
+            self.offsets.reserve(more);
+            self.lengths.reserve(more);
             let (mut sequences, mut found) = (0usize, 0usize);
             // SAFETY: there is room for that many sequences.
             let status = unsafe {
@@ -137,16 +138,19 @@ impl Pieces {
                     left as usize,
                     &mut sequences,
                     &mut found,
-                    self.offsets[known..].as_mut_ptr(),
-                    self.lengths[known..].as_mut_ptr(),
+                    self.offsets.spare_capacity_mut().as_mut_ptr().cast(),
+                    self.lengths.spare_capacity_mut().as_mut_ptr().cast(),
                 )
             };
             if status < 0 || found == 0 || sequences > more || found as u64 > left {
                 listed = Err(failed());
                 break;
             }
-            self.offsets.truncate(known + sequences);
-            self.lengths.truncate(known + sequences);
+            // SAFETY: the library has written that many, and there is room for them.
+            unsafe {
+                self.offsets.set_len(known + sequences);
+                self.lengths.set_len(known + sequences);
+            }
             left -= found as u64;
         }
         // SAFETY: it was created above.
