@@ -1,13 +1,15 @@
 //! Buffers of a size that a log file asks for, which the caller has reserved. Where the system has no memory for one,
 //! these functions return an error. `vec!` would abort the process, and with it the mount of all users.
 
+use bytemuck::Zeroable;
+use bytemuck::allocation::try_zeroed_vec;
+
 use crate::fault::Shortage;
 
-/// A buffer of `len` zeros.
-pub fn zeroed(len: usize) -> Result<Vec<u8>, Shortage> {
-    let mut bytes = with_room(len)?;
-    bytes.resize(len, 0);
-    Ok(bytes)
+/// A list of `len` zeros. Of a large one the system clears each page when it is first touched, so threads that fill it share
+/// that work.
+pub fn zeroed<T: Zeroable>(len: usize) -> Result<Vec<T>, Shortage> {
+    try_zeroed_vec(len).map_err(|()| shortage::<T>(len))
 }
 
 /// An empty list with capacity for `len` elements.
@@ -20,12 +22,12 @@ pub fn with_room<T>(len: usize) -> Result<Vec<T>, Shortage> {
 /// Allocates capacity for `len` more elements.
 pub fn make_room<T>(list: &mut Vec<T>, len: usize) -> Result<(), Shortage> {
     let room = list.try_reserve_exact(len);
-    room.map_err(|_| {
-        let bytes = len.saturating_mul(size_of::<T>());
-        Shortage::System {
-            bytes: bytes as u64,
-        }
-    })
+    room.map_err(|_| shortage::<T>(len))
+}
+
+fn shortage<T>(len: usize) -> Shortage {
+    let bytes = len.saturating_mul(size_of::<T>()) as u64;
+    Shortage::System { bytes }
 }
 
 #[cfg(test)]
@@ -34,10 +36,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_refused() {
-        assert_eq!(zeroed(3).unwrap(), [0; 3]);
+        assert_eq!(zeroed::<u8>(3).unwrap(), [0; 3]);
         assert!(with_room::<u8>(100).unwrap().capacity() >= 100);
         for too_much in [usize::MAX, isize::MAX as usize] {
-            let refused = zeroed(too_much).unwrap_err();
+            let refused = zeroed::<u8>(too_much).unwrap_err();
             assert_eq!(
                 refused,
                 Shortage::System {

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytemuck::Zeroable;
+
 use crate::buffers;
 use crate::fault::Shortage;
 use crate::single_flight::SingleFlight;
@@ -398,18 +400,12 @@ impl Reservation {
         Ok(())
     }
 
-    /// A list of `len` default elements, zeros for numbers, that counts here.
-    pub fn filled<T: Copy + Default>(&mut self, len: usize) -> Result<Vec<T>, Shortage> {
-        let mut list = Vec::new();
-        if len > 0 {
-            let bytes = len.checked_mul(size_of::<T>());
-            let bytes = bytes.ok_or(Shortage::System { bytes: u64::MAX })? as u64;
-            self.grow(bytes)?;
-            buffers::make_room(&mut list, len)
-                .inspect_err(|_| self.shrink_to(self.bytes - bytes))?;
-            list.resize(len, T::default());
-        }
-        Ok(list)
+    /// A list of `len` zeros that counts here.
+    pub fn filled<T: Zeroable>(&mut self, len: usize) -> Result<Vec<T>, Shortage> {
+        let bytes = len.checked_mul(size_of::<T>());
+        let bytes = bytes.ok_or(Shortage::System { bytes: u64::MAX })? as u64;
+        self.grow(bytes)?;
+        buffers::zeroed(len).inspect_err(|_| self.shrink_to(self.bytes - bytes))
     }
 }
 

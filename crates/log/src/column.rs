@@ -36,6 +36,27 @@ impl Column {
         memory: &mut Reservation,
     ) -> Result<(), Shortage> {
         match self {
+            Column::Same(same) if *same == number => Ok(()),
+            Column::Narrow(list)
+                if number <= u64::from(u32::MAX) && list.len() < list.capacity() =>
+            {
+                list.push(number as u32);
+                Ok(())
+            }
+            _ => self.push_other(number, len, room, memory),
+        }
+    }
+
+    /// The same, where it takes more than a look or a store.
+    #[inline(never)]
+    fn push_other(
+        &mut self,
+        number: u64,
+        len: usize,
+        room: usize,
+        memory: &mut Reservation,
+    ) -> Result<(), Shortage> {
+        match self {
             Column::Same(same) if *same == number || len == 0 => {
                 *same = number;
                 Ok(())
@@ -46,7 +67,7 @@ impl Column {
             Column::Wide(list) => memory.push(list, number),
             _ => {
                 self.widen(number, len, room, memory)?;
-                self.push(number, len, room, memory)
+                self.push_other(number, len, room, memory)
             }
         }
     }

@@ -169,16 +169,18 @@ impl<'a> Window<'a> {
         if let SourceBytes::Memory(bytes) = self.source {
             return part(bytes, self.file_offset(at), len);
         }
-        let buffered = at
-            .checked_sub(self.at)
-            .map(|from| (from, from.saturating_add(len)));
-        if let Some((from, to)) = buffered
-            && to <= self.buffer.len() as u64
-        {
-            return Ok(&self.buffer[from as usize..to as usize]);
+        if self.buffered(at, len).is_none() {
+            self.read(at, len)?;
         }
-        self.read(at, len)?;
-        Ok(&self.buffer[..len as usize])
+        let from = (at - self.at) as usize;
+        Ok(&self.buffer[from..from + len as usize])
+    }
+
+    /// The same, where they are in the buffer, which has bytes of one piece.
+    pub fn buffered(&self, at: u64, len: u64) -> Option<&[u8]> {
+        let from = at.checked_sub(self.at)?;
+        let to = from.checked_add(len)?;
+        self.buffer.get(from as usize..to as usize)
     }
 
     fn read(&mut self, at: u64, len: u64) -> Result<(), Fault> {

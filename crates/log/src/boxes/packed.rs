@@ -18,6 +18,7 @@ use super::{Bounds, Order};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::parallel;
+use h5logfs_common::sync::Mutex;
 use h5logfs_common::task::Task;
 
 /// Rows in a group.
@@ -57,6 +58,10 @@ pub trait Rows {
     fn count(&self, row: usize, dim: usize) -> u64;
     /// One of the values of a row.
     fn value(&self, row: usize, value: usize) -> u64;
+    /// The number that all rows have in a column, where that is known: of the starts, then the counts, then the values.
+    fn same(&self, _column: usize) -> Option<u64> {
+        None
+    }
 }
 
 /// One row of a table.
@@ -136,7 +141,7 @@ impl PackedBoxes {
         rows: &(impl Rows + Sync),
         left_out: impl FnOnce(Option<Vec<u32>>) -> Result<Vec<u32>, Fault>,
     ) -> Result<(Self, Reservation), Fault> {
-        let all = bounds_of(rows, 0..rows.rows());
+        let all = bounds_of_all(rows);
         let overlap = worth_a_curve(rows, Which::All, &all);
         let curve = match overlap {
             Some(_) => Curve::new(task, rows, &all)?,
@@ -177,13 +182,15 @@ impl PackedBoxes {
         let mut parts = parts.into_iter();
         let nothing = || Self::pack_groups(task, rows, which, 0..0);
         let (mut packed, mut reservation) = parts.next().unwrap_or_else(nothing)?;
-        for part in parts {
-            let (part, own) = part?;
+        let parts: Vec<_> = parts.collect::<Result<_, Fault>>()?;
+        let more: usize = parts.iter().map(|(part, _)| part.packed.len()).sum();
+        reservation.make_room(&mut packed.packed, more + SPARE)?;
+        for (part, own) in parts {
             packed.append(part, &mut reservation)?;
             drop(own);
         }
         packed.rows = number;
-        reservation.extend(&mut packed.packed, &[0; SPARE])?;
+        packed.packed.extend([0; SPARE]);
         packed.packed.shrink_to_fit();
         reservation.grow(packed.levels_bytes() + size_of::<Self>() as u64)?;
         packed.stack_levels();
@@ -212,24 +219,28 @@ impl PackedBoxes {
             levels: Vec::new(),
             is_narrow: false,
         };
+        let same: Vec<Option<u64>> = (0..columns).map(|column| rows.same(column)).collect();
         let mut cells = vec![0; columns * GROUP];
+        for (column, same) in cells.chunks_exact_mut(GROUP).zip(&same) {
+            column.fill(same.unwrap_or(0));
+        }
         for group in groups {
             task.check()?;
             reservation.make_room(&mut packed.packed, columns * GROUP * size_of::<u64>())?;
             let members = group * GROUP..((group + 1) * GROUP).min(which.number(rows));
             let len = members.len();
             match which {
-                Which::All => fetch(rows, members, &mut cells),
+                Which::All => fetch(rows, members, &same, &mut cells),
                 Which::Some(list) => {
                     let members = list[members].iter().map(|row| *row as usize);
-                    fetch(rows, members, &mut cells);
+                    fetch(rows, members, &same, &mut cells);
                 }
                 Which::Along(keyed) => {
                     let members = keyed[members].iter().map(row_of);
-                    fetch(rows, members, &mut cells);
+                    fetch(rows, members, &same, &mut cells);
                 }
             }
-            packed.push_group(&cells, len);
+            packed.push_group(&cells, len, &same);
         }
         Ok((packed, reservation))
     }
@@ -255,10 +266,16 @@ impl PackedBoxes {
     }
 
     /// Adds a group of `len` rows. `cells` has [`GROUP`] places for each column.
-    fn push_group(&mut self, cells: &[u64], len: usize) {
+    fn push_group(&mut self, cells: &[u64], len: usize, same: &[Option<u64>]) {
         let begin = self.packed.len() as u64;
-        for column in cells.chunks_exact(GROUP) {
-            self.push_column(&column[..len]);
+        for (column, same) in cells.chunks_exact(GROUP).zip(same) {
+            match same {
+                Some(same) => {
+                    self.heads.push(*same);
+                    self.widths.push(0);
+                }
+                None => self.push_column(&column[..len]),
+            }
         }
         for d in 0..self.rank {
             let counts = &cells[(self.rank + d) * GROUP..];
@@ -834,18 +851,24 @@ fn packed_len(cells: usize, width: u32) -> usize {
 }
 
 /// Collects rows column by column. Each column has [`GROUP`] places. Rows may lie anywhere in memory: a short loop waits
-/// for many of them at once.
-fn fetch(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone, cells: &mut [u64]) {
-    let (starts, others) = cells.split_at_mut(rows.rank() * GROUP);
-    let (counts, values) = others.split_at_mut(rows.rank() * GROUP);
-    for (d, starts) in starts.chunks_exact_mut(GROUP).enumerate() {
-        put_in(starts, members.clone().map(|row| rows.start(row, d)));
-    }
-    for (d, counts) in counts.chunks_exact_mut(GROUP).enumerate() {
-        put_in(counts, members.clone().map(|row| rows.count(row, d)));
-    }
-    for (v, values) in values.chunks_exact_mut(GROUP).enumerate() {
-        put_in(values, members.clone().map(|row| rows.value(row, v)));
+/// for many of them at once. Columns of one number are there already.
+fn fetch(
+    rows: &impl Rows,
+    members: impl Iterator<Item = usize> + Clone,
+    same: &[Option<u64>],
+    cells: &mut [u64],
+) {
+    let rank = rows.rank();
+    let columns = cells.chunks_exact_mut(GROUP).zip(same).enumerate();
+    for (column, (cells, _)) in columns.filter(|(_, (_, same))| same.is_none()) {
+        let members = members.clone();
+        if column < rank {
+            put_in(cells, members.map(|row| rows.start(row, column)));
+        } else if column < 2 * rank {
+            put_in(cells, members.map(|row| rows.count(row, column - rank)));
+        } else {
+            put_in(cells, members.map(|row| rows.value(row, column - 2 * rank)));
+        }
     }
 }
 
@@ -883,6 +906,22 @@ fn bounds_of(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone) -> 
         })
     });
     let (start, end) = sides.unzip();
+    Bounds { start, end }
+}
+
+/// The smallest box around all rows.
+fn bounds_of_all(rows: &(impl Rows + Sync)) -> Bounds {
+    let (all, shares) = (rows.rows(), shares(rows.rows()));
+    let each = all.div_ceil(shares);
+    let parts = parallel::share(shares, |share| {
+        bounds_of(rows, (share * each).min(all)..((share + 1) * each).min(all))
+    });
+    let side = |d: usize| {
+        let start = parts.iter().map(|part| part.start[d]).min();
+        let end = parts.iter().map(|part| part.end[d]).max();
+        (start.unwrap_or(0), end.unwrap_or(0))
+    };
+    let (start, end) = (0..rows.rank()).map(side).unzip();
     Bounds { start, end }
 }
 
@@ -947,6 +986,78 @@ impl Which<'_> {
     }
 }
 
+/// The words of the numbers below `len`, in ascending order. They have about so many bits. Threads put those of some numbers
+/// each into buckets, and then sort some of the buckets each, so nothing has to be merged.
+fn sorted_words(
+    task: &Task,
+    len: usize,
+    shares: usize,
+    bits: u32,
+    word: impl Fn(usize) -> u64 + Sync,
+) -> Result<Reserved<Vec<u64>>, Fault> {
+    /// Words in a bucket, about: so few are sorted without a call of anything.
+    const TOGETHER: usize = 16;
+    const MOST_BUCKETS: usize = 1 << 14;
+    let buckets = (len / TOGETHER).next_power_of_two().min(MOST_BUCKETS);
+    let shift = bits.saturating_sub(buckets.trailing_zeros());
+    let bucket_of = |word: u64| (word.checked_shr(shift).unwrap_or(0) as usize).min(buckets - 1);
+    let each = len.div_ceil(shares);
+    let distributed = parallel::share(shares, |share| {
+        let numbers = (share * each).min(len)..((share + 1) * each).min(len);
+        let mut begins = vec![0; buckets + 1];
+        for number in numbers.clone() {
+            begins[bucket_of(word(number)) + 1] += 1;
+        }
+        for bucket in 0..buckets {
+            begins[bucket + 1] += begins[bucket];
+        }
+        let mut next = begins.clone();
+        let mut reservation = task.reservation();
+        let mut words = reservation.filled(numbers.len())?;
+        for number in numbers {
+            let word = word(number);
+            let place: &mut usize = &mut next[bucket_of(word)];
+            words[*place] = word;
+            *place += 1;
+        }
+        Ok((begins, Reserved::new(words, reservation)))
+    });
+    let distributed: Vec<_> = distributed.into_iter().collect::<Result<_, Fault>>()?;
+    let behind = |bucket: usize| -> usize {
+        let begins = distributed.iter().map(|(begins, _)| begins[bucket]);
+        begins.sum()
+    };
+    let mut reservation = task.reservation();
+    let mut sorted = reservation.filled(len)?;
+    let mut parts = Vec::new();
+    let (mut rest, mut first) = (sorted.as_mut_slice(), 0);
+    for share in 1..=shares {
+        let mut last = first;
+        while last < buckets && (behind(last) < share * each || share == shares) {
+            last += 1;
+        }
+        let (part, others) = rest.split_at_mut(behind(last) - behind(first));
+        parts.push(Mutex::new((first..last, part)));
+        (rest, first) = (others, last);
+    }
+    parallel::share(shares, |share| {
+        let (buckets, part) = &mut *parts[share].lock();
+        let mut begin = 0;
+        for bucket in buckets.clone() {
+            let mut end = begin;
+            for (begins, words) in &distributed {
+                let from = &words[begins[bucket]..begins[bucket + 1]];
+                part[end..end + from.len()].copy_from_slice(from);
+                end += from.len();
+            }
+            part[begin..end].sort_unstable();
+            begin = end;
+        }
+    });
+    drop(parts);
+    Ok(Reserved::new(sorted, reservation))
+}
+
 /// The rows along a Z-order curve through the first elements of their boxes.
 struct Curve {
     /// In the upper half of a word the place on the curve, in the lower half the row. They ascend.
@@ -966,42 +1077,41 @@ impl Curve {
             return Ok(None);
         }
         let used = rows.rank().min(32);
-        let bits = 32 / used as u32;
+        let of_each = 32 / used as u32;
         // Of each coordinate the highest bits that are used are kept.
         let shifts: Vec<u32> = all
             .count()
-            .map(|span| (u64::BITS - span.leading_zeros()).saturating_sub(bits))
+            .map(|span| (u64::BITS - span.leading_zeros()).saturating_sub(of_each))
             .collect();
         // The bits of each byte, spread so that those of the other dimensions fit between them.
         let spaced: Vec<u64> = (0..256)
             .map(|byte| {
-                (0..bits.min(8)).fold(0, |key, bit| {
+                (0..of_each.min(8)).fold(0, |key, bit| {
                     key | (byte >> bit & 1) << (bit as usize * used)
                 })
             })
             .collect();
         let key = |row: u32| {
+            let cell = |d| (rows.start(row as usize, d) - all.start[d]) >> shifts[d];
+            if used == 1 {
+                return cell(0);
+            }
             (0..used).fold(0, |key, d| {
-                let cell = (rows.start(row as usize, d) - all.start[d]) >> shifts[d];
-                let bytes = (0..bits.div_ceil(8)).map(|byte| {
+                let cell = cell(d);
+                let bytes = (0..of_each.div_ceil(8)).map(|byte| {
                     spaced[(cell >> (8 * byte) & 0xff) as usize] << (8 * byte as usize * used)
                 });
                 key | bytes.fold(0, |key, bits| key | bits) << (used - 1 - d)
             })
         };
-        let mut reservation = task.reservation();
+        // The bits of the largest key.
+        let spans = all.count().zip(&shifts).map(|(span, shift)| span >> shift);
+        let widest = spans.fold(0, |most, span| most.max(u64::BITS - span.leading_zeros()));
+        let bits = widest * used as u32 + 32;
         // Key and row number in one word, which sorts fast.
-        let mut keyed = reservation.filled(rows.rows())?;
-        // Half of them once more where they are merged.
-        let _merged = task.reserve((rows.rows() * size_of::<u64>() / 2) as u64)?;
-        parallel::fill(shares(rows.rows()), &mut keyed, |first, part| {
-            for (row, keyed) in (first..).zip(&mut *part) {
-                *keyed = key(row as u32) << 32 | row as u64;
-            }
-            part.sort_unstable();
-        });
-        // This sort finds the parts, and merges them.
-        keyed.sort();
+        let word = |row: usize| key(row as u32) << 32 | row as u64;
+        let (keyed, reservation) =
+            sorted_words(task, rows.rows(), shares(rows.rows()), bits, word)?.into_parts();
         Ok(Some(Curve {
             keyed,
             _reservation: reservation,
@@ -1210,6 +1320,20 @@ mod tests {
         assert!(!table.any_kind(&[1], is_five));
         assert_eq!(asked, 9 + GROUP);
         assert!(table.any_kind(&[1], |row| row.value(1) == 4));
+    }
+
+    #[test]
+    fn threads_sort_words() {
+        let word = |number: usize| (number as u64 * 0x9e37_79b9 % 1009) << 32 | number as u64;
+        for len in [1, 7, 5000] {
+            let mut wanted: Vec<u64> = (0..len).map(word).collect();
+            wanted.sort_unstable();
+            // With too few bits, all words are in the last bucket or beside it.
+            for (shares, bits) in [(1, 42), (2, 42), (5, 42), (3, 30), (3, 64)] {
+                let sorted = sorted_words(&Task::unlimited(), len, shares, bits, word).unwrap();
+                assert_eq!(**sorted, *wanted, "{len} in {shares} shares, {bits} bits");
+            }
+        }
     }
 
     #[test]

@@ -117,7 +117,9 @@ impl<'a> Decoder<'a> {
             let explicit = place.target.map(|target| self.entries.explicit(target));
             explicit.is_none_or(|explicit| !explicit.has_several_blocks())
         };
-        if places.len() < MANY_ENTRIES || !places.iter().all(has_one_block) {
+        let all_have_one =
+            || !self.entries.has_several_blocks() || places.iter().all(has_one_block);
+        if places.len() < MANY_ENTRIES || !all_have_one() {
             return Ok(None);
         }
         let shares = parallel::shares();
@@ -219,9 +221,18 @@ impl<'a> Decoder<'a> {
             .target
             .ok_or("shares the selection of no earlier entry")?;
         let explicit = self.entries.explicit(target);
-        let covered = match self.covered_as_known(target, place, &head, state)? {
-            Some(covered) => covered,
-            None => self.covered_as_read(target, place, source, &head, state)?,
+        let is_own = explicit.position() == place.position;
+        let is_plain = is_own && head.flags == 0 && head.data_size > 0;
+        let covered = if is_plain && self.rank() > 0 {
+            // Most small records. The others come to the same, more slowly.
+            let window = self.window(&mut state.window, source);
+            let body = window.bytes(place.position + head.len(), head.body_len())?;
+            one_block(body, self.rank(), 0, None, &mut state.sides)?
+        } else {
+            match self.covered_as_known(target, place, &head, state)? {
+                Some(covered) => covered,
+                None => self.covered_as_read(target, place, source, &head, state)?,
+            }
         };
         let elements = match &covered {
             Coverage::Nothing => 0,

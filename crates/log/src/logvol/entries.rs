@@ -48,8 +48,12 @@ impl EntryHeader {
         if left < HEADER {
             return Err(format!("{left} bytes are no entry").into());
         }
-        // A shorter entry may be the last one of its piece.
-        let bytes = window.bytes(at, left.min(FRONT).min(window.bytes_left(at)))?;
+        let front = left.min(FRONT);
+        let bytes = match window.buffered(at, front) {
+            Some(bytes) => bytes,
+            // A shorter entry may be the last one of its piece.
+            None => window.bytes(at, front.min(window.bytes_left(at)))?,
+        };
         if (bytes.len() as u64) < HEADER {
             return Err(format!("{} bytes are no entry", bytes.len()).into());
         }

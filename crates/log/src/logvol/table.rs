@@ -134,6 +134,8 @@ pub(super) struct EntryTable {
     /// Those of datasets that are not known yet are kept, too.
     keeps_all: bool,
     explicit: Vec<ExplicitSelection>,
+    /// Some of these have several blocks.
+    has_several_blocks: bool,
     sharing: Vec<Sharing>,
     /// From which number on the explicit selections are those of another table, and of which.
     tables: Vec<(u32, u32)>,
@@ -210,6 +212,7 @@ impl EntryTable {
     /// Adds the entries of the sections that follow.
     fn append(&mut self, next: EntryTable) -> Result<(), Fault> {
         let (known, shared) = (self.explicit.len(), self.sharing.len());
+        self.has_several_blocks |= next.has_several_blocks;
         // No number becomes one that there is not.
         Place::new(known + next.explicit.len(), false)?;
         Place::new(shared + next.sharing.len(), true)?;
@@ -256,6 +259,7 @@ impl EntryTable {
             by_dataset: HashMap::default(),
             keeps_all,
             explicit: Vec::new(),
+            has_several_blocks: false,
             sharing: Vec::new(),
             tables: Vec::new(),
             diagnostics: Vec::new(),
@@ -307,6 +311,7 @@ impl EntryTable {
         if self.tables.last().is_none_or(|(_, last)| *last != table) {
             self.reservation.push(&mut self.tables, (place.0, table))?;
         }
+        self.has_several_blocks |= explicit.has_several_blocks();
         self.reservation.push(&mut self.explicit, explicit)?;
         self.push(dataset, place)?;
         Ok(number)
@@ -360,6 +365,11 @@ impl EntryTable {
     /// The entry that has the selection of this number.
     pub fn explicit(&self, target: u32) -> ExplicitSelection {
         self.explicit[target as usize]
+    }
+
+    /// Whether some entry of any dataset has a selection of several blocks.
+    pub fn has_several_blocks(&self) -> bool {
+        self.has_several_blocks
     }
 
     /// Number of entries of all datasets.

@@ -298,6 +298,10 @@ impl Rows for PackedRecords<'_> {
             _ => self.0.cell(row, 2 * self.0.rank() + value),
         }
     }
+    fn same(&self, column: usize) -> Option<u64> {
+        let is_number = column == 2 * self.0.rank();
+        self.0.same(column).filter(|_| !is_number)
+    }
 }
 
 /// The blocks of a record: its box, and the number of its selection.
