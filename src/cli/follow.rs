@@ -15,7 +15,7 @@ use super::output::Output;
 use super::report;
 use super::unclosed::job_state;
 use super::{LogScanner, Scanned, ViewArgs};
-use h5logfs_catalog::changes::Changes;
+use h5logfs_catalog::changes::{Changes, Found, Plain};
 use h5logfs_common::error::Error;
 use h5logfs_log::journal::{JobState, Moment};
 use h5logfs_log::snapshot::{Dataset, Snapshot};
@@ -132,15 +132,6 @@ struct Extent {
     dims: Vec<u64>,
 }
 
-/// What a log may become that is closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Plain {
-    /// An HDF5 file: the log is settled.
-    Hdf5,
-    /// The file beside which the log lay, and which has its data now.
-    Main,
-}
-
 /// What was told last.
 #[derive(Default)]
 struct Told {
@@ -149,8 +140,6 @@ struct Told {
     is_closed: bool,
     /// Its file is an ordinary one of this kind, and no log any more.
     plain: Option<Plain>,
-    /// It lies beside a file, of which nothing but that is left when it is closed.
-    lies_beside: bool,
     bytes: u64,
     time: Option<i64>,
     dims: BTreeMap<String, Vec<u64>>,
@@ -166,7 +155,6 @@ impl Told {
             flush: snapshot.flushes,
             is_closed: snapshot.is_closed(),
             plain: None,
-            lies_beside: snapshot.lies_beside(),
             bytes: bytes(snapshot),
             time: snapshot.flushed_at,
             dims: snapshot.datasets.iter().map(extent).collect(),
@@ -201,7 +189,7 @@ fn bytes(snapshot: &Snapshot) -> u64 {
 }
 
 /// Whether there is no log, or none in the state that was asked for.
-fn is_no_log(error: &anyhow::Error) -> bool {
+pub fn is_no_log(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
         Some(Error::NotALog { .. } | Error::NoMoment { .. })
@@ -262,7 +250,7 @@ impl<W: Write> Follower<'_, W> {
         self.journal = None;
         let newest = match self.scan(Moment::Newest) {
             Ok(newest) => newest,
-            Err(error) => match self.plain().filter(|_| is_no_log(&error)) {
+            Err(error) => match self.changes.plain().filter(|_| is_no_log(&error)) {
                 Some(plain) => {
                     let now = self.became(plain)?;
                     self.notice_other(&now)?;
@@ -272,6 +260,8 @@ impl<W: Write> Follower<'_, W> {
                 None => return Err(error),
             },
         };
+        let found = Found::of(&newest.snapshot, newest.files()?);
+        self.changes.learn(&found);
         let now = Told::of(&newest.snapshot);
         self.notice_other(&now)?;
         if now.is_closed {
@@ -279,7 +269,6 @@ impl<W: Write> Follower<'_, W> {
             return Ok(true);
         }
         if newest.snapshot.journal.is_none() {
-            self.changes.look_also_at(newest.files()?);
             self.tell_unclosed(now)?;
             return Ok(false);
         }
@@ -316,15 +305,6 @@ impl<W: Write> Follower<'_, W> {
         Ok(())
     }
 
-    /// What the file is that was a log, if that is known.
-    fn plain(&self) -> Option<Plain> {
-        if self.changes.is_settled() {
-            return Some(Plain::Hdf5);
-        }
-        let lay_beside = self.told.as_ref().is_some_and(|told| told.lies_beside);
-        lay_beside.then_some(Plain::Main)
-    }
-
     /// The state of a closed log that is an ordinary file now.
     fn became(&self, plain: Plain) -> Result<Told> {
         let found = Identity::from(&self.args.file.metadata()?);
@@ -332,7 +312,6 @@ impl<W: Write> Follower<'_, W> {
         Ok(Told {
             is_closed: true,
             plain: Some(plain),
-            lies_beside: plain == Plain::Main,
             bytes: found.size,
             dims: dims.unwrap_or_default(),
             file: Some((found.device, found.inode)),

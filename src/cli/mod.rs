@@ -48,7 +48,7 @@ use h5logfs_log::scan::{
     self, Choice, Chunking, LAYOUT_OPTIONS, LayoutOption, ListingScans, Scanner, Settings,
 };
 use h5logfs_log::snapshot::Snapshot;
-use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 
@@ -149,17 +149,11 @@ impl Scanned {
         Ok(View::open(&self.dir, self.snapshot, self.budget, None)?)
     }
 
-    /// The files that hold bytes of the log, and the directories in which they lie.
-    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut files = Vec::new();
-        for source in &self.snapshot.sources {
-            let file = self.dir.of(&source.place)?.full_path(&source.place.path);
-            files.extend(file.parent().map(Path::to_owned));
-            files.push(file);
-        }
-        files.sort_unstable();
-        files.dedup();
-        Ok(files)
+    /// The files that hold bytes of the log.
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        let places = self.snapshot.sources.iter().map(|source| &source.place);
+        let path = |place: &SourcePath| Ok(self.dir.of(place)?.full_path(&place.path));
+        places.map(path).collect()
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::guard::Running;
 use crate::common::people::{copy, corpus};
+use crate::common::pnetcdf::{self, Case};
 use crate::common::readers::said;
 use crate::common::settled::settle;
 use crate::common::unclosed::{Block, Log};
@@ -463,6 +464,44 @@ fn a_watched_page_is_renewed_until_the_log_is_closed() {
     assert!(recovered.unwrap().status.success());
     assert!(watching.0.wait().unwrap().success());
     assert!(!shows("http-equiv=\"refresh\""));
+}
+
+/// The logs beside a netCDF file number no flushes, and are removed when they are in the file.
+#[test]
+fn a_watched_page_is_renewed_until_the_logs_beside_a_file_are_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let case = Case::read(&pnetcdf::corpus().join("records-cdf2-np4"));
+    let path = case.lay_out(dir.path());
+    let of_rank = |rank: u32, kind| path.with_file_name(format!("file.nc_0_{rank}.{kind}"));
+    let late = of_rank(3, "meta");
+    let kept = fs::read(&late).unwrap();
+    fs::remove_file(&late).unwrap();
+    let out = dir.path().join("page.html");
+    let mut command = Command::new(PROGRAM);
+    let command = command
+        .args(["report", "--watch", "-o"])
+        .args([&out, &path]);
+    let mut watching = Running(command.spawn().unwrap());
+    let page = || fs::read_to_string(&out).unwrap_or_default();
+    wait_long_until("the page", || {
+        page().contains("http-equiv=\"refresh\"")
+            && page().contains("file.nc_0_3.data: its metadata log is not there")
+    });
+    fs::write(&late, kept).unwrap();
+    wait_long_until("the second page", || {
+        page().contains("http-equiv=\"refresh\"")
+            && !page().contains("its metadata log is not there")
+    });
+    fs::write(&path, fs::read(case.file("expected.nc")).unwrap()).unwrap();
+    for rank in 0..4 {
+        fs::remove_file(of_rank(rank, "data")).unwrap();
+        fs::remove_file(of_rank(rank, "meta")).unwrap();
+    }
+    assert!(watching.0.wait().unwrap().success());
+    let page = page();
+    assert!(page.contains("<dt>State</dt><dd>closed</dd>"));
+    assert!(page.contains("closed: all data are in the file itself"));
+    assert!(page.contains("data-picture=\"written\"") && !page.contains("http-equiv=\"refresh\""));
 }
 
 /// Of thousands of small datasets a page has a row each, and details of those of which a row does not tell all.

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use h5logfs_log::journal;
 use h5logfs_log::log_dir;
 use h5logfs_log::settled;
+use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::Identity;
+use h5logfs_view::View;
 
 /// After a change the next one may follow at once.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -30,9 +32,58 @@ pub struct Changes {
     journal: PathBuf,
     seen: States,
     further: Vec<(PathBuf, Option<Identity>)>,
+    /// The log was last seen beside a file, of which nothing but that is left when it is closed.
+    lies_beside: bool,
     /// A change was seen by [`Changes::retry`], and is to be noticed.
     is_due: bool,
     pause: Duration,
+}
+
+/// What the file of a log may be that is closed, and no log any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plain {
+    /// An HDF5 file: the log is settled.
+    Hdf5,
+    /// The file beside which the log lay, and which has its data now.
+    Main,
+}
+
+/// What those who follow a log have to know of a state of it.
+#[derive(Debug)]
+pub struct Found {
+    /// Whether the log was closed.
+    pub is_closed: bool,
+    /// It lies beside a file, of which nothing but that is left when it is closed.
+    lies_beside: bool,
+    /// Where it changes besides its file and its journal: a layout without journal has its log in files that only a scan finds.
+    further: Vec<PathBuf>,
+}
+
+impl Found {
+    /// What a scan has found of a log, which has these files.
+    pub fn of(snapshot: &Snapshot, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let is_closed = snapshot.is_closed();
+        let mut further = Vec::new();
+        if !is_closed && snapshot.journal.is_none() {
+            for file in files {
+                further.extend(file.parent().map(Path::to_owned));
+                further.push(file);
+            }
+            further.sort_unstable();
+            further.dedup();
+        }
+        Found {
+            is_closed,
+            lies_beside: snapshot.lies_beside(),
+            further,
+        }
+    }
+
+    /// What an open log tells.
+    pub fn in_view(view: &View) -> Self {
+        let files = view.files().map(|(_, file)| file.path().to_owned());
+        Found::of(view.snapshot(), files)
+    }
 }
 
 /// `None` where there is no file.
@@ -49,6 +100,7 @@ impl Changes {
             journal,
             seen: [None; 2],
             further: Vec::new(),
+            lies_beside: false,
             is_due: false,
             pause: SHORTEST,
         };
@@ -74,10 +126,16 @@ impl Changes {
         has_changed
     }
 
-    /// Looks at these files and directories from now on, too, and no more at the others of an earlier call: a layout without
-    /// journal has its log in files that only a scan finds. The next look takes each new one for a change, since it may have
-    /// changed before it was known.
-    pub fn look_also_at(&mut self, files: Vec<PathBuf>) {
+    /// Learns what was found of the log. Where that has no journal, and is not closed, its files are looked at, too, and no more
+    /// those of an earlier state. The next look takes each new one for a change, since it may have changed before it was known.
+    pub fn learn(&mut self, found: &Found) {
+        self.lies_beside = found.lies_beside;
+        if !found.further.is_empty() {
+            self.look_also_at(found.further.clone());
+        }
+    }
+
+    fn look_also_at(&mut self, files: Vec<PathBuf>) {
         let known = std::mem::take(&mut self.further);
         let seen = |file: &PathBuf| known.iter().find(|(known, _)| known == file)?.1;
         let further = files.into_iter().map(|file| (seen(&file), file));
@@ -92,6 +150,19 @@ impl Changes {
     /// Whether the log is closed and settled: then its path leads to an ordinary HDF5 file.
     pub fn is_settled(&self) -> bool {
         File::open(&self.log).is_ok_and(|file| is_settled(&file).unwrap_or(false))
+    }
+
+    /// Whether the log was last seen beside a file, of which nothing but that is left when it is closed.
+    pub fn lies_beside(&self) -> bool {
+        self.lies_beside
+    }
+
+    /// What the file is by now, where there is no log any more. `None` where that cannot come from a close.
+    pub fn plain(&self) -> Option<Plain> {
+        if self.is_settled() {
+            return Some(Plain::Hdf5);
+        }
+        self.lies_beside.then_some(Plain::Main)
     }
 
     /// Does something with the log, again where that fails and the log has changed meanwhile. The next look notices such a change,

@@ -115,9 +115,14 @@ impl OpenFile {
         })
     }
 
-    /// The flush that left the state of a log that is not closed: its number, when it was complete in milliseconds since
-    /// 1970, if the journal says so, and whether the program has not asked for it. None for a closed log and for any other
-    /// file.
+    /// Whether the log is closed in this state. So is a file that is no log any more.
+    #[getter]
+    fn is_closed(&self) -> bool {
+        (self.log()).is_none_or(|log| log.view().snapshot().is_closed())
+    }
+
+    /// The flush that left the state of a log that is not closed, and has a journal: its number, when it was complete in milliseconds since
+    /// 1970, if the journal says so, and whether the program has not asked for it. None for any other file.
     #[getter]
     fn flush(&self) -> Option<(u64, Option<i64>, bool)> {
         let snapshot = self.log()?.view().snapshot();

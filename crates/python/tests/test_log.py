@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import shutil
 import zlib
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from conftest import program
+from conftest import PNETCDF, program
 
 import h5logfs
 
@@ -188,3 +189,61 @@ def test_an_open_state_is_an_error_where_other_bytes_are_in_its_file(growing: Gr
     aside.write_bytes(bytes(2 * aside.stat().st_size))
     with pytest.raises(h5logfs.LogError, match="changed since it was opened"):
         second.open().read()
+
+
+class Buffered:
+    """A netCDF file with logs of PnetCDF's burst buffer, of which the last one comes late."""
+
+    def __init__(self, directory: Path) -> None:
+        case = PNETCDF / "records-cdf2-np4"
+        for file in case.glob("file.nc*"):
+            shutil.copy(file, directory)
+        self.path, self._expected = directory / "file.nc", case / "expected.nc"
+        self._late = {file: file.read_bytes() for file in directory.glob("file.nc_0_3.*")}
+        for file in self._late:
+            file.unlink()
+
+    def flush(self) -> None:
+        for file, content in self._late.items():
+            file.write_bytes(content)
+
+    def close(self) -> None:
+        """As PnetCDF does it: the data are in the file, then the logs are removed."""
+        shutil.copy(self._expected, self.path)
+        for log in self.path.parent.glob("file.nc_*"):
+            log.unlink()
+
+
+def test_a_burst_buffer_is_closed_when_its_logs_are_gone(tmp_path: Path) -> None:
+    job = Buffered(tmp_path)
+    log = h5logfs.Log(job.path)
+    assert not log.closed and log.flush is None and repr(log).endswith(", not closed>")
+    follower = h5logfs.follow(job.path, timeout=60)
+    states = [next(follower)]
+    job.flush()
+    states.append(next(follower))
+    assert log.refresh() and not log.closed
+    before = {path: array[...].tobytes() for path, array in log.arrays().items()}
+    job.close()
+    states.extend(follower)
+    assert [state.closed for state in states] == [False, False, True]
+    assert log.refresh() and log.closed and not log.refresh()
+    for last in (log, states[-1], pickle.loads(pickle.dumps(log))):
+        assert {path: array[...].tobytes() for path, array in last.arrays().items()} == before
+    # Who comes later finds no log.
+    with pytest.raises(ValueError, match="not a log"):
+        h5logfs.Log(job.path)
+
+
+def test_xarray_follows_a_burst_buffer(tmp_path: Path) -> None:
+    pytest.importorskip("xarray")
+    from h5logfs.xarray import follow
+
+    job, states = Buffered(tmp_path), []
+    acts = [job.flush, job.close]
+    for dataset in follow(job.path, timeout=60):
+        with dataset:
+            states.append(dataset.load())
+        if acts:
+            acts.pop(0)()
+    assert len(states) == 3 and not states[0].identical(states[1]) and states[1].identical(states[2])

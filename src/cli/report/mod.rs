@@ -15,12 +15,13 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::called::Called;
+use super::follow::is_no_log;
 use super::ls::{State, last_write};
 use super::parts::Parts;
 use super::target::{STDOUT, Target, Wish, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs, called, logs};
-use h5logfs_catalog::changes::{self, Changes};
+use h5logfs_catalog::changes::{self, Changes, Found, Plain};
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_log::origins::Timeline;
 use h5logfs_log::scan::Settings;
@@ -34,7 +35,7 @@ pub use words::{bytes, shape};
 /// The shortest time between two pages of `--watch`, and how much longer it is than a page takes to make.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_PER_PAGE: u32 = 10;
-/// The state of a log that is no log any more.
+/// The state of a log that is an ordinary HDF5 file now.
 const SETTLED: &str = "settled";
 /// Cells of the largest picture.
 const MOST_ROWS: usize = 100;
@@ -164,20 +165,24 @@ fn watch(args: &ReportArgs) -> Result<()> {
     }
 }
 
-/// What the next page says of a log, which may be closed while the page is made, and settled. `before`: what the last one said.
+/// What the next page says of a log, which may be closed while the page is made, and be no log any more. `before`: what the last
+/// one said.
 fn renewed(
     changes: &mut Changes,
     before: Option<FileReport>,
     report: impl Fn() -> FileReport,
 ) -> FileReport {
-    let Some(before) = before else {
-        return report();
+    let now = match before {
+        None => report(),
+        Some(before) => match (changes.retry(|| report().content), changes.plain()) {
+            (Err(error), Some(plain)) if is_no_log(&error) => before.became(plain),
+            (content, _) => FileReport { content, ..before },
+        },
     };
-    let content = changes.retry(|| report().content);
-    if content.is_err() && before.content.is_ok() && changes.is_settled() {
-        return before.settled();
+    if let Ok(log) = &now.content {
+        changes.learn(&log.found);
     }
-    FileReport { content, ..before }
+    now
 }
 
 /// What must not be written over. What is not there cannot be.
@@ -207,8 +212,9 @@ struct LogReport {
     files: usize,
     /// Length of the canonical file.
     canonical_bytes: u64,
-    /// The last complete flush of a log that is not closed.
+    /// The last complete flush of a log that is not closed, and numbers them.
     flush: Option<u64>,
+    found: Found,
     written: Option<Timestamp>,
     timeline: Timeline,
     datasets: Vec<DatasetReport>,
@@ -234,21 +240,31 @@ enum DatasetContent {
 }
 
 impl FileReport {
-    /// Whether the log has a flush that another one may follow.
+    /// Whether the log may go on.
     fn is_unclosed(&self) -> bool {
-        self.content.as_ref().is_ok_and(|log| log.flush.is_some())
+        self.content.as_ref().is_ok_and(|log| !log.found.is_closed)
     }
 
-    /// The same when the log has been settled, and cannot be looked at any more.
-    fn settled(mut self) -> Self {
+    /// The same when the log was closed, and its file is a plain one now, of which no page can be made.
+    fn became(mut self, plain: Plain) -> Self {
+        let (state, what) = match plain {
+            Plain::Hdf5 => (SETTLED, "closed and settled: an ordinary HDF5 file"),
+            Plain::Main => (
+                State::Closed.words(),
+                "closed: all data are in the file itself",
+            ),
+        };
         if let Ok(log) = &mut self.content
-            && log.state != SETTLED
+            && log.state != state
         {
-            log.state = SETTLED;
-            let shown = log.flush.take().map_or(String::new(), |flush| {
-                format!("; shown as flush {flush} left it")
-            });
-            log.notes = vec![format!("closed and settled: an ordinary HDF5 file{shown}")];
+            let shown = match log.flush.take() {
+                Some(flush) => format!("; shown as flush {flush} left it"),
+                None if !log.found.is_closed => "; shown as it was seen last".to_owned(),
+                None => String::new(),
+            };
+            log.state = state;
+            log.found.is_closed = true;
+            log.notes = vec![format!("{what}{shown}")];
         }
         self
     }
@@ -307,6 +323,7 @@ impl LogReport {
             files: files_of(view),
             canonical_bytes: view.len(),
             flush: snapshot.journal.as_ref().map(|_| snapshot.flushes),
+            found: Found::in_view(view),
             written: last_write(snapshot),
             timeline: origins.timeline(MOST_FLUSHES, MOST_RANKS),
             datasets: snapshot.datasets.iter().enumerate().map(dataset).collect(),

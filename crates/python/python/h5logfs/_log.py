@@ -60,7 +60,8 @@ class Log(Mapping[str, "Union[Group, Array]"]):
     `log["group/T"][-1]` reads, with all cores and without HDF5. See `Group` and `Array`.
 
     What was opened of a state stays readable while the job goes on, and when it has closed the log. A log that was settled, as at its
-    close, is an ordinary HDF5 file: the last state, which is closed.
+    close, is an ordinary HDF5 file: the last state, which is closed. So is a netCDF file whose burst-buffer logs are gone: it is shown
+    as netCDF-4 then, as the logs were.
 
     `threads`: how many read an array; by default as many as there are cores that the process may use. Else it takes the options of
     `h5logfs.open`. Raises what that raises, and ValueError for a file that is no log.
@@ -81,13 +82,13 @@ class Log(Mapping[str, "Union[Group, Array]"]):
 
     @property
     def flush(self) -> Optional[Flush]:
-        """The flush that left this state; None for a closed log."""
+        """The flush that left this state; None for a closed log, and for one that does not number its flushes."""
         return _flush(self._native().flush)
 
     @property
     def closed(self) -> bool:
         """Whether the log is closed: no flush follows, unless a job opens it again."""
-        return self._native().flush is None
+        return self._native().is_closed
 
     def refresh(self) -> bool:
         """Goes on to the newest state. Returns whether it is another one. Costs two system calls where nothing has changed."""
@@ -114,7 +115,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         file, flush = self._file._again(), self.flush
         if flush is not None:
             # Where it is unpickled, there may be newer ones.
-            file._options = {**_without_moment(self._options), "at_flush": flush.number}
+            file._options = {**_without_moment(file._options), "at_flush": flush.number}
         return file
 
     def file(self, **options: Any) -> h5py.File:
@@ -165,7 +166,8 @@ class Log(Mapping[str, "Union[Group, Array]"]):
 
     def __repr__(self) -> str:
         flush = self.flush
-        state = "closed" if flush is None else f"flush {flush.number}"
+        unclosed = "not closed" if flush is None else f"flush {flush.number}"
+        state = "closed" if self.closed else unclosed
         return f"<h5logfs.Log {self._path!r}, {state}>"
 
     def _group(self) -> Group:
@@ -178,17 +180,32 @@ class Log(Mapping[str, "Union[Group, Array]"]):
 
     def _place(self) -> tuple[str, dict[str, Any]]:
         """What another process opens to have the same state, wherever that runs."""
-        options, flush = _without_moment(self._options), self.flush
+        options, flush = _without_moment(self._file.options), self.flush
         if flush is not None:
             options["at_flush"] = flush.number
         return os.path.abspath(self._path), {**options, "threads": self._threads}
 
     def _opened(self) -> LogFile:
         file = LogFile(self._path, **self._options)
-        if not file.is_log and not file._open_file().is_settled():
+        if not file.is_log and self._changes.lies_beside:
+            # The file beside which the log lay has its data now.
+            file.close()
+            file = LogFile(self._path, **{**self._options, "netcdf": "hdf5"})
+        native = file._open_file()
+        if not native.is_log and not native.is_settled():
             file.close()
             raise NotALog(f"{self._path}: not a log")
+        self._changes.learn(native)
         return file
+
+    def _newest(self) -> Log:
+        """The newest state, on its own."""
+        newest = Log.__new__(Log)
+        newest._path, newest._threads, newest._options = self._path, self._threads, self._options
+        newest._changes = _native.Changes(self._path)
+        newest._changes.learn(self._native())
+        newest._file, newest._root = newest._opened(), None
+        return newest
 
     def _native(self) -> _native.OpenFile:
         return self._file._open_file()
@@ -242,6 +259,7 @@ class Follower:
 
     def _told(self, log: Log) -> Log:
         self._last = log
+        self._changes.learn(log._native())
         return log
 
     def _newer(self, last: Log) -> Optional[Log]:
@@ -249,11 +267,11 @@ class Follower:
         if not self._changes.wait(_STEP):
             return None
         try:
-            newer = Log(self._path, **self._options)
+            newer = last._newest()
         except (OSError, ValueError):
             # A log that is being closed or replaced may be neither the one nor the other.
             if self._changes.wait(_STEP):
-                newer = Log(self._path, **self._options)
+                newer = last._newest()
             else:
                 raise
         return None if newer._native().is_same(last._native()) else newer

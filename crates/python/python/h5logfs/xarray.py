@@ -46,10 +46,14 @@ def follow(
 
 def _of(log: Log, arguments: dict[str, Any]) -> Optional[xarray.Dataset]:
     """The dataset of one state. None where the job has closed the log meanwhile: then the closed log follows."""
-    if log.flush is None:
-        return xarray.open_dataset(log.path, engine="h5logfs", **arguments)
+    # One of these may be how a log is shown that is none any more.
+    options = {**arguments, **log._file.options}
+    if log.closed:
+        return xarray.open_dataset(log.path, engine="h5logfs", **options)
+    if log.flush is not None:
+        options["at_flush"] = log.flush.number
     try:
-        return xarray.open_dataset(log.path, engine="h5logfs", at_flush=log.flush.number, **arguments)
+        return xarray.open_dataset(log.path, engine="h5logfs", **options)
     except (LogError, OSError):
         if not log.refresh():
             raise
