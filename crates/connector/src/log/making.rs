@@ -46,7 +46,9 @@ impl Log {
             let Some((dims, max_dims)) = extent_of(f, space) else {
                 return Ok((None, Changes::default()));
             };
-            let file_type = self.types.like(library, f, datatype, &self.constants.predefined)?;
+            let file_type = self
+                .types
+                .like(library, f, datatype, &self.constants.predefined)?;
             let changes = Changes::of(f, dcpl, creation.layout);
             let parts = Parts {
                 dims,
@@ -98,7 +100,9 @@ impl Log {
         let datatype = ask(object, DatasetGet::TYPE)?;
         // SAFETY: the identifier is ours, and closed once.
         let file_type = library.nested(|f| unsafe {
-            let like = self.types.like(library, f, datatype, &self.constants.predefined);
+            let like = self
+                .types
+                .like(library, f, datatype, &self.constants.predefined);
             (f.H5Tclose)(datatype);
             like
         })?;

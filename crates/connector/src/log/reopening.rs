@@ -18,8 +18,8 @@ use h5logfs_output::files::Appendable;
 use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Base, LogWriter, Ranks};
 
-use super::shadow::{Shadow, refused};
 use super::closed::KeptShadow;
+use super::shadow::{Shadow, refused};
 use super::{Constants, Log, State};
 use crate::below::info::Info;
 use crate::below::request::Request;

@@ -12,6 +12,7 @@ use h5logfs_host::types::{FAILURE, Id, Status};
 use h5logfs_log::image::Image;
 use parking_lot::Mutex;
 
+use super::closed;
 use crate::arguments::{
     FileFlush, FileSpecific, FileSpecificArguments, Location, LocationData, Optional, Token, kind,
 };
@@ -20,7 +21,6 @@ use crate::below::info::Info;
 use crate::below::list::default_list;
 use crate::below::questions::number_of;
 use crate::below::request::Request;
-use super::closed;
 use crate::library::{Functions, Library};
 use h5logfs_common::fault::Fault;
 

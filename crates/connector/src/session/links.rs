@@ -132,7 +132,12 @@ impl Session {
             number,
             is_inherited: self.is_open_for_writing(),
         };
-        Ok(Arc::new(Session::of_file(path, identity, access.into(), kind)))
+        Ok(Arc::new(Session::of_file(
+            path,
+            identity,
+            access.into(),
+            kind,
+        )))
     }
 
     /// Whether libhdf5 has the native file open for writing, and so each file that a link of it leads to.
