@@ -54,9 +54,19 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
         let (Ok(found), Ok(index)) = (found, index) else {
             continue;
         };
+        if let Ok((_, Some(early))) = layout.read_tables_for(task, sources, datasets, dataset) {
+            assert!(found.diagnostics.is_empty() && early.diagnostics.is_empty());
+            let [early, found] = [&early, &found].map(|found| told(&found.records));
+            assert!(early.eq(found), "the walk finds other records");
+        }
         compare(&found.records, &index, dataset.dims);
         check_saved(&index, inputs, &store.0);
     }
+}
+
+/// The records of a list, in words.
+fn told(records: &RecordList) -> impl Iterator<Item = String> {
+    records.map(|record| format!("{record:?}"))
 }
 
 /// Checks that the index finds the same record for each element as a pass through all records.

@@ -163,6 +163,17 @@ pub trait Layout {
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, Fault>;
 
+    /// The same, with the records of the dataset `wanted`, as [`RecordTable::records`] has them, where they can be had on the way.
+    fn read_tables_for(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+        _wanted: &Logged<'_>,
+    ) -> Result<(Box<dyn RecordTable>, Option<DatasetRecords>), Fault> {
+        Ok((self.read_tables(task, sources, datasets)?, None))
+    }
+
     /// How many rows along its first dimension a *strip* of a dataset has: the records of some rows can be had without those of
     /// others, and none lies in two rows. `None`: there are no strips. `dataset`: the layout's own number of it.
     fn strip(&self, _dataset: i64) -> Option<u64> {

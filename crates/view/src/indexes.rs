@@ -157,9 +157,15 @@ impl View {
 
     /// Makes an index, and tells whether it is worth to be kept on disk.
     fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<(DatasetIndex, bool)> {
-        let table = self.table(task)?;
-        let index = DatasetIndex::build(task, table.as_ref(), inputs, &self.selections)
-            .map_err(|fault| self.bad_data(inputs.number, "all of it".into(), fault))?;
+        let wanted = inputs.strip.is_none().then_some(inputs.dataset);
+        let (table, found) = self.table_for(task, wanted)?;
+        let table = table.as_ref();
+        let index = match found {
+            Some(found) => DatasetIndex::build_of(task, found, table, inputs),
+            None => DatasetIndex::build(task, table, inputs, &self.selections),
+        };
+        let index =
+            index.map_err(|fault| self.bad_data(inputs.number, "all of it".into(), fault))?;
         let sources = inputs.sources;
         self.check_unchanged(0..sources.len())?;
         let is_worth_it = match inputs.strip {
@@ -189,20 +195,39 @@ impl View {
 
     /// The record tables of the log.
     pub(super) fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
-        self.budget.table(task, self.generation, || {
+        let (table, _) = self.table_for(task, None)?;
+        Ok(table)
+    }
+
+    /// The same, and the records of `wanted` where they were found with it.
+    fn table_for(
+        &self,
+        task: &Task,
+        wanted: Option<&Logged<'_>>,
+    ) -> Result<(Arc<dyn RecordTable>, Option<DatasetRecords>)> {
+        let mut found = None;
+        let table = self.budget.table(task, self.generation, || {
             let datasets = self.snapshot.datasets.iter();
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
             let layout = self.snapshot.log.layout();
             let failed = |fault: Fault| Error::of(self.path(), fault);
             self.check_tables(task)?;
-            let table = layout.read_tables(task, &self.sources, &logged);
-            let table = table.map_err(failed)?;
+            let read = match wanted {
+                Some(wanted) => layout.read_tables_for(task, &self.sources, &logged, wanted),
+                None => {
+                    let table = layout.read_tables(task, &self.sources, &logged);
+                    table.map(|table| (table, None))
+                }
+            };
+            let (table, records) = read.map_err(failed)?;
             self.check_unchanged(0..self.sources.len())?;
             self.check_index_memory("the list of records", table.bytes() as u64)
                 .map_err(failed)?;
             table.release_share();
+            found = records;
             Ok(Arc::from(table))
-        })
+        })?;
+        Ok((table, found))
     }
 
     /// Number of entries in the record tables of all datasets. Each is a record, or covers nothing.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::entries::{EntryHeader, i64_at};
+use super::entries::EntryHeader;
 use super::flags::{DEFL, ENC, MUL};
+use super::own_blocks::{block_sides, elements_of, order};
 use super::selection::{Blocks, SelectionEncoding};
 use super::table::{EntryPosition, EntryTable, ExplicitSelection, Places};
 use super::{MERGED, Tables};
-use crate::boxes::check_end;
 use crate::deflate::largest_inflated;
 use crate::model::{Encoding, Selection, Selections, StoredBytes};
 use crate::records::RecordList;
@@ -236,7 +236,7 @@ impl<'a> Decoder<'a> {
         };
         let elements = match &covered {
             Coverage::Nothing => 0,
-            Coverage::Block => product(&state.sides[self.rank()..])?,
+            Coverage::Block => elements_of(&state.sides[self.rank()..])?,
             Coverage::Selection(_, _, selection) => selection.elements(),
         };
         let raw = elements
@@ -253,7 +253,7 @@ impl<'a> Decoder<'a> {
         };
         let flush = self.data_flush(source, &head);
         // A record whose data are lost may be the last one: no older record must take its place.
-        let order = u64::from(source) << 32 | u64::from(*flush.as_ref().unwrap_or(&u32::MAX));
+        let order = order(source, *flush.as_ref().unwrap_or(&u32::MAX));
         let fault = match flush {
             Err(fault) => Some(fault.into_damage()?),
             Ok(_) if stored.encoding != Encoding::Raw && raw > largest_inflated(stored.len) => {
@@ -587,7 +587,7 @@ fn record_number(number: i64) -> Result<u64, Fault> {
     Ok(u64::try_from(number).map_err(|_| format!("record number {number} is negative"))?)
 }
 
-/// A single block in plain coordinates (section 6.1) of `rank` dimensions, without the first `drop` of them.
+/// A single block in plain coordinates, whose sides are then in `sides`.
 fn one_block(
     body: &[u8],
     rank: usize,
@@ -595,31 +595,11 @@ fn one_block(
     lead: Option<u64>,
     sides: &mut Vec<u64>,
 ) -> Result<Coverage, Fault> {
-    if body.len() != 16 * rank {
-        let len = body.len();
-        return Err(format!("{len} bytes of selection for 1 blocks of rank {rank}").into());
+    if block_sides(body, rank, drop, lead, sides)? {
+        Ok(Coverage::Block)
+    } else {
+        Ok(Coverage::Nothing)
     }
-    sides.clear();
-    for (half, of_lead) in [(0, lead), (rank, lead.map(|_| 1))] {
-        sides.extend(of_lead);
-        for d in drop..rank {
-            let side = i64_at(body, 8 * (half + d));
-            sides.push(u64::try_from(side).map_err(|_| "a negative coordinate")?);
-        }
-    }
-    let (start, count) = sides.split_at(sides.len() / 2);
-    if count.contains(&0) {
-        return Ok(Coverage::Nothing);
-    }
-    for (start, count) in start.iter().zip(count) {
-        check_end(*start, *count)?;
-    }
-    Ok(Coverage::Block)
-}
-
-fn product(counts: &[u64]) -> Result<u64, Fault> {
-    let product = counts.iter().try_fold(1u64, |n, c| n.checked_mul(*c));
-    product.ok_or_else(|| "a block has more elements than can be counted".into())
 }
 
 /// Section 9: a deflated record can be as long as its raw bytes by chance. That is possible only where other records

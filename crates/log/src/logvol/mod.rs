@@ -4,6 +4,7 @@
 //! * `entries` walks the metadata-log datasets. `table` does that once per file, and keeps where the entries lie.
 //! * `selection` decodes the blocks of one entry, in all encodings.
 //! * `decode` makes records of the entries of one dataset, in the order in which they apply.
+//! * `own_blocks` makes those of simple entries already when `table` walks.
 //! * `extent` reads what a rank of our writer adds in one flush.
 //! * `loose` finds what ranks have written that no flush covers.
 //! * `origins` tells which rank wrote which data, and in which flush.
@@ -21,6 +22,7 @@ mod growing;
 pub mod loose;
 pub mod names;
 mod origins;
+mod own_blocks;
 pub mod remains;
 mod selection;
 mod table;
@@ -156,6 +158,30 @@ impl Tables {
     }
 }
 
+impl Tables {
+    fn read(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+        wanted: Option<&Logged<'_>>,
+    ) -> Result<(Box<dyn RecordTable>, Option<DatasetRecords>), Fault> {
+        let ranks = datasets.iter().map(|d| (d.id, d.dims.len())).collect();
+        let merged = self.config & MERGED != 0;
+        let (entries, records) = EntryTable::read(task, sources, self, &ranks, merged, wanted)?;
+        let table = LogVolTable {
+            tables: self.clone(),
+            entries,
+        };
+        let records = records.map(|records| DatasetRecords {
+            records,
+            diagnostics: Vec::new(),
+            decoded: 0,
+        });
+        Ok((Box::new(table), records))
+    }
+}
+
 impl Layout for Tables {
     fn name(&self) -> &'static str {
         "Log VOL"
@@ -167,12 +193,18 @@ impl Layout for Tables {
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, Fault> {
-        let ranks = datasets.iter().map(|d| (d.id, d.dims.len())).collect();
-        let merged = self.config & MERGED != 0;
-        Ok(Box::new(LogVolTable {
-            tables: self.clone(),
-            entries: EntryTable::read(task, sources, self, &ranks, merged)?,
-        }))
+        let (table, _) = self.read(task, sources, datasets, None)?;
+        Ok(table)
+    }
+
+    fn read_tables_for(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+        wanted: &Logged<'_>,
+    ) -> Result<(Box<dyn RecordTable>, Option<DatasetRecords>), Fault> {
+        self.read(task, sources, datasets, Some(wanted))
     }
 
     fn tables_len(&self, _: &[SourceFile]) -> u64 {

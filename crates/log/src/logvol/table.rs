@@ -10,6 +10,9 @@ use foldhash::fast::RandomState;
 use super::Tables;
 use super::entries::{Entry, EntryHeader, Visitor, Walk, i32_at, selection_size, walk_part};
 use super::flags::{DEFL, ENC, MUL, REC, REF};
+use super::own_blocks::OwnBlocks;
+use crate::Logged;
+use crate::records::RecordList;
 use crate::source_file::SourceFile;
 use crate::window::Window;
 use h5logfs_common::diagnostic::Diagnostic;
@@ -151,14 +154,16 @@ impl EntryTable {
     /// `ranks`: rank of each dataset that still has an anchor. `merged`: entries may be those of merged calls,
     /// whose sizes are ambiguous (section 6.6).
     ///
-    /// Fails where there is no memory, and where `task` stops.
+    /// Also makes the records of `wanted` where they can be had on the way: see [`OwnBlocks`]. Fails where there is no memory,
+    /// and where `task` stops.
     pub fn read(
         task: &Task,
         sources: &[SourceFile],
         tables: &Tables,
         ranks: &HashMap<i64, usize>,
         merged: bool,
-    ) -> Result<Self, Fault> {
+        wanted: Option<&Logged<'_>>,
+    ) -> Result<(Self, Option<RecordList>), Fault> {
         let len = tables.entry_bytes();
         let shares = if len > MANY_BYTES {
             parallel::shares() as u64
@@ -170,26 +175,35 @@ impl EntryTable {
             let begin = number as u64 * each;
             let is_last = number as u64 + 1 == shares;
             let part = begin..if is_last { u64::MAX } else { begin + each };
-            Self::read_part(task, sources, tables, part, ranks, merged)
+            Self::read_part(task, sources, tables, part, ranks, merged, wanted)
         });
         let mut parts = parts.into_iter();
-        let nothing = || Self::read_part(task, sources, tables, 0..0, ranks, merged);
-        let mut all = parts.next().unwrap_or_else(nothing)?;
+        let nothing = || Self::read_part(task, sources, tables, 0..0, ranks, merged, wanted);
+        let (mut all, mut own) = parts.next().unwrap_or_else(nothing)?;
         for part in parts {
-            all.append(part?)?;
+            let (part, more) = part?;
+            all.append(part)?;
+            own = match (own, more) {
+                (Some(mut own), Some(more)) => {
+                    own.append(more)?;
+                    Some(own)
+                }
+                _ => None,
+            };
         }
-        Ok(all)
+        Ok((all, own.map(OwnBlocks::into_records).transpose()?))
     }
 
     /// Reads the entries of the sections that begin in this part of the tables: see [`walk_part`].
-    fn read_part(
+    fn read_part<'a>(
         task: &Task,
         sources: &[SourceFile],
-        tables: &Tables,
+        tables: &'a Tables,
         part: Range<u64>,
         ranks: &HashMap<i64, usize>,
         merged: bool,
-    ) -> Result<Self, Fault> {
+        wanted: Option<&'a Logged<'a>>,
+    ) -> Result<(Self, Option<OwnBlocks<'a>>), Fault> {
         let lists = (ranks.len() * OF_DATASET) as u64;
         let of = |(id, rank): (&i64, &usize)| {
             let (rank, places) = (Some(*rank), Vec::new());
@@ -204,9 +218,14 @@ impl EntryTable {
             merged,
             found: &mut found,
             section: SectionSelections::default(),
+            own: match wanted {
+                Some(wanted) => OwnBlocks::new(task, tables, wanted)?,
+                None => None,
+            },
         };
         walk_part(sources, tables, part, &mut finder)?;
-        Ok(found)
+        let own = finder.own;
+        Ok((found, own))
     }
 
     /// Adds the entries of the sections that follow.
@@ -284,6 +303,7 @@ impl EntryTable {
             merged: false,
             found: self,
             section: std::mem::take(section),
+            own: None,
         };
         let followed =
             Walk::new(number, window, &mut finder).follow(|walk| walk.entries(from, end));
@@ -479,14 +499,16 @@ impl SectionSelections {
 }
 
 /// Puts the entries of a walk into a table.
-struct Finder<'a> {
+struct Finder<'a, 'o> {
     task: &'a Task,
     merged: bool,
     found: &'a mut EntryTable,
     section: SectionSelections,
+    /// Records that are made on the way, as long as that is possible.
+    own: Option<OwnBlocks<'o>>,
 }
 
-impl Visitor for Finder<'_> {
+impl Visitor for Finder<'_, '_> {
     fn section(&mut self) {
         self.section = SectionSelections::default();
         self.section.go_on(self.found.explicit.len());
@@ -495,6 +517,11 @@ impl Visitor for Finder<'_> {
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         self.task.check()?;
         self.check_size(entry)?;
+        if let Some(own) = &mut self.own
+            && !own.add(entry)?
+        {
+            self.own = None;
+        }
         let (dataset, table) = (entry.head.dataset, entry.table);
         if entry.head.has(REF) {
             // The target is an earlier entry of the same section with a selection of its own.
@@ -516,7 +543,7 @@ impl Visitor for Finder<'_> {
     }
 }
 
-impl Finder<'_> {
+impl Finder<'_, '_> {
     /// Section 12: an entry whose size contradicts its flags ends the section, for what follows it may be
     /// anything. Deleted datasets have no known rank; deflated and merged bodies have no known size.
     fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
@@ -609,8 +636,10 @@ mod tests {
         };
         let ranks = HashMap::from([(0, 1), (1, 1)]);
         let task = Task::unlimited();
-        let read =
-            |part| EntryTable::read_part(&task, &sources, &tables, part, &ranks, false).unwrap();
+        let read = |part| {
+            let read = EntryTable::read_part(&task, &sources, &tables, part, &ranks, false, None);
+            read.unwrap().0
+        };
         let told = |found: &EntryTable| {
             let list = |id| found.of_dataset(id).iter().collect::<Vec<_>>();
             let lists = [0, 1].map(|id| format!("{:?}", list(id)));

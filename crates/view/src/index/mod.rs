@@ -61,13 +61,23 @@ impl DatasetIndex {
         let IndexInputs {
             sources, dataset, ..
         } = inputs;
-        let mut found = match inputs.strip {
+        let found = match inputs.strip {
             None => table.records(task, sources, dataset, selections)?,
             Some(strip) => {
                 let rows = strip.first..strip.end();
                 table.records_of_rows(task, sources, dataset, selections, rows)?
             }
         };
+        Self::build_of(task, found, table, inputs)
+    }
+
+    /// The same of records that were found with the table.
+    pub fn build_of(
+        task: &Task,
+        mut found: DatasetRecords,
+        table: &dyn RecordTable,
+        inputs: IndexInputs<'_>,
+    ) -> Result<Self, Fault> {
         doubt(&mut found, inputs.sources, inputs.dataset.element_size);
         Self::of(task, found, table.diagnostics())
     }
