@@ -6,6 +6,8 @@
 # modules: the module of the archive, with Environment Modules and with Lmod
 # rpm: the RPM, with Debian's rpm
 # container: the image of packaging/container/Containerfile, with buildah
+# podman: the same image, built and used by an ordinary user with rootless podman: a mount in a container
+# slurm: packaging/slurm, and `h5logfs run`, in jobs of a Slurm of one node (scripts/dist-slurm.sh). Takes two minutes
 # julia: the example in Julia, in Debian 11, which has a Julia, compared with what the one in C writes here
 # wheel: the wheel of `make wheels`, with each Python from 3.9 on that is here
 # aarch64: archive and wheel for aarch64, in a virtual machine (scripts/aarch64.sh), where they are made
@@ -52,10 +54,10 @@ system() {
     printf '%s\n' "$dir"
 }
 
-# system_with_julia: the same of Debian 11 with Julia, and MPI.
-system_with_julia() {
-    local from dir=$cache/debian-bullseye-julia
-    from=$(system bullseye)
+# system_with NAME SUITE PACKAGE...: the same of a Debian with more packages.
+system_with() {
+    local name=$1 suite=$2 from dir=$cache/debian-$2-$1
+    from=$(system "$suite")
     exec 9>"$dir.lock"
     flock 9
     if [ ! -d "$dir" ]; then
@@ -64,19 +66,23 @@ system_with_julia() {
         cp /etc/resolv.conf "$dir.partial/etc/resolv.conf"
         # What apt is told of here, such as a proxy, it is told of there.
         cp -r /etc/apt/apt.conf.d "$dir.partial/etc/apt"
+        # No service is started.
+        printf '#!/bin/sh\nexit 101\n' >"$dir.partial/usr/sbin/policy-rc.d"
+        chmod 755 "$dir.partial/usr/sbin/policy-rc.d"
         DEBIAN_FRONTEND=noninteractive chroot "$dir.partial" bash -euc '
-            apt-get update && apt-get install --yes --no-install-recommends julia openmpi-bin libopenmpi3
-            apt-get clean' >"$dir.log" 2>&1 || fail "there is no Julia for Debian 11; $dir.log says why"
+            apt-get update && apt-get install --yes --no-install-recommends "$@"
+            apt-get clean' sh "${@:3}" >"$dir.log" 2>&1 || fail "there is no $name for Debian's $suite; $dir.log says why"
         mv "$dir.partial" "$dir"
     fi
     exec 9>&-
     printf '%s\n' "$dir"
 }
 
-# Runs a script in a system, as root, with the files of $given in /given. Gone with it are its changes and its mounts.
+# in_system SYSTEM SCRIPT [OPTION...]: runs a script in a system, as root, with the files of $given in /given. Gone with it are its
+# changes and its mounts. The options are those of unshare, for more namespaces.
 in_system() {
     local dir=$1 script=$2
-    SYSTEM=$dir GIVEN=$given SCRIPT=$script unshare --mount --pid --fork bash -euc '
+    SYSTEM=$dir GIVEN=$given SCRIPT=$script unshare --mount --pid --fork "${@:3}" bash -euc '
         work=$(mktemp -d)
         mount -t tmpfs -o mode=755 h5logfs-dist-test "$work"
         mkdir "$work"/{upper,work,root}
@@ -86,7 +92,13 @@ in_system() {
         mount --bind -o ro "$GIVEN" given
         mount -t proc proc proc
         [ -e dev/fuse ] || mknod -m 666 dev/fuse c 10 229
-        env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 chroot . /bin/bash -euc "$SCRIPT"
+        # In a chroot users make no namespaces.
+        mkdir old
+        pivot_root . old
+        cd /
+        umount --lazy old
+        rmdir old
+        env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 /bin/bash -euc "$SCRIPT"
     '
 }
 
@@ -203,6 +215,67 @@ test_container() (
         grep -q '100.0 %'
 )
 
+test_podman() (
+    set -euo pipefail
+    trap 'rm -rf "$given/base.tar" "$given/Containerfile"' EXIT
+    tar -C "$(system bullseye)" --exclude=./dev -cf "$given/base.tar" .
+    cp packaging/container/Containerfile "$given"
+    in_system "$1" '
+        mount --make-rshared /
+        mount -t sysfs sysfs /sys
+        mount -t cgroup2 cgroup2 /sys/fs/cgroup
+        mount -t devpts devpts /dev/pts
+        mount -t tmpfs tmpfs /dev/shm
+        useradd --create-home anna
+        usermod --add-subuids 100000-165535 --add-subgids 100000-165535 anna
+        cp -r /given/sample /home/anna/run42
+        chown -R anna: /home/anna
+        install -d -m 700 -o anna /run/user/anna
+        cat >/tmp/as_anna <<"EOF"
+            export HOME=/home/anna XDG_RUNTIME_DIR=/run/user/anna
+            cd
+            mkdir -p .config/containers
+            # Containers lie in memory here, and nobody hands out cgroups.
+            printf "[storage]\ndriver = \"vfs\"\n" >.config/containers/storage.conf
+            printf "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n[containers]\ncgroups = \"disabled\"\n" \
+                >.config/containers/containers.conf
+            podman import --quiet /given/base.tar localhost/debian >/dev/null
+            podman build --quiet --isolation chroot --build-arg BASE=localhost/debian --build-arg ARCHIVE=archive.tar.gz \
+                --tag h5logfs --file /given/Containerfile /given >/dev/null
+            run() {
+                podman run --rm --network none --volume ~/run42:/data:ro "$@"
+            }
+            run h5logfs inspect /data/steps.h5 | grep -q "100.0 %"
+            with_fuse="--device /dev/fuse --cap-add SYS_ADMIN"
+            run $with_fuse h5logfs run /data /mnt -- h5dump -d /field /mnt/steps.h5 >run
+            run $with_fuse --entrypoint sh h5logfs -euc "h5logfs mount /data /mnt; h5dump -d /field /mnt/steps.h5; umount /mnt" >mount
+            cmp run mount
+            grep -q "(0,0,0): -10429.9, 11629.4" run
+            # A mount of a container that is killed goes with it.
+            run $with_fuse --detach --name killed h5logfs mount -f /data /mnt >/dev/null
+            until podman exec killed mountpoint -q /mnt; do sleep 0.1; done
+            podman kill killed >/dev/null
+            podman wait --ignore killed >/dev/null 2>&1 || true
+EOF
+        runuser -u anna -- bash -eu /tmp/as_anna
+        tries=0
+        while pgrep h5logfs; do tries=$((tries + 1)); [ $tries -lt 100 ]; sleep 0.1; done
+    '
+)
+
+test_slurm() (
+    set -euo pipefail
+    trap 'rm -rf "$given/slurm"' EXIT
+    mkdir "$given/slurm"
+    # Linux 6.18 numbers namespaces by processor, and lets Slurm hold only those with a higher number than its own.
+    taskset --cpu-list --pid "$(sed -n 's/^Cpus_allowed_list:\s*\([0-9]*\).*/\1/p' /proc/self/status)" "$BASHPID" >/dev/null
+    cp packaging/slurm/* scripts/dist-slurm.sh "$given/slurm"
+    in_system "$1" '
+        cd /tmp && tar -xf /given/archive.tar.gz && h5logfs-*/install.sh /usr/local >/dev/null
+        bash -eu /given/slurm/dist-slurm.sh
+    ' --net --uts
+)
+
 # Open MPI starts neither more ranks than there are cores, nor anything for root, unless it is told to.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
@@ -299,6 +372,8 @@ test_aarch64() (
 command -v debootstrap >/dev/null || { echo "skipped: there is no debootstrap: scripts/setup.sh test-dist"; exit; }
 archive=$(archive_of "$(uname -m)")
 given=$(mktemp -d)
+# Users read there, too.
+chmod 755 "$given"
 trap 'rm -rf "$given"' EXIT
 cp -r examples/sample "$given/sample"
 [ ! -e "$archive" ] || cp "$archive" "$given/archive.tar.gz"
@@ -306,25 +381,25 @@ for rpm in "$out"/h5logfs-"$version"-*."$(uname -m)".rpm; do
     [ ! -e "$rpm" ] || cp "$rpm" "$given/h5logfs.rpm"
 done
 
-[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container julia wheel aarch64
+[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container podman slurm julia wheel aarch64
 failed=0 passed=0
 for part; do
     case $part in
-    debian-* | modules | container | julia) [ -e "$archive" ] || fail "there is no $archive: run make dist" ;;
+    debian-* | modules | container | podman | slurm | julia) [ -e "$archive" ] || fail "there is no $archive: run make dist" ;;
     esac
     case $part in
-    debian-11) test=(test_archive bullseye) ;;
-    debian-12) test=(test_archive bookworm) ;;
-    debian-13) test=(test_archive trixie) ;;
-    container) test=(test_container bullseye) ;;
-    julia) test=(test_julia) ;;
-    modules | rpm | wheel | aarch64) test=("test_$part") ;;
+    debian-11) test=test_archive where=$(system bullseye) ;;
+    debian-12) test=test_archive where=$(system bookworm) ;;
+    debian-13) test=test_archive where=$(system trixie) ;;
+    container) test=test_container where=$(system bullseye) ;;
+    podman) test=test_podman where=$(system_with podman bookworm podman uidmap crun fuse3 procps) ;;
+    slurm) test=test_slurm where=$(system_with slurm bookworm slurmctld slurmd slurm-client munge fuse3 iproute2 procps) ;;
+    julia) test=test_julia where=$(system_with julia bullseye julia openmpi-bin libopenmpi3) ;;
+    modules | rpm | wheel | aarch64) test=test_$part where= ;;
     *) fail "there is no part $part" ;;
     esac
-    [ ${#test[@]} -eq 1 ] || test[1]=$(system "${test[1]}")
-    [ "$part" != julia ] || test[1]=$(system_with_julia)
     # In a condition a shell goes on after a command that fails.
-    "${test[@]}" &
+    $test $where &
     if wait $!; then
         echo "$part: ok"
         passed=$((passed + 1))
