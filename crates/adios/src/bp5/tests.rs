@@ -272,6 +272,27 @@ fn writers_that_disagree_about_a_variable() {
     );
 }
 
+/// A format may come back for a variable that another one has told of first.
+#[test]
+fn writers_with_the_same_variable_in_two_formats() {
+    let x = || value("x", Kind::LocalValue, 1);
+    let silent = Writer {
+        absent: vec![x()],
+        ..Writer::default()
+    };
+    let mut written = Directory::new(false, false);
+    written.map(&[0, 0, 0]);
+    written.step(&[
+        silent,
+        writer(vec![x(), value("y", Kind::LocalValue, 2)]),
+        writer(vec![x()]),
+    ]);
+    let step = &steps(&written)[0];
+    let blocks = step.variables.iter();
+    let blocks = blocks.map(|variable| (&*variable.name, variable.blocks.len()));
+    assert_eq!(blocks.collect::<Vec<_>>(), [("x", 2), ("y", 1)]);
+}
+
 #[test]
 fn a_record_that_nobody_understands_hides_all_variables_of_the_step() {
     let mut written = Directory::new(false, false);

@@ -79,7 +79,7 @@ impl<'a> Variables<'a> {
         }
         let known = self.by_format.remove(id);
         let mut known = known.unwrap_or_else(|| {
-            self.is_by_name |= !(self.gathered.is_empty() && fields.has_own_names());
+            self.is_by_name |= !(self.by_format.is_empty() && fields.has_own_names());
             vec![None; fields.variables.len()]
         });
         for (word, bits) in bits.u64s().enumerate() {
