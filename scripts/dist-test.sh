@@ -8,6 +8,7 @@
 # container: the image of packaging/container/Containerfile, with buildah
 # podman: the same image, built and used by an ordinary user with rootless podman: a mount in a container
 # slurm: packaging/slurm, and `h5logfs run`, in jobs of a Slurm of one node (scripts/dist-slurm.sh). Takes two minutes
+# adios: random programs of ADIOS2 of several processes, in Debian 13, whose ADIOS2 has MPI (tests/tools/adios.py)
 # julia: the example in Julia, in Debian 11, which has a Julia, compared with what the one in C writes here
 # wheel: the wheel of `make wheels`, with each Python from 3.9 on that is here
 # aarch64: archive and wheel for aarch64, in a virtual machine (scripts/aarch64.sh), where they are made
@@ -304,6 +305,27 @@ test_julia() (
     "
 )
 
+test_adios() (
+    set -euo pipefail
+    trap 'rm -f "$given/adios.py"' EXIT
+    cp tests/tools/adios.py "$given"
+    in_system "$1" "
+        export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH=/usr/local/bin:\$PATH
+        cd /tmp && tar -xf /given/archive.tar.gz && h5logfs-*/install.sh /usr/local >/dev/null
+        mkdir shown
+        for ranks in 2 3 5; do
+            mkdir made
+            # Nothing tells of processors here.
+            ADIOS2_ALWAYS_USE_MPI=1 UCX_LOG_LEVEL=fatal mpirun --map-by :OVERSUBSCRIBE --mca pml ob1 --mca btl self,sm -n \$ranks \\
+                python3 /given/adios.py make made \$ranks ${H5LOGFS_TEST_SEED:-1} 40 2> >(grep -v ^hwloc >&2)
+            h5logfs mount made shown
+            python3 /given/adios.py check made \$ranks shown ${H5LOGFS_TEST_SEED:-1} 40
+            umount shown
+            rm -r made
+        done
+    "
+)
+
 # A program that only has the package. Python asks for nothing but the path of what was installed.
 use_package='
 import sys, h5logfs
@@ -381,11 +403,11 @@ for rpm in "$out"/h5logfs-"$version"-*."$(uname -m)".rpm; do
     [ ! -e "$rpm" ] || cp "$rpm" "$given/h5logfs.rpm"
 done
 
-[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container podman slurm julia wheel aarch64
+[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container podman slurm adios julia wheel aarch64
 failed=0 passed=0
 for part; do
     case $part in
-    debian-* | modules | container | podman | slurm | julia) [ -e "$archive" ] || fail "there is no $archive: run make dist" ;;
+    debian-* | modules | container | podman | slurm | adios | julia) [ -e "$archive" ] || fail "there is no $archive: run make dist" ;;
     esac
     case $part in
     debian-11) test=test_archive where=$(system bullseye) ;;
@@ -394,6 +416,11 @@ for part; do
     container) test=test_container where=$(system bullseye) ;;
     podman) test=test_podman where=$(system_with podman bookworm podman uidmap crun fuse3 procps) ;;
     slurm) test=test_slurm where=$(system_with slurm bookworm slurmctld slurmd slurm-client munge fuse3 iproute2 procps) ;;
+    adios)
+        test=test_adios
+        where=$(system_with adios trixie python3-adios2 python3-adios2-mpi python3-adios2-serial python3-mpi4py python3-h5py \
+            openmpi-bin fuse3)
+        ;;
     julia) test=test_julia where=$(system_with julia bullseye julia openmpi-bin libopenmpi3) ;;
     modules | rpm | wheel | aarch64) test=test_$part where= ;;
     *) fail "there is no part $part" ;;
