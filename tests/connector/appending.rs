@@ -158,6 +158,123 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
+/// A program that opens its log again gets what its file says, whatever it and others have done since: its memory counts only for
+/// the same file, opened in the same way.
+#[test]
+fn a_log_that_is_opened_again_is_what_its_file_says() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import h5py, os, shutil, subprocess, sys
+path = sys.argv[1]
+steps = 0
+def begin():
+    global steps
+    with h5py.File(path, 'w') as f:
+        f.create_dataset('d', (0,), 'i4', maxshape=(None,), chunks=(4,))
+    steps = 0
+def open_objects():
+    return h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_ALL)
+def step(**how):
+    global steps
+    before = open_objects()
+    with h5py.File(path, 'a', **how) as f:
+        d = f['d']
+        assert d[:].tolist() == list(range(steps)), (d[:], steps)
+        d.resize((steps + 1,))
+        d[steps] = steps
+        f.attrs['steps'] = steps + 1
+        f[f'step {steps}'] = f'{how}'
+    assert open_objects() == before
+    steps += 1
+def repeat():
+    for _ in range(4):
+        step()
+begin()
+repeat()
+# An older state of the file, in its place and in its own bytes.
+old = path + '.old'
+shutil.copy(path, old)
+for put in (lambda: os.replace(shutil.copy(old, old + '.2'), path), lambda: shutil.copyfile(old, path)):
+    step()
+    put()
+    steps = 4
+    repeat()
+# Another one of its name, and none.
+begin()
+repeat()
+os.remove(path)
+begin()
+repeat()
+# Other lists.
+step(libver='latest')
+step(libver='latest')
+step(rdcc_nbytes=0)
+step()
+# The program changes how the file is cached, and mounts a file on a group.
+with h5py.File(path, 'a') as f:
+    f.create_group('mounted')
+with h5py.File(old + '.3', 'w') as other:
+    other['inside'] = 1
+for _ in range(2):
+    with h5py.File(path, 'a') as f, h5py.File(old + '.3', 'a') as other:
+        config = f.id.get_mdc_config()
+        assert config.evictions_enabled and 'inside' not in f['mounted']
+        config.evictions_enabled = False
+        config.incr_mode = config.decr_mode = config.flash_incr_mode = 0
+        f.id.set_mdc_config(config)
+        h5py.h5f.mount(f.id, b'mounted', other.id)
+        assert 'inside' in f['mounted']
+repeat()
+# What another program does, and what a child does that has the memory of this one.
+child = os.fork()
+if child == 0:
+    step()
+    step()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+steps += 2
+repeat()
+# A link from another log that is written, and a reader, see the closed file.
+with h5py.File(old + '.4', 'w') as f:
+    f['link'] = h5py.ExternalLink(path, '/d')
+    f['x'] = 0
+    for _ in range(3):
+        step()
+        assert f['link'][:].tolist() == list(range(steps)), f['link'][:]
+        with h5py.File(path, 'r') as reader:
+            assert reader['d'][:].tolist() == list(range(steps))
+# A handle that stays, and is not the first one.
+with h5py.File(path, 'a') as f:
+    d = f['d']
+assert not d
+f = h5py.File(path, 'a')
+d = f['d']
+again = h5py.File(path, 'a')
+f.close()
+again['d'].resize((steps + 1,))
+again['d'][steps] = steps
+again.close()
+steps += 1
+repeat()
+# A plain file has taken its place.
+os.remove(path)
+plain = {name: value for name, value in os.environ.items() if name != 'HDF5_VOL_CONNECTOR'}
+code = \"import h5py, sys; h5py.File(sys.argv[1], 'w').create_dataset('d', (0,), 'i4', maxshape=(None,), chunks=(4,))\"
+subprocess.run([sys.executable, '-c', code, path], env=plain, check=True)
+steps = 0
+repeat()
+assert b'h5lgxtnt' not in open(path, 'rb').read()
+print('good')
+";
+    let path = dir.path().join("log.h5");
+    let said = python.run(code, &[&path]);
+    assert_eq!(said.trim(), "good");
+}
+
 /// The close of a log needs no other program where its objects are old groups, logged datasets and attributes of numbers and texts.
 /// With any others it does.
 #[test]

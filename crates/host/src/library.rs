@@ -234,7 +234,7 @@ impl<F: Functions> Library<F> {
 
     /// Further functions, which only some libraries have.
     pub fn further<G: Functions>(&self) -> Option<G> {
-        G::of(&Object::of_code(self.address)?)
+        Library::of_code(self.address).map(|library: Library<G>| library.functions)
     }
 
     /// Calls the library from within a call of it.

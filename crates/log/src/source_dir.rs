@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, Stat, StatVfs};
 use serde::{Deserialize, Serialize};
 
 use crate::walk;
@@ -169,7 +169,7 @@ impl SourceDir {
 
     /// The directory that holds `file`, and the file's name in it; symbolic links are followed.
     pub fn of_file(file: &Path) -> Result<(Self, PathBuf)> {
-        let real = file.canonicalize().map_err(|e| Error::io(file, e))?;
+        let real = canonical(file).map_err(|e| Error::io(file, e))?;
         Self::of_real_file(&real)
     }
 
@@ -244,6 +244,24 @@ impl SourceDir {
         let directory = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
         visit_open(directory, visit)
     }
+}
+
+/// The path of a file that is there, without symbolic links. Where it has none, two system calls find that out, however long it
+/// is.
+pub fn canonical(path: &Path) -> io::Result<PathBuf> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    // What ends with a slash is a directory, if anything.
+    let may_be_real = path.is_absolute()
+        && !path.as_os_str().as_bytes().ends_with(b"/")
+        && !path.components().any(|part| part == Component::ParentDir);
+    let open = || {
+        let links = ResolveFlags::NO_SYMLINKS;
+        rustix::fs::openat2(CWD, path, flags, Mode::empty(), links)
+    };
+    if may_be_real && open().is_ok() {
+        return Ok(path.components().collect());
+    }
+    path.canonicalize()
 }
 
 /// The directory at a path; symbolic links are followed.
@@ -394,6 +412,34 @@ mod tests {
         }
         for path in ["", ".", "..", "/", "/a", "a/b", "a/", "./a", "../a", "a/.."] {
             assert!(!is_one_name(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_canonical_path_has_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(dir.join("a")).unwrap();
+        std::fs::write(dir.join("a/file"), "").unwrap();
+        std::os::unix::fs::symlink("a", dir.join("link")).unwrap();
+        std::os::unix::fs::symlink("file", dir.join("a/other")).unwrap();
+        let paths = [
+            "a/file",
+            "a/./file",
+            "a//file",
+            "a/../a/file",
+            "link/file",
+            "a/other",
+        ];
+        for path in paths {
+            assert_eq!(
+                canonical(&dir.join(path)).unwrap(),
+                dir.join("a/file"),
+                "{path}"
+            );
+        }
+        for path in ["a/none", "a/file/", "a/file/..", "b/../a/file"] {
+            assert!(canonical(&dir.join(path)).is_err(), "{path}");
         }
     }
 

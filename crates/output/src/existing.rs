@@ -87,7 +87,7 @@ impl Existing {
     pub fn look(path: &Path, options: &Options) -> FaultResult<Self> {
         check_name(path)?;
         check_directory(parent(path))?;
-        when_still(path, || {
+        when_still(&names_of(path), || {
             // First: the lock holds off those who would change the rest.
             let journal = OldJournal::find(path, TO_REPLACE)?;
             Existing::beside(path, journal, options)
@@ -116,7 +116,8 @@ impl Existing {
     /// Looks at a log that is to be opened again. Fails where there is none, or where a job still writes it.
     pub fn to_append(path: &Path) -> FaultResult<Self> {
         check_name(path)?;
-        when_still(path, || {
+        let names = [path.to_owned(), journal::path_of(path)];
+        when_still(&names, || {
             let journal = OldJournal::find(path, TO_APPEND)?;
             Existing::appendable(path, journal)
         })
@@ -376,39 +377,41 @@ impl Existing {
     }
 }
 
-/// What the names of a log lead to.
-#[derive(PartialEq, Eq)]
-struct Names([Option<Individual>; 4]);
-
-impl Names {
-    fn of(log: &Path) -> Self {
-        let names = [
-            log.to_owned(),
-            journal::path_of(log),
-            subfile_dir(log),
-            spill_dir(log),
-        ];
-        Names(names.map(|name| {
-            let found = name.symlink_metadata().ok()?;
-            Some(individual(&found))
-        }))
-    }
+/// The names of a log.
+fn names_of(log: &Path) -> [PathBuf; 4] {
+    [
+        log.to_owned(),
+        journal::path_of(log),
+        subfile_dir(log),
+        spill_dir(log),
+    ]
 }
 
-/// What a look finds during which no name of the log changes.
-fn when_still<T>(log: &Path, mut look: impl FnMut() -> FaultResult<T>) -> FaultResult<T> {
+/// What names lead to.
+fn individuals<const N: usize>(names: &[PathBuf; N]) -> [Option<Individual>; N] {
+    names.each_ref().map(|name| {
+        let found = name.symlink_metadata().ok()?;
+        Some(individual(&found))
+    })
+}
+
+/// What a look finds during which none of these names changes, of which the first is that of the log.
+fn when_still<T, const N: usize>(
+    names: &[PathBuf; N],
+    mut look: impl FnMut() -> FaultResult<T>,
+) -> FaultResult<T> {
     // A job that creates a log, or closes one, changes some names within a moment, and is seen by its lock meanwhile.
     const LOOKS: u32 = 100;
     for _ in 0..LOOKS {
-        let before = Names::of(log);
+        let before = individuals(names);
         let found = look();
-        if Names::of(log) == before {
+        if individuals(names) == before {
             return found;
         }
     }
     Err(Fault::Refused(format!(
         "{}: other programs create and remove files of this name without a pause: end them, or choose another name",
-        log.display()
+        names[0].display()
     )))
 }
 
@@ -839,7 +842,7 @@ mod tests {
         place.other_file();
         place.subfile(0, &ID);
         let mut job = None;
-        let looked = when_still(&place.log(), || {
+        let looked = when_still(&names_of(&place.log()), || {
             let journal = OldJournal::find(&place.log(), TO_REPLACE)?;
             // The other job takes the name, and moves the subfiles away.
             if job.is_none() {
@@ -858,7 +861,7 @@ mod tests {
     fn a_name_that_never_rests_is_told() {
         let place = Place::new();
         let mut looks = 0;
-        let found = when_still(&place.log(), || {
+        let found = when_still(&names_of(&place.log()), || {
             looks += 1;
             // Both exist, so that the numbers differ.
             let next = place.log().with_extension("next");

@@ -18,7 +18,7 @@ use crate::error::{FaultResult, Result};
 use crate::files::Files;
 use crate::flushed::Flushed;
 use crate::joining::JoinedSection;
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Neighbours, NodeMemory};
 use crate::options::Options;
 use crate::plain_close::Ended;
 use crate::ranks::{Agreement, GlobalOutcome, LocalOutcome, Ranks};
@@ -93,10 +93,30 @@ impl LogWriter {
     }
 
     /// Writes a log that this rank reads, too. Ranks of one node see what the others write. Collective.
-    pub fn with_reads(ranks: Ranks, mut files: Files, options: Options) -> Self {
+    pub fn with_reads(ranks: Ranks, files: Files, options: Options) -> Self {
+        Self::with_memory(ranks, files, options, None)
+    }
+
+    /// The same with the memory that these ranks had when they closed the log as it is, on all of them or none. Collective.
+    pub fn with_memory(
+        ranks: Ranks,
+        mut files: Files,
+        options: Options,
+        memory: Option<NodeMemory>,
+    ) -> Self {
         files.share_spills();
-        let (data, neighbours) = match Neighbours::share(&ranks, files.flushes()) {
-            Some((shared, neighbours)) => (Buffer::Shared(Box::new(shared)), Some(neighbours)),
+        let flushes = files.flushes();
+        let memory = memory
+            .filter(|memory| memory.flush() == flushes)
+            .or_else(|| {
+                let (shared, neighbours) = Neighbours::share(&ranks, flushes)?;
+                Some(NodeMemory {
+                    shared: shared.into(),
+                    neighbours,
+                })
+            });
+        let (data, neighbours) = match memory {
+            Some(memory) => (Buffer::Shared(memory.shared), Some(memory.neighbours)),
             None => (Buffer::Own(Vec::new()), None),
         };
         LogWriter {
@@ -487,9 +507,13 @@ impl LogWriter {
         self.ranks
     }
 
-    /// The same, and keeps the lock. Collective.
-    pub fn finish(self) -> (Ranks, Ended) {
-        (self.ranks, self.files.finish())
+    /// The same, and keeps the lock. Gives the memory that the ranks of a node share. Collective.
+    pub fn finish(self) -> (Ranks, Ended, Option<NodeMemory>) {
+        let memory = match (self.data, self.neighbours) {
+            (Buffer::Shared(shared), Some(neighbours)) => Some(NodeMemory::new(shared, neighbours)),
+            _ => None,
+        };
+        (self.ranks, self.files.finish(), memory)
     }
 
     /// Leaks what only collective calls could free.

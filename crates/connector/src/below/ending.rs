@@ -37,6 +37,9 @@ struct End {
 /// Lets a library tell of its end, once.
 pub fn watch(library: &Library, then: fn(&Library)) {
     type AtClose = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void) -> Status;
+    if is_told(library) {
+        return;
+    }
     let Some(register) = library.function(c"H5atclose") else {
         return;
     };

@@ -3,10 +3,14 @@
 //! the first rank to say, which remembers the log ([`super::reopening`]).
 
 use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use h5logfs_host::types::Id;
+use h5logfs_log::source_file::Identity;
+use h5logfs_output::neighbours::NodeMemory;
 use parking_lot::Mutex;
 
 use super::Constants;
@@ -20,17 +24,41 @@ const MOST: usize = 4;
 /// The most bytes of one.
 pub const LARGEST: usize = 1 << 20;
 
+/// What the system tells of a file. As long as it is the same, the file is the log that it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    identity: Identity,
+    changed: (i64, i64),
+    mode: u32,
+}
+
+impl Seen {
+    /// What it tells of the file at a path.
+    pub fn at(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        Some(Seen {
+            identity: Identity::from(&found),
+            changed: (found.ctime(), found.ctime_nsec()),
+            mode: found.mode(),
+        })
+    }
+}
+
 /// The shadow of a log that is closed.
 #[derive(Debug)]
 pub struct KeptShadow {
     /// Where the log was.
     pub path: PathBuf,
+    /// The file when it was closed.
+    pub seen: Option<Seen>,
     /// The number of the opening that this close has ended, which all its ranks know.
     pub opening: u64,
     /// The shadow.
     pub shadow: Closed,
     /// The file access property list of the program. One that is equal asks for the same shadow.
     pub access: Arc<PropertyList>,
+    /// The memory that the ranks of a node have shared. All of them have it, or none.
+    pub memory: Option<NodeMemory>,
     /// What the library had.
     pub constants: Arc<Constants>,
 }

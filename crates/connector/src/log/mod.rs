@@ -48,10 +48,11 @@ use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, Id};
 use h5logfs_log::journal::Line;
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::shadow::{LoggedDataset, Packing, packed_image_lines};
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_output::automatic::{Call, Cause};
 use h5logfs_output::log_writer::Part;
+use h5logfs_output::neighbours::NodeMemory;
 use h5logfs_output::plain_close::{Ended, JustClosed};
 use h5logfs_output::reading::Reader;
 use h5logfs_output::remembered::LARGEST;
@@ -63,7 +64,7 @@ use crate::below::list::PropertyList;
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
 
-use closed::KeptShadow;
+use closed::{KeptShadow, Seen};
 use dataset::{Dataset, Parts, RecentTypes, Wanted};
 use reopening::CLOSED;
 use shadow::Shadow;
@@ -163,6 +164,8 @@ struct State {
     /// On the first rank: what is known of the table of the log. `None`: to close it takes more than this process should do.
     table: Option<KnownTable>,
     reader: Reader,
+    /// What the ranks of a node have shared, once the log is closed.
+    memory: Option<NodeMemory>,
     /// What a call keeps for the next one. `None` while a call has it.
     kept: Option<Box<Kept>>,
     /// The program was told that it has spilled and not flushed.
@@ -202,6 +205,7 @@ impl Log {
             image: Vec::new(),
             table: Some(KnownTable::default()),
             reader: Reader::default(),
+            memory: None,
             kept: None,
             is_warned: false,
         };
@@ -342,8 +346,13 @@ impl Log {
         let shadow = opening.and_then(|_| self.shadow.take());
         let shadow = shadow.filter(|shadow| shadow.fits(closed::LARGEST));
         if let (Some(opening), Some(shadow)) = (opening, shadow) {
+            let mut state = self.state.lock();
+            let (path, memory) = (state.path.clone(), state.memory.take());
+            drop(state);
             closed::keep(KeptShadow {
-                path: self.state.lock().path.clone(),
+                memory,
+                seen: Seen::at(&path),
+                path,
                 opening,
                 shadow,
                 access: Arc::clone(access),
@@ -397,7 +406,8 @@ impl State {
             settle: (options.settle).then_some(options.settle_memory),
         };
         let base = writer.files().base();
-        let (ranks, ended) = writer.finish();
+        let (ranks, ended, memory) = writer.finish();
+        state.memory = memory;
         version::grow();
         if let Err(reason) = flushed {
             ended.unlock();
@@ -534,8 +544,18 @@ impl State {
             return Ok(ShadowLines::default());
         }
         let image = shadow.image()?;
+        // A program that opens its log for each step flushes it once each time.
+        let is_first = self
+            .writer
+            .as_ref()
+            .is_some_and(|w| !w.files().has_flushed());
+        let packing = if is_first {
+            Packing::Quick
+        } else {
+            Packing::Small
+        };
         let about = |e: std::io::Error| format!("{}: {e}", self.path.display());
-        let mut lines = image_lines(&self.image, &image).map_err(about)?;
+        let mut lines = packed_image_lines(&self.image, &image, packing).map_err(about)?;
         lines.extend(self.unrecorded.iter().map(|id| self.logged_line(*id)));
         Ok(ShadowLines {
             lines,

@@ -9,7 +9,7 @@ use h5logfs_catalog::direct;
 use h5logfs_log::Tables;
 use h5logfs_log::journal::kept::path_of_kept;
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::journal::shadow::{LoggedDataset, image_lines};
+use h5logfs_log::journal::shadow::{LoggedDataset, Packing, packed_image_lines};
 use h5logfs_log::journal::{self, Line, Recorded};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
@@ -102,14 +102,16 @@ impl Log {
             .ok_or_else(|| Fault::from("the first rank has told no objects"))
             .and_then(|(objects, is_kept)| {
                 let kept = kept.filter(|_| is_kept);
-                let (shadow, constants) = match kept {
-                    Some(kept) => (kept.shadow.open(), kept.constants),
+                let (shadow, constants, memory) = match kept {
+                    Some(kept) => (kept.shadow.open(), kept.constants, kept.memory),
                     None => (
                         Shadow::open(info, request, path, &objects.image)?,
                         Arc::new(Constants::of(&info.library)),
+                        None,
                     ),
                 };
-                Ok((objects, shadow.ok_or_else(|| refused(path))?, constants))
+                let shadow = shadow.ok_or_else(|| refused(path))?;
+                Ok((objects, shadow, constants, memory))
             });
         // No rank waits for one that has failed.
         let (ready, made) = match made {
@@ -117,9 +119,9 @@ impl Log {
             Err(reason) => (Err(reason), None),
         };
         let files = found.append(&ranks, &options, ready)?;
-        let (objects, shadow, constants) = made.ok_or_else(|| refused(path))?;
+        let (objects, shadow, constants, memory) = made.ok_or_else(|| refused(path))?;
         let is_root = ranks.is_root();
-        let writer = LogWriter::with_reads(ranks, files, options);
+        let writer = LogWriter::with_memory(ranks, files, options, memory);
         let mut log = Log::new(info.library, shadow, constants, path, writer);
         log.opening = objects.opening;
         let mut state = log.state.lock();
@@ -250,7 +252,7 @@ impl Objects {
 
     /// The lines of a journal that make them.
     fn lines(&self) -> Result<Vec<Line>, Fault> {
-        let mut lines = image_lines(&[], &self.image)?;
+        let mut lines = packed_image_lines(&[], &self.image, Packing::Quick)?;
         let logged = self.headers.iter().enumerate().map(|(id, header)| {
             Line::Logged(LoggedDataset {
                 id: id as u32,

@@ -10,7 +10,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_host::types::{Id, access};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions;
-use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_dir::{SourceDir, canonical};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
 use h5logfs_output::{LocalOutcome, LogWriter, Options, Ranks, check_outcome};
@@ -21,7 +21,7 @@ use crate::below::drivers::{forgets_changes, has_image, has_same_driver, has_usu
 use crate::below::info::Info;
 use crate::below::list::PropertyList;
 use crate::below::request::Request;
-use crate::log::closed::{self, KeptShadow};
+use crate::log::closed::{self, KeptShadow, Seen};
 use crate::log::shadow::{Shadow, refused};
 use crate::log::{Constants, Log};
 use crate::options;
@@ -116,13 +116,20 @@ fn find(info: &Arc<Info>, request: &Request<'_>, path: &Path) -> Result<Found, F
         check_same(info, request, &session)?;
         return Ok(Found::Open(session));
     }
-    if !request.has(access::WRITE) || has_image(info, request.fapl) || !is_ours(path) {
+    if !request.has(access::WRITE) {
         return Ok(Found::Other);
     }
-    let options = info.options(request)?;
-    check_writable(path)?;
-    check_kept(info, request, path)?;
     let kept = closed::take_for(info, path, request.fapl);
+    // What the list means, and what the file is, was seen when it was opened before.
+    let is_known = |kept: &KeptShadow| kept.seen.is_some() && kept.seen == Seen::at(path);
+    if !kept.as_ref().is_some_and(is_known) {
+        if has_image(info, request.fapl) || !is_ours(path) {
+            return Ok(Found::Other);
+        }
+        check_writable(path)?;
+        check_kept(info, request, path)?;
+    }
+    let options = info.options(request)?;
     Ok(Found::Closed(options, kept.map(Box::new)))
 }
 
@@ -195,7 +202,7 @@ fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Fau
 
 fn absolute(path: &Path) -> PathBuf {
     // A log is where a link leads to.
-    let found = fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    let found = canonical(path).or_else(|_| std::path::absolute(path));
     found.unwrap_or_else(|_| path.to_owned())
 }
 

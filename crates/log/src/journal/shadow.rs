@@ -43,9 +43,11 @@ pub struct ImagePart {
 }
 
 impl ImagePart {
-    fn new(size: usize, at: usize, bytes: &[u8]) -> io::Result<Self> {
+    fn new(size: usize, at: usize, bytes: &[u8], packing: Packing) -> io::Result<Self> {
         let mut text = String::new();
-        if !bytes.is_empty() {
+        if packing == Packing::Quick && (1..=PAGE).contains(&bytes.len()) {
+            text = STANDARD.encode(stored(bytes));
+        } else if !bytes.is_empty() {
             let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
             encoder.write_all(bytes)?;
             text = STANDARD.encode(encoder.finish()?);
@@ -74,9 +76,45 @@ impl ImagePart {
     }
 }
 
+/// How the bytes of lines are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// In little room.
+    Small,
+    /// In little time: no more than a page is stored as it is. To begin to deflate takes longer than to deflate so little. For
+    /// lines of which a journal has few.
+    Quick,
+}
+
+/// A page at most, as a zlib stream that does not deflate it.
+fn stored(bytes: &[u8]) -> Vec<u8> {
+    /// The method, and a window of 32 KiB; that this block is the last one, and is stored.
+    const HEAD: [u8; 3] = [0x78, 0x01, 0x01];
+    // It is one page at most.
+    let len = bytes.len() as u16;
+    let (mut a, mut b) = (1_u32, 0_u32);
+    for byte in bytes {
+        // Adler-32. A page is too short for an overflow.
+        a += u32::from(*byte);
+        b += a;
+    }
+    let sum = (b % 65521) << 16 | (a % 65521);
+    let mut stream = HEAD.to_vec();
+    stream.extend(len.to_le_bytes());
+    stream.extend((!len).to_le_bytes());
+    stream.extend(bytes);
+    stream.extend(sum.to_be_bytes());
+    stream
+}
+
 /// The lines that make the image `new` of `last`; `last` is empty before the first one. An image that did not change
 /// takes no line.
 pub fn image_lines(last: &[u8], new: &[u8]) -> io::Result<Vec<Line>> {
+    packed_image_lines(last, new, Packing::Small)
+}
+
+/// The same with bytes that are packed so.
+pub fn packed_image_lines(last: &[u8], new: &[u8], packing: Packing) -> io::Result<Vec<Line>> {
     let mut size = last.len().min(new.len());
     let mut lines = Vec::new();
     let mut ranges = changed(last, new);
@@ -85,7 +123,7 @@ pub fn image_lines(last: &[u8], new: &[u8]) -> io::Result<Vec<Line>> {
     }
     for range in ranges {
         size = size.max(range.end);
-        let part = ImagePart::new(size, range.start, &new[range])?;
+        let part = ImagePart::new(size, range.start, &new[range], packing)?;
         lines.push(Line::Image(part));
     }
     Ok(lines)
@@ -213,6 +251,14 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn a_page_is_stored_in_little_time() {
+        for bytes in [vec![7], vec![255; PAGE], vec![255; PAGE + 1]] {
+            let part = ImagePart::new(bytes.len(), 0, &bytes, Packing::Quick).unwrap();
+            assert_eq!(part.inflated().unwrap(), bytes);
+        }
+    }
+
     proptest! {
         #[test]
         fn images_are_those_of_the_writer(
@@ -293,12 +339,12 @@ mod tests {
     #[test]
     fn hostile_parts_are_refused() {
         let mut shadow = Shadow::default();
-        let good = ImagePart::new(5000, 0, &[1; 5000]).unwrap();
+        let good = ImagePart::new(5000, 0, &[1; 5000], Packing::Quick).unwrap();
         shadow.change_image(&good).unwrap();
         let before = shadow.clone();
         let of = |size, at, bytes: &[u8]| ImagePart {
             size,
-            ..ImagePart::new(0, at, bytes).unwrap()
+            ..ImagePart::new(0, at, bytes, Packing::Small).unwrap()
         };
         let mut bad = vec![
             // A hole, bytes that are missing, bytes past the end, and numbers at the limits.

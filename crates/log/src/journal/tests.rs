@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 
 use super::definition::Definition;
-use super::shadow::LoggedDataset;
+use super::shadow::{LoggedDataset, Packing};
 use super::*;
 use crate::file_id::FileId;
 use crate::source_dir::SourceDir;
@@ -212,7 +212,8 @@ fn a_shadow_counts_with_the_commit_that_follows() {
     let images: [Vec<u8>; 3] = [vec![1; 10_000], vec![2; 300], vec![3; 20_000]];
     let mut last: &[u8] = &[];
     for (image, flush) in images.iter().zip(1..) {
-        let mut lines = shadow::image_lines(last, image).unwrap();
+        let packing = [Packing::Quick, Packing::Small][flush as usize % 2];
+        let mut lines = shadow::packed_image_lines(last, image, packing).unwrap();
         lines.push(logged(flush as u32, Some(flush)));
         journal.append_lines(&lines, false).unwrap();
         let before = read(&path).unwrap().shadow.unwrap_or_default();

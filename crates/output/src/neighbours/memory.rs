@@ -7,6 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use h5logfs_common::held_file::HeldFile;
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
@@ -18,7 +19,7 @@ pub const PART: u64 = 1 << 40;
 const LEAST: usize = 8 << 20;
 
 /// A file in memory with so many parts, none of which takes memory yet.
-pub fn new_file(parts: u64) -> io::Result<File> {
+pub fn new_file(parts: u64) -> io::Result<HeldFile> {
     let len = parts * PART;
     // The system ends a process that makes a file longer than it may.
     if getrlimit(Resource::Fsize)
@@ -29,7 +30,8 @@ pub fn new_file(parts: u64) -> io::Result<File> {
     }
     let file = memfd_create(c"h5logfs", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, len)?;
-    Ok(file.into())
+    // It may stay open from one opening of a log to the next.
+    HeldFile::new(file.into())
 }
 
 /// The bytes of a file from some place on, in the memory of this process.
@@ -95,20 +97,23 @@ impl Word {
 /// file.
 #[derive(Debug)]
 pub struct Bytes {
-    file: Arc<File>,
+    file: Arc<HeldFile>,
     begin: u64,
     mapping: Option<Mapping>,
     len: usize,
+    /// The most that it was when it was cleared.
+    peak: usize,
 }
 
 impl Bytes {
     /// None, in the part of this number.
-    pub fn new(file: &Arc<File>, part: u64) -> Self {
+    pub fn new(file: &Arc<HeldFile>, part: u64) -> Self {
         Bytes {
             file: Arc::clone(file),
             begin: part * PART,
             mapping: None,
             len: 0,
+            peak: 0,
         }
     }
 
@@ -181,7 +186,16 @@ impl Bytes {
 
     /// Drops all of them. Others may still read them, until more are appended.
     pub fn clear(&mut self) {
+        self.peak = self.peak.max(self.len);
         self.len = 0;
+    }
+
+    /// Gives back memory if there were more bytes than this.
+    pub fn shrink_from(&mut self, most: usize) {
+        if self.peak > most {
+            self.shrink();
+            self.peak = 0;
+        }
     }
 
     /// Gives back the memory behind them.
@@ -195,7 +209,7 @@ impl Bytes {
             self.begin + from as u64,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
         );
-        if let Err(e) = fallocate(&*self.file, how, begin, len as u64) {
+        if let Err(e) = fallocate(&**self.file, how, begin, len as u64) {
             log::debug!("shared memory stays in use: {e}");
         }
     }

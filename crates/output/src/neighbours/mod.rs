@@ -32,6 +32,7 @@ use crate::entries::DatasetInfo;
 use crate::ranks::Ranks;
 use crate::selection::Blocks;
 use h5logfs_common::fault::Fault;
+use h5logfs_common::held_file::HeldFile;
 use memory::{Bytes, PART, Word};
 use notes::Slots;
 
@@ -65,7 +66,7 @@ impl State {
 /// The memory of this rank.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    file: Arc<File>,
+    file: Arc<HeldFile>,
     word: Word,
     epoch: u32,
     notes: [Bytes; 2],
@@ -205,6 +206,30 @@ impl Shared {
     pub fn shrink(&mut self) {
         self.data.shrink();
         self.notes.iter_mut().for_each(Bytes::shrink);
+    }
+}
+
+/// The memory of a rank whose log is closed, for the next opening by the same ranks: they see each other's then, too.
+#[derive(Debug)]
+pub struct NodeMemory {
+    pub(crate) shared: Box<Shared>,
+    pub(crate) neighbours: Neighbours,
+}
+
+impl NodeMemory {
+    /// That of a log of which all is flushed.
+    pub(crate) fn new(mut shared: Box<Shared>, neighbours: Neighbours) -> Self {
+        /// Bytes of each part that stay.
+        const MOST: usize = 256 << 10;
+        shared.data.shrink_from(MOST);
+        let notes = shared.notes.iter_mut();
+        notes.for_each(|notes| notes.shrink_from(MOST));
+        NodeMemory { shared, neighbours }
+    }
+
+    /// How many flushes the log had.
+    pub(crate) fn flush(&self) -> u64 {
+        self.shared.flush
     }
 }
 

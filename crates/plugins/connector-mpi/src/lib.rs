@@ -31,17 +31,23 @@ unsafe extern "C" fn info_for(caller: usize) -> *const c_void {
     h5logfs_vol_connector::class_for(Plugin::Parallel, caller)
 }
 
-/// `H5Pget_fapl_mpio`.
-type GetCommunicator = unsafe extern "C" fn(Id, *mut MPI_Comm, *mut MPI_Info) -> Status;
+h5logfs_host::functions! {
+    /// What only parallel HDF5 has.
+    struct Parallel for "h5logfs_connector" {
+        H5Pget_fapl_mpio: fn(Id, *mut MPI_Comm, *mut MPI_Info) -> Status,
+    }
+}
 
 /// The ranks of the communicator in a file access property list. `None` where it has none, or MPI does not run.
 fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, Fault> {
-    let Some(get) = library.function(c"H5Pget_fapl_mpio") else {
+    let Some(Parallel {
+        H5Pget_fapl_mpio: get,
+    }) = library.further()
+    else {
         return Ok(None);
     };
-    // SAFETY: the function has this type where a library has it. It gives copies, or fails for a list without one.
+    // SAFETY: it gives copies, or fails for a list without one.
     unsafe {
-        let get = std::mem::transmute::<*const c_void, GetCommunicator>(get);
         let (no_communicator, no_hints) = (std::ptr::null_mut(), std::ptr::null_mut());
         if library.nested(|_| get(fapl, no_communicator, no_hints)) < 0 {
             return Ok(None);
