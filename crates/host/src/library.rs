@@ -274,11 +274,11 @@ impl<F: Functions> Library<F> {
         result
     }
 
-    /// The same for several calls of [`Library::quietly`] in `act`: each would ask the library whether it prints.
+    /// The same for several calls of [`Library::quietly`] in `act`, each of which would ask the library whether it prints. `act`
+    /// catches panics.
     pub fn all_quietly<R>(&self, act: impl FnOnce() -> R) -> R {
         self.quietly(|_| {
-            let outer = QUIET.replace(self.number());
-            let _end = Restored(outer);
+            let _outer = Restored(QUIET.replace(self.number()));
             act()
         })
     }

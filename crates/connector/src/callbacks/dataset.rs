@@ -66,7 +66,7 @@ pub unsafe extern "C" fn create(
     };
     // Nothing of the program runs within but what its filters have.
     let library = parent.library();
-    let created = library.caught(Kind::Dataset, || library.all_quietly(create));
+    let created = library.all_quietly(|| library.caught(Kind::Dataset, create));
     created.unwrap_or(std::ptr::null_mut())
 }
 
