@@ -39,10 +39,12 @@ mod walks;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use foldhash::fast::FixedState;
 use h5logfs_catalog::direct::{self, Close, Closed};
 use h5logfs_host::Kind;
 use h5logfs_host::types::{DEFAULT, Id};
@@ -572,35 +574,33 @@ impl State {
     }
 
     fn add_to_made(&mut self, dataset: &Dataset) {
-        let limits = dataset.max_dims.iter();
-        let limits = limits.map(|limit| limit.unwrap_or(u64::MAX));
-        self.made = mixed(
+        let mut hasher = sum();
+        (
             self.made,
-            [dataset.element as u64].into_iter().chain(limits),
-        );
-        self.made = mixed(self.made, dataset.chunk.iter().flatten().copied());
+            dataset.element,
+            &dataset.max_dims,
+            &dataset.chunk,
+        )
+            .hash(&mut hasher);
+        self.made = hasher.finish();
     }
 
     /// The same on all ranks that have made the same calls.
     fn hash_of_datasets(&self) -> u64 {
+        let mut hasher = sum();
+        self.made.hash(&mut hasher);
         // Those of earlier jobs are known where they were opened, which is for each rank to decide.
-        let own = self.datasets[self.base..].iter().flatten();
-        own.fold(self.made, |sum, dataset| {
-            mixed(sum, dataset.dims().iter().copied())
-        })
+        for dataset in self.datasets[self.base..].iter().flatten() {
+            dataset.dims().hash(&mut hasher);
+        }
+        hasher.finish()
     }
 }
 
-/// A sum, and numbers behind what it has. Ranks compare such sums in each flush, over all datasets, of which there may be
-/// thousands.
-fn mixed(sum: u64, numbers: impl Iterator<Item = u64>) -> u64 {
-    // That of FxHash.
-    const FACTOR: u64 = 0x517c_c1b7_2722_0a95;
-    let mix = |sum: u64, number: u64| (sum.rotate_left(5) ^ number).wrapping_mul(FACTOR);
-    let (sum, count) = numbers.fold((sum, 0), |(sum, count), number| {
-        (mix(sum, number), count + 1)
-    });
-    mix(sum, count)
+/// Makes a sum that ranks of one job compare in each flush, over all datasets, of which there may be thousands: it is the same in
+/// each process, and needs no protection against chosen input.
+fn sum() -> impl Hasher {
+    FixedState::default().build_hasher()
 }
 
 /// What a flush tells of the shadow.
