@@ -46,6 +46,8 @@ pub enum Effect {
     Reads,
     /// It may change an object.
     Changes,
+    /// The same, or how the native file works, which no image has.
+    Configures,
     /// It changes an object: an error where the file cannot be written.
     Writes,
     /// Functions of the program run in it, with calls of their own.
@@ -298,6 +300,11 @@ impl Object {
         }
         if effect != Effect::Reads {
             self.touch();
+        }
+        if effect == Effect::Configures
+            && let Some(session) = &self.session
+        {
+            session.set_special();
         }
         self.below.quietly(call)
     }

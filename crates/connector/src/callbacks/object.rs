@@ -13,29 +13,8 @@ use crate::object::{Changed, Effect, Object, pass_two};
 passed_at! {
     /// `H5Oget_info`, `H5Iget_name` and the like. A file that is asked for is wrapped by the library.
     Reads get = H5VLobject_get(args: *mut ObjectGet), Object;
-}
-
-/// Operations of the native connector.
-pub unsafe extern "C" fn optional(
-    handle: Handle,
-    location: *const Location,
-    args: *mut Optional,
-    dxpl: Id,
-    requests: Requests,
-) -> Status {
-    // SAFETY: see the head of the module.
-    let (object, links) = unsafe { (Object::of_handle(handle), (*location).links()) };
-    object.answer(Kind::Object, || {
-        if let Some(session) = &object.session {
-            session.set_special();
-        }
-        // SAFETY: see the head of the module.
-        object.with_links(links, || {
-            object.pass(Effect::Changes, requests, |f, under, vol| unsafe {
-                (f.H5VLobject_optional)(under, location, vol, args, dxpl, requests)
-            })
-        })
-    })
+    /// Operations of the native connector.
+    Configures optional = H5VLobject_optional(args: *mut Optional), Object;
 }
 
 /// `H5Oopen`.
