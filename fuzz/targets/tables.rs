@@ -54,7 +54,8 @@ pub fn check_tables(tables: &Tables, sources: &[SourceFile], datasets: &[Logged<
         let (Ok(found), Ok(index)) = (found, index) else {
             continue;
         };
-        if let Ok((_, Some(early))) = layout.read_tables_for(task, sources, datasets, dataset) {
+        if let Ok((_, Some(early))) = layout.read_tables_for(task, sources, datasets, Some(dataset))
+        {
             assert!(found.diagnostics.is_empty() && early.diagnostics.is_empty());
             let [early, found] = [&early, &found].map(|found| told(&found.records));
             assert!(early.eq(found), "the walk finds other records");

@@ -163,13 +163,14 @@ pub trait Layout {
         datasets: &[Logged<'_>],
     ) -> Result<Box<dyn RecordTable>, Fault>;
 
-    /// The same, with the records of the dataset `wanted`, as [`RecordTable::records`] has them, where they can be had on the way.
+    /// The same, with the records of the dataset `wanted`, if there is one, as [`RecordTable::records`] has them, where they can be
+    /// had on the way.
     fn read_tables_for(
         &self,
         task: &Task,
         sources: &[SourceFile],
         datasets: &[Logged<'_>],
-        _wanted: &Logged<'_>,
+        _wanted: Option<&Logged<'_>>,
     ) -> Result<(Box<dyn RecordTable>, Option<DatasetRecords>), Fault> {
         Ok((self.read_tables(task, sources, datasets)?, None))
     }

@@ -212,13 +212,7 @@ impl View {
             let layout = self.snapshot.log.layout();
             let failed = |fault: Fault| Error::of(self.path(), fault);
             self.check_tables(task)?;
-            let read = match wanted {
-                Some(wanted) => layout.read_tables_for(task, &self.sources, &logged, wanted),
-                None => {
-                    let table = layout.read_tables(task, &self.sources, &logged);
-                    table.map(|table| (table, None))
-                }
-            };
+            let read = layout.read_tables_for(task, &self.sources, &logged, wanted);
             let (table, records) = read.map_err(failed)?;
             self.check_unchanged(0..self.sources.len())?;
             self.check_index_memory("the list of records", table.bytes() as u64)

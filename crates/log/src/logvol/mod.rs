@@ -158,8 +158,22 @@ impl Tables {
     }
 }
 
-impl Tables {
-    fn read(
+impl Layout for Tables {
+    fn name(&self) -> &'static str {
+        "Log VOL"
+    }
+
+    fn read_tables(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+        datasets: &[Logged<'_>],
+    ) -> Result<Box<dyn RecordTable>, Fault> {
+        let (table, _) = self.read_tables_for(task, sources, datasets, None)?;
+        Ok(table)
+    }
+
+    fn read_tables_for(
         &self,
         task: &Task,
         sources: &[SourceFile],
@@ -179,32 +193,6 @@ impl Tables {
             decoded: 0,
         });
         Ok((Box::new(table), records))
-    }
-}
-
-impl Layout for Tables {
-    fn name(&self) -> &'static str {
-        "Log VOL"
-    }
-
-    fn read_tables(
-        &self,
-        task: &Task,
-        sources: &[SourceFile],
-        datasets: &[Logged<'_>],
-    ) -> Result<Box<dyn RecordTable>, Fault> {
-        let (table, _) = self.read(task, sources, datasets, None)?;
-        Ok(table)
-    }
-
-    fn read_tables_for(
-        &self,
-        task: &Task,
-        sources: &[SourceFile],
-        datasets: &[Logged<'_>],
-        wanted: &Logged<'_>,
-    ) -> Result<(Box<dyn RecordTable>, Option<DatasetRecords>), Fault> {
-        self.read(task, sources, datasets, Some(wanted))
     }
 
     fn tables_len(&self, _: &[SourceFile]) -> u64 {

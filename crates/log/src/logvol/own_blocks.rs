@@ -181,7 +181,7 @@ mod tests {
             filtered: false,
         };
         let (task, datasets) = (Task::unlimited(), [logged(0), logged(1)]);
-        let read = tables.read_tables_for(&task, &sources, &datasets, &datasets[0]);
+        let read = tables.read_tables_for(&task, &sources, &datasets, Some(&datasets[0]));
         let (table, made) = read.unwrap();
         let made = made?;
         let decoded = table.records(&task, &sources, &datasets[0], &Selections::default());
