@@ -22,6 +22,13 @@ fn report(dir: &Path, arguments: &[&str]) -> Output {
     program.output().unwrap()
 }
 
+/// Watches a log, with this page.
+fn watch(page: &Path, log: &Path) -> Running {
+    let mut program = Command::new(PROGRAM);
+    let program = program.args(["report", "--watch", "-o"]).args([page, log]);
+    Running(program.spawn().unwrap())
+}
+
 /// The page of these files.
 fn page(dir: &Path, files: &[&str]) -> String {
     let output = report(dir, &[files, &["--force", "-o", "page.html"]].concat());
@@ -415,11 +422,7 @@ fn a_watched_page_stays_when_its_log_is_settled() {
     log.extent(0, &[(0, b"x")]);
     log.flush();
     let out = dir.path().join("page.html");
-    let mut command = Command::new(PROGRAM);
-    command
-        .args(["report", "--watch", "-o"])
-        .args([&out, &path]);
-    let mut watching = Running(command.spawn().unwrap());
+    let mut watching = watch(&out, &path);
     wait_long_until("the page", || out.exists());
     let pid = Pid::from_child(&watching.0);
     kill_process(pid, Signal::STOP).unwrap();
@@ -445,11 +448,7 @@ fn a_watched_page_is_renewed_until_the_log_is_closed() {
     };
     grow(1);
     let out = dir.path().join("page.html");
-    let mut command = Command::new(PROGRAM);
-    let command = command
-        .args(["report", "--watch", "-o"])
-        .args([&out, &path]);
-    let mut watching = Running(command.spawn().unwrap());
+    let mut watching = watch(&out, &path);
     let shows = |words: &str| fs::read_to_string(&out).is_ok_and(|page| page.contains(words));
     wait_long_until("the page", || shows("http-equiv=\"refresh\""));
     grow(2);
@@ -477,11 +476,7 @@ fn a_watched_page_is_renewed_until_the_logs_beside_a_file_are_gone() {
     let kept = fs::read(&late).unwrap();
     fs::remove_file(&late).unwrap();
     let out = dir.path().join("page.html");
-    let mut command = Command::new(PROGRAM);
-    let command = command
-        .args(["report", "--watch", "-o"])
-        .args([&out, &path]);
-    let mut watching = Running(command.spawn().unwrap());
+    let mut watching = watch(&out, &path);
     let page = || fs::read_to_string(&out).unwrap_or_default();
     wait_long_until("the page", || {
         page().contains("http-equiv=\"refresh\"")
