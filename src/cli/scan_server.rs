@@ -161,11 +161,7 @@ fn take_in(log: &Path) -> Result<Option<String>, Error> {
 }
 
 fn settle(log: &Path, memory: MemoryLimits) -> Result<(), Error> {
-    let limits = Limits {
-        workers: 1,
-        program: THIS_PROGRAM.into(),
-        ..Limits::default()
-    };
+    let limits = Limits::of(THIS_PROGRAM.into(), 1);
     h5logfs_convert::settle::settle(log, &WorkerPool::start(limits)?, memory)
 }
 

@@ -18,6 +18,9 @@ pub const MOUNT_TYPE: &str = "fuse.h5logfs";
 
 const TABLE: &str = "/proc/self/mountinfo";
 
+/// Bytes for which most tables have room. The kernel does not tell the length, and makes the table for each read.
+const USUAL_SIZE: usize = 16 << 10;
+
 /// Identifies a mount while it exists. Later the kernel uses the numbers again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountId {
@@ -101,7 +104,7 @@ impl Table {
     /// The present mounts.
     pub fn read(&self) -> Result<Mounts> {
         let mut file = &self.0;
-        let mut table = Vec::new();
+        let mut table = Vec::with_capacity(USUAL_SIZE);
         let outcome = file.rewind().and_then(|()| file.read_to_end(&mut table));
         outcome.map_err(|e| Error::io(TABLE, e))?;
         Ok(Mounts::parse(&table))

@@ -28,8 +28,8 @@ pub struct Limits {
     /// Files that one worker scans while a directory is listed, from 1 to [`LARGEST_BATCH`]. They all have the same owner,
     /// group and mode, and lie in one directory. Default: 64.
     pub batch: usize,
-    /// The name of the user that workers become if root starts them. Default: `h5logfs` if there is such a user, or
-    /// else the user 65534, which owns nothing.
+    /// The name of the user that workers become if root starts them. Default: `h5logfs` if `/etc/passwd` has such a
+    /// user, or else the user 65534, which owns nothing.
     pub user: Option<String>,
 }
 
@@ -53,19 +53,27 @@ const USUAL_CPU: Duration = Duration::from_secs(60);
 const USUAL_TIME: Duration = Duration::from_secs(300);
 const MOST_USUAL_WORKERS: usize = 16;
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// The default limits, with a program and a number of workers that are known already.
+    pub fn of(program: PathBuf, workers: usize) -> Self {
         Limits {
-            program: find_program(),
+            program,
             memory: USUAL_MEMORY,
             cpu: USUAL_CPU,
             time: USUAL_TIME,
             metadata: MemoryLimits::default().index_memory,
-            // The files of one owner get all workers but one; see `Slots`.
-            workers: (parallel::cores() + 1).min(MOST_USUAL_WORKERS),
+            workers,
             batch: USUAL_BATCH,
             user: None,
         }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // The files of one owner get all workers but one; see `Slots`.
+        let workers = (parallel::cores() + 1).min(MOST_USUAL_WORKERS);
+        Limits::of(find_program(), workers)
     }
 }
 
@@ -90,6 +98,21 @@ pub(super) struct ScanUser {
 }
 
 impl ScanUser {
+    /// The usual user in a table of passwd(5). The package makes it there. Other services that know users are not asked: where
+    /// it is not, which is the rule, that takes a tenth of a small scan.
+    fn usual(table: &str) -> Option<Self> {
+        let mut fields = table
+            .lines()
+            .map(|line| line.split(':'))
+            .find_map(|mut fields| (fields.next() == Some(USUAL_USER)).then_some(fields))?
+            .skip(1);
+        let mut number = || fields.next()?.parse().ok();
+        Some(ScanUser {
+            uid: number()?,
+            gid: number()?,
+        })
+    }
+
     /// Whether this user namespace has the user and the group.
     fn exists_here(&self) -> bool {
         is_mapped("/proc/self/uid_map", self.uid) && is_mapped("/proc/self/gid_map", self.gid)
@@ -125,26 +148,42 @@ impl Limits {
         if !rustix::process::geteuid().is_root() || has_no_capabilities() {
             return Ok(None);
         }
-        let named = |name: &str| {
-            let found = nix::unistd::User::from_name(name)?;
-            Ok::<_, io::Error>(found.map(|user| ScanUser {
+        let Some(name) = &self.user else {
+            let nobody = ScanUser {
+                uid: NOBODY,
+                gid: NOBODY,
+            };
+            let usual = fs::read_to_string("/etc/passwd").ok();
+            let usual = usual.and_then(|table| ScanUser::usual(&table));
+            return Ok(Some(usual.unwrap_or(nobody)).filter(ScanUser::exists_here));
+        };
+        match nix::unistd::User::from_name(name)? {
+            Some(user) => Ok(Some(ScanUser {
                 uid: user.uid.as_raw(),
                 gid: user.gid.as_raw(),
-            }))
-        };
-        let nobody = ScanUser {
-            uid: NOBODY,
-            gid: NOBODY,
-        };
-        match &self.user {
-            None => {
-                let usual = named(USUAL_USER).ok().flatten().unwrap_or(nobody);
-                Ok(Some(usual).filter(ScanUser::exists_here))
-            }
-            Some(name) => match named(name)? {
-                Some(user) => Ok(Some(user)),
-                None => Err(io::Error::other(format!("there is no user {name}"))),
-            },
+            })),
+            None => Err(io::Error::other(format!("there is no user {name}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_user_is_that_of_the_table() {
+        let table = "root:x:0:0:root:/root:/bin/sh\nh5logfs2:x:7:8::/:/bin/false\n\n\
+                     h5logfs:x:998:997::/nonexistent:/usr/sbin/nologin\n";
+        let user = ScanUser::usual(table);
+        assert_eq!(user, Some(ScanUser { uid: 998, gid: 997 }));
+        for without in [
+            "",
+            "root:x:0:0:root:/root:/bin/sh",
+            "h5logfs:x",
+            "h5logfs:x:-1:y",
+        ] {
+            assert_eq!(ScanUser::usual(without), None, "{without}");
         }
     }
 }
