@@ -23,10 +23,8 @@ pub struct ExportArgs {
 
 pub fn run(args: ExportArgs) -> Result<()> {
     let target = args.paths.target(&args.view.settings()?)?;
-    let log = args
-        .view
-        .scanner_for(1)?
-        .scan(&args.paths.file, Choice::default())?;
+    let scanner = args.view.scanner_for(1)?;
+    let log = scanner.scan(&args.paths.file, Choice::default())?;
     let view = log.open()?;
     let written = target.create().and_then(|mut output| {
         write(&view, &mut output)?;

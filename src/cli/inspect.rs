@@ -72,7 +72,8 @@ pub fn run(args: InspectArgs) -> Result<()> {
     };
     if let Some(name) = &args.map {
         ensure!(args.files.len() == 1, "--map shows a dataset of one file");
-        let view = args.view.scanner_for(1)?.open(&args.files[0])?;
+        let scanner = args.view.scanner_for(1)?;
+        let view = scanner.open(&args.files[0])?;
         return print_map(&view, name, args.json, out);
     }
     if args.incomplete {

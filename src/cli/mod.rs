@@ -235,7 +235,7 @@ impl ViewArgs {
         if files > 1 {
             return self.scanner();
         }
-        Ok(self.scanner_with(Box::new(OneScan::new(self.scan_limits()))))
+        Ok(self.scanner_with(Box::new(OneScan::at_once(self.scan_limits()))))
     }
 
     fn scanner_with(&self, scanner: Box<dyn Scanner>) -> LogScanner<'_> {
@@ -276,9 +276,7 @@ impl ViewArgs {
             cpu,
             time: 5 * cpu,
             metadata: self.index_memory,
-            workers: 1,
-            program: THIS_PROGRAM.into(),
-            ..workers::Limits::default()
+            ..workers::Limits::of(THIS_PROGRAM.into(), 1)
         }
     }
 
