@@ -106,7 +106,7 @@ help:
 	@echo '    test-models       locks and threads, in thousands of orders of their steps'
 	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
 	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, against tests/hdf5/expected.txt'
-	@echo '    test-dist         archive, RPM, wheel and image, in a Debian 11, 12 and 13 of their own, with podman and Slurm; as root'
+	@echo '    test-dist         archive, RPM, wheel and image, in a Debian 11, 12 and 13 of their own, with podman, Apptainer and Slurm; as root'
 	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
 	@echo '              $(PARTS)'
 	@echo 'Others run some tests of test-long: test-deb, test-h5py, test-suites (of h5py, h5netcdf, PyTables), test-cluster (as root), soak'

@@ -7,6 +7,8 @@
 # rpm: the RPM, with Debian's rpm
 # container: the image of packaging/container/Containerfile, with buildah
 # podman: the same image, built and used by an ordinary user with rootless podman: a mount in a container
+# apptainer: the image of packaging/container/h5logfs.def, built and used by an ordinary user with the Apptainer of Debian's unstable
+#     release: mounts by --fusemount
 # slurm: packaging/slurm, and `h5logfs run`, in jobs of a Slurm of one node (scripts/dist-slurm.sh). Takes two minutes
 # adios: random programs of ADIOS2 of several processes, in Debian 13, whose ADIOS2 has MPI (tests/tools/adios.py)
 # julia: the example in Julia, in Debian 11, which has a Julia, compared with what the one in C writes here
@@ -264,6 +266,50 @@ EOF
     '
 )
 
+test_apptainer() (
+    set -euo pipefail
+    trap 'rm -rf "$given/base.tar" "$given/h5logfs.def"' EXIT
+    tar -C "$(system bullseye)" --exclude=./dev -cf "$given/base.tar" .
+    cp packaging/container/h5logfs.def "$given"
+    in_system "$1" '
+        cd /tmp && tar -xf /given/archive.tar.gz && h5logfs-*/install.sh /usr/local >/dev/null
+        mount -t sysfs sysfs /sys
+        mount -t devpts devpts /dev/pts
+        mount -t tmpfs tmpfs /dev/shm
+        # Apptainer brings them into containers.
+        touch /etc/hosts /etc/resolv.conf /etc/localtime
+        useradd --create-home anna
+        usermod --add-subuids 100000-165535 --add-subgids 100000-165535 anna
+        cp -r /given/sample /home/anna/run42
+        chown -R anna: /home/anna
+        cat >/tmp/as_anna <<"EOF"
+            export HOME=/home/anna
+            cd
+            mkdir base
+            tar -C base -xf /given/base.tar
+            apptainer --silent build --build-arg BOOTSTRAP=localimage --build-arg BASE="$HOME/base" \
+                --build-arg ARCHIVE=/given/archive.tar.gz h5logfs.sif /given/h5logfs.def >built 2>&1 || { cat built; exit 1; }
+            apptainer --silent run h5logfs.sif inspect run42/steps.h5 | grep -q "100.0 %"
+            with_view() {
+                apptainer --silent exec --fusemount "$1:/usr/local/bin/h5logfs mount $HOME/run42 -o index_dir=none /mnt" \
+                    h5logfs.sif "${@:2}"
+            }
+            for where in container host; do
+                with_view $where h5dump -d /field /mnt/steps.h5 >dumped 2>said
+                grep -q "(0,0,0): -10429.9, 11629.4" dumped
+                # A command has its standard error for itself.
+                [ ! -s said ]
+            done
+            with_view container sh -c "touch ready; exec sleep 1000" &
+            until [ -e ready ]; do sleep 0.1; done
+            pkill --signal KILL --euid anna --full "^Apptainer runtime parent"
+EOF
+        runuser -u anna -- bash -eu /tmp/as_anna
+        tries=0
+        while pgrep "h5logfs|sleep"; do tries=$((tries + 1)); [ $tries -lt 100 ]; sleep 0.1; done
+    '
+)
+
 test_slurm() (
     set -euo pipefail
     trap 'rm -rf "$given/slurm"' EXIT
@@ -403,11 +449,11 @@ for rpm in "$out"/h5logfs-"$version"-*."$(uname -m)".rpm; do
     [ ! -e "$rpm" ] || cp "$rpm" "$given/h5logfs.rpm"
 done
 
-[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container podman slurm adios julia wheel aarch64
+[ $# -gt 0 ] || set -- debian-11 debian-12 debian-13 modules rpm container podman apptainer slurm adios julia wheel aarch64
 failed=0 passed=0
 for part; do
     case $part in
-    debian-* | modules | container | podman | slurm | adios | julia) [ -e "$archive" ] || fail "there is no $archive: run make dist" ;;
+    debian-* | modules | container | podman | apptainer | slurm | adios | julia) [ -e "$archive" ] || fail "there is no $archive: run make dist" ;;
     esac
     case $part in
     debian-11) test=test_archive where=$(system bullseye) ;;
@@ -415,6 +461,7 @@ for part; do
     debian-13) test=test_archive where=$(system trixie) ;;
     container) test=test_container where=$(system bullseye) ;;
     podman) test=test_podman where=$(system_with podman bookworm podman uidmap crun fuse3 procps) ;;
+    apptainer) test=test_apptainer where=$(system_with apptainer sid apptainer fuse3 procps) ;;
     slurm) test=test_slurm where=$(system_with slurm bookworm slurmctld slurmd slurm-client munge fuse3 iproute2 procps) ;;
     adios)
         test=test_adios

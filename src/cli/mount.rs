@@ -109,7 +109,8 @@ pub fn run(args: MountArgs) -> anyhow::Result<()> {
     let request = Request::of(&args)?;
     let options = request.parsed()?;
     if args.foreground {
-        logging::to_stderr()?;
+        // Apptainer and its like run a command beside.
+        logging::to_stderr(fs::given_device(&request.mount_point).is_some())?;
         let outcome = serve_in_foreground(&request, &options);
         log::logger().flush();
         outcome

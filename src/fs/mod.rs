@@ -70,7 +70,9 @@ mod xattr;
 
 pub use auto_unmount::run_watcher;
 pub use memory_limit::shortage as memory_shortage;
-pub use mounting::{Helper, InUse, NOTIFY_SOCKET, WITHOUT_MOUNT, unmount, unmount_dead};
+pub use mounting::{
+    Helper, InUse, NOTIFY_SOCKET, WITHOUT_MOUNT, given_device, unmount, unmount_dead,
+};
 pub use mounts::MountId;
 pub use namespace::{enter as enter_namespace, try_mount};
 pub use session::{Options, PASSED_ON, Running, SIGNALS, start};

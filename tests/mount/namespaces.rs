@@ -344,6 +344,8 @@ print("unmounted", daemon.wait(), os.listdir(point))
         let shown = stdout(&output);
         let expected = "b'\\x89HDF\\r\\n\\x1a\\n'\nunmounted 0 []\n";
         assert_eq!(shown, expected, "{form:?}: {}", said(&output));
+        // The caller may run a command, whose standard error the daemon shares.
+        assert!(output.stderr.is_empty(), "{form:?}: {}", said(&output));
     }
 }
 

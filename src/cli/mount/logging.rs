@@ -15,8 +15,14 @@ use syslog::{BasicLogger, Facility, Formatter3164};
 use file::LogFile;
 use limited::Limited;
 
+/// What is logged by default.
+const USUAL_LEVEL: &str = "info";
+
+/// What is worth a line on the standard error of somebody else's command.
+const QUIET_LEVEL: &str = "warn";
+
 fn builder() -> Builder {
-    builder_from("info")
+    builder_from(USUAL_LEVEL)
 }
 
 /// `RUST_LOG` overrides `level`.
@@ -26,9 +32,11 @@ fn builder_from(level: &str) -> Builder {
     Builder::from_env(Env::default().default_filter_or(filter))
 }
 
-pub fn to_stderr() -> anyhow::Result<()> {
+/// `is_quiet`: standard error is that of a command which somebody else runs on the mount.
+pub fn to_stderr(is_quiet: bool) -> anyhow::Result<()> {
     log_panics();
-    let mut builder = builder();
+    let level = if is_quiet { QUIET_LEVEL } else { USUAL_LEVEL };
+    let mut builder = builder_from(level);
     if is_journal() {
         builder.format(|line, record| {
             writeln!(line, "<{}>{}", priority(record.level()), record.args())
@@ -86,7 +94,7 @@ pub fn for_daemon(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     match system_log() {
         Ok(system) => to_system_log(builder().build(), system).map(|()| None),
         Err(e) => {
-            install(builder_from("warn").build())?;
+            install(builder_from(QUIET_LEVEL).build())?;
             Ok(Some(format!(
                 "no system log ({e}): messages will be lost; the option log_file=PATH keeps them"
             )))
