@@ -226,8 +226,7 @@ impl LogScanner<'_> {
 impl ViewArgs {
     /// A scanner for a command that may scan many times: the process that starts the workers is started once.
     fn scanner(&self) -> anyhow::Result<LogScanner<'_>> {
-        let pool = WorkerPool::start(self.scan_limits())?;
-        Ok(self.scanner_with(Box::new(pool)))
+        self.scanner_with(|limits| Ok(Box::new(WorkerPool::start(limits)?)))
     }
 
     /// A scanner for a command that scans each of so many files once. For one file a worker is started directly.
@@ -235,15 +234,19 @@ impl ViewArgs {
         if files > 1 {
             return self.scanner();
         }
-        Ok(self.scanner_with(Box::new(OneScan::at_once(self.scan_limits()))))
+        self.scanner_with(|limits| Ok(Box::new(OneScan::at_once(limits))))
     }
 
-    fn scanner_with(&self, scanner: Box<dyn Scanner>) -> LogScanner<'_> {
+    fn scanner_with(
+        &self,
+        start: impl FnOnce(workers::Limits) -> anyhow::Result<Box<dyn Scanner>>,
+    ) -> anyhow::Result<LogScanner<'_>> {
+        // Workers have the limit that their starter has.
         descriptors::raise_limit();
-        LogScanner {
+        Ok(LogScanner {
             args: self,
-            scanner,
-        }
+            scanner: start(self.scan_limits())?,
+        })
     }
 
     /// What another process, maybe on another node, has found in the same log file.

@@ -175,16 +175,22 @@ fn of_processes(number: u64) -> Site {
 #[test]
 fn commands_have_all_descriptors_that_they_may_have() {
     let site = of_processes(100);
-    let check = |limits: &str| {
-        let line = format!("ulimit {limits} && exec \"$0\" check \"$1\"");
+    let check = |limits: &str, files: usize| {
+        let line = format!("ulimit {limits} && exec \"$0\" check \"$@\"");
         let mut run = Command::new("bash");
         let run = run.args(["-c", &line, env!("CARGO_BIN_EXE_h5logfs")]);
-        let said = run.arg(site.path("file.nc")).output().unwrap();
+        // Twice: a command that looks at several files has workers of another kind.
+        let said = run
+            .args(vec![site.path("file.nc"); files])
+            .output()
+            .unwrap();
         String::from_utf8(said.stdout).unwrap()
     };
-    let said = check("-Sn 128");
-    assert!(said.contains("file.nc: good"), "{said}");
+    for files in [1, 2] {
+        let said = check("-Sn 128", files);
+        assert!(said.contains("file.nc: good"), "{said}");
+    }
     // Half of them are for other files.
-    let said = check("-n 300");
+    let said = check("-n 300", 1);
     assert!(said.contains("than the 150 descriptors"), "{said}");
 }
