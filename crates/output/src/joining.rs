@@ -158,7 +158,7 @@ impl Last {
             && self.offset + self.stored == offset
             && self.stored.saturating_add(stored) <= MOST_BYTES
             && self.records == dataset.records
-            && self.dims == dataset.dims
+            && are_equal(&self.dims, dataset.dims)
     }
 
     /// Whether a block lies in another record than the one before it, which has several.
@@ -273,13 +273,19 @@ impl Last {
     }
 }
 
+/// Whether lists are the same that have a number for each dimension. A call of `memcmp` takes longer than a few numbers.
+fn are_equal(one: &[u64], other: &[u64]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b)
+}
+
 /// The dimension along which a block continues the one at `last`: both are one block, whose elements are in the same order.
 fn continued(blocks: &Blocks, last: usize, start: &[u64], count: &[u64]) -> Option<usize> {
     let (before, sides) = (blocks.start(last), blocks.count(last));
     let d = (0..start.len()).find(|d| start[*d] != before[*d])?;
     let is_one = |sides: &[u64]| sides[..d].iter().all(|side| *side == 1);
     let is_behind = before[d] + sides[d] == start[d];
-    let is_alike = start[d + 1..] == before[d + 1..] && count[d + 1..] == sides[d + 1..];
+    let is_alike =
+        are_equal(&start[d + 1..], &before[d + 1..]) && are_equal(&count[d + 1..], &sides[d + 1..]);
     (is_behind && is_alike && is_one(sides) && is_one(count)).then_some(d)
 }
 

@@ -302,6 +302,9 @@ impl LogWriter {
         let goes_through = self.goes_through(form, blocks);
         if !goes_through {
             self.reserve(elements.len(), blocks)?;
+            if stored::is_one_record(form, blocks, elements.len() as u64) {
+                return self.push_record(dataset, blocks, &elements);
+            }
         }
         let mut pushed = Ok(());
         stored::records(

@@ -42,6 +42,14 @@ struct Elements<'a> {
     size: usize,
 }
 
+/// Whether a write of so many bytes becomes one record, with the bytes as they are.
+pub fn is_one_record(form: Form<'_>, blocks: &Blocks, bytes: u64) -> bool {
+    form.filters.is_empty()
+        && blocks.elements > 0
+        && blocks.number <= MAX_RECORD_BLOCKS
+        && bytes <= MAX_RECORD_BYTES
+}
+
 /// Calls `emit` with the blocks and the stored bytes of each record of a write, in their order. `bytes`
 /// are the elements of all blocks, without padding. So many threads compress chunks.
 pub fn records<'d>(
@@ -57,9 +65,11 @@ pub fn records<'d>(
     if blocks.number > MAX_RECORD_BLOCKS {
         return records_in_groups(form, threads, blocks, &bytes, emit);
     }
+    if is_one_record(form, blocks, bytes.len() as u64) {
+        return emit(blocks, bytes);
+    }
     if form.filters.is_empty() {
         return match bytes {
-            bytes if bytes.len() as u64 <= MAX_RECORD_BYTES => emit(blocks, bytes),
             Cow::Borrowed(bytes) => split_at_blocks(form, blocks, bytes, &mut |b, part| {
                 emit(b, Cow::Borrowed(part));
             }),

@@ -30,6 +30,22 @@ impl Memory {
         bytes.ok_or_else(|| "more elements than memory can hold".into())
     }
 
+    /// The selected elements, where they lie in one piece in memory, and are there.
+    ///
+    /// # Safety
+    ///
+    /// As [`Memory::gathered`].
+    #[inline]
+    pub unsafe fn as_they_lie<'a>(&self) -> Option<&'a [u8]> {
+        let bytes = self.count.checked_mul(self.size)?;
+        if self.buf.is_null() || bytes > isize::MAX as usize {
+            return None;
+        }
+        let from = self.in_one_piece()?;
+        // SAFETY: the caller says that the elements are there.
+        Some(unsafe { slice::from_raw_parts(from, bytes) })
+    }
+
     /// The selected elements, one behind the other.
     ///
     /// # Safety

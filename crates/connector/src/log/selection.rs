@@ -51,6 +51,7 @@ impl SelectionBounds {
     const UNSET: u64 = u64::MAX;
 
     /// The bounds of what a dataspace of `rank` dimensions selects, which has elements.
+    #[inline]
     fn set(&mut self, space: Space<'_>, rank: usize) -> Result<(), Fault> {
         self.rank = rank;
         self.first[rank] = Self::UNSET;
@@ -187,6 +188,7 @@ impl<'a> Space<'a> {
     }
 
     /// Lists what is selected as blocks of a dataset of extent `dims`, in the order of the elements.
+    #[inline]
     fn blocks<'r>(
         self,
         dims: &[u64],
@@ -304,6 +306,7 @@ fn checked_rank(rank: c_int) -> Result<usize, Fault> {
 }
 
 /// Lists what is selected of a dataset of extent `dims`; `space` may be [`ALL`].
+#[inline]
 pub fn dataset_blocks<'r>(
     f: &Functions,
     space: Id,
@@ -365,6 +368,7 @@ pub enum Place {
 
 /// Where `elements` selected elements of a dataset lie in memory. As `H5Dread` and `H5Dwrite` take their dataspaces: a
 /// memory space of [`ALL`] is the file space.
+#[inline]
 pub fn memory_place(
     f: &Functions,
     (memory, file): (Id, Id),
