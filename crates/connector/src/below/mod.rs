@@ -64,8 +64,8 @@ impl Below {
             .quietly(|f| call(f, self.under, self.info.under_vol))
     }
 
-    /// Calls the connector below where functions of the program run within. Their errors are printed as they would be
-    /// without us.
+    /// Calls the connector below where functions of the program run within: their errors are printed as they would be
+    /// without us. Or where nothing but a lack of memory lets it fail: to switch printing off takes four calls.
     pub fn call<R>(&self, call: impl FnOnce(&Functions, *mut c_void, Id) -> R) -> R {
         call(self.library().functions(), self.under, self.info.under_vol)
     }

@@ -436,6 +436,12 @@ impl Dataset {
         &found.dims
     }
 
+    /// Whether it can have this extent, as far as libhdf5 looks at that.
+    pub fn can_have(&self, dims: &[u64]) -> bool {
+        let mut sides = dims.iter().zip(&self.max_dims);
+        self.chunk.is_some() && sides.all(|(side, max)| max.is_none_or(|max| *side <= max))
+    }
+
     /// What is known of its present extent.
     pub fn extent(&self) -> Extent {
         self.extent.lock().clone()

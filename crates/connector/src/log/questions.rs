@@ -22,7 +22,7 @@ const EARLY: c_int = 1;
 /// `HADDR_UNDEF`.
 const NO_ADDRESS: Address = Address::MAX;
 impl Log {
-    /// `H5Dget_create_plist`, `H5Dget_storage_size`, `H5Dget_space_status` of a logged dataset.
+    /// `H5Dget_space`, `H5Dget_create_plist`, `H5Dget_storage_size`, `H5Dget_space_status` of a logged dataset.
     pub fn dataset_get(
         &self,
         below: &Below,
@@ -33,6 +33,13 @@ impl Log {
         const ALLOCATED: c_int = 2;
         let is_allocated = dataset.is_written() || dataset.wanted.allocation == Some(EARLY);
         match args.operation {
+            DatasetGet::SPACE => {
+                // SAFETY: these are the arguments of the library.
+                let status = below.call(|f, under, vol| unsafe {
+                    (f.H5VLdataset_get)(under, vol, args, 0, ptr::null_mut())
+                });
+                return Ok(Some(status));
+            }
             DatasetGet::CREATION => {
                 let list = ask(below, DatasetGet::CREATION)?;
                 let Wanted {

@@ -9,7 +9,7 @@ use h5logfs_host::types::{Id, SUCCESS, Status};
 use super::Session;
 use crate::arguments::{DatasetGet, DatasetSpecific, Optional, dataset_optional};
 use crate::below::Below;
-use crate::library::is_version_2;
+use crate::library::{Functions, is_version_2};
 use crate::log::Log;
 use crate::log::dataset::Dataset;
 use crate::log::making::{NewDataset, has_extent};
@@ -135,10 +135,16 @@ impl Session {
         let dims = unsafe { slice::from_raw_parts(args.arguments.extent, dataset.max_dims.len()) };
         let extent = self.records()?.prepare_extent(dataset, dims);
         let extent = extent.map_err(|e| self.about(below, e))?;
+        let can_have = dataset.can_have(dims);
         // SAFETY: these are the arguments of the library.
-        let status = below.quietly(|f, under, vol| unsafe {
+        let set = |f: &Functions, under, vol| unsafe {
             (f.H5VLdataset_specific)(under, vol, args, 0, std::ptr::null_mut())
-        });
+        };
+        let status = if can_have {
+            below.call(set)
+        } else {
+            below.quietly(set)
+        };
         if status >= 0 {
             dataset.set_extent(extent);
         }
