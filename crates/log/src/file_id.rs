@@ -38,6 +38,12 @@ impl FileId {
         }
     }
 
+    /// The same for a file of which these are the first bytes.
+    pub fn in_front(front: &[u8]) -> Option<FileId> {
+        let mark = front.get(MARK_AT as usize..)?;
+        FileId::in_mark(mark.first_chunk()?)
+    }
+
     fn in_mark(bytes: &[u8; 32]) -> Option<FileId> {
         let (mark, id) = bytes.split_at(16);
         let mut found = FileId::default();

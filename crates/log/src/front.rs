@@ -34,7 +34,12 @@ pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
         return Ok(false);
     }
     file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes == *UNCLOSED)
+    Ok(begins_unclosed(&bytes))
+}
+
+/// The same for a file of which these are the first bytes.
+pub fn begins_unclosed(front: &[u8]) -> bool {
+    front.starts_with(UNCLOSED)
 }
 
 /// Whether a file begins with a hole. Of a file that a job makes, a file system may show the size and not yet the bytes.

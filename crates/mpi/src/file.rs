@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr;
+use std::sync::Arc;
 
 use h5logfs_common::fault::Fault;
 use h5logfs_output::ranks::{Access, SharedFile};
@@ -24,7 +25,7 @@ const MAX_REQUEST_PIECES: usize = 512;
 pub(crate) struct MpiFile {
     raw: ffi::MPI_File,
     /// The same file without MPI, to find out why MPI has failed.
-    file: File,
+    file: Arc<File>,
     /// Write with collective calls.
     collective: bool,
 }
@@ -39,7 +40,7 @@ impl MpiFile {
     pub(crate) fn open(
         comm: &SimpleCommunicator,
         path: &Path,
-        file: File,
+        file: Arc<File>,
         access: &Access<'_>,
     ) -> Result<Self, Fault> {
         let c_string = |text: &[u8]| {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use file::MpiFile;
@@ -248,7 +248,7 @@ impl ranks::Communicator for MpiRanks {
     fn open(
         &self,
         path: &Path,
-        file: File,
+        file: Arc<File>,
         access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, Fault> {
         // What ranks write by themselves needs no MPI, unless the user has hints for it. To open a file together takes

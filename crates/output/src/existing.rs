@@ -8,24 +8,25 @@
 //! the look as before it.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::FaultResult;
+use crate::found::FoundLog;
 use crate::options::Options;
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::front::{FRONT, is_unclosed};
+use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::parent;
 use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded, Unflushed};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::names::{spill_dir, spilled_by, subfile_dir};
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_log::source_file::{Identity, Individual, SourceFile, individual};
+use h5logfs_log::source_file::{Individual, SourceFile, individual};
 use h5logfs_log::walk::{OthersMay, walk};
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
@@ -42,7 +43,6 @@ pub(crate) struct Existing {
 
 /// The file of an earlier log, or any other file.
 struct LogFile {
-    opened: Option<Opened>,
     id: Option<FileId>,
     unclosed: bool,
     /// It has bytes behind its front.
@@ -87,25 +87,31 @@ impl Existing {
     pub fn look(path: &Path, options: &Options) -> FaultResult<Self> {
         check_name(path)?;
         check_directory(parent(path))?;
-        when_still(&names_of(path), || {
+        when_still(&names_of(path), |[file, journal, ..]| {
             // First: the lock holds off those who would change the rest.
-            let journal = OldJournal::find(path, TO_REPLACE)?;
-            Existing::beside(path, journal, options)
+            let journal = OldJournal::find(path, journal, TO_REPLACE)?;
+            Existing::beside(path, file, journal, options)
         })
     }
 
     /// Looks again, now that the journal of the new log keeps other jobs away. There was no journal before, so that one of
     /// them may have created a log since, and closed it.
     pub fn look_again(path: &Path, options: &Options) -> FaultResult<Self> {
-        Existing::beside(path, None, options)
+        Existing::beside(path, &at_name(path), None, options)
     }
 
     /// What there is besides this journal. Fails where it may not be replaced.
-    fn beside(path: &Path, journal: Option<OldJournal>, options: &Options) -> FaultResult<Self> {
+    fn beside(
+        path: &Path,
+        file: &AtName,
+        journal: Option<OldJournal>,
+        options: &Options,
+    ) -> FaultResult<Self> {
+        let is_there = file_at(path, file)?.is_some();
         let existing = Existing {
             path: path.to_owned(),
             journal,
-            file: LogFile::find(path)?,
+            file: is_there.then(|| LogFile::read(path)).transpose()?,
             subfiles: list(&subfile_dir(path))?,
             spills: list(&spill_dir(path))?,
         };
@@ -113,31 +119,34 @@ impl Existing {
         Ok(existing)
     }
 
-    /// Looks at a log that is to be opened again. Fails where there is none, or where a job still writes it.
-    pub fn to_append(path: &Path) -> FaultResult<Self> {
+    /// Looks at a log that is to be opened again. Returns its file, too, which is locked. Fails where there is none, or where a
+    /// job still writes it.
+    pub fn to_append(path: &Path) -> FaultResult<(Self, FoundLog)> {
         check_name(path)?;
         let names = [path.to_owned(), journal::path_of(path)];
-        when_still(&names, || {
-            let journal = OldJournal::find(path, TO_APPEND)?;
-            Existing::appendable(path, journal)
+        when_still(&names, |[file, journal]| {
+            let journal = OldJournal::find(path, journal, TO_APPEND)?;
+            let Some(file) = file_at(path, file)? else {
+                return Err(Fault::Refused(format!(
+                    "{}: there is no such file",
+                    path.display()
+                )));
+            };
+            check_appends(file.uid())?;
+            let log = FoundLog::locked(path)?;
+            Ok((Existing::appendable(path, &log, journal)?, log))
         })
     }
 
-    fn appendable(path: &Path, journal: Option<OldJournal>) -> FaultResult<Self> {
+    fn appendable(path: &Path, log: &FoundLog, journal: Option<OldJournal>) -> FaultResult<Self> {
         let existing = Existing {
             path: path.to_owned(),
             journal,
-            file: LogFile::find(path)?,
+            file: Some(LogFile::of(log)),
             subfiles: Vec::new(),
             spills: Vec::new(),
         };
-        let Some(file) = &existing.file else {
-            return Err(Fault::Refused(format!(
-                "{}: there is no such file",
-                path.display()
-            )));
-        };
-        if file.id.is_none() {
+        if log.id().is_none() {
             return Err(Fault::Refused(format!(
                 "{}: it is no log of h5logfs: only logs that its writer or its VOL connector has made are opened again",
                 path.display()
@@ -178,13 +187,6 @@ impl Existing {
     fn has_unflushed(&self) -> bool {
         let file = self.file.as_ref().filter(|file| file.unclosed);
         file.is_some_and(|file| file.has_data || !self.subfiles.is_empty())
-    }
-
-    /// The log file as it was found, if it still is what has this identity; else what is there now.
-    pub fn opened(&mut self, identity: Identity) -> Result<Opened, Error> {
-        let found = self.file.as_mut().and_then(|file| file.opened.take());
-        let same = found.filter(|found| found.file.identity() == identity);
-        same.map_or_else(|| Opened::at(&self.path), Ok)
     }
 
     pub fn has_journal(&self) -> bool {
@@ -363,7 +365,9 @@ impl Existing {
             };
         };
         for path in &self.subfiles {
-            let is_own = is_numbered(path) && is_file(path)? && LogFile::read(path)?.id == id;
+            let is_own = is_numbered(path)
+                && file_at(path, &at_name(path))?.is_some()
+                && LogFile::read(path)?.id == id;
             if !is_own {
                 return Err(Fault::Refused(format!(
                     "{}: {} does not belong to the log of this name, and nothing replaces it. Move or remove it, or \
@@ -387,25 +391,38 @@ fn names_of(log: &Path) -> [PathBuf; 4] {
     ]
 }
 
+/// What the system tells of a name; `None` where there is nothing.
+type AtName = FaultResult<Option<Metadata>>;
+
+fn at_name(path: &Path) -> AtName {
+    match path.symlink_metadata() {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Fault::from(e).of_file(path)),
+    }
+}
+
 /// What names lead to.
-fn individuals<const N: usize>(names: &[PathBuf; N]) -> [Option<Individual>; N] {
-    names.each_ref().map(|name| {
-        let found = name.symlink_metadata().ok()?;
-        Some(individual(&found))
+fn individuals<const N: usize>(found: &[AtName; N]) -> [Option<Individual>; N] {
+    found.each_ref().map(|found| match found {
+        Ok(Some(found)) => Some(individual(found)),
+        Ok(None) | Err(_) => None,
     })
 }
 
-/// What a look finds during which none of these names changes, of which the first is that of the log.
+/// What a look finds during which none of these names changes, of which the first is that of the log. The look gets what was
+/// at them before.
 fn when_still<T, const N: usize>(
     names: &[PathBuf; N],
-    mut look: impl FnMut() -> FaultResult<T>,
+    mut look: impl FnMut(&[AtName; N]) -> FaultResult<T>,
 ) -> FaultResult<T> {
     // A job that creates a log, or closes one, changes some names within a moment, and is seen by its lock meanwhile.
     const LOOKS: u32 = 100;
     for _ in 0..LOOKS {
-        let before = individuals(names);
-        let found = look();
-        if individuals(names) == before {
+        let at_names = || names.each_ref().map(|name| at_name(name));
+        let before = at_names();
+        let found = look(&before);
+        if individuals(&at_names()) == individuals(&before) {
             return found;
         }
     }
@@ -416,32 +433,27 @@ fn when_still<T, const N: usize>(
 }
 
 impl LogFile {
-    /// The file of this name, if there is one.
-    fn find(path: &Path) -> FaultResult<Option<Self>> {
-        is_file(path)?.then(|| LogFile::read(path)).transpose()
+    fn read(path: &Path) -> FaultResult<Self> {
+        Ok(LogFile::of(&FoundLog::at(path)?))
     }
 
-    fn read(path: &Path) -> FaultResult<Self> {
-        let read = || {
-            let opened = Opened::at(path)?;
-            let source = &opened.file;
-            Ok(LogFile {
-                id: source.file_id()?,
-                unclosed: is_unclosed(source)?,
-                has_data: source.len() > FRONT,
-                opened: Some(opened),
-            })
-        };
-        read().map_err(|e: Error| e.into())
+    fn of(found: &FoundLog) -> Self {
+        LogFile {
+            id: found.id(),
+            unclosed: found.is_unclosed(),
+            has_data: found.len() > FRONT,
+        }
     }
 }
 
 impl OldJournal {
     /// Locks the journal of the log at `log`, if there is one.
-    fn find(log: &Path, what_to_do: &str) -> FaultResult<Option<Self>> {
+    fn find(log: &Path, journal: &AtName, what_to_do: &str) -> FaultResult<Option<Self>> {
         let path = journal::path_of(log);
-        let found = is_file(&path)?;
-        found.then(|| Self::open(log, path, what_to_do)).transpose()
+        let is_there = file_at(&path, journal)?.is_some();
+        is_there
+            .then(|| Self::open(log, path, what_to_do))
+            .transpose()
     }
 
     /// Locks the journal of the log at `log`. Fails where a job holds it, and says what to do then.
@@ -561,6 +573,17 @@ fn check_owner(path: &Path) -> FaultResult {
     )))
 }
 
+/// Fails where readers would not take the journal of this user for that of a log which this one owns.
+fn check_appends(owner: u32) -> FaultResult {
+    let user = rustix::process::geteuid();
+    if owner == user.as_raw() || user.is_root() {
+        return Ok(());
+    }
+    Err(Fault::Refused(format!(
+        "user {owner} owns it: only that user can append to it, because journals of other users do not count"
+    )))
+}
+
 /// Fails where root would replace a file, and another user may put something else in its place at any time, such as a link to
 /// the directory of a third user.
 fn check_others(path: &Path) -> FaultResult {
@@ -594,16 +617,14 @@ fn check_directory(dir: &Path) -> FaultResult {
     }
 }
 
-/// Whether there is a file of this name. Fails where there is something else.
-fn is_file(path: &Path) -> FaultResult<bool> {
-    let found = match path.symlink_metadata() {
-        Ok(found) => found.file_type(),
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(Fault::from(e).of_file(path)),
+/// The file of this name, if there is one. Fails where there is something else.
+fn file_at<'f>(path: &Path, found: &'f AtName) -> FaultResult<Option<&'f Metadata>> {
+    let Some(file) = found.as_ref().map_err(Fault::clone)? else {
+        return Ok(None);
     };
-    let shown = path.display();
+    let (shown, found) = (path.display(), file.file_type());
     if found.is_file() {
-        Ok(true)
+        Ok(Some(file))
     } else if found.is_symlink() {
         Err(Fault::Refused(format!(
             "{shown}: a symbolic link of this name is in the way: give the path to which it leads"
@@ -842,15 +863,15 @@ mod tests {
         place.other_file();
         place.subfile(0, &ID);
         let mut job = None;
-        let looked = when_still(&names_of(&place.log()), || {
-            let journal = OldJournal::find(&place.log(), TO_REPLACE)?;
+        let looked = when_still(&names_of(&place.log()), |[file, journal, ..]| {
+            let journal = OldJournal::find(&place.log(), journal, TO_REPLACE)?;
             // The other job takes the name, and moves the subfiles away.
             if job.is_none() {
                 job = Some(place.journal(&OTHER, 0));
                 place.file(&OTHER);
                 fs::remove_dir_all(subfile_dir(&place.log())).unwrap();
             }
-            Existing::beside(&place.log(), journal, &Options::default())
+            Existing::beside(&place.log(), file, journal, &Options::default())
         });
         let reason = looked.map(drop).unwrap_err().to_string();
         assert!(reason.contains("another job writes it"), "{reason}");
@@ -861,7 +882,7 @@ mod tests {
     fn a_name_that_never_rests_is_told() {
         let place = Place::new();
         let mut looks = 0;
-        let found = when_still(&names_of(&place.log()), || {
+        let found = when_still(&names_of(&place.log()), |_| {
             looks += 1;
             // Both exist, so that the numbers differ.
             let next = place.log().with_extension("next");

@@ -24,7 +24,7 @@
 //! | [`options`], [`error`] | those of users |
 //! | [`automatic`] | when ranks flush without being asked |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
-//! | [`base`], `reopening` | a log is opened again |
+//! | [`found`], [`base`], `reopening` | a log is opened again |
 //! | `earlier` | its close: the entries of earlier jobs |
 //! | [`nfs`] | one file that several nodes write, on NFS |
 //! | `late` | reads again what this node does not see yet |
@@ -41,6 +41,7 @@ pub mod entry;
 pub mod error;
 pub mod files;
 pub mod flushed;
+pub mod found;
 pub mod joining;
 pub mod lists;
 pub mod log_writer;

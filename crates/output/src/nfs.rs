@@ -3,17 +3,9 @@
 //! A client of NFS writes whole pages where it can. What lies in a page beside the bytes of its own node it writes as it has
 //! read it, over what another node has written there since. Flushes and close succeed all the same, so such a job is refused.
 
-use std::os::fd::AsFd;
-
 use h5logfs_common::fault::Fault;
-use rustix::fs::{NFS_SUPER_MAGIC, fstatfs};
 
 use crate::ranks::Ranks;
-
-/// Whether a file lies on NFS, of whatever version.
-pub fn is_on_nfs(file: impl AsFd) -> bool {
-    fstatfs(file).is_ok_and(|found| found.f_type == NFS_SUPER_MAGIC)
-}
 
 /// Fails where the ranks that write one file, of those of a job, run on several nodes. Collective.
 pub fn check_nodes(ranks: &Ranks, file_ranks: &Ranks) -> Result<(), Fault> {

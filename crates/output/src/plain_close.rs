@@ -93,7 +93,7 @@ impl Ended {
         let source = self.file.try_clone().map_err(io)?;
         let source = SourceFile::new(source, path.to_owned()).map_err(io)?;
         refresh(&source);
-        let known = known.of_log(&source, &self.id, &self.commits);
+        let known = known.up_to(&self.commits);
         let behind = known.behind();
         let new = self.commits.iter().copied();
         let new = new.filter(|(flush, _)| *flush > behind.0);
@@ -126,7 +126,7 @@ impl Ended {
             is_synced,
         };
         let seal = tabled.finish(&metadata(log)?)?;
-        let table = KnownTable::new(&source, log, entries);
+        let table = KnownTable::new(&file.metadata().map_err(io)?, log, entries);
         Ok(JustClosed { table, seal })
     }
 }

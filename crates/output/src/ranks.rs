@@ -104,7 +104,7 @@ pub trait Communicator: Send + Sync {
     fn open(
         &self,
         _path: &Path,
-        file: File,
+        file: Arc<File>,
         _access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, Fault> {
         Ok(Box::new(OwnFile(file)))
@@ -521,7 +521,7 @@ impl Ranks {
     pub fn open(
         &self,
         path: &Path,
-        file: File,
+        file: Arc<File>,
         access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, Fault> {
         self.communicator.open(path, file, access)
@@ -586,7 +586,7 @@ impl Communicator for OneRank {
 }
 
 /// A file that each process writes by itself.
-pub struct OwnFile(pub File);
+pub struct OwnFile(pub Arc<File>);
 
 impl SharedFile for OwnFile {
     fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), Fault> {

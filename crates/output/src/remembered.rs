@@ -9,12 +9,11 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use h5logfs_log::journal::closed::{CloseSeal, intact_seal};
+use h5logfs_log::journal::closed::CloseSeal;
 use h5logfs_log::journal::known_table::KnownTable;
-use h5logfs_log::source_dir::SourceDir;
-use h5logfs_log::source_file::SourceFile;
 
 use crate::Base;
+use crate::found::FoundLog;
 use crate::plain_close::JustClosed;
 
 /// Logs that are remembered: the last ones. Programs write few at a time.
@@ -55,7 +54,7 @@ impl<T> Memory<T> {
         if base.subfiles > 0 {
             return;
         }
-        let seal = seal.or_else(|| seal_at(path, &base));
+        let seal = seal.or_else(|| seal_of(&FoundLog::at(path).ok()?, &base));
         let seal = seal.filter(|seal| seal.objects_len() <= LARGEST);
         let (Some(seal), Ok(mut known)) = (seal, self.0.try_lock()) else {
             return;
@@ -71,25 +70,28 @@ impl<T> Memory<T> {
         });
     }
 
-    /// What the log at `path`, of which this is the file, holds, if this process has closed it, and nobody has changed it since. The
+    /// What the log at `path`, of which this was found, holds, if this process has closed it, and nobody has changed it since. The
     /// table is empty where it is too large to be kept.
-    pub fn recall(&self, path: &Path, log: &SourceFile) -> Option<(T, Base, KnownTable)> {
+    pub fn recall(&self, path: &Path, log: &FoundLog) -> Option<(T, Base, KnownTable)> {
         let mut known = self.0.try_lock().ok()?;
         let at = known.iter().position(|known| known.path == path)?;
         let found = known.remove(at)?;
         drop(known);
-        let is_unchanged = seal(log, &found.base) == Some(found.seal);
-        is_unchanged.then_some((found.objects, found.base, found.table))
+        let Remembered {
+            seal: closed,
+            objects,
+            base,
+            table,
+            ..
+        } = found;
+        let is_unchanged = seal_of(log, &base) == Some(closed);
+        let table = table.of_file(log.metadata(), &base.id);
+        is_unchanged.then_some((objects, base, table))
     }
 }
 
 /// The seal of the log, if all that it is about is there.
-fn seal(file: &SourceFile, base: &Base) -> Option<CloseSeal> {
-    let is_same = file.file_id().ok()? == Some(base.id);
-    is_same.then(|| intact_seal(file, LARGEST)).flatten()
-}
-
-fn seal_at(path: &Path, base: &Base) -> Option<CloseSeal> {
-    let (dir, name) = SourceDir::of_file(path).ok()?;
-    seal(&SourceFile::open(&dir, &name).ok()?, base)
+fn seal_of(log: &FoundLog, base: &Base) -> Option<CloseSeal> {
+    let is_same = log.id() == Some(base.id);
+    is_same.then(|| log.seal(LARGEST)).flatten()
 }

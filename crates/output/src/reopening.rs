@@ -6,22 +6,22 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::mem;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use std::sync::Arc;
 
 use crate::base::Base;
 use crate::error::FaultResult;
 use crate::existing::{Existing, Opened};
+use crate::found::FoundLog;
 use crate::options::{Fsync, Options};
 use crate::ranks::Ranks;
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::{FRONT, unclosed_front};
-use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::fresh::{FileSystem, refresh};
 use h5logfs_log::journal::kept::keep;
 use h5logfs_log::journal::unflushed::{Unflushed, remove_spills};
 use h5logfs_log::journal::{self, Append, Commit, Header, HeldFile, Job, Journal};
@@ -36,10 +36,10 @@ pub(crate) struct Prepared {
     path: PathBuf,
     /// Keeps the journal locked, if the log is not closed.
     existing: Existing,
-    /// The log file, locked until it has a journal that is.
-    _locked: File,
-    /// Identity of the log file when its state was read.
-    identity: Identity,
+    /// The log file when its state was read. It is locked until it has a journal that is.
+    log: FoundLog,
+    /// Where it lies.
+    file_system: FileSystem,
     pub header: Header,
     pub base: Base,
 }
@@ -57,26 +57,25 @@ impl Prepared {
         path: &Path,
         ranks: &Ranks,
         options: &Options,
-        base: impl FnOnce(&SourceFile, Option<&Recorded>) -> FaultResult<Base>,
+        base: impl FnOnce(&FoundLog, Option<&Recorded>) -> FaultResult<Base>,
     ) -> FaultResult<Self> {
-        let mut existing = Existing::to_append(path)?;
-        check_owners(path, &existing)?;
-        let locked = lock_shared(path)?;
-        let before = identity(path)?;
-        let opened = existing.opened(before)?;
+        let (existing, log) = Existing::to_append(path)?;
+        if existing.has_journal() {
+            check_journal(path)?;
+        }
         if let Some(torn) = existing.recorded()?.and_then(|recorded| recorded.torn) {
             log::warn!("{}: {torn}", path.display());
         }
-        let base = base(&opened.file, existing.recorded()?).map_err(|e| {
+        let base = base(&log, existing.recorded()?).map_err(|e| {
             let is_opened = !existing.has_journal() && journal::path_of(path).exists();
-            if is_opened || identity(path).is_ok_and(|now| now != before) {
+            if is_opened || identity(path).is_ok_and(|now| now != log.identity()) {
                 just_opened()
             } else {
                 e
             }
         })?;
         options.check_settle(base.subfiles > 0)?;
-        check_files(&opened, &base)?;
+        let file_system = check_files(path, &log, &base)?;
         let config = options.config() | base.config;
         let header = Header {
             job: Some(Job::of_this_process()),
@@ -86,23 +85,34 @@ impl Prepared {
         Ok(Prepared {
             path: path.to_owned(),
             existing,
-            _locked: locked,
-            identity: before,
+            log,
+            file_system,
             header,
             base,
         })
     }
 
+    /// The log file, and where it lies.
+    pub fn log_file(&self) -> (Arc<File>, FileSystem) {
+        (Arc::clone(self.log.file()), self.file_system)
+    }
+
     /// On the first rank: opens the log.
-    pub fn open(self, options: &Options) -> FaultResult<Reopened> {
+    pub fn open(mut self, options: &Options) -> FaultResult<Reopened> {
+        let lines = mem::take(&mut self.base.lines);
+        let opened = self.open_with(lines, options);
+        self.log.unlock();
+        opened
+    }
+
+    fn open_with(&self, mut lines: Vec<Line>, options: &Options) -> FaultResult<Reopened> {
         self.keep_unflushed()?;
         let Base {
             id,
             subfiles,
             flush,
             asked,
-            ends,
-            mut lines,
+            ref ends,
             ..
         } = self.base;
         let commit = Commit::new(flush, ends.clone()).asked_at(asked);
@@ -123,7 +133,7 @@ impl Prepared {
             FaultResult::Ok(())
         };
         // A job may have taken its turn before the new journal kept it away. It has closed the log again.
-        if !replace && identity(&self.path)? != self.identity {
+        if !replace && identity(&self.path)? != self.log.identity() {
             undo()?;
             return Err(just_opened());
         }
@@ -136,16 +146,18 @@ impl Prepared {
             }
             return Err(e.into());
         }
-        for (file, end) in files_of(&self.path, subfiles, &ends) {
-            let made = make_unclosed(&file, &id, end);
+        for (file, end) in files_of(&self.path, subfiles, ends) {
+            let made = if file == self.path {
+                self.log.make_unclosed(&id, end)
+            } else {
+                make_unclosed(&file, &id, end)
+            };
             made.map_err(|e| Fault::from(e).of_file(&file).with(KEPT))?;
         }
-        let held = hold(&self.path).map_err(|e| e.with(KEPT))?;
+        let held = self.log.hold();
         Ok(Reopened { journal, held })
     }
-}
 
-impl Prepared {
     /// Keeps beside the log what the last job has written and not flushed: the log goes on from its last flush, and what
     /// lies behind that is written over.
     fn keep_unflushed(&self) -> FaultResult {
@@ -160,20 +172,6 @@ impl Prepared {
             }
         }
         remove_spills(&self.path).map_err(|e| Fault::from(e).of_file(&spill_dir(&self.path)))
-    }
-}
-
-/// Takes the lock of a log file that programs share which do not change it yet. `h5logfs settle`, and programs that write
-/// to the file as HDF5, have it alone.
-fn lock_shared(path: &Path) -> FaultResult<File> {
-    let file = File::open(path).map_err(|e| Fault::from(e).of_file(path))?;
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => Err(Fault::Refused(format!(
-            "{}: another program changes it, as its lock shows: wait until that ends",
-            path.display()
-        ))),
-        // Some file systems have no locks.
-        _ => Ok(file),
     }
 }
 
@@ -198,34 +196,26 @@ fn identity(path: &Path) -> FaultResult<Identity> {
     Ok(Identity::from(&found))
 }
 
-/// Fails where readers would not take the new journal for that of the log, and where the present one is none of it.
-fn check_owners(path: &Path, existing: &Existing) -> FaultResult {
-    let owner = path.metadata()?.uid();
-    let user = rustix::process::geteuid();
-    if owner != user.as_raw() && !user.is_root() {
-        return Err(Fault::Refused(format!(
-            "user {owner} owns it: only that user can append to it, because journals of other users do not count"
-        )));
-    }
-    if !existing.has_journal() {
-        return Ok(());
-    }
+/// Fails where readers would not take the journal for that of the log.
+fn check_journal(path: &Path) -> FaultResult {
     let Opened { dir, name, file } = Opened::at(path)?;
     let journal = SourcePath::below(journal::path_of(&name));
     let belongs = LogFiles::of(&dir, &name, &file).check(&journal);
     belongs.map_err(|e| Fault::from(e).of_file(&journal::path_of(path)))
 }
 
-/// Fails where a data file is not there under the name that it gets from the log, or is not of this log.
-fn check_files(log: &Opened, base: &Base) -> FaultResult {
-    let Opened { dir, name, file } = log;
+/// Fails where a data file is not there under the name that it gets from the log, or is not of this log. Returns where the log
+/// file lies.
+fn check_files(path: &Path, log: &FoundLog, base: &Base) -> FaultResult<FileSystem> {
+    let file_system = refresh(log.file());
+    let is_seen = |end: &u64| log.id() == Some(base.id) && log.len() >= *end;
+    // What was found need not be looked at again.
+    if base.subfiles == 0 && base.ends.first().is_some_and(is_seen) {
+        return Ok(file_system);
+    }
+    let Opened { dir, name, file } = &Opened::at(path)?;
     let files = LogFiles::of(dir, name, file);
     for (file, end) in files_of(name, base.subfiles, &base.ends) {
-        // What is there already need not be looked at again.
-        if file == *name && log.file.file_id()? == Some(base.id) && log.file.len() >= end {
-            refresh(&log.file);
-            continue;
-        }
         let open = || {
             if file == *name {
                 SourceFile::open(dir, name)
@@ -245,7 +235,7 @@ fn check_files(log: &Opened, base: &Base) -> FaultResult {
             return Err(format!("{shown} has {len} bytes, and {end} belong to the log").into());
         }
     }
-    Ok(())
+    Ok(file_system)
 }
 
 /// The files of a log, and where each ends.

@@ -11,7 +11,6 @@ use h5logfs_log::front::extents_until;
 use h5logfs_log::journal::definition::{Defined, Definition};
 use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::sync;
-use h5logfs_log::source_file::SourceFile;
 use h5logfs_objects::closed::ClosedObjects;
 use h5logfs_output::files::{Files, Tabled, sync_names};
 use h5logfs_output::plain_close::{JustClosed, TabledLog};
@@ -116,10 +115,8 @@ fn close_one_file(
             None
         }
     };
-    let source = file
-        .try_clone()
-        .and_then(|file| SourceFile::new(file, path.to_owned()));
-    let table = source.map(|source| KnownTable::new(&source, log, tabled.entries));
+    let found = file.metadata();
+    let table = found.map(|found| KnownTable::new(&found, log, tabled.entries));
     let table = table.unwrap_or_default();
     Ok(JustClosed { table, seal })
 }

@@ -13,8 +13,8 @@ use h5logfs_log::journal::shadow::{LoggedDataset, Packing, packed_image_lines};
 use h5logfs_log::journal::{self, Line, Recorded};
 use h5logfs_log::snapshot::{Content, Snapshot};
 use h5logfs_log::source_dir::SourceDir;
-use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Appendable;
+use h5logfs_output::found::FoundLog;
 use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Base, LogWriter, Ranks};
 
@@ -169,7 +169,7 @@ fn may_have_unflushed(path: &Path) -> bool {
 
 /// What a log holds, from its journal if it is not closed; and what is known of its table, `None` where it takes too much to find
 /// that out in this process.
-fn base_of(path: &Path, log: &SourceFile, recorded: Option<&Recorded>) -> Result<Found, Fault> {
+fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<Found, Fault> {
     let shadow = recorded.and_then(|recorded| recorded.shadow.as_ref());
     if let (Some(recorded), Some(shadow)) = (recorded, shadow) {
         let header = |id| shadow.logged.get(&id).copied().flatten();

@@ -1,6 +1,9 @@
 //! The seal of a close (`docs/formats/journal.md`, section 5.1): with it a reader tells a closed log from one that is not, and
 //! from one of which a file system shows a part.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::line::Header;
@@ -147,20 +150,7 @@ impl CloseSeal {
 
     /// Fails where not all of front and objects is there. Objects of more than `most` bytes are not compared.
     pub(super) fn check(&self, file: &SourceFile, front: &[u8], most: u64) -> Result<(), Fault> {
-        if sum_of(front) != self.front {
-            return Err("its front does not match its checksum".into());
-        }
-        if self.start == UNFINISHED {
-            return Err("its objects are not there yet".into());
-        }
-        let len = file.metadata()?.len();
-        if self.start.checked_add(self.len).is_none_or(|end| end > len) {
-            return Err(format!(
-                "it has {len} bytes, and {} bytes of objects from byte {} on",
-                self.len, self.start
-            )
-            .into());
-        }
+        self.check_front(front, file.metadata()?.len())?;
         if self.len <= most {
             let objects = Piece {
                 offset: self.start,
@@ -171,9 +161,32 @@ impl CloseSeal {
                 sum.update(part);
                 Ok(())
             })?;
-            if sum.digest() != self.objects {
-                return Err("its objects do not match their checksum".into());
-            }
+            self.check_objects(sum.digest())?;
+        }
+        Ok(())
+    }
+
+    /// Fails where this is not the front of the close, and where a file of `len` bytes does not have the objects.
+    fn check_front(&self, front: &[u8], len: u64) -> Result<(), Fault> {
+        if sum_of(front) != self.front {
+            return Err("its front does not match its checksum".into());
+        }
+        if self.start == UNFINISHED {
+            return Err("its objects are not there yet".into());
+        }
+        if self.start.checked_add(self.len).is_none_or(|end| end > len) {
+            return Err(format!(
+                "it has {len} bytes, and {} bytes of objects from byte {} on",
+                self.len, self.start
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    fn check_objects(&self, sum: u64) -> Result<(), Fault> {
+        if sum != self.objects {
+            return Err("its objects do not match their checksum".into());
         }
         Ok(())
     }
@@ -224,12 +237,14 @@ pub fn sealed(file: &SourceFile) -> Result<Option<Closed>, Fault> {
 }
 
 /// The seal of a file of which front and objects are as the close has written them. `None` for any other file, and for one
-/// with more than `most` bytes of objects.
-pub fn intact_seal(file: &SourceFile, most: u64) -> Option<CloseSeal> {
-    let (seal, front) = CloseSeal::read(file).ok().flatten()?;
-    seal.closed()?;
-    let is_intact = seal.len <= most && seal.check(file, &front, most).is_ok();
-    is_intact.then_some(seal)
+/// with more than `most` bytes of objects. The file has `len` bytes, and this front.
+pub fn intact_seal(file: &File, len: u64, front: &[u8], most: u64) -> Option<CloseSeal> {
+    let seal = seal_in(front).filter(|seal| seal.len <= most)?;
+    seal.check_front(front, len).ok()?;
+    let mut objects = vec![0; usize::try_from(seal.len).ok()?];
+    file.read_exact_at(&mut objects, seal.start).ok()?;
+    seal.check_objects(xxh3_64(&objects)).ok()?;
+    Some(seal)
 }
 
 /// The seal of a closed file of a log whose extents have seals; `None` where it has none. Fails where not all of front and

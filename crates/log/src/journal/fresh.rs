@@ -5,11 +5,13 @@
 //! change. A reader is content with an older flush. What takes up a log, to close it or to go on with it, would lose the
 //! flushes that it does not see.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Advice, AtFlags, FsWord, SeekFrom, StatxFlags, fadvise, fstatfs, seek, statx};
+use rustix::fs::{
+    Advice, AtFlags, FsWord, NFS_SUPER_MAGIC, SeekFrom, StatxFlags, fadvise, fstatfs, seek, statx,
+};
 use rustix::io::pread;
 
 use h5logfs_common::fault::Fault;
@@ -18,26 +20,27 @@ use h5logfs_common::fault::Fault;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits until this node knows where a file ends, and forgets what it remembers of the bytes. Moves the position of the file.
-/// What a file system does not tell is not waited for.
-pub fn refresh(file: impl AsFd) {
+/// What a file system does not tell is not waited for. Returns which file system it is.
+pub fn refresh(file: impl AsFd) -> FileSystem {
     let file = file.as_fd();
-    let system = system_of(file);
-    if LOCAL.iter().any(|local| system == Some(*local)) {
-        return;
+    let system = FileSystem::of(file);
+    if LOCAL.iter().any(|local| system.0 == Some(*local)) {
+        return system;
     }
     let start = Instant::now();
     while goes_on(file) && start.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(20));
     }
     forget(file);
+    system
 }
 
-/// Forgets what this node remembers of the bytes of a file, where its file system is one in user space. Returns whether it
-/// did.
+/// Forgets what this node remembers of the bytes of a file, where its file system is one in user space: those of the kernel know
+/// when pages are no longer right. Returns whether it did.
 fn forget(file: impl AsFd) -> bool {
     let file = file.as_fd();
     // The kernel keeps pages of which only a part is in a range.
-    is_in_user_space(file) && fadvise(file, 0, None, Advice::DontNeed).is_ok()
+    FileSystem::of(file).0 == Some(FUSE) && fadvise(file, 0, None, Advice::DontNeed).is_ok()
 }
 
 /// Checks bytes of a file. Where that fails, this node forgets what it remembers of them, and they are checked once more: the
@@ -57,14 +60,20 @@ pub fn or_afresh<T>(
 const LOCAL: [FsWord; 4] = [0x0102_1994, 0xEF53, 0x5846_5342, 0x9123_683E];
 const FUSE: FsWord = 0x6573_5546;
 
-/// The number of the file system that a file lies on.
-fn system_of(file: BorrowedFd<'_>) -> Option<FsWord> {
-    Some(fstatfs(file).ok()?.f_type)
-}
+/// The number of the file system that a file lies on, if the system tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSystem(Option<FsWord>);
 
-/// Whether the file is on a file system of FUSE. Those of the kernel know when pages are no longer right.
-fn is_in_user_space(file: BorrowedFd<'_>) -> bool {
-    system_of(file) == Some(FUSE)
+impl FileSystem {
+    /// That of an open file.
+    pub fn of(file: impl AsFd) -> Self {
+        FileSystem(fstatfs(file).ok().map(|found| found.f_type))
+    }
+
+    /// Whether it is NFS, of whatever version.
+    pub fn is_nfs(self) -> bool {
+        self.0 == Some(NFS_SUPER_MAGIC)
+    }
 }
 
 /// Whether there are bytes behind those that this node can read. Of what a file system tells, only where a hole begins comes

@@ -2,19 +2,24 @@
 //! name would write into nothing.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Statx, StatxFlags, flock, statx};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, Statx, StatxFlags, flock,
+    renameat_with, statx,
+};
 use rustix::io::Errno;
 
 /// An open file and its name. As long as it is open, no other file gets its inode number.
 #[derive(Debug)]
 pub struct HeldFile {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     inode: Inode,
 }
@@ -31,7 +36,18 @@ impl HeldFile {
     /// An open file, which `path` leads to.
     pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
         let inode = Inode::of(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH)?;
+        let file = Arc::new(file);
         Ok(HeldFile { file, path, inode })
+    }
+
+    /// The same where it is known what the system tells of the file.
+    pub fn known(file: Arc<File>, path: PathBuf, found: &Metadata) -> Self {
+        let inode = Inode {
+            device_major: rustix::fs::major(found.dev()),
+            device_minor: rustix::fs::minor(found.dev()),
+            number: found.ino(),
+        };
+        HeldFile { file, path, inode }
     }
 
     /// Creates a file of which no other process sees less than `begin` makes of it. It has a name of its own until then, with
@@ -86,8 +102,8 @@ impl HeldFile {
     }
 
     #[cfg(test)]
-    pub(super) fn swap_file(&mut self, file: File) -> File {
-        std::mem::replace(&mut self.file, file)
+    pub(super) fn swap_file(&mut self, file: impl Into<Arc<File>>) -> Arc<File> {
+        std::mem::replace(&mut self.file, file.into())
     }
 }
 
@@ -145,8 +161,14 @@ fn name_to_be(hidden: &OsStr) -> Option<&OsStr> {
 }
 
 /// Gives a file another name, which must be free. Of several processes one succeeds, except where the file system has
-/// no hard links.
+/// neither such renames nor hard links.
 fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => return Ok(()),
+        Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+        // NFS and others lack such renames.
+        Err(_) => {}
+    }
     match std::fs::hard_link(from, to) {
         Ok(()) => std::fs::remove_file(from),
         // The name may be free by now, and a third process may take it.

@@ -2,16 +2,15 @@
 //! close it again, and then a close costs by what is new.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::time::SystemTime;
 
 use super::closed::ClosedLog;
 use crate::file_id::FileId;
 use crate::front::FRONT;
 use crate::logvol::{Section, table_head};
-use crate::source_file::SourceFile;
+use crate::source_file::{Individual, individual};
 use crate::window::Piece;
 
 /// The entries of each rank that wrote, in the order of their extents, as far as they are in memory.
@@ -157,8 +156,8 @@ impl Writer<'_> {
 /// The table of a log in one file that was closed, and up to where it goes. What lies in front of that never changes.
 #[derive(Debug, Default)]
 pub struct KnownTable {
-    /// Which file: a number can be that of a removed one, which was made at another time.
-    file: Option<(FileId, u64, u64, Option<SystemTime>)>,
+    /// Which file.
+    file: Option<(FileId, Individual)>,
     /// The last flush, and where it ends.
     last: (u64, u64),
     /// Whether extents have seals.
@@ -169,25 +168,33 @@ pub struct KnownTable {
 
 impl KnownTable {
     /// That of a log in one file which was closed just now. Its `entries` are all of the table, unless they were too many.
-    pub fn new(source: &SourceFile, log: ClosedLog<'_>, entries: Entries) -> Self {
-        let file = identity(source, log.id);
-        if file.is_none() || (entries.is_empty() && log.table.len > 0) {
+    /// `file`: what the system tells of the file.
+    pub fn new(file: &Metadata, log: ClosedLog<'_>, entries: Entries) -> Self {
+        if entries.is_empty() && log.table.len > 0 {
             return KnownTable::default();
         }
         let last = (log.flush, log.end());
         let has_seals = log.has_seals;
         KnownTable {
-            file,
+            file: Some((*log.id, individual(file))),
             last,
             has_seals,
             entries,
         }
     }
 
-    /// The same if it is that of a log in one file with this identifier and these flushes, with their ends. Else nothing is known.
-    pub fn of_log(self, source: &SourceFile, id: &FileId, flushes: &[(u64, u64)]) -> Self {
-        let is_same = self.file.is_some() && self.file == identity(source, id);
-        if is_same && flushes.contains(&self.last) {
+    /// The same if it is that of this file, which has this identifier. Else nothing is known.
+    pub fn of_file(self, file: &Metadata, id: &FileId) -> Self {
+        if self.file == Some((*id, individual(file))) {
+            self
+        } else {
+            KnownTable::default()
+        }
+    }
+
+    /// The same if it goes up to one of these flushes of its log, with their ends. Else nothing is known.
+    pub fn up_to(self, flushes: &[(u64, u64)]) -> Self {
+        if flushes.contains(&self.last) {
             self
         } else {
             KnownTable::default()
@@ -203,12 +210,6 @@ impl KnownTable {
     pub fn behind(&self) -> (u64, u64) {
         (self.last.0, self.last.1.max(FRONT))
     }
-}
-
-fn identity(source: &SourceFile, id: &FileId) -> Option<(FileId, u64, u64, Option<SystemTime>)> {
-    use std::os::unix::fs::MetadataExt;
-    let found = source.metadata().ok()?;
-    Some((*id, found.dev(), found.ino(), found.created().ok()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use super::{Files, Tags};
 use crate::base::Base;
 use crate::creation::Creation;
 use crate::error::{Error, FaultResult, Result};
-use crate::nfs::{check_nodes, is_on_nfs};
+use crate::found::FoundLog;
+use crate::nfs::check_nodes;
 use crate::options::{Options, Subfiles};
 use crate::ranks::{Access, LocalOutcome, Ranks, SharedFile, probe};
 use crate::reopening::{KEPT, Prepared, Reopened, hold};
@@ -20,9 +21,9 @@ use crate::{GlobalOutcome, check_outcome};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
+use h5logfs_log::journal::fresh::FileSystem;
 use h5logfs_log::journal::{self, Append, Header, Job, Recorded};
 use h5logfs_log::logvol::names::{spill_file, subfile};
-use h5logfs_log::source_file::SourceFile;
 
 impl Files {
     /// Creates the files. On failure everything is as it was before. Collective.
@@ -105,7 +106,7 @@ impl Files {
         options: &Options,
         base: impl FnOnce(Option<&Recorded>) -> FaultResult<Base>,
     ) -> Result<Self> {
-        let base = |_: &SourceFile, recorded: Option<&Recorded>| Ok((base(recorded)?, Vec::new()));
+        let base = |_: &FoundLog, recorded: Option<&Recorded>| Ok((base(recorded)?, Vec::new()));
         Appendable::find(path, ranks, options, Ok(()), base)?.append(ranks, options, Ok(()))
     }
 }
@@ -126,10 +127,10 @@ impl Appendable {
         ranks: &Ranks,
         options: &Options,
         ready: FaultResult,
-        base: impl FnOnce(&SourceFile, Option<&Recorded>) -> FaultResult<(Base, Vec<u8>)>,
+        base: impl FnOnce(&FoundLog, Option<&Recorded>) -> FaultResult<(Base, Vec<u8>)>,
     ) -> Result<Self> {
         let mut told = Vec::new();
-        let base = |log: &SourceFile, recorded: Option<&Recorded>| {
+        let base = |log: &FoundLog, recorded: Option<&Recorded>| {
             let (base, objects) = base(log, recorded)?;
             told = objects;
             Ok(base)
@@ -180,22 +181,24 @@ impl Appendable {
             0 => path.to_owned(),
             _ => subfile(path, own),
         };
-        let probed = probe(&data_path).and_then(|file| {
-            state.id.check(&file)?;
-            Ok((Arc::new(file.try_clone()?), file))
-        });
-        let probed = probed.map_err(|e: io::Error| Fault::from(e).of_file(&data_path));
+        let probed = match &prepared {
+            // It was found to be of this log.
+            Some(prepared) if header.subfiles == 0 => Ok(prepared.log_file()),
+            _ => probe(&data_path)
+                .and_then(|file| state.id.check(&file).map(|()| in_place(file)))
+                .map_err(|e| Fault::from(e).of_file(&data_path)),
+        };
         let held_subfile = match header.subfiles {
             0 => Ok(None),
             _ => file_ranks.is_root().then(|| hold(&data_path)).transpose(),
         };
-        let on_nfs = probed.as_ref().is_ok_and(|(file, _)| is_on_nfs(file));
+        let on_nfs = probed.as_ref().is_ok_and(|(_, place)| place.is_nfs());
         let ready = ready.and_then(|()| check_hints(&options.hints));
         let found = ready.and_then(|()| Ok((probed?, held_subfile?)));
         let (outcome, found) = LocalOutcome::of(found);
         let outcome = agree_on_nodes(&data_path, outcome, on_nfs, ranks, &file_ranks);
         check_outcome(path, "open", outcome)?;
-        let ((local, probed), held_subfile) = found.ok_or_else(|| Error::closed(path))?;
+        let ((local, _), held_subfile) = found.ok_or_else(|| Error::closed(path))?;
 
         let reopened = prepared.map(|prepared| prepared.open(options)).transpose();
         let access = Access {
@@ -203,7 +206,7 @@ impl Appendable {
             collective: options.collective,
         };
         // Collective, so the first rank takes part whatever has become of it.
-        let opened = file_ranks.open(&data_path, probed, &access);
+        let opened = file_ranks.open(&data_path, Arc::clone(&local), &access);
         let opened = opened.map_err(|e| e.of_file(&data_path).with(KEPT));
         let (opened, data_file) = LocalOutcome::of(opened);
         let (reopened, files) = LocalOutcome::of(reopened);
@@ -310,23 +313,18 @@ fn open_data_file(
     options: &Options,
     creation: &mut Creation,
 ) -> Result<(Box<dyn SharedFile>, Arc<File>)> {
-    let probed = creation.check_seen(path, probe(path));
-    let probed = probed.and_then(|file| {
-        let local = file.try_clone();
-        let local = local.map_err(|e| Fault::from(e).of_file(path))?;
-        Ok((file, Arc::new(local)))
-    });
-    let on_nfs = probed.as_ref().is_ok_and(|(file, _)| is_on_nfs(file));
+    let probed = creation.check_seen(path, probe(path)).map(in_place);
+    let on_nfs = probed.as_ref().is_ok_and(|(_, place)| place.is_nfs());
     let (outcome, probed) = LocalOutcome::of(probed);
     let outcome = agree_on_nodes(path, outcome, on_nfs, ranks, file_ranks);
     creation.keep_if(outcome, ranks)?;
     // `keep_if` has failed if this is `None` on any rank.
-    let (probed, local) = probed.ok_or_else(|| Error::closed(path))?;
+    let (local, _) = probed.ok_or_else(|| Error::closed(path))?;
     let access = Access {
         hints: &options.hints,
         collective: options.collective,
     };
-    let opened = file_ranks.open(path, probed, &access);
+    let opened = file_ranks.open(path, Arc::clone(&local), &access);
     let (outcome, file) = LocalOutcome::of(opened);
     let kept = creation.keep_if(ranks.agree(outcome), ranks);
     if let Err(e) = kept {
@@ -338,6 +336,12 @@ fn open_data_file(
     }
     let file = file.ok_or_else(|| Error::closed(path))?;
     Ok((file, local))
+}
+
+/// A data file for this rank, and where it lies.
+fn in_place(file: File) -> (Arc<File>, FileSystem) {
+    let place = FileSystem::of(&file);
+    (Arc::new(file), place)
 }
 
 /// The outcome of all ranks, which have found their data files, some of them `on_nfs`. Fails where several nodes share one

@@ -150,9 +150,7 @@ impl Files {
     /// On the first rank: the entries of earlier jobs. `None` where they cannot be read now.
     fn earlier(&self, known: KnownTable) -> Option<Earlier> {
         let begun = self.commits.first().copied()?;
-        let file = self.local.try_clone().ok()?;
-        let source = SourceFile::new(file, self.data_path.clone()).ok()?;
-        let known = known.of_log(&source, &self.id, &[begun]);
+        let known = known.up_to(&[begun]);
         if !known.is_empty() {
             return Some(Earlier {
                 has_seals: known.has_seals,
@@ -160,6 +158,8 @@ impl Files {
                 sections: Vec::new(),
             });
         }
+        let file = self.local.try_clone().ok()?;
+        let source = SourceFile::new(file, self.data_path.clone()).ok()?;
         let found = sections_after(&source, 0, known.behind(), [begun].into_iter()).ok()?;
         found.diagnostics.is_empty().then_some(Earlier {
             known: Entries::default(),

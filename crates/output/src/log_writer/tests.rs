@@ -21,6 +21,7 @@ use h5logfs_log::source_file::SourceFile;
 use super::*;
 use crate::base::Base;
 use crate::files::Appendable;
+use crate::found::FoundLog;
 use crate::plain_close::{JustClosed, TabledLog};
 use crate::ranks::{Access, Communicator, OwnFile, SharedFile, Word};
 use crate::remembered::Memory;
@@ -128,7 +129,7 @@ impl Communicator for First {
         self.word(0, &self.late.flushes)
     }
 
-    fn open(&self, _: &Path, file: File, _: &Access<'_>) -> FaultResult<Box<dyn SharedFile>> {
+    fn open(&self, _: &Path, file: Arc<File>, _: &Access<'_>) -> FaultResult<Box<dyn SharedFile>> {
         let fails = Arc::clone(&self.fails);
         let file = OwnFile(file);
         Ok(Box::new(Failing { file, fails }))
@@ -454,7 +455,7 @@ fn a_log_that_is_closed_after_each_step_is_remembered() {
         let files = if step == 0 {
             Files::create(&path, &ranks, &options).unwrap()
         } else {
-            let base = |log: &SourceFile, recorded: Option<&Recorded>| {
+            let base = |log: &FoundLog, recorded: Option<&Recorded>| {
                 assert!(recorded.is_none());
                 let (last, base, table) = CLOSED.recall(&path, log).unwrap();
                 assert_eq!(last + 1, step);
@@ -501,21 +502,16 @@ fn a_log_that_is_closed_after_each_step_is_remembered() {
             is_synced: false,
         };
         let seal = close.finish(&Added::of(front, start, objects)).unwrap();
-        let (_, source) = open(&path);
-        let table = KnownTable::new(&source, log, tabled.entries);
+        let found = path.metadata().unwrap();
+        let table = KnownTable::new(&found, log, tabled.entries);
         CLOSED.remember(&path, step, files.base(), JustClosed { table, seal });
         writer.close();
     }
-    let (file, source) = open(&path);
+    let found = FoundLog::at(&path).unwrap();
     // Another program changes the objects.
-    file.write_all_at(&[9], source.len() - 1).unwrap();
-    assert!(CLOSED.recall(&path, &source).is_none());
-}
-
-fn open(path: &Path) -> (File, SourceFile) {
-    let (dir, name) = SourceDir::of_file(path).unwrap();
-    let file = File::options().write(true).open(path).unwrap();
-    (file, SourceFile::open(&dir, &name).unwrap())
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[9], found.len() - 1).unwrap();
+    assert!(CLOSED.recall(&path, &found).is_none());
 }
 
 #[test]

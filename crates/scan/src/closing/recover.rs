@@ -261,9 +261,9 @@ fn recover_locked(
         Some(Found::of(files, &all, how)?)
     };
     let kept = choose_flushes(path, files, all, how.last_flush)?;
-    open_data_files(files, &kept.header)?
-        .iter()
-        .for_each(refresh);
+    for file in &open_data_files(files, &kept.header)? {
+        refresh(file);
+    }
     if !how.is_own {
         check_whole(path, files, &kept)?;
     }
@@ -326,10 +326,10 @@ fn recover_locked(
     }
     if let [file] = data_files.as_mut_slice()
         && kept.header.subfiles == 0
-        && let Ok(source) = SourceFile::open(files.dir(), files.log())
+        && let Ok(found) = SourceFile::open(files.dir(), files.log()).and_then(|log| log.metadata())
     {
         let entries = std::mem::take(&mut file.known);
-        *known = KnownTable::new(&source, closed_log(&kept, file), entries);
+        *known = KnownTable::new(&found, closed_log(&kept, file), entries);
     }
     Ok(Outcome::Recovered(Recovered {
         diagnostics,
@@ -809,7 +809,10 @@ fn read_data_files(
         let known = match journal.header.subfiles {
             0 => {
                 let flushes: Vec<_> = journal.ends(number).collect();
-                std::mem::take(known).of_log(&source, &journal.id, &flushes)
+                let known = std::mem::take(known);
+                known
+                    .of_file(&source.metadata()?, &journal.id)
+                    .up_to(&flushes)
             }
             _ => KnownTable::default(),
         };

@@ -1,0 +1,143 @@
+//! The file of a log that is looked at before anything changes: it is opened once, and what a look tells is kept.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use crate::error::FaultResult;
+use h5logfs_common::fault::Fault;
+use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::{FRONT, begins_unclosed, unclosed_front};
+use h5logfs_log::journal::HeldFile;
+use h5logfs_log::journal::closed::{CloseSeal, intact_seal};
+use h5logfs_log::source_file::Identity;
+
+/// The file of a log, or any other regular file, and what it was when it was opened.
+pub struct FoundLog {
+    path: PathBuf,
+    file: Arc<File>,
+    metadata: Metadata,
+    /// Its first bytes; none where it has fewer than a log.
+    front: Vec<u8>,
+}
+
+impl FoundLog {
+    /// The file at `path`, to be read.
+    pub fn at(path: &Path) -> FaultResult<Self> {
+        open(path, false)
+            .and_then(|file| Self::read(path, file))
+            .map_err(|e| Fault::from(e).of_file(path))
+    }
+
+    /// The file at `path`, to be changed. It has the lock that programs share which do not change it yet: `h5logfs settle`, and
+    /// programs that write to the file as HDF5, have that alone.
+    pub(crate) fn locked(path: &Path) -> FaultResult<Self> {
+        let about = |e: io::Error| Fault::from(e).of_file(path);
+        let file = open(path, true).map_err(about)?;
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => Err(Fault::Refused(format!(
+                "{}: another program changes it, as its lock shows: wait until that ends",
+                path.display()
+            ))),
+            // Some file systems have no locks.
+            _ => Self::read(path, file).map_err(about),
+        }
+    }
+
+    fn read(path: &Path, file: File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        let mut front = vec![
+            0;
+            if metadata.len() < FRONT {
+                0
+            } else {
+                FRONT as usize
+            }
+        ];
+        file.read_exact_at(&mut front, 0)?;
+        Ok(FoundLog {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            metadata,
+            front,
+        })
+    }
+
+    /// Gives up the lock. The open file may live on, also in a process that was forked meanwhile.
+    pub(crate) fn unlock(&self) {
+        // Where the file system has no locks there is nothing to give up.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// What the system told of it.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Its identity.
+    pub fn identity(&self) -> Identity {
+        Identity::from(&self.metadata)
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        self.metadata.len()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The identifier of a log that our writers made; `None` of others.
+    pub fn id(&self) -> Option<FileId> {
+        FileId::in_front(&self.front)
+    }
+
+    /// Whether it begins as a log that is not closed.
+    pub fn is_unclosed(&self) -> bool {
+        begins_unclosed(&self.front)
+    }
+
+    /// The seal of its close, if front and objects are as that has written them. `None` where it has more than `most` bytes of
+    /// objects.
+    pub fn seal(&self, most: u64) -> Option<CloseSeal> {
+        intact_seal(&self.file, self.len(), &self.front, most)
+    }
+
+    /// Gives it the front of a log that is not closed, if it has another one, and cuts off what lies behind `end`.
+    pub(crate) fn make_unclosed(&self, id: &FileId, end: u64) -> io::Result<()> {
+        if !self.is_unclosed() {
+            self.file.write_all_at(&unclosed_front(id), 0)?;
+        }
+        self.file.set_len(end)
+    }
+
+    /// The file, whose name is to be looked after.
+    pub(crate) fn hold(&self) -> HeldFile {
+        HeldFile::known(Arc::clone(&self.file), self.path.clone(), &self.metadata)
+    }
+}
+
+/// Opens a file that was a regular one a moment ago. Anything else that has its name by now is not waited for. What opens it for
+/// writing waits where others have to give up a lease.
+fn open(path: &Path, writes: bool) -> io::Result<File> {
+    let mut flags = OFlags::NOFOLLOW | OFlags::NOCTTY;
+    flags.set(OFlags::NONBLOCK, !writes);
+    let mut options = OpenOptions::new();
+    options.read(true).write(writes);
+    options.custom_flags(flags.bits() as i32).open(path)
+}
