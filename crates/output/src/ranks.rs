@@ -160,6 +160,12 @@ pub trait SharedFile: Send + Sync {
     /// Forces the written data to the disk. Collective.
     fn sync(&self) -> Result<(), Fault>;
 
+    /// Whether the system has all that was written. Others may keep some of it until the file is forced to the disk or closed. The
+    /// same on all ranks.
+    fn is_plain(&self) -> bool {
+        false
+    }
+
     /// Closes the file. Collective.
     fn close(self: Box<Self>) -> Result<(), Fault> {
         Ok(())
@@ -299,10 +305,14 @@ impl Ranks {
 
     /// Whether all ranks are known to run on one node: the same on all of them. Collective.
     pub fn are_on_one_node(&self) -> bool {
-        match self.node.get() {
-            Some(node) => node.of == 1,
-            None => self.communicator.are_on_one_node(),
+        if let Some(node) = self.node.get() {
+            return node.of == 1;
         }
+        let is_one = self.communicator.are_on_one_node();
+        if is_one {
+            let _ = self.node.set(Node { number: 0, of: 1 });
+        }
+        is_one
     }
 
     /// The sum of `value` over all lower ranks. Collective.
@@ -596,6 +606,10 @@ impl SharedFile for OwnFile {
 
     fn sync(&self) -> Result<(), Fault> {
         Ok(self.0.sync_data()?)
+    }
+
+    fn is_plain(&self) -> bool {
+        true
     }
 }
 

@@ -44,10 +44,9 @@ pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result
     let is_synced = fsync != Fsync::None;
     let is_one_file = files.header().subfiles == 0;
     let (mut tabled, written) = files.write_tables(ranks.rank(), entries, known);
-    // A rank that is alone waits for the disk once, at the end.
-    let synced = if is_synced && (!is_one_file || ranks.size() > 1) {
+    let synced = if is_synced {
         // Collective: a rank whose write has failed must take part, too.
-        files.sync().map_err(|e| e.of_file(files.data_path()))
+        files.sync_other_nodes(ranks)
     } else {
         Ok(())
     };

@@ -407,6 +407,13 @@ impl State {
             sync: options.fsync != Fsync::None,
             settle: (options.settle).then_some(options.settle_memory),
         };
+        let flushed = flushed.and_then(|()| {
+            if how.sync {
+                writer.files().sync_other_nodes(writer.ranks())
+            } else {
+                Ok(())
+            }
+        });
         let base = writer.files().base();
         let (ranks, ended, memory) = writer.finish();
         state.memory = memory;

@@ -42,11 +42,10 @@ impl Entries {
             known.len() as u64 + new_of(sections, *rank).map(|piece| piece.len).sum::<u64>()
         };
         let head = table_head(self.0.iter().map(len));
-        let mut writer = Writer {
-            file,
-            at,
-            buffer: head,
-        };
+        let room = all.min(Writer::MOST as u64) as usize;
+        let mut buffer = Vec::with_capacity(head.len() + room);
+        buffer.extend(head);
+        let mut writer = Writer { file, at, buffer };
         for (rank, known) in &self.0 {
             writer.write(known)?;
             for piece in new_of(sections, *rank) {

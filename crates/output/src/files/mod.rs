@@ -442,9 +442,16 @@ impl Files {
         self.journal.as_ref()
     }
 
-    /// Forces the data file to the disk. Collective.
-    pub fn sync(&self) -> FaultResult {
-        self.data_file.sync()
+    /// Forces the data files to the disk, but one in which all that these ranks, those of the job, have written is known to the system
+    /// of one node: the first rank does that at the end of the close. Collective.
+    pub fn sync_other_nodes(&self, ranks: &Ranks) -> FaultResult {
+        let is_one_file = self.header.subfiles == 0;
+        if is_one_file && self.data_file.is_plain() && ranks.are_on_one_node() {
+            return Ok(());
+        }
+        let synced = self.data_file.sync();
+        let synced = synced.map_err(|e| e.of_file(&self.data_path));
+        Ok(ranks.all(synced)?)
     }
 
     /// Closes the data file, and gives up the lock of the journal. Collective.
