@@ -754,7 +754,12 @@ fn begin(
             rank: 0,
             reason,
         })?;
-    let ranks = Ranks::new(MpiRanks::duplicate(comm));
+    // A process that is alone needs MPI for MPI-IO only.
+    let ranks = if comm.size() == 1 && !options.collective && options.hints.is_empty() {
+        Ranks::one()
+    } else {
+        Ranks::new(MpiRanks::duplicate(comm))
+    };
     let same = ranks.agree(check_same(given, options, &ranks));
     check_outcome(&path, operation, same)?;
     Ok((path, ranks))
