@@ -52,7 +52,41 @@ impl CoverageBitmap {
 
     /// Marks the elements from `start` to before `end` as covered. Passes each run of them that was not
     /// covered before to `added`, as start and end.
+    #[inline]
     pub fn cover(&mut self, start: u64, end: u64, mut added: impl FnMut(u64, u64)) {
+        if self.cover_few(start, end) {
+            return added(start, end);
+        }
+        self.cover_any(start, end, added);
+    }
+
+    /// The same where they lie in one word or two, and none was covered. Else nothing happens, and it returns false.
+    #[inline]
+    fn cover_few(&mut self, start: u64, end: u64) -> bool {
+        let first = (start / 64) as usize;
+        let (bit, len) = (start % 64, end.saturating_sub(start));
+        if !(1..=64).contains(&len) {
+            return false;
+        }
+        let all = u64::MAX >> (64 - len);
+        // The highest bits of `all` go on in the next word.
+        let (low, high) = (all << bit, all.checked_shr(64 - bit as u32).unwrap_or(0));
+        if self.words[first] & low != 0 {
+            return false;
+        }
+        if high != 0 {
+            let next = &mut self.words[first + 1];
+            if *next & high != 0 {
+                return false;
+            }
+            *next |= high;
+        }
+        self.words[first] |= low;
+        self.missing = self.missing.saturating_sub(len);
+        true
+    }
+
+    fn cover_any(&mut self, start: u64, end: u64, mut added: impl FnMut(u64, u64)) {
         // Start of an uncovered run that may go on in the next word.
         let mut run_start = None;
         let mut at = start;

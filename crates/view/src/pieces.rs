@@ -37,7 +37,10 @@ pub struct Pieces<'a> {
     /// The conversions of all pieces, each once.
     conversions: Vec<Conversion>,
     /// What was collected.
-    lists: BTreeMap<Way, Vec<Piece>>,
+    lists: Vec<(Way, Vec<Piece>)>,
+    /// Where in `lists` those of each way are, and where the last one is.
+    numbers: BTreeMap<Way, usize>,
+    last: usize,
     /// Pieces in all lists.
     collected: usize,
     scratch: Vec<u8>,
@@ -75,7 +78,9 @@ impl<'a> Pieces<'a> {
             sources,
             element,
             conversions: Vec::new(),
-            lists: BTreeMap::new(),
+            lists: Vec::new(),
+            numbers: BTreeMap::new(),
+            last: 0,
             collected: 0,
             scratch: Vec::new(),
             by_part: Vec::new(),
@@ -102,8 +107,17 @@ impl<'a> Pieces<'a> {
         };
         let conversion = record.conversion.map(|c| self.number_of(c)).transpose();
         let way = (record.stored.source, conversion?);
-        let list = self.lists.entry(way).or_default();
-        self.reservation.push(list, piece)?;
+        if self
+            .lists
+            .get(self.last)
+            .is_none_or(|(last, _)| *last != way)
+        {
+            self.last = *self.numbers.entry(way).or_insert(self.lists.len());
+            if self.last == self.lists.len() {
+                self.lists.push((way, Vec::new()));
+            }
+        }
+        self.reservation.push(&mut self.lists[self.last].1, piece)?;
         self.collected += 1;
         if self.collected < BATCH {
             return Ok(());
@@ -526,14 +540,14 @@ mod tests {
         fn pieces_come_to_their_places(
             pieces in prop::collection::vec((0u64..3 << 20, 1u64..30), 0..1000),
             within in prop::sample::select(vec![3000u64, 1 << 20, 3 << 20]),
-            is_sorted: bool,
+            (is_sorted, has_two_sources) in any::<(bool, bool)>(),
         ) {
             let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
             let dir = tempfile::tempdir().unwrap();
             let log: Vec<u8> = (0..(3 << 20) + 60).map(byte).collect();
             std::fs::write(dir.path().join("log"), &log).unwrap();
             let held = SourceDir::open(dir.path()).unwrap();
-            let sources = [SourceFile::open(&held, "log".as_ref()).unwrap()];
+            let sources = [(); 2].map(|()| SourceFile::open(&held, "log".as_ref()).unwrap());
             let mut pieces: Vec<_> = pieces.into_iter().map(|(at, len)| (at % within, len)).collect();
             if is_sorted {
                 pieces.sort_unstable();
@@ -546,7 +560,10 @@ mod tests {
             for (offset, len) in pieces {
                 let run = Run { in_record: 0, in_chunk: wanted.len() as u64 / 2, len };
                 wanted.extend_from_slice(&log[offset as usize..][..2 * len as usize]);
-                tested.add(&record(&[0], &[len], offset), run, &mut chunk).unwrap();
+                let (start, count) = ([0], [len]);
+                let mut record = record(&start, &count, offset);
+                record.stored.source = u16::from(offset % 3 == 0 && has_two_sources);
+                tested.add(&record, run, &mut chunk).unwrap();
             }
             tested.copy(&mut chunk).unwrap();
             prop_assert!(chunk == wanted);
