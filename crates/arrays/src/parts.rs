@@ -145,14 +145,14 @@ impl Part<'_> {
     }
 }
 
-/// Bytes that are read at once. Large parts are at least two for each thread.
+/// Bytes that are read at once. Of large parts there is at least one for each thread.
 fn part_size(layout: Layout<'_>, axes: &[Axis], threads: usize) -> u64 {
     if layout.is_filtered || !layout.has_small_records {
         return PART;
     }
     let sides = axes.iter().map(Axis::len);
     let all = sides.fold(layout.element, u64::saturating_mul);
-    let shares = (threads as u64).saturating_mul(2).max(1);
+    let shares = (threads as u64).max(1);
     (all / shares).clamp(PART, LARGE_PART)
 }
 
@@ -305,7 +305,8 @@ mod tests {
         assert_eq!(cell(layout(&[1000, 1000], false), &all, PART), [131, 1000]);
         assert_eq!(cell(layout(&[1000, 1], true), &all, PART), [1000, 131]);
         // All of them is less than a large part for each thread.
-        assert_eq!(part_size(layout(&[10, 10], false), &all, 1), 4_000_000);
+        assert_eq!(part_size(layout(&[10, 10], false), &all, 1), 8_000_000);
+        assert_eq!(part_size(layout(&[10, 10], false), &all, 2), 4_000_000);
         assert_eq!(part_size(layout(&[10, 10], false), &all, 8), PART);
         assert_eq!(part_size(layout(&[10, 10], true), &all, 1), PART);
         let one = [Axis::range(7, 1), Axis::range(0, 1000)];
