@@ -26,6 +26,15 @@ impl Column {
         }
     }
 
+    /// Whether none of the `len` numbers is less than the one before.
+    pub fn is_sorted(&self, len: usize) -> bool {
+        match self {
+            Column::Same(_) => true,
+            Column::Narrow(list) => list[..len].is_sorted(),
+            Column::Wide(list) => list[..len].is_sorted(),
+        }
+    }
+
     /// Adds a number to `len` others. A list that it needs has room for `room` numbers. Fails where there is no memory.
     #[inline]
     pub fn push(

@@ -281,7 +281,11 @@ impl RecordList {
         let column = |value| &self.columns[2 * self.rank + value];
         let (orders, offsets) = (column(ORDER), column(OFFSET));
         let keys = (0..self.len).map(|place| (orders.get(place), offsets.get(place)));
-        if keys.clone().is_sorted() {
+        let are_sorted = match orders {
+            Column::Same(_) => offsets.is_sorted(self.len),
+            _ => keys.clone().is_sorted(),
+        };
+        if are_sorted {
             return Ok(());
         }
         let (size, kept) = (

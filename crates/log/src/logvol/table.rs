@@ -122,7 +122,7 @@ impl ExplicitSelection {
 }
 
 /// The entries of one dataset.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entries {
     /// `None` where it is not known yet.
     rank: Option<usize>,
@@ -133,7 +133,10 @@ struct Entries {
 #[derive(Debug)]
 pub(super) struct EntryTable {
     /// The entries of each dataset that still has an anchor.
-    by_dataset: HashMap<i64, Entries, RandomState>,
+    lists: Vec<Entries>,
+    /// Where in `lists` those of each dataset are, and those of the last one that was looked up.
+    numbers: HashMap<i64, usize, RandomState>,
+    last: Option<(i64, usize)>,
     /// Those of datasets that are not known yet are kept, too.
     keeps_all: bool,
     explicit: Vec<ExplicitSelection>,
@@ -205,14 +208,10 @@ impl EntryTable {
         wanted: Option<&'a Logged<'a>>,
     ) -> Result<(Self, Option<OwnBlocks<'a>>), Fault> {
         let lists = (ranks.len() * OF_DATASET) as u64;
-        let of = |(id, rank): (&i64, &usize)| {
-            let (rank, places) = (Some(*rank), Vec::new());
-            (*id, Entries { rank, places })
-        };
-        let mut found = EntryTable {
-            by_dataset: ranks.iter().map(of).collect(),
-            ..EntryTable::empty(task.reserve(lists)?, false)
-        };
+        let mut found = EntryTable::empty(task.reserve(lists)?, false);
+        for (id, rank) in ranks {
+            found.add_dataset(*id, Some(*rank));
+        }
         let mut finder = Finder {
             task,
             merged,
@@ -229,7 +228,7 @@ impl EntryTable {
     }
 
     /// Adds the entries of the sections that follow.
-    fn append(&mut self, next: EntryTable) -> Result<(), Fault> {
+    fn append(&mut self, mut next: EntryTable) -> Result<(), Fault> {
         let (known, shared) = (self.explicit.len(), self.sharing.len());
         self.has_several_blocks |= next.has_several_blocks;
         // No number becomes one that there is not.
@@ -246,12 +245,14 @@ impl EntryTable {
             let first = first + known as u32;
             self.reservation.push(&mut self.tables, (first, table))?;
         }
-        for (dataset, mut entries) in next.by_dataset {
-            for place in &mut entries.places {
+        for (dataset, number) in next.numbers {
+            let places = &mut next.lists[number].places;
+            for place in &mut *places {
                 place.0 += if place.shares() { shared } else { known } as u32;
             }
-            if let Some(own) = self.by_dataset.get_mut(&dataset) {
-                self.reservation.extend(&mut own.places, &entries.places)?;
+            if let Some(own) = self.number_of(dataset) {
+                let own = &mut self.lists[own].places;
+                self.reservation.extend(own, places)?;
             }
         }
         for diagnostic in next.diagnostics {
@@ -275,7 +276,9 @@ impl EntryTable {
 
     fn empty(reservation: Reservation, keeps_all: bool) -> Self {
         EntryTable {
-            by_dataset: HashMap::default(),
+            lists: Vec::new(),
+            numbers: HashMap::default(),
+            last: None,
             keeps_all,
             explicit: Vec::new(),
             has_several_blocks: false,
@@ -313,7 +316,7 @@ impl EntryTable {
 
     /// Drops all entries, but not their selections, which later entries may share.
     pub fn forget_entries(&mut self) {
-        for entries in self.by_dataset.values_mut() {
+        for entries in &mut self.lists {
             entries.places.clear();
         }
         self.sharing.clear();
@@ -339,7 +342,7 @@ impl EntryTable {
 
     /// Adds an entry without one.
     fn push_sharing(&mut self, dataset: i64, entry: Sharing) -> Result<(), Fault> {
-        if !self.keeps_all && !self.by_dataset.contains_key(&dataset) {
+        if !self.keeps_all && self.number_of(dataset).is_none() {
             return Ok(());
         }
         let place = Place::new(self.sharing.len(), true)?;
@@ -348,14 +351,38 @@ impl EntryTable {
     }
 
     fn push(&mut self, dataset: i64, place: Place) -> Result<(), Fault> {
-        if self.keeps_all && !self.by_dataset.contains_key(&dataset) {
-            self.reservation.grow(OF_DATASET as u64)?;
-            self.by_dataset.insert(dataset, Entries::default());
+        let number = match self.number_of(dataset) {
+            Some(number) => number,
+            None if self.keeps_all => {
+                self.reservation.grow(OF_DATASET as u64)?;
+                self.add_dataset(dataset, None)
+            }
+            None => return Ok(()),
+        };
+        let places = &mut self.lists[number].places;
+        Ok(self.reservation.push(places, place)?)
+    }
+
+    /// Adds the list of a dataset, which has none. Returns where it is.
+    fn add_dataset(&mut self, dataset: i64, rank: Option<usize>) -> usize {
+        let number = self.lists.len();
+        let places = Vec::new();
+        self.lists.push(Entries { rank, places });
+        self.numbers.insert(dataset, number);
+        number
+    }
+
+    /// Where the list of a dataset is. Most entries are of the same dataset as the one before.
+    #[inline]
+    fn number_of(&mut self, dataset: i64) -> Option<usize> {
+        if let Some((last, number)) = self.last
+            && last == dataset
+        {
+            return Some(number);
         }
-        match self.by_dataset.get_mut(&dataset) {
-            Some(entries) => Ok(self.reservation.push(&mut entries.places, place)?),
-            None => Ok(()),
-        }
+        let number = *self.numbers.get(&dataset)?;
+        self.last = Some((dataset, number));
+        Some(number)
     }
 
     /// From now on its memory counts for no user.
@@ -365,10 +392,10 @@ impl EntryTable {
 
     /// The entries of a dataset.
     pub fn of_dataset(&self, id: i64) -> Places<'_> {
-        let entries = self.by_dataset.get(&id);
+        let number = self.numbers.get(&id);
         Places {
             of: self,
-            places: entries.map_or(&[], |entries| &entries.places),
+            places: number.map_or(&[], |number| &self.lists[*number].places),
         }
     }
 
@@ -394,12 +421,12 @@ impl EntryTable {
 
     /// Number of entries of all datasets.
     pub fn len(&self) -> usize {
-        let lists = self.by_dataset.values();
+        let lists = self.lists.iter();
         lists.map(|entries| entries.places.len()).sum()
     }
 
     pub fn bytes(&self) -> usize {
-        let lists = self.by_dataset.values();
+        let lists = self.lists.iter();
         let lists = lists.map(|e| e.places.capacity() * size_of::<Place>() + OF_DATASET);
         self.explicit.capacity() * size_of::<ExplicitSelection>()
             + self.sharing.capacity() * size_of::<Sharing>()
@@ -546,10 +573,10 @@ impl Visitor for Finder<'_, '_> {
 impl Finder<'_, '_> {
     /// Section 12: an entry whose size contradicts its flags ends the section, for what follows it may be
     /// anything. Deleted datasets have no known rank; deflated and merged bodies have no known size.
-    fn check_size(&self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
+    fn check_size(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         let head = entry.head;
-        let rank = self.found.by_dataset.get(&head.dataset);
-        let rank = rank.and_then(|entries| entries.rank);
+        let number = self.found.number_of(head.dataset);
+        let rank = number.and_then(|number| self.found.lists[number].rank);
         if head.has(REF) {
             // `Entry::shared` checks it.
             return Ok(());
