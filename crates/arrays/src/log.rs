@@ -9,7 +9,7 @@ use h5logfs_catalog::direct::{self, Inside, OpenLog, Opened, Options};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::{Attribute, Link, LinkTarget, ObjectKind, Objects, Value};
+use h5logfs_objects::{self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value};
 
 /// One state of a log, as the HDF5 objects that its program meant. Clones are the same open log, and threads share it.
 #[derive(Clone)]
@@ -102,18 +102,18 @@ impl Log {
         })
     }
 
-    /// The object whose header is at an address, with a name for it in errors.
-    pub(crate) fn object_at(&self, name: &str, address: u64) -> Result<Object> {
+    /// The object whose header is at an address, as links and references tell it, with a path for it. A walk through a group is
+    /// faster with the addresses of its links than with paths.
+    pub fn object_at(&self, path: &str, address: u64) -> Result<Object> {
         self.inner
-            .with(name, |objects| self.look(objects, name, address))
+            .with(path, |objects| self.look(objects, path, address))
     }
 
     fn look(&self, objects: &Objects<Metadata>, path: &str, address: u64) -> Result<Object, Fault> {
-        Ok(match objects.kind(address)? {
-            ObjectKind::Group => Object::Group,
-            ObjectKind::Datatype => Object::Datatype(objects.named_type(address)?),
-            ObjectKind::Dataset => {
-                let info = objects.dataset(address)?;
+        Ok(match objects.object(address)? {
+            objects::Object::Group => Object::Group,
+            objects::Object::Datatype(datatype) => Object::Datatype(datatype),
+            objects::Object::Dataset(info) => {
                 let log = Arc::clone(&self.inner);
                 Object::Dataset(Box::new(Dataset::new(log, path, address, info)))
             }

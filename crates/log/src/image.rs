@@ -187,22 +187,9 @@ impl<B: HeaderBytes> Image<B> {
     /// The fill value of the dataset whose object header is at `header` (IV.A.2.f), in the datatype of the file. Empty stands
     /// for zeros, and for none.
     pub fn fill_value(&self, header: u64) -> Result<Vec<u8>> {
-        const HAS_VALUE: u8 = 1 << 5;
         let message = self.message(header, kind::FILL_VALUE)?;
         let message = message.ok_or("no fill value message")?;
-        let at = match self.get::<4>(message.data)? {
-            [1, ..] | [2, _, _, 1] => message.data + 4,
-            [3, flags, ..] if flags & HAS_VALUE != 0 => message.data + 2,
-            [2 | 3, ..] => return Ok(Vec::new()),
-            [version, ..] => return Err(format!("fill value message of version {version}").into()),
-        };
-        let len = self.u32_at(at)?;
-        // 0 is the default fill value, and all bits of a negative length say that there is none.
-        let len = u64::try_from(len as i32).unwrap_or(0);
-        if at + 4 + len > message.end() {
-            return Err("fill value message too short".into());
-        }
-        read_vec(&self.bytes, at + 4, len)
+        fill_value(&message.body(&self.bytes)?)
     }
 
     /// The first message of a kind in the object header at `header`.
@@ -218,6 +205,25 @@ impl<B: HeaderBytes> Image<B> {
         Ok(found)
     }
 }
+
+/// The fill value in a message (IV.A.2.f). Empty stands for zeros, and for none.
+pub fn fill_value(message: &[u8]) -> Result<Vec<u8>> {
+    const HAS_VALUE: u8 = 1 << 5;
+    let mut fields = match *message {
+        [1, _, _, _, ref rest @ ..] | [2, _, _, 1, ref rest @ ..] => Fields(rest),
+        [3, flags, ref rest @ ..] if flags & HAS_VALUE != 0 => Fields(rest),
+        [2 | 3, _, ..] => return Ok(Vec::new()),
+        [] | [1..=3, ..] => return Err(SHORT_FILL_VALUE.into()),
+        [version, ..] => return Err(format!("fill value message of version {version}").into()),
+    };
+    let len = fields.u32().ok_or(SHORT_FILL_VALUE)?;
+    // 0 is the default fill value, and all bits of a negative length say that there is none.
+    let len = usize::try_from(len as i32).unwrap_or(0);
+    let value = fields.take(len).ok_or(SHORT_FILL_VALUE)?;
+    Ok(value.to_vec())
+}
+
+const SHORT_FILL_VALUE: &str = "fill value message too short";
 
 impl<B> Image<B> {
     /// The bytes with all fields set.

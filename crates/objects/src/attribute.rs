@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use h5logfs_log::image::btree2::{ATTRIBUTES_BY_NAME, Tree};
-use h5logfs_log::image::object_header::kind;
+use h5logfs_log::image::object_header::{Prefix, kind};
 use h5logfs_log::image::{Fields, HeaderBytes, lookup3};
 
 use crate::datatype::Datatype;
@@ -78,7 +78,7 @@ impl<B: HeaderBytes> Objects<B> {
                 ControlFlow::Continue(())
             })?;
         }
-        if header.tracks_attributes {
+        if Prefix::read(&self.bytes, object)?.tracks_attributes() {
             found.sort_by_key(|(order, _)| *order);
         } else {
             found.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));

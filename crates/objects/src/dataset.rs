@@ -2,14 +2,15 @@
 
 use h5logfs_log::filters::Filter;
 use h5logfs_log::image::object_header::kind;
-use h5logfs_log::image::{Fields, HeaderBytes, Image};
+use h5logfs_log::image::{self, Fields, HeaderBytes};
 
 use crate::chunks::ChunkIndex;
 use crate::datatype::Datatype;
-use crate::messages::{Header, Message};
+use crate::messages::Header;
 use crate::{Dataspace, Objects, Result, at};
 
-const KINDS: [u16; 7] = [
+/// The types of messages that tell what a dataset is.
+pub const KINDS: [u16; 7] = [
     kind::DATATYPE,
     kind::DATASPACE,
     kind::LAYOUT,
@@ -62,25 +63,30 @@ pub enum Layout {
 impl<B: HeaderBytes> Objects<B> {
     /// What the dataset at an address is.
     pub fn dataset(&self, address: u64) -> Result<DatasetInfo> {
-        self.dataset_info(address).map_err(at(address))
+        let header = Header::read(&self.bytes, address, &KINDS);
+        let info = header.and_then(|header| self.dataset_of(&header));
+        info.map_err(at(address))
     }
 
     /// The committed datatype at an address.
     pub fn named_type(&self, address: u64) -> Result<Datatype> {
-        let read = || {
-            let header = Header::read(&self.bytes, address, &[kind::DATATYPE])?;
-            Datatype::of_message(&self.data(&header, kind::DATATYPE, "no datatype")?)
-        };
-        read().map_err(at(address))
+        let header = Header::read(&self.bytes, address, &[kind::DATATYPE]);
+        let datatype = header.and_then(|header| self.type_of(&header));
+        datatype.map_err(at(address))
+    }
+
+    /// The committed datatype with this header.
+    pub(crate) fn type_of(&self, header: &Header) -> Result<Datatype> {
+        Datatype::of_message(&self.data(header, kind::DATATYPE, "no datatype")?)
     }
 
     fn data(&self, header: &Header, kind: u16, none: &str) -> Result<Vec<u8>> {
         header.first(kind).ok_or(none)?.data(&self.bytes)
     }
 
-    fn dataset_info(&self, address: u64) -> Result<DatasetInfo> {
-        let header = Header::read(&self.bytes, address, &KINDS)?;
-        let data = |kind, none| self.data(&header, kind, none);
+    /// The dataset with this header, which has messages of [`KINDS`].
+    pub(crate) fn dataset_of(&self, header: &Header) -> Result<DatasetInfo> {
+        let data = |kind, none| self.data(header, kind, none);
         let datatype = Datatype::of_message(&data(kind::DATATYPE, "no dataset: it has no type")?)?;
         let space = Dataspace::of_message(&data(kind::DATASPACE, "no dataset: it has no extent")?);
         let space = space.ok_or("an unknown dataspace message")?;
@@ -99,7 +105,7 @@ impl<B: HeaderBytes> Objects<B> {
             )?,
         };
         Ok(DatasetInfo {
-            fill: self.fill(address, &header, &datatype)?,
+            fill: self.fill(header, &datatype)?,
             datatype,
             space,
             layout,
@@ -107,9 +113,10 @@ impl<B: HeaderBytes> Objects<B> {
         })
     }
 
-    fn fill(&self, address: u64, header: &Header, datatype: &Datatype) -> Result<Option<Vec<u8>>> {
-        let fill = if header.first(kind::FILL_VALUE).is_some_and(Message::is_own) {
-            Image::new(&self.bytes).fill_value(address)?
+    fn fill(&self, header: &Header, datatype: &Datatype) -> Result<Option<Vec<u8>>> {
+        let own = header.first(kind::FILL_VALUE);
+        let fill = if let Some(message) = own.filter(|message| message.is_own()) {
+            image::fill_value(message.own_data()?)?
         } else if let Some(message) = header.first(kind::OLD_FILL_VALUE) {
             let data = message.data(&self.bytes)?;
             let mut fields = Fields(&data);

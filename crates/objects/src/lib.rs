@@ -63,7 +63,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;
 use h5logfs_log::image::object_header::kind;
 
-use messages::Header;
+use messages::{Header, OF_GROUPS};
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -86,6 +86,32 @@ pub enum ObjectKind {
     Datatype,
 }
 
+/// An object, and what its header says of its elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Object {
+    /// It has links.
+    Group,
+    /// It has elements.
+    Dataset(DatasetInfo),
+    /// A committed datatype.
+    Datatype(Datatype),
+}
+
+impl ObjectKind {
+    /// What an object is whose header has messages of these types.
+    fn of(has: impl Fn(u16) -> bool) -> Result<Self> {
+        if OF_GROUPS.into_iter().any(&has) {
+            Ok(ObjectKind::Group)
+        } else if has(kind::DATATYPE) && has(kind::DATASPACE) {
+            Ok(ObjectKind::Dataset)
+        } else if has(kind::DATATYPE) {
+            Ok(ObjectKind::Datatype)
+        } else {
+            Err("no group, dataset or datatype".into())
+        }
+    }
+}
+
 impl<B: HeaderBytes> Objects<B> {
     /// The objects of a file whose superblock is the first of `bytes`. Fails where that is no superblock of versions 0 to 3.
     pub fn open(bytes: B) -> Result<Self> {
@@ -105,17 +131,23 @@ impl<B: HeaderBytes> Objects<B> {
 
     /// What the object at an address is. Fails where there is none.
     pub fn kind(&self, address: u64) -> Result<ObjectKind> {
-        let kinds = Header::kinds(&self.bytes, address).map_err(at(address))?;
-        let has = |kind| kinds.contains(&kind);
-        if has(kind::SYMBOL_TABLE) || has(kind::LINK_INFO) {
-            Ok(ObjectKind::Group)
-        } else if has(kind::DATATYPE) && has(kind::DATASPACE) {
-            Ok(ObjectKind::Dataset)
-        } else if has(kind::DATATYPE) {
-            Ok(ObjectKind::Datatype)
-        } else {
-            Err(at(address)("no group, dataset or datatype".into()))
-        }
+        let kinds = Header::kinds(&self.bytes, address);
+        let kind = kinds.and_then(|kinds| ObjectKind::of(|kind| kinds.contains(&kind)));
+        kind.map_err(at(address))
+    }
+
+    /// The object at an address, by one walk through its header. Fails where there is none.
+    pub fn object(&self, address: u64) -> Result<Object> {
+        self.of_header(address).map_err(at(address))
+    }
+
+    fn of_header(&self, address: u64) -> Result<Object> {
+        let header = Header::read_until(&self.bytes, address, &dataset::KINDS, &OF_GROUPS)?;
+        Ok(match ObjectKind::of(|kind| header.first(kind).is_some())? {
+            ObjectKind::Group => Object::Group,
+            ObjectKind::Dataset => Object::Dataset(self.dataset_of(&header)?),
+            ObjectKind::Datatype => Object::Datatype(self.type_of(&header)?),
+        })
     }
 }
 

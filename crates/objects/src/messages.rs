@@ -2,19 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use h5logfs_log::image::object_header::{self, Mode, Prefix, kind};
+use h5logfs_log::image::object_header::{self, Mode, kind};
 use h5logfs_log::image::{Fields, HeaderBytes, read_vec};
 
 use crate::Result;
 
-/// Messages of an object.
+/// The messages of an object that were asked for.
 #[derive(Debug)]
-pub struct Header {
-    /// Whether the object keeps the order in which its attributes were created.
-    pub tracks_attributes: bool,
-    /// Those that were asked for.
-    pub messages: Vec<Message>,
-}
+pub struct Header(Vec<Message>);
+
+/// What only groups have.
+pub const OF_GROUPS: [u16; 2] = [kind::SYMBOL_TABLE, kind::LINK_INFO];
 
 /// A message and its data.
 #[derive(Debug)]
@@ -31,9 +29,20 @@ pub struct Message {
 impl Header {
     /// The messages of these types, in the header at `address`.
     pub fn read<B: HeaderBytes + ?Sized>(bytes: &B, address: u64, kinds: &[u16]) -> Result<Self> {
+        Header::read_until(bytes, address, kinds, &[])
+    }
+
+    /// The same, up to the first message of one of the types `last`, which is among them.
+    pub fn read_until<B: HeaderBytes + ?Sized>(
+        bytes: &B,
+        address: u64,
+        kinds: &[u16],
+        last: &[u16],
+    ) -> Result<Self> {
         let mut messages = Vec::new();
         object_header::messages(bytes, address, Mode::Checked, |message| {
-            if kinds.contains(&message.kind) {
+            let is_last = last.contains(&message.kind);
+            if is_last || kinds.contains(&message.kind) {
                 messages.push(Message {
                     kind: message.kind,
                     body: message.body(bytes)?,
@@ -41,12 +50,9 @@ impl Header {
                     order: message.order,
                 });
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(flow_until(is_last))
         })?;
-        Ok(Header {
-            tracks_attributes: Prefix::read(bytes, address)?.tracks_attributes(),
-            messages,
-        })
+        Ok(Header(messages))
     }
 
     /// The types of all messages in the header at `address`, up to the first that tells that it is a group.
@@ -56,24 +62,27 @@ impl Header {
             if !kinds.contains(&message.kind) {
                 kinds.push(message.kind);
             }
-            Ok(match message.kind {
-                kind::SYMBOL_TABLE | kind::LINK_INFO => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            })
+            Ok(flow_until(OF_GROUPS.contains(&message.kind)))
         })?;
         Ok(kinds)
     }
 
     /// The first message of a type.
     pub fn first(&self, kind: u16) -> Option<&Message> {
-        self.messages.iter().find(|message| message.kind == kind)
+        self.0.iter().find(|message| message.kind == kind)
     }
 
     /// The messages of a type.
     pub fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
-        self.messages
-            .iter()
-            .filter(move |message| message.kind == kind)
+        self.0.iter().filter(move |message| message.kind == kind)
+    }
+}
+
+fn flow_until(is_last: bool) -> ControlFlow<()> {
+    if is_last {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
     }
 }
 

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+use std::vec;
 
-use h5logfs_arrays::objects::{Attribute, Dataspace, LinkTarget, ObjectKind};
+use h5logfs_arrays::objects::{Attribute, Dataspace, Link, LinkTarget, ObjectKind};
 use h5logfs_arrays::{Axis, Dataset, Log, Object, Reading, Selection};
 use h5logfs_common::error::Error;
 use parking_lot::{Condvar, Mutex};
@@ -78,6 +79,25 @@ impl Objects {
         Ok(list)
     }
 
+    /// The groups and datasets in a group, in the order of their creation if the group keeps it, else by name.
+    fn members(&self, py: Python<'_>, group: &str) -> PyResult<Members> {
+        let log = self.0.clone();
+        let links = unlocked_log(py, || {
+            let mut links = log.links(group)?;
+            if links.iter().all(|link| link.order.is_some()) {
+                links.sort_by_key(|link| link.order);
+            }
+            Ok(links)
+        })?;
+        let mut prefix = group.trim_end_matches('/').to_owned();
+        prefix.push('/');
+        Ok(Members {
+            log,
+            prefix,
+            links: Mutex::new(links.into_iter()),
+        })
+    }
+
     /// The attributes of an object: name, datatype, shape (None without a dataspace), and the bytes of the elements, or a
     /// list of them where they have variable lengths.
     fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyList>> {
@@ -126,6 +146,55 @@ impl Objects {
         match unlocked_log(py, || self.0.object(path))? {
             Some(Object::Datatype(datatype)) => described(py, &datatype),
             _ => Err(PyKeyError::new_err(path.to_owned())),
+        }
+    }
+}
+
+/// What the links of a group lead to, each looked at when it is asked for.
+#[pyclass(frozen, module = "h5logfs._native")]
+pub struct Members {
+    log: Log,
+    /// What all their paths begin with.
+    prefix: String,
+    links: Mutex<vec::IntoIter<Link>>,
+}
+
+#[pymethods]
+impl Members {
+    fn __iter__(of: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        of
+    }
+
+    /// A name, and a dataset, or `None` for a group.
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Member<'py>>> {
+        let Some((name, object)) = unlocked_log(py, || self.next())? else {
+            return Ok(None);
+        };
+        let dataset = match object {
+            Object::Dataset(dataset) => Some(Elements(*dataset)),
+            Object::Group | Object::Datatype(_) => None,
+        };
+        Ok(Some((text(py, &name)?, dataset)))
+    }
+}
+
+type Member<'py> = (Bound<'py, PyAny>, Option<Elements>);
+
+impl Members {
+    fn next(&self) -> Result<Option<(Vec<u8>, Object)>, Error> {
+        loop {
+            let Some(link) = self.links.lock().next() else {
+                return Ok(None);
+            };
+            let path = || format!("{}{}", self.prefix, String::from_utf8_lossy(&link.name));
+            let found = match link.target {
+                LinkTarget::Hard(address) => Some(self.log.object_at(&path(), address)?),
+                LinkTarget::Soft(_) => self.log.object(&path())?,
+                LinkTarget::External { .. } | LinkTarget::Other(_) => None,
+            };
+            if let Some(object @ (Object::Group | Object::Dataset(_))) = found {
+                return Ok(Some((link.name, object)));
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::OpenFile>()?;
     module.add_class::<changes::Changes>()?;
     module.add_class::<arrays::Objects>()?;
+    module.add_class::<arrays::Members>()?;
     module.add_class::<arrays::Elements>()?;
     module.add_class::<references::Placed>()?;
     module.add_function(wrap_pyfunction!(file::open, module)?)?;

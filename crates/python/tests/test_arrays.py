@@ -96,6 +96,9 @@ def test_every_selection_is_what_h5py_reads(log: Path) -> None:
                 assert same(ours.attrs[key], value), (name, key, ours.attrs[key], value)
         if isinstance(theirs, h5py.Group):
             assert list(ours) == [n for n in theirs if isinstance(theirs.get(n), (h5py.Group, h5py.Dataset))], name
+            items = [(each, repr(item)) for each, item in ours.items()]
+            assert items == [(each, repr(ours[each])) for each in ours], name
+            assert [repr(item) for item in ours.values()] == [item for _, item in items], name
         else:
             compare_elements(name, ours, theirs)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 import numpy as np
@@ -136,6 +137,14 @@ class Group(Mapping[str, "Union[Group, Array]"]):
         """The arrays in it."""
         return {name: item for name, item in self.items() if isinstance(item, Array)}
 
+    def items(self) -> ItemsView[str, Union[Group, Array]]:
+        """The names, each with its group or array."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Union[Group, Array]]:
+        """The groups and arrays in it."""
+        return _Values(self)
+
     def __getitem__(self, path: str) -> Union[Group, Array]:
         return self._objects.object(_joined(self._path, path))
 
@@ -149,6 +158,13 @@ class Group(Mapping[str, "Union[Group, Array]"]):
 
     def __contains__(self, path: object) -> bool:
         return isinstance(path, str) and self._objects.native.kind(_joined(self._path, path)) in ("group", "dataset")
+
+    def _all(self) -> Iterator[tuple[str, Union[Group, Array]]]:
+        """What `items` has, without a walk from the root group to each."""
+        objects, prefix = self._objects, self._path.rstrip("/") + "/"
+        for name, found in objects.native.members(self._path):
+            path = prefix + name
+            yield name, Group(objects, path) if found is None else Array(objects, path, found)
 
     def _members(self) -> Iterator[tuple[str, str]]:
         """What its links lead to, in their order: names, and "group", "dataset", "datatype", or "outside" of the file. Links that
@@ -174,6 +190,20 @@ class Group(Mapping[str, "Union[Group, Array]"]):
         return _again, (*self._objects.log._place(), self._path)
 
 
+class _Items(ItemsView[str, Union[Group, "Array"]]):
+    _mapping: Group
+
+    def __iter__(self) -> Iterator[tuple[str, Union[Group, Array]]]:
+        return self._mapping._all()
+
+
+class _Values(ValuesView[Union[Group, "Array"]]):
+    _mapping: Group
+
+    def __iter__(self) -> Iterator[Union[Group, Array]]:
+        return (item for _, item in self._mapping._all())
+
+
 class Array:
     """A dataset of a log. `array[...]` takes what numpy takes, and reads it with all cores: into memory, without HDF5, and without
     the interpreter's lock. Texts of any length are objects of `str`; elements and names of types are else those that h5py has.
@@ -185,12 +215,26 @@ class Array:
         self._objects = objects
         self._path = path
         self._native = native
-        self._described: _types.Described = native.datatype
-        self._element = _types.dtype(self._described)
-        # With spaces, which are no part of the text.
-        self._is_padded = self._described[0] == "text" and bool(self._described[3])
-        shape = native.shape
-        self._shape: Optional[tuple[int, ...]] = None if shape is None else tuple(shape)
+
+    # A walk through all arrays asks for none of these.
+
+    @cached_property
+    def _described(self) -> _types.Described:
+        return self._native.datatype
+
+    @cached_property
+    def _element(self) -> np.dtype[Any]:
+        return _types.dtype(self._described)
+
+    @cached_property
+    def _shape(self) -> Optional[tuple[int, ...]]:
+        shape = self._native.shape
+        return None if shape is None else tuple(shape)
+
+    @property
+    def _is_padded(self) -> bool:
+        """Whether texts end with spaces, which are no part of them."""
+        return self._described[0] == "text" and bool(self._described[3])
 
     @property
     def path(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time as clock
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
@@ -141,6 +141,14 @@ class Log(Mapping[str, "Union[Group, Array]"]):
     def arrays(self) -> dict[str, Array]:
         """The arrays in the root group."""
         return self._group().arrays()
+
+    def items(self) -> ItemsView[str, Union[Group, Array]]:
+        """The names in the root group, each with its group or array."""
+        return self._group().items()
+
+    def values(self) -> ValuesView[Union[Group, Array]]:
+        """The groups and arrays in the root group."""
+        return self._group().values()
 
     def __getitem__(self, path: str) -> Union[Group, Array]:
         return self._group()[path]
