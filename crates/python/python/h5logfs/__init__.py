@@ -70,10 +70,14 @@ def __getattr__(name: str) -> Any:
         # They need numpy, which the rest of the package does without.
         from . import _arrays
 
-        return getattr(_arrays, name)
-    if name == "ZarrStore":
+        found: Any = getattr(_arrays, name)
+    elif name == "ZarrStore":
         # As zarr does.
-        from ._store import ZarrStore
+        from . import _store
 
-        return ZarrStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = _store.ZarrStore
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # A loop that asks for it again finds it in the module.
+    globals()[name] = found
+    return found
