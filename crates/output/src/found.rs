@@ -54,14 +54,8 @@ impl FoundLog {
         if !metadata.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        let mut front = vec![
-            0;
-            if metadata.len() < FRONT {
-                0
-            } else {
-                FRONT as usize
-            }
-        ];
+        let is_log = metadata.len() >= FRONT;
+        let mut front = vec![0; if is_log { FRONT as usize } else { 0 }];
         file.read_exact_at(&mut front, 0)?;
         Ok(FoundLog {
             path: path.to_owned(),
