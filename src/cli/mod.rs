@@ -38,7 +38,7 @@ use clap::Args;
 use crate::fs::shown::ShownFile;
 use called::Called;
 use h5logfs_catalog::options::{parse_chunking, parse_size};
-use h5logfs_catalog::workers::{self, OneScan, WorkerPool};
+use h5logfs_catalog::workers::{self, ForkedScan, WorkerPool};
 use h5logfs_common::error::Error;
 use h5logfs_convert::error::Error as ConvertError;
 use h5logfs_log::descriptors;
@@ -229,12 +229,12 @@ impl ViewArgs {
         self.scanner_with(|limits| Ok(Box::new(WorkerPool::start(limits)?)))
     }
 
-    /// A scanner for a command that scans each of so many files once. For one file a worker is started directly.
+    /// A scanner for a command that scans each of so many files once. For one file a worker is forked directly.
     fn scanner_for(&self, files: usize) -> anyhow::Result<LogScanner<'_>> {
         if files > 1 {
             return self.scanner();
         }
-        self.scanner_with(|limits| Ok(Box::new(OneScan::at_once(limits))))
+        self.scanner_with(|limits| Ok(Box::new(ForkedScan::new(limits, scan_server::serve_one))))
     }
 
     fn scanner_with(

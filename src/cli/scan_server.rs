@@ -2,6 +2,7 @@
 //! close-log`, which closes a log. Readers and writers of logs start them by themselves.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 
 use clap::{Args, Parser};
@@ -109,6 +110,16 @@ impl ScanArgs {
 
 pub fn zygote(args: &ScanArgs) -> anyhow::Result<()> {
     Ok(worker::serve(&args.confinement())?)
+}
+
+/// Serves one scan in a fork of this program.
+pub fn serve_one(limits: &Limits, user: Option<(u32, u32)>) -> io::Result<()> {
+    worker::serve_one(&Confinement {
+        memory: limits.memory,
+        cpu: limits.cpu.as_secs(),
+        user,
+        ends_with_parent: true,
+    })
 }
 
 fn worker(args: &OneScanArgs) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use h5logfs_log::scan::ScanRequest;
 use h5logfs_log::snapshot::Snapshot;
 
-use super::zygote::Worker;
+use super::child::Worker;
 
 /// Extended attributes that may give further users a right to a file.
 const ACCESS_LISTS: [&str; 2] = ["system.posix_acl_access", "system.nfs4_acl"];

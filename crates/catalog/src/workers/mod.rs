@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A [`WorkerPool`] starts the zygote, a small process that forks workers. [`OneScan`] starts a worker
-//! itself, where nothing may be left between scans. All of them run the program `h5logfs`; the serving side is in the
-//! crate `h5logfs-scan`.
+//! itself, where nothing may be left between scans. All of them run the program `h5logfs`, and a [`ForkedScan`], which that
+//! program uses for one file, forks the worker from it. The serving side is in the crate `h5logfs-scan`.
 //!
-//! * `zygote` starts and ends the zygote and the workers.
+//! * `zygote` starts and ends the zygote, which forks workers, and `child` ends them.
 //! * `hidden_child` starts a process that a host does not see among its children, `hidden_program` the program h5logfs in
 //!   one, and `one_close` closes a log that way.
 //! * `broker` opens the files that a worker asks for, and checks its snapshot.
@@ -21,7 +21,9 @@
 //! * `failure_budget` refuses scans for an owner whose files keep killing workers.
 
 mod broker;
+mod child;
 mod failure_budget;
+mod forked_scan;
 mod hidden_child;
 mod hidden_program;
 mod idle;
@@ -32,7 +34,7 @@ mod slots;
 mod zygote;
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use h5logfs_common::error::{Error, Result};
@@ -46,6 +48,7 @@ use rustix::process::Signal;
 
 use broker::{Broker, NoSnapshot};
 use failure_budget::FailureBudget;
+pub use forked_scan::ForkedScan;
 use idle::{Idle, IdleWorkers};
 pub use limits::{LARGEST_BATCH, Limits, MOST_WORKERS, PROGRAM_VARIABLE, SMALLEST_MEMORY};
 pub use one_scan::OneScan;
@@ -160,6 +163,33 @@ impl WorkerPool {
 fn stat_of(request: &ScanRequest<'_>) -> Result<Stat> {
     let found = request.dir.stat(request.relative);
     found.map_err(|e| Error::io(request.dir.full_path(request.relative), e))
+}
+
+/// Has a worker that does one scan do it. `let_go` ends the worker once it has answered; `end` waits for the end of one that has not,
+/// and returns the signal that has ended it.
+fn scan_once<W>(
+    limits: &Limits,
+    task: &Task,
+    request: ScanRequest<'_>,
+    (worker, socket): (W, OwnedFd),
+    let_go: impl FnOnce(W),
+    end: impl FnOnce(W) -> Option<i32>,
+) -> Result<Reserved<Snapshot>> {
+    let until = Instant::now() + limits.time;
+    let owner = stat_of(&request)?.st_uid;
+    let broker = Broker::new(request, limits.metadata, owner);
+    let served = broker.serve(task, socket.as_fd(), until);
+    // If the scan goes on for which nobody waits any more, it ends with this.
+    drop(socket);
+    match served {
+        Ok(bytes) => {
+            // Meanwhile the worker ends.
+            let checked = broker.check(task, &bytes);
+            let_go(worker);
+            checked
+        }
+        Err(cause) => Err(failure(limits, &broker, cause, || end(worker))),
+    }
 }
 
 /// Why there is no snapshot. `end` waits for the end of the worker, and returns the signal that has ended it.

@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::Pid;
 
+use super::child::Worker;
 use super::idle::Idle;
 use super::limits::{Limits, ScanUser};
 use h5logfs_log::scan::protocol::{self, Direction, READY, poll};
@@ -67,7 +68,7 @@ impl Zygote {
         // A negative number is an errno.
         match Pid::from_raw(number.max(0)) {
             Some(process) => Ok(Idle {
-                process: Worker(process),
+                process: Worker::new(process),
                 socket: ours,
                 scans: 0,
             }),
@@ -132,46 +133,4 @@ fn command(limits: &Limits) -> io::Result<Command> {
         command.arg(format!("--user={uid}:{gid}"));
     }
     Ok(command)
-}
-
-/// A running worker. Killed on drop. It is a child of this process, because the zygote forks with `CLONE_PARENT`.
-#[derive(Debug)]
-pub struct Worker(Pid);
-
-impl Worker {
-    /// Waits for the end of the worker, and kills it after `timeout`.
-    pub fn end(self, timeout: Duration) -> Option<WaitStatus> {
-        let until = Instant::now() + timeout;
-        let mut pause = Duration::from_micros(50);
-        let status = loop {
-            match rustix::process::waitpid(Some(self.0), WaitOptions::NOHANG) {
-                Ok(Some((_, status))) => break Some(status),
-                Ok(None) if Instant::now() < until => std::thread::sleep(pause),
-                Ok(None) => break self.kill(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break None,
-            }
-            pause = (pause * 2).min(Duration::from_millis(20));
-        };
-        // From now on another process may have its number.
-        std::mem::forget(self);
-        status
-    }
-
-    fn kill(&self) -> Option<WaitStatus> {
-        let _ = rustix::process::kill_process(self.0, Signal::KILL);
-        loop {
-            match rustix::process::waitpid(Some(self.0), WaitOptions::empty()) {
-                Ok(ended) => return ended.map(|(_, status)| status),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return None,
-            }
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }

@@ -5,7 +5,8 @@
 //! program, above all of one that is linked to the libhdf5 of the system with its libraries. A worker does one scan after the
 //! other for as long as the daemon sends them; the daemon decides which files may share a process.
 //!
-//! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]).
+//! A host that reads few logs has no zygote: it starts one worker for each scan ([`serve_one`]). A command for one file forks it from
+//! itself.
 
 mod allocator;
 mod allowance;
@@ -80,6 +81,7 @@ pub fn serve_one(confinement: &Confinement) -> io::Result<()> {
     match confine(confinement) {
         Ok(confined) => {
             allocator::keep_memory();
+            allocator::have_memory();
             let done = begin_work(socket, confinement, &confined.no_fork)
                 .and_then(|client| scan_next(&client));
             // The client waits for the end, so nothing is put in order before.
@@ -179,7 +181,8 @@ fn confine(confinement: &Confinement) -> confine::Result<Confined> {
 /// Closes the descriptors that this process inherited from its daemon or host. They are not for it.
 fn close_inherited() -> confine::Result<()> {
     // The function of the C library is one of glibc 2.34. The call is one of Linux 5.9.
-    // SAFETY: this process has opened nothing yet, so no descriptor of a Rust value is closed.
+    // SAFETY: this process has opened nothing yet. It may be a fork; then the Rust values of descriptors are those of the process
+    // that it was forked from, and this one neither uses nor drops them.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) };
     match closed {
         0 => Ok(()),
