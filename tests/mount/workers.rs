@@ -309,6 +309,8 @@ fn the_worker_of_a_command_has_no_rights_and_goes_with_it() {
     let worker = worker.unwrap();
     has_no_rights(worker);
     reads_one_file(worker, "heap-loop.log.h5");
+    let environment = fs::read(format!("/proc/{}/environ", worker.as_raw_pid()));
+    assert!(environment.is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0)) || !is_root());
     command.kill().unwrap();
     command.wait().unwrap();
     wait_until("the worker is gone", || !is_running(worker));

@@ -1,6 +1,7 @@
 //! A scanner for the program `h5logfs`, where nobody else lives in its process and it is about to scan one file: the worker is a fork
 //! of the program as it has just been started.
 
+use std::ffi::c_char;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -97,11 +98,30 @@ fn fork(limits: &Limits, serve: Serve) -> io::Result<(Worker, OwnedFd)> {
     Ok((Worker::new(process), ours))
 }
 
-/// Gives this process what a started program has: no environment, which libhdf5 would heed, a process group of its own, and no other
-/// standard streams than the socket.
+unsafe extern "C" {
+    /// Pointers to the texts of the environment, and a null pointer behind them (POSIX).
+    static mut environ: *mut *mut c_char;
+}
+
+/// Overwrites the environment with zeros, and leaves this process without one. libhdf5 would heed it, and a file that takes a worker
+/// over could put it into what the command writes.
+fn forget_environment() {
+    // SAFETY: this process has one thread, and its Rust code keeps no pointer into the environment. Each text lies in memory of the
+    // process and ends with a zero byte.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            (*at).write_bytes(0, libc::strlen(*at));
+            at = at.add(1);
+        }
+        libc::clearenv();
+    }
+}
+
+/// Gives this process what a started program has: no environment of the command, a process group of its own, and no other standard
+/// streams than the socket.
 fn prepare(socket: &OwnedFd, null: &OwnedFd) -> io::Result<()> {
-    // SAFETY: this process has one thread, and its Rust code keeps no pointer into the environment.
-    unsafe { libc::clearenv() };
+    forget_environment();
     rustix::process::setpgid(None, None)?;
     rustix::process::chdir(c"/")?;
     rustix::stdio::dup2_stdin(socket)?;
