@@ -129,13 +129,18 @@ impl Page {
         let page = page.to_owned();
         let looking = thread::spawn(move || {
             let mut seen = Seen::new();
-            while !AtomicBool::load(&end, Ordering::Relaxed) {
+            loop {
+                // The last page may come at the very end, so the end is looked at before the page.
+                let is_over = AtomicBool::load(&end, Ordering::Relaxed);
                 let flush = fs::read_to_string(&page).ok().and_then(flush_of_page);
                 if let Some(flush) = flush
                     && seen.last().is_none_or(|(last, _)| *last != flush)
                 {
                     seen.push((flush, now()));
                     AtomicUsize::store(&count, seen.len(), Ordering::Relaxed);
+                }
+                if is_over {
+                    break;
                 }
                 thread::sleep(Duration::from_millis(10));
             }
