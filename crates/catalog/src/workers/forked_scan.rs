@@ -21,7 +21,7 @@ use rustix::process::Pid;
 use super::child::Worker;
 use super::limits::{Limits, ScanUser};
 use super::one_scan::OneScan;
-use super::{EXIT_TIMEOUT, scan_once};
+use super::{EXIT_TIMEOUT, broker_of, scan_once};
 
 /// The serving side: a process that calls it does one scan within the limits, for the process at the other end of standard input. It
 /// becomes the user and the group, if there are some.
@@ -33,10 +33,9 @@ pub type Serve = fn(&Limits, Option<(u32, u32)>) -> io::Result<()>;
 /// too, and its memory: this is for a program that has seen no more than its command line.
 #[derive(Debug)]
 pub struct ForkedScan {
-    limits: Limits,
     ready: Mutex<Option<(Worker, OwnedFd)>>,
-    /// Workers that have answered. They end while the program goes on; the drop of the scanner waits for them.
-    answered: Mutex<Vec<Worker>>,
+    /// The worker once it has answered. It ends while the program goes on; the drop of the scanner waits for it.
+    answered: Mutex<Option<Worker>>,
     further: OneScan,
 }
 
@@ -48,15 +47,14 @@ impl ForkedScan {
         ForkedScan {
             ready: Mutex::new(ready),
             answered: Mutex::default(),
-            further: OneScan::new(limits.clone()),
-            limits,
+            further: OneScan::new(limits),
         }
     }
 }
 
 impl Drop for ForkedScan {
     fn drop(&mut self) {
-        for worker in self.answered.get_mut().drain(..) {
+        if let Some(worker) = self.answered.get_mut().take() {
             worker.end(EXIT_TIMEOUT);
         }
     }
@@ -67,9 +65,11 @@ impl Scanner for ForkedScan {
         let Some(worker) = self.ready.lock().take() else {
             return self.further.scan(task, request);
         };
-        let let_go = |worker| self.answered.lock().push(worker);
+        let limits = &self.further.limits;
+        let broker = broker_of(limits, request)?;
+        let let_go = |worker| *self.answered.lock() = Some(worker);
         let end = |worker: Worker| worker.end(EXIT_TIMEOUT)?.terminating_signal();
-        scan_once(&self.limits, task, request, worker, let_go, end)
+        scan_once(limits, task, &broker, worker, let_go, end)
     }
 }
 

@@ -165,20 +165,23 @@ fn stat_of(request: &ScanRequest<'_>) -> Result<Stat> {
     found.map_err(|e| Error::io(request.dir.full_path(request.relative), e))
 }
 
+/// What serves the only scan of a worker. Fails where the file cannot be looked at.
+fn broker_of<'a>(limits: &Limits, request: ScanRequest<'a>) -> Result<Broker<'a>> {
+    let owner = stat_of(&request)?.st_uid;
+    Ok(Broker::new(request, limits.metadata, owner))
+}
+
 /// Has a worker that does one scan do it. `let_go` ends the worker once it has answered; `end` waits for the end of one that has not,
 /// and returns the signal that has ended it.
 fn scan_once<W>(
     limits: &Limits,
     task: &Task,
-    request: ScanRequest<'_>,
+    broker: &Broker<'_>,
     (worker, socket): (W, OwnedFd),
     let_go: impl FnOnce(W),
     end: impl FnOnce(W) -> Option<i32>,
 ) -> Result<Reserved<Snapshot>> {
-    let until = Instant::now() + limits.time;
-    let owner = stat_of(&request)?.st_uid;
-    let broker = Broker::new(request, limits.metadata, owner);
-    let served = broker.serve(task, socket.as_fd(), until);
+    let served = broker.serve(task, socket.as_fd(), Instant::now() + limits.time);
     // If the scan goes on for which nobody waits any more, it ends with this.
     drop(socket);
     match served {
@@ -188,7 +191,7 @@ fn scan_once<W>(
             let_go(worker);
             checked
         }
-        Err(cause) => Err(failure(limits, &broker, cause, || end(worker))),
+        Err(cause) => Err(failure(limits, broker, cause, || end(worker))),
     }
 }
 

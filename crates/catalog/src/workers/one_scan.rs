@@ -12,7 +12,7 @@ use h5logfs_log::snapshot::Snapshot;
 
 use super::hidden_child::HiddenChild;
 use super::limits::{Limits, PROGRAM_VARIABLE, ScanUser};
-use super::{EXIT_TIMEOUT, hidden_program, scan_once};
+use super::{EXIT_TIMEOUT, broker_of, hidden_program, scan_once};
 
 /// The hidden subcommand of the program `h5logfs` that does one scan.
 const SUBCOMMAND: &str = "scan-worker";
@@ -24,7 +24,7 @@ type Worker = (HiddenChild, OwnedFd);
 /// thread. The program is looked for when there is something to scan.
 #[derive(Debug)]
 pub struct OneScan {
-    limits: Limits,
+    pub(super) limits: Limits,
 }
 
 impl OneScan {
@@ -36,11 +36,11 @@ impl OneScan {
 
 impl Scanner for OneScan {
     fn scan(&self, task: &Task, request: ScanRequest<'_>) -> Result<Reserved<Snapshot>> {
+        let broker = broker_of(&self.limits, request)?;
         let worker = start(&self.limits).map_err(|e| {
-            let (path, program) = (request.dir.full_path(request.relative), &self.limits.program);
-            let program = program.display();
+            let program = self.limits.program.display();
             Error::of(
-                path,
+                broker.path(),
                 format!(
                     "a log is scanned by the program h5logfs, and {program} cannot be started: {e}; \
                      {PROGRAM_VARIABLE} can name another one"
@@ -51,7 +51,7 @@ impl Scanner for OneScan {
         let let_go = |worker| {
             end(worker);
         };
-        scan_once(&self.limits, task, request, worker, let_go, end)
+        scan_once(&self.limits, task, &broker, worker, let_go, end)
     }
 }
 
