@@ -40,6 +40,7 @@ module h5logfs
   integer, parameter, public :: H5LOGFS_ERR_MPI = 8
   integer, parameter, public :: H5LOGFS_ERR_PANIC = 9
   integer, parameter, public :: H5LOGFS_ERR_NOT_SETTLED = 10
+  integer, parameter, public :: H5LOGFS_ERR_FORKED = 11
 
   integer(c_int64_t), parameter, public :: H5LOGFS_SUBFILES_PER_NODE = -1
   integer(c_int), parameter, public :: H5LOGFS_FSYNC_NONE = 0

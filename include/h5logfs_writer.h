@@ -168,6 +168,11 @@ typedef enum h5logfs_status {
      * message says why.
      */
     H5LOGFS_ERR_NOT_SETTLED = 10,
+    /**
+     * The process was forked from the one that has opened the file, which alone writes it. The call had no
+     * effect.
+     */
+    H5LOGFS_ERR_FORKED = 11,
 } h5logfs_status;
 
 /**

@@ -142,10 +142,11 @@ fn close(args: &CloseArgs) -> anyhow::Result<()> {
         let done = match (&refusal, task.work) {
             (Some(reason), _) => Err(Error::of(log, reason.clone())),
             (None, CloseWork::TakeIn) => take_in(log),
-            (None, CloseWork::Close { sync, .. }) => {
+            (None, CloseWork::Close { sync, journal, .. }) => {
                 let how = How {
                     without_sync: !sync,
                     is_own: true,
+                    journal,
                     ..How::default()
                 };
                 recover_knowing(log, how, &mut tables).map(|_| None)

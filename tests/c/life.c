@@ -2,6 +2,9 @@
  * life FOLDER: MPI comes and goes around the library. Leaves FOLDER/open.h5 and FOLDER/left.h5 without
  * a close, as a program does that ends too early.
  */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "common.h"
 
 int main(int argc, char **argv)
@@ -33,6 +36,19 @@ int main(int argc, char **argv)
         CHECK(h5logfs_flush(file[i]));
         CHECK(h5logfs_lend_block(dataset[i], &start, &one, &lost, sizeof lost));
     }
+    const pid_t child = fork();
+    if (child == 0) {
+        const char *forked = "this process was forked";
+        REFUSED(H5LOGFS_ERR_FORKED, forked, h5logfs_write_block(dataset[0], &start, &one, &lost, sizeof lost));
+        REFUSED(H5LOGFS_ERR_FORKED, forked, h5logfs_append(dataset[0], &lost, sizeof lost));
+        REFUSED(H5LOGFS_ERR_FORKED, forked, h5logfs_group(file[0], "/g"));
+        REFUSED(H5LOGFS_ERR_FORKED, forked, h5logfs_flush(file[0]));
+        CHECK(h5logfs_close(file[0]));
+        CHECK(h5logfs_close(file[1]));
+        _exit(0);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0);
     CHECK(h5logfs_abandon(file[1]));
     MPI_Finalize();
 

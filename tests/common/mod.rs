@@ -42,6 +42,7 @@ pub mod suite;
 pub mod team;
 pub mod twice;
 pub mod unclosed;
+pub mod unseen;
 pub mod ways;
 
 use std::fs;

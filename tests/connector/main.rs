@@ -15,6 +15,7 @@
 //! | `errors` | what a program is told |
 //! | `alike` | programs that are told the same of a log as of a file |
 //! | `refusals` | what several ranks are refused, and errors on one rank |
+//! | `forks` | programs that fork while they write a log |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
 //! | `suite` | the tests of h5py, h5netcdf and PyTables |
 //! | `ported` | programs that were ported to the Log VOL |
@@ -24,6 +25,7 @@
 //! | `automatic` | programs that never flush |
 //! | `ends` | programs that end without a close, in all ways |
 //! | `unflushed` | programs that are killed before they flush |
+//! | `unseen` | logs that another process closes or opens again, because it does not see that one writes them |
 //! | `moments` | each flush of a log, as the file was at that moment |
 //! | `settling` | closes that make ordinary files of logs |
 
@@ -40,6 +42,7 @@ mod elsewhere;
 mod ends;
 mod errors;
 mod files;
+mod forks;
 mod hosts;
 mod keeping;
 mod kill;
@@ -56,3 +59,4 @@ mod refusals;
 mod settling;
 mod suite;
 mod unflushed;
+mod unseen;

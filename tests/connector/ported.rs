@@ -68,6 +68,34 @@ fn lists_of_blocks() {
     }
 }
 
+/// A child that was forked writes lists of blocks to the log of its parent, and is refused.
+#[test]
+fn lists_of_blocks_of_a_child_are_refused() {
+    let Some(hdf5) = Hdf5::find() else {
+        return;
+    };
+    let c = project().join("tests/c");
+    let (headers, mut flags) = linking();
+    flags.push("-DLISTS".to_owned());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let sources = [c.join("connector/forks.c"), c.join("check.h")];
+    let sources = [&headers[..], &sources].concat();
+    let program = hdf5.compiled_sources("forks-of-lists", &sources, &flags);
+    let connector = Connector::new();
+    for (when, what) in [
+        ("first", "write"),
+        ("after", "grandchild"),
+        ("later", "exit"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(&program);
+        command.envs(connector.used());
+        command.env("LD_LIBRARY_PATH", installed());
+        command.arg(dir.path().join("file.h5"));
+        succeed(command.args(["append", when, what]));
+    }
+}
+
 /// A program that registers the connector itself, and sets subfiles in a list: no variable says anything of them.
 #[test]
 fn a_program_registers_the_connector() {

@@ -29,7 +29,7 @@ def write(flush, times):
         f['rows'][flush - 1] = row
     for _ in range(times):
         f['now'][:] = row
-f = None
+f, late = None, []
 for step in sys.argv[7:]:
     if step == 'create':
         say('make')
@@ -60,6 +60,32 @@ for step in sys.argv[7:]:
         # More than the buffer takes.
         for _ in range(12):
             f['now'][:] = row
+    elif step.startswith('fork'):
+        # The child ends in the ordinary way, in which libhdf5 closes all files.
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            if step == 'fork-late':
+                os.read(reading, 1)
+            for write in (lambda: f['now'].__setitem__(0, 1), f.flush):
+                try:
+                    write()
+                except Exception:
+                    continue
+                os._exit(1)
+            sys.exit(0)
+        os.close(reading)
+        if step == 'fork-late':
+            late.append((child, writing))
+        else:
+            os.close(writing)
+            assert os.waitpid(child, 0)[1] == 0
+    elif step == 'join':
+        for child, writing in late:
+            os.close(writing)
+            assert os.waitpid(child, 0)[1] == 0
+        late = []
     elif step == 'close':
         f.close()
         if fsync != 'none':
@@ -106,6 +132,31 @@ fn a_log_of_an_hdf5_program() {
             }
         }
     });
+}
+
+/// Children end while the program runs, and when it has closed the log, or another opening of it.
+#[test]
+fn a_log_of_an_hdf5_program_with_children() {
+    let connector = Connector::new();
+    let ways = &WAYS[1..];
+    run(
+        "connector, fork",
+        1,
+        Work::Connector,
+        ways,
+        |stage, options| {
+            let steps = "create flush fork fork-late flush fork close join";
+            if write(stage, &connector, 0, options, steps) {
+                write(
+                    stage,
+                    &connector,
+                    2,
+                    options,
+                    "open fork-late flush close join open fork close",
+                );
+            }
+        },
+    );
 }
 
 #[test]

@@ -213,6 +213,55 @@ fn a_log_that_becomes_an_ordinary_file_and_a_log_again() {
     });
 }
 
+/// A child that was forked tries to write, to flush and to close, while the job runs, and when another job has closed the log.
+#[test]
+fn a_second_process_that_was_forked() {
+    in_ways("fork", |stage, options| {
+        stage.write(0, options, "create flush fork flush fork close");
+        stage.write(2, options, "open fork flush fork leave");
+        stage.recover(3);
+    });
+    let ways = &WAYS[3..4];
+    run("fork, subfiles", 1, Work::Writer, ways, |stage, options| {
+        let options = format!("{options},subfiles");
+        stage.write(0, &options, "create flush fork flush fork close");
+    });
+}
+
+/// Another process does not see that a job writes the log: it closes it, or goes on with it. What the first one does then is refused.
+#[test]
+fn a_second_process_that_does_not_see_the_lock() {
+    in_ways("recover beside the job", |stage, options| {
+        stage.write_unseen(0, options, "create flush flush recover refused leave");
+        stage.write(2, options, "open flush close");
+    });
+    in_ways("append beside the job", |stage, options| {
+        stage.write_unseen(0, options, "create flush flush append refused leave");
+        stage.recover(3);
+    });
+    let ways = &WAYS[3..4];
+    run(
+        "spill, recover beside the job",
+        1,
+        Work::Writer,
+        ways,
+        |stage, options| {
+            let options = format!("{options},small");
+            stage.write_unseen(0, &options, "create flush flush recover refused leave");
+        },
+    );
+    run(
+        "subfiles, recover beside the job",
+        1,
+        Work::Writer,
+        ways,
+        |stage, options| {
+            let options = format!("{options},subfiles");
+            stage.write_unseen(0, &options, "create flush flush recover refused leave");
+        },
+    );
+}
+
 #[test]
 fn an_export_in_the_place_of_an_older_one() {
     replaced("export");
@@ -259,6 +308,16 @@ fn logs_of_several_ranks() {
             stage.write(0, &options, "create flush flush spill leave");
             stage.recorder.say("take");
             stage.command(&["recover", "--unflushed", NAME]);
+        },
+    );
+    run(
+        "2 ranks, recover beside the job",
+        2,
+        Work::Writer,
+        sealed,
+        |stage, options| {
+            let options = format!("{options},subfiles");
+            stage.write_unseen(0, &options, "create flush flush recover refused leave");
         },
     );
     // Both ranks spill into the data file, one behind the other.

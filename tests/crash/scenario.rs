@@ -6,8 +6,9 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use super::common::amount::{either, first_seed, told};
-use super::common::mpirun::{Job, configure, program};
+use super::common::mpirun::{Job, Mpi, configure, program};
 use super::common::readers::said;
+use super::common::unseen::without_locks;
 use super::common::{PROGRAM, messages};
 use super::history::Disk;
 use super::history::History;
@@ -50,6 +51,14 @@ impl Stage<'_> {
         run_writer(self.kind.ranks, &path, said, flush, options, steps);
     }
 
+    /// The same, and neither the program nor those that it starts see the locks of others.
+    pub fn write_unseen(&self, flush: u64, options: &str, steps: &str) {
+        let (path, said) = (self.recorder.join(NAME), self.recorder.join(SAID));
+        let said = said.to_str().unwrap();
+        let locks = Locks::Unseen;
+        run_writer_with(locks, self.kind.ranks, &path, said, flush, options, steps);
+    }
+
     /// Runs a command of the program, which has to succeed.
     fn run(&self, arguments: &[&str]) {
         let mut command = Command::new(PROGRAM);
@@ -80,17 +89,45 @@ impl Stage<'_> {
 
 /// Runs the program `writer-crash` on the log at `path`, whose first flush comes after `flush`. It has to succeed.
 pub fn run_writer(ranks: usize, path: &Path, said: &str, flush: u64, options: &str, steps: &str) {
+    run_writer_with(Locks::Seen, ranks, path, said, flush, options, steps);
+}
+
+/// Whether a process sees the locks of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Locks {
+    Seen,
+    Unseen,
+}
+
+fn run_writer_with(
+    locks: Locks,
+    ranks: usize,
+    path: &Path,
+    said: &str,
+    flush: u64,
+    options: &str,
+    steps: &str,
+) {
     let flush = flush.to_string();
     let mut arguments = vec![path.to_str().unwrap(), said, &flush, options];
     arguments.extend(steps.split(' '));
     let program = program("writer-crash");
     if ranks > 1 {
-        Job::start(ranks as u32, &program, &arguments).succeed();
+        let mut command = Mpi::of_build().run(ranks as u32, &program);
+        command.args(&arguments).env("H5LOGFS_PROGRAM", PROGRAM);
+        if locks == Locks::Unseen {
+            without_locks(&mut command);
+        }
+        Job::launch(command).succeed();
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);
     configure(&mut command, dir.path());
+    command.env("H5LOGFS_PROGRAM", PROGRAM);
+    if locks == Locks::Unseen {
+        without_locks(&mut command);
+    }
     let output = command.args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", messages(&output));
 }

@@ -6,7 +6,8 @@
 //!
 //! FLUSH is the number of the flush before the first one that is written, and OPTIONS are names of options, or NAME=VALUE,
 //! with commas between them. STEPs are `create`, `open`, `flush`, `automatic` (with the option of that name: the log flushes
-//! itself), `spill` (what is written is not flushed; with the option `small` a part of it goes to the file), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
+//! itself), `fork` (a child tries to write, to flush and to close), `recover` and `append` (another process does that meanwhile),
+//! `refused` (what is written then cannot be flushed), `spill` (what is written is not flushed; with the option `small` a part of it goes to the file), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
 //! they mean.
 
 #[path = "../common/element.rs"]
@@ -15,9 +16,10 @@ mod element;
 
 use std::fs::File;
 use std::io::Write;
+use std::process::Command;
 
 use element::{ANOTHER, WIDTH, attribute, element};
-use h5logfs_writer::{Dataset, DatasetSpec, Fsync, Options, Selection, Subfiles, Writer};
+use h5logfs_writer::{Dataset, DatasetSpec, Error, Fsync, Options, Selection, Subfiles, Writer};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
@@ -140,8 +142,75 @@ impl Program<'_> {
                 rustix::fs::syncfs(file).unwrap();
             }
             "leave" => drop(self.log.take()),
+            "fork" => self.fork(),
+            "recover" => {
+                let program = std::env::var("H5LOGFS_PROGRAM").unwrap();
+                self.let_another(Command::new(program).args(["recover", self.path]));
+                self.say("synced", self.flush);
+            }
+            "append" => {
+                let said = std::env::args().nth(2).unwrap();
+                let flush = self.flush.to_string();
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command.args([self.path, &said, &flush, "fsync=flush"]);
+                self.let_another(command.args(["open", "flush", "leave"]));
+            }
+            "refused" => {
+                let flush = self.flush + 1;
+                let log = self.log.as_mut().unwrap();
+                let writer = &mut log.writer;
+                let (now, values) = (log.now.unwrap(), [element(flush, 0); WIDTH as usize]);
+                for _ in 0..3 {
+                    // A full buffer has no place to go to.
+                    let _ = writer.write(now, Selection::block(&[0], &[WIDTH]), &values);
+                }
+                let refused = writer.flush().unwrap_err().to_string();
+                assert!(refused.contains("Nothing was written"), "{refused}");
+                writer.close().unwrap_err();
+            }
             other => panic!("the step {other}"),
         }
+    }
+
+    /// Lets another process do something to the log, on the first rank.
+    fn let_another(&self, command: &mut Command) {
+        if self.said.is_some() {
+            // It is alone, whatever started this one.
+            let inherited = std::env::vars().map(|(name, _)| name);
+            for name in
+                inherited.filter(|name| name.starts_with("OMPI_") || name.starts_with("PMI"))
+            {
+                command.env_remove(name);
+            }
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+        self.world.barrier();
+    }
+
+    /// A child tries what a rank does, and is refused. Its close changes nothing.
+    fn fork(&mut self) {
+        // SAFETY: the child uses the memory of this thread alone, and ends.
+        let child = unsafe { libc::fork() };
+        if child > 0 {
+            let mut status = -1;
+            // SAFETY: there is room for the status.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0);
+            return;
+        }
+        let forked = |result: Result<(), Error>| matches!(result, Err(Error::Forked { .. }));
+        let log = self.log.as_mut().unwrap();
+        let (writer, now) = (&mut log.writer, log.now.unwrap());
+        let written = writer.write(now, Selection::block(&[0], &[1]), &[0.0]);
+        let is_refused = forked(written)
+            && forked(writer.group("/group"))
+            && forked(writer.extend(now, &[9 * WIDTH]))
+            && forked(writer.flush())
+            && forked(writer.batch().flush());
+        let is_closed = writer.close().is_ok();
+        // SAFETY: it takes a number.
+        unsafe { libc::_exit(i32::from(!is_refused || !is_closed)) }
     }
 
     /// Makes calls that change nothing: in the first one the first rank calls for a flush, which comes in the second one.

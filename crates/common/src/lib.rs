@@ -15,6 +15,7 @@
 //! | [`messages`] | whose share of the program's log a message takes |
 //! | [`stats`] | what a process counts and times |
 //! | [`held_file`] | files that stay open in a process that may belong to others |
+//! | [`process`] | this process, told apart from those that are forked from it |
 
 #![deny(missing_docs)]
 
@@ -27,6 +28,7 @@ pub mod lru;
 pub mod memory;
 pub mod messages;
 pub mod parallel;
+pub mod process;
 pub mod single_flight;
 pub mod stats;
 pub mod sync;

@@ -181,6 +181,12 @@ impl Creation {
         ranks.broadcast_text(0, left)
     }
 
+    /// The number of the journal's file, on the first rank; 0 on others.
+    pub fn journal_number(&self) -> u64 {
+        let journal = self.journal.as_ref();
+        journal.map_or(0, |journal| journal.held().number())
+    }
+
     /// All ranks have the new log open: removes what was there before. Returns the journal on the first rank.
     pub fn complete(mut self) -> Option<Journal> {
         self.aside.remove();

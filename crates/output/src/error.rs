@@ -85,6 +85,10 @@ pub enum Error {
     /// The file was closed, or could not be created.
     #[error("{}: the file is closed, or was not created", file.display())]
     Closed { file: PathBuf },
+
+    /// The process was forked from `process`, which has opened the file, and alone writes it. The call had no effect.
+    #[error("{}: {}", file.display(), forked(*process))]
+    Forked { file: PathBuf, process: u32 },
 }
 
 /// Its text names file and rank, and its kind is that of what a rank told the others.
@@ -117,7 +121,7 @@ impl Error {
             | Error::Failed { reason, .. }
             | Error::Refused { reason, .. }
             | Error::NotSettled { reason, .. } => reason.kind(),
-            Error::BufferFull { .. } | Error::Closed { .. } => Kind::Refused,
+            Error::BufferFull { .. } | Error::Closed { .. } | Error::Forked { .. } => Kind::Refused,
         }
     }
 }
@@ -131,6 +135,14 @@ fn afterwards(operation: &str) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// Why a process that was forked from `process` changes nothing.
+pub(crate) fn forked(process: u32) -> String {
+    format!(
+        "process {process} has opened the file for writing, and this process was forked from that one: only process {process} \
+         changes it. A process that is to write opens a file of its own after the fork"
+    )
 }
 
 /// A reason without the file in front, which the message names before it.
@@ -241,6 +253,14 @@ mod tests {
             (
                 Error::closed(&file()),
                 "/scratch/run.h5: the file is closed, or was not created",
+            ),
+            (
+                Error::Forked {
+                    file: file(),
+                    process: 7,
+                },
+                "/scratch/run.h5: process 7 has opened the file for writing, and this process was forked from that one: only \
+                 process 7 changes it. A process that is to write opens a file of its own after the fork",
             ),
         ];
         for (error, words) in cases {

@@ -14,7 +14,7 @@ use crate::automatic::{self, Automatic, Call, Cause};
 use crate::buffer::Buffer;
 use crate::check_outcome;
 use crate::entries::{DatasetInfo, Section};
-use crate::error::{FaultResult, Result};
+use crate::error::{Error, FaultResult, Result, forked};
 use crate::files::Files;
 use crate::flushed::Flushed;
 use crate::joining::JoinedSection;
@@ -25,6 +25,7 @@ use crate::ranks::{Agreement, GlobalOutcome, LocalOutcome, Ranks};
 use crate::reading::Written;
 use crate::selection::Blocks;
 use crate::stored::{self, Form};
+use h5logfs_common::fault::Fault;
 
 /// Writes of so many bytes or more go to the data file at once where they can: below that, an extent costs more than a copy.
 const LARGE: u64 = 512 << 10;
@@ -149,6 +150,46 @@ impl LogWriter {
         &self.ranks
     }
 
+    /// Whether this process was forked from the rank that has opened the log. It changes nothing of the log, and takes part in no
+    /// collective call: its memory says what was true when it was forked.
+    pub fn is_forked(&self) -> bool {
+        !self.ranks.process().is_this()
+    }
+
+    /// Fails where [`LogWriter::is_forked`].
+    pub fn check_process(&self) -> Result<()> {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        Err(Error::Forked {
+            file: self.files.path().to_owned(),
+            process: self.ranks.process().id(),
+        })
+    }
+
+    /// The same for what one rank does by itself.
+    fn check_own(&self) -> FaultResult {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        Err(Fault::Refused(forked(self.ranks.process().id())))
+    }
+
+    /// Fails where a forked process would read what is no longer as it knows it. To be asked before and after a read.
+    pub fn check_read(&self) -> FaultResult {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        if self.ranks.size() > 1 {
+            return Err(Fault::Refused(
+                "this process was forked from a rank of a parallel job, and cannot read what the ranks write: it has to \
+                 open the file by itself"
+                    .into(),
+            ));
+        }
+        self.files.check_unclosed()
+    }
+
     /// The files of the log.
     pub fn files(&self) -> &Files {
         &self.files
@@ -187,6 +228,9 @@ impl LogWriter {
     /// A call of the program begins. Returns whether all ranks have to flush in it, [automatically](Cause::Automatic): the
     /// same on all of them. Else spills what has been in the buffer for long.
     pub fn begin_call(&mut self, call: Call) -> bool {
+        if self.is_forked() {
+            return false;
+        }
         if call == Call::Collective {
             self.spill_while_waiting();
         }
@@ -203,6 +247,9 @@ impl LogWriter {
 
     /// A call begins that tells the other ranks nothing: spills what has been in the buffer for long. Local.
     pub fn begin_write(&mut self) {
+        if self.is_forked() {
+            return;
+        }
         if let Some(automatic) = &mut self.automatic {
             automatic.set_now(automatic::now());
             self.spill_old();
@@ -296,6 +343,7 @@ impl LogWriter {
         blocks: &Blocks,
         elements: Cow<'_, [u8]>,
     ) -> FaultResult {
+        self.check_own()?;
         if let Some(automatic) = &mut self.automatic {
             automatic.note(elements.len() as u64);
         }
@@ -415,6 +463,7 @@ impl LogWriter {
     /// Writes what is buffered, and `more` data of the last pending entries, before the flush. They count with the next
     /// one. Local. After an error nothing is written, and the buffer has what it had.
     pub fn spill(&mut self, more: &[&[u8]]) -> FaultResult {
+        self.check_own()?;
         let pieces = [&[self.data.bytes()], more].concat();
         let section = self.section.section();
         self.files.spill(self.ranks.rank(), section, &pieces)?;
@@ -440,6 +489,7 @@ impl LogWriter {
         part: Part<'_>,
         lines: impl FnOnce(Agreed<'_>) -> std::result::Result<Option<Vec<Line>>, GlobalOutcome>,
     ) -> Result<Option<GlobalOutcome>> {
+        self.check_process()?;
         self.go_to_flush();
         let flushed = self.write_and_commit(part, lines);
         if let Some(automatic) = &mut self.automatic {

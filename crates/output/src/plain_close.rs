@@ -68,6 +68,12 @@ impl Ended {
         self.header.subfiles == 0
     }
 
+    /// The number of the journal's file, on the first rank.
+    pub fn journal_number(&self) -> Option<u64> {
+        let journal = self.journal.as_ref();
+        journal.map(|journal| journal.held().number())
+    }
+
     /// Gives up the lock of the journal. The log stays one that is not closed.
     pub fn unlock(self) {
         // Dropped, it would stay locked as long as a child of the program has it.
@@ -88,6 +94,7 @@ impl Ended {
         let (Some(journal), Some(&(flush, end))) = (&self.journal, self.commits.last()) else {
             return Err("there is no journal".into());
         };
+        journal.check_name()?;
         let path = self.path.as_path();
         let io = |e| Fault::from(Error::io(path, e));
         let source = self.file.try_clone().map_err(io)?;
@@ -135,6 +142,7 @@ impl TabledLog<'_> {
     /// Writes the metadata, and removes the journal. Returns the seal. After a failure the log is one that is not closed, or is
     /// closed, and has all that was flushed in any case. Can be repeated.
     pub fn finish(&self, metadata: &Added) -> FaultResult<Option<CloseSeal>> {
+        self.journal.check_name()?;
         let io = |e| Fault::from(Error::io(self.path, e));
         // Where the program has opened the log again, the names are on the disk, and the journal with what the log held before.
         let goes_on = self.log.header.append.is_some();

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use h5logfs_common::fault::{Fault, Kind};
+use h5logfs_common::process::Process;
 
 use crate::extent::write_all;
 
@@ -251,6 +252,8 @@ pub struct Ranks {
     size: u32,
     /// Once it was asked for: it takes a communicator of the node.
     node: Arc<OnceLock<Node>>,
+    /// The process that is this rank.
+    process: Process,
 }
 
 impl Ranks {
@@ -265,6 +268,7 @@ impl Ranks {
             size: communicator.size(),
             communicator,
             node: Arc::default(),
+            process: Process::this(),
         }
     }
 
@@ -286,6 +290,11 @@ impl Ranks {
     /// Whether calls are still possible: the program may have ended its MPI. Local.
     pub fn is_usable(&self) -> bool {
         self.communicator.is_usable()
+    }
+
+    /// The process that is this rank. One that was forked from it is no rank, and makes none of the calls.
+    pub fn process(&self) -> Process {
+        self.process
     }
 
     /// Whether this is the first rank.

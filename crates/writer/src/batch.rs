@@ -197,6 +197,9 @@ impl<'w, 'd> Batch<'w, 'd> {
     /// Flushes as [`Batch::flush`] does, and closes the file. The errors are those of
     /// [`Writer::close`]. Collective.
     pub fn close(mut self) -> Result<()> {
+        if self.writer.check_process().is_err() {
+            return self.writer.close();
+        }
         let flushed = self.flush_lent();
         self.writer.finish(flushed)
     }
@@ -205,7 +208,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         let Contents { records, rows } = std::mem::take(&mut self.contents);
         let data = &self.add_entries(&records)[..];
         let flushed = self.writer.flush_with(Lent { data, rows: &rows });
-        if let Err(Error::Failed { .. } | Error::Closed { .. }) = flushed {
+        if let Err(Error::Failed { .. } | Error::Closed { .. } | Error::Forked { .. }) = flushed {
             self.copy(data, rows);
         }
         flushed

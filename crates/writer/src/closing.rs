@@ -61,9 +61,12 @@ pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result
     }
     // What the front says before all is there, the journal has to say.
     let kept = match files.journal() {
-        Some(journal) if is_synced => journal.sync().map_err(Fault::from),
-        _ => Ok(()),
+        Some(journal) => journal
+            .check_name()
+            .and_then(|()| if is_synced { journal.sync() } else { Ok(()) }),
+        None => Ok(()),
     };
+    let kept = kept.map_err(Fault::from);
     finished(LocalOutcome::of(written.and(kept)).0)?;
 
     let front = |file| write_log_front(files, file, objects.datasets.len(), fsync);
@@ -106,6 +109,7 @@ fn close_one_file(
             tabled.finish(&metadata)?
         }
         None => {
+            journal.check_name()?;
             if is_synced {
                 journal.sync()?;
             }

@@ -100,6 +100,7 @@ impl Writer {
     }
 
     fn flush_for(&mut self, lent: Lent<'_>, cause: Cause) -> Result<()> {
+        self.check_process()?;
         let outcome = loop {
             let log = self.log.as_mut();
             let log = log.ok_or_else(|| Error::closed(&self.path))?;

@@ -336,6 +336,7 @@ impl Writer {
     }
 
     fn define(&mut self, definition: Definition) -> Result<()> {
+        self.check_process()?;
         let log = self.log.as_mut();
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
         // The ranks need not define the same attributes.
@@ -485,6 +486,7 @@ impl Writer {
         selection: Selection<'_>,
         source: Source<'_>,
     ) -> Result<()> {
+        self.check_process()?;
         if let Some(log) = &mut self.log {
             log.begin_write();
         }
@@ -564,6 +566,7 @@ impl Writer {
     /// # Safety
     /// `source` has elements of the dataset's datatype, which live and do not change as long as the result.
     unsafe fn rows<'d>(&self, dataset: Dataset, source: Source<'_>) -> Result<Rows<'d>> {
+        self.check_process()?;
         if self.log.is_none() {
             return Err(Error::closed(&self.path));
         }
@@ -589,6 +592,7 @@ impl Writer {
         selection: Selection<'_>,
         source: &Source<'_>,
     ) -> Result<()> {
+        self.check_process()?;
         if self.log.is_none() {
             return Err(Error::closed(&self.path));
         }
@@ -607,6 +611,12 @@ impl Writer {
             ));
             self.write_error(dataset, reason)
         })
+    }
+
+    /// Fails in a process that was forked from the one that has opened the file.
+    fn check_process(&self) -> Result<()> {
+        let log = self.log.as_ref();
+        log.map_or(Ok(()), LogWriter::check_process)
     }
 
     // Errors of this rank leave the writer through these functions, which add file and rank.
@@ -664,8 +674,15 @@ impl Writer {
 
     /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. With the option `settle`
     /// it becomes an ordinary HDF5 file then. After [`Error::Refused`] and [`Error::NotSettled`] the file is closed. After
-    /// any other error it is still open. Collective.
+    /// any other error it is still open. In a process that was forked from the one that has opened the file, the close gives up memory
+    /// alone, and the file stays as it is. Collective.
     pub fn close(&mut self) -> Result<()> {
+        if self.check_process().is_err() {
+            if let Some(log) = self.log.take() {
+                log.leak();
+            }
+            return Ok(());
+        }
         let flushed = self.flush();
         self.finish(flushed)
     }
@@ -713,6 +730,9 @@ impl Drop for Writer {
     /// Does not close the file: that is a collective call, and the other ranks may not make it.
     fn drop(&mut self) {
         if let Some(log) = self.log.take() {
+            if log.is_forked() {
+                return log.leak();
+            }
             log::warn!(
                 "{}: dropped without a close; it shows what was flushed, and `h5logfs recover` closes it",
                 self.path.display()

@@ -11,12 +11,12 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
+use h5logfs_common::process::Process;
 use h5logfs_common::task::Task;
 use h5logfs_log::scan::protocol::{Channel, CloseTask, CloseWork, Forever, Request};
 use parking_lot::Mutex;
@@ -47,6 +47,9 @@ pub struct Close {
     pub sync: bool,
     /// Then make it an ordinary HDF5 file, as `h5logfs settle` does, with so many bytes of memory for each of its purposes.
     pub settle: Option<u64>,
+    /// The number of the journal's file ([`HeldFile::number`](h5logfs_log::journal::HeldFile::number)): a log with another journal
+    /// belongs to another job, and is not closed. `None`: whatever journal there is.
+    pub journal: Option<u64>,
 }
 
 /// What has become of a log that was closed.
@@ -62,8 +65,17 @@ pub enum Closed {
 
 /// Closes the log at an absolute path, whose journal no process may have locked. Fails with what the program says.
 pub fn close(program: &Path, log: &Path, how: Close) -> Result<Closed> {
-    let Close { sync, settle } = how;
-    work(program, log, CloseWork::Close { sync, settle })
+    let Close {
+        sync,
+        settle,
+        journal,
+    } = how;
+    let close = CloseWork::Close {
+        sync,
+        settle,
+        journal,
+    };
+    work(program, log, close)
 }
 
 /// Makes one more flush of what no flush of the log at an absolute path covers. No process may have its journal locked. Fails
@@ -138,7 +150,7 @@ fn identity(socket: &OwnedFd) -> Option<(u64, u64)> {
 /// A process, as far as it decides what another one can do that it has started.
 #[derive(Debug, PartialEq, Eq)]
 struct Host {
-    process: u32,
+    process: Process,
     user: u32,
     group: u32,
     /// Device and number of its root directory.
@@ -150,7 +162,7 @@ impl Host {
     fn now() -> Self {
         let root = fs::metadata("/").ok();
         Host {
-            process: process::id(),
+            process: Process::this(),
             user: rustix::process::geteuid().as_raw(),
             group: rustix::process::getegid().as_raw(),
             root: root.map(|root| (root.dev(), root.ino())),
@@ -238,7 +250,7 @@ impl Closer {
             // What has the number now is the host's.
             mem::forget((channel, socket));
         }
-        if host.process != process::id() {
+        if !host.process.is_this() {
             // It is the child of another process, from which this one was forked.
             mem::forget(child);
             return String::new();

@@ -65,6 +65,7 @@ use crate::below::ending;
 use crate::below::list::PropertyList;
 use crate::library::Library;
 use h5logfs_common::fault::Fault;
+use h5logfs_common::process::Process;
 
 use closed::{KeptShadow, Seen};
 use dataset::{Dataset, Parts, RecentTypes, Wanted};
@@ -103,6 +104,8 @@ pub struct Log {
     is_automatic: bool,
     /// Several ranks write it.
     is_parallel: bool,
+    /// The process that writes it.
+    process: Process,
     /// Flush and close keep the lock for their I/O, their collective calls and the flush of the shadow: what ranks agree on
     /// is the state, and nobody may change it meanwhile. Reads and writes of the log's own files keep it, since a flush
     /// moves what they read. libhdf5 runs no function of the program in these calls. Where it may, which is in a
@@ -194,6 +197,7 @@ impl Log {
         let options = writer.options();
         let is_automatic = options.flush_every.is_some() || options.flush_bytes.is_some();
         let is_parallel = writer.ranks().size() > 1;
+        let process = writer.ranks().process();
         let state = State {
             library,
             path: path.to_owned(),
@@ -219,6 +223,7 @@ impl Log {
             opening: None,
             is_automatic,
             is_parallel,
+            process,
             state: Mutex::new(state),
         }
     }
@@ -233,6 +238,24 @@ impl Log {
         let state = self.state.try_lock();
         // What is at work is open.
         state.is_none_or(|state| state.writer.is_some())
+    }
+
+    /// The process that writes it. One that was forked from it changes nothing: what it changes in its memory would not come to
+    /// the log.
+    pub fn process(&self) -> Process {
+        self.process
+    }
+
+    /// Forgets the log in a process that does not write it: memory alone. A thread that held its lock is not there any more.
+    pub fn forget(&self) {
+        let writer = self
+            .state
+            .try_lock()
+            .and_then(|mut state| state.writer.take());
+        if let Some(writer) = writer {
+            writer.leak();
+        }
+        self.shadow.close();
     }
 
     /// Whether several ranks write it.
@@ -403,9 +426,10 @@ impl State {
             return flushed;
         }
         let options = writer.options();
-        let how = Close {
+        let mut how = Close {
             sync: options.fsync != Fsync::None,
             settle: (options.settle).then_some(options.settle_memory),
+            journal: None,
         };
         let flushed = flushed.and_then(|()| {
             if how.sync {
@@ -427,6 +451,7 @@ impl State {
         } else {
             None
         };
+        how.journal = ended.journal_number();
         ended.unlock();
         let closed = if ranks.is_root() && plainly.is_none() {
             direct::close_log(&state.path, how, &direct::Options::default())

@@ -504,13 +504,15 @@ impl State {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let (reader, written) = self.reader()?;
-        reader.read(
+        let read = reader.read(
             &written,
             &readable(dataset, dims),
             region.start,
             region.count,
             out,
-        )
+        );
+        self.writer()?.check_read()?;
+        read
     }
 
     /// Whether an element of a box was ever written.
@@ -551,6 +553,7 @@ impl State {
         let path = &self.path;
         let writer = self.writer.as_mut();
         let writer = writer.ok_or_else(|| format!("{}: the file is closed", path.display()))?;
+        writer.check_read()?;
         Ok((&mut self.reader, writer.written()))
     }
 }

@@ -129,6 +129,7 @@ impl Session {
         if args.operation != DatasetSpecific::SET_EXTENT {
             return Ok(None);
         }
+        self.check_writable()?;
         self.begin_call(Call::Collective);
         self.touch();
         // SAFETY: the part of this operation, with a number for each dimension.

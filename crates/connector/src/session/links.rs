@@ -149,9 +149,11 @@ impl Session {
         }
     }
 
-    /// Fails where nothing can be written to the file: it is a log that a link led to. libhdf5 has it open for writing,
-    /// since the file with the link is, and does not hear that what it writes is lost.
+    /// Fails where nothing can be written to the file. It is a log that another process writes, from which this one was forked.
+    /// Or it is a log that a link led to: libhdf5 has it open for writing, since the file with the link is, and does not hear
+    /// that what it writes is lost.
     pub fn check_writable(&self) -> Result<(), Fault> {
+        self.check_process()?;
         let is_linked = matches!(
             self.kind,
             Kind::Linked {

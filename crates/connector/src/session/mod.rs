@@ -71,6 +71,7 @@ use crate::log::{Left, Log};
 use descriptor::Descriptor;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::log_dir;
+use h5logfs_output::Error;
 use h5logfs_output::automatic::{Call, Cause};
 
 /// Which file a log is, and for which libhdf5.
@@ -235,6 +236,12 @@ impl Session {
         let Some(log) = self.log() else {
             return Ok(());
         };
+        if self.is_forked() {
+            if self.open.load(Ordering::Acquire) == 1 {
+                log.forget();
+            }
+            return Ok(());
+        }
         let mut is_flushed = file.is_some();
         match (file, self.close_degree) {
             (Some(file), Some(CloseDegree::Semi)) if opened_through(file)? > 0 => {
@@ -294,8 +301,14 @@ impl Session {
         if self.open.fetch_sub(1, Ordering::AcqRel) > 1 {
             return Ok(());
         }
-        let log = self.log();
-        log.map_or(Ok(()), |log| log.close(self.left()))
+        match self.log() {
+            Some(log) if self.is_forked() => {
+                log.forget();
+                Ok(())
+            }
+            Some(log) => log.close(self.left()),
+            None => Ok(()),
+        }
     }
 
     /// An object of the log may have been changed.
@@ -341,10 +354,37 @@ impl Session {
         self.flush_for(Cause::Asked)
     }
 
+    /// The same before the file is closed. A process that was forked from the one that writes the log has nothing to flush.
+    pub fn flush_to_close(&self) -> Result<(), Fault> {
+        if self.is_forked() {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    /// Whether this process was forked from the one that writes the log. Such a process changes nothing of it, and its close is one
+    /// of memory alone.
+    fn is_forked(&self) -> bool {
+        self.log().is_some_and(|log| !log.process().is_this())
+    }
+
+    /// Fails in a process that was [forked](Self::is_forked).
+    fn check_process(&self) -> Result<(), Fault> {
+        match self.log() {
+            Some(log) if !log.process().is_this() => Err(Error::Forked {
+                file: self.path.clone(),
+                process: log.process().id(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
     fn flush_for(&self, cause: Cause) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
         };
+        self.check_process()?;
         let is_changed = self.take_changes();
         let flushed = log.flush(is_changed, cause);
         if flushed.is_err() && is_changed {

@@ -85,6 +85,11 @@ impl HeldFile {
         &self.path
     }
 
+    /// Its number in its file system, which is the same on all nodes.
+    pub fn number(&self) -> u64 {
+        self.inode.number
+    }
+
     /// Fails where the name leads to another file, or to none. This is one system call, which does not ask for the size:
     /// parallel file systems have to ask all servers for that. A file system that gives no answer proves nothing, so
     /// that is no failure.
@@ -176,6 +181,13 @@ fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
         Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => std::fs::rename(from, to),
     }
+}
+
+/// The number that a file has in its file system, for one who does not hold it. `None` where there is no such file, or none is seen
+/// yet.
+pub fn number_at(path: &Path) -> Option<u64> {
+    let found = Inode::of(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    found.ok().map(|inode| inode.number)
 }
 
 impl Inode {

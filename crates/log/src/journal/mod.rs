@@ -58,7 +58,7 @@ use h5logfs_common::error::Result;
 use lines::Lines;
 
 pub use beside::{Beside, Stale, lacks_front};
-pub use held::{HeldFile, parent, remove_left_behind, sync};
+pub use held::{HeldFile, number_at, parent, remove_left_behind, sync};
 pub use job::{Job, JobState, lock};
 pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
 pub use lines::{Cause, MOST_FLUSHES, Torn};

@@ -110,6 +110,11 @@ impl Journal {
         synced.map_err(|e| Error::io(self.held.path(), e))
     }
 
+    /// The file, and its name.
+    pub fn held(&self) -> &HeldFile {
+        &self.held
+    }
+
     /// Fails where the journal no longer has its name.
     pub fn check_name(&self) -> Result<()> {
         let checked = self.held.check_name();

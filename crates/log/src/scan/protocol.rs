@@ -73,6 +73,8 @@ pub enum CloseWork {
         /// Then make it an ordinary HDF5 file, with so many bytes of memory for each of its purposes. That has an outcome
         /// of its own.
         settle: Option<u64>,
+        /// The number of the journal's file, as the program knows it: no other one is closed.
+        journal: Option<u64>,
     },
     /// Make one more flush of what no flush covers, and leave it unclosed: the program goes on with it.
     TakeIn,

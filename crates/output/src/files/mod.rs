@@ -7,6 +7,7 @@ mod tables;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,8 +23,9 @@ use crate::spill::Spill;
 use crate::write_back::WriteBack;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
+use h5logfs_log::front::unclosed_front;
 use h5logfs_log::journal::{self, Commit, Header, HeldFile, Journal, Line};
-use h5logfs_log::journal::{parent, sync};
+use h5logfs_log::journal::{number_at, parent, sync};
 use h5logfs_log::logvol::extent::{ExtentHeader, MOST_EXTENTS};
 use h5logfs_log::logvol::names::subfile_dir;
 
@@ -60,6 +62,8 @@ pub struct Files {
     commits: Vec<(u64, u64)>,
     /// On the first rank only.
     journal: Option<Journal>,
+    /// The number of its file, which all ranks know.
+    journal_number: u64,
     spill: Spill,
     write_back: WriteBack,
     /// The extents of this rank since the last flush; `None` where extents have no seals.
@@ -92,24 +96,70 @@ pub(crate) struct Written {
 }
 
 impl Files {
-    /// Fails if another file has taken the name of one of this log, or if it was moved away: what is flushed would be
-    /// lost. The first rank looks after the log file and the journal, the first rank of each subfile after that. One
-    /// system call for each name.
+    /// Fails if the log is no longer the one that these ranks write: a file of it was moved away, another file has its name, or
+    /// another process has closed it or opened it again, on a node that does not see the lock of the journal. What lies behind
+    /// the last flush belongs to others then: nothing may be written or cut off.
     fn check_names(&self) -> FaultResult {
-        let lost = |path: &Path, e: Fault| {
-            e.told(format!("{}: {e}", path.display())).with(
-                "A flush would go into a file without that name, so nothing was flushed. If the log was moved, move it \
-                 back, with its journal and subfiles, and flush again",
+        self.look_at_names().map_err(|(path, e)| {
+            let (log, named) = (self.path.display(), path.display());
+            let told = if path == journal::path_of(&self.path) {
+                format!("{log}: {named}: {e}")
+            } else {
+                format!("{named}: {e}")
+            };
+            e.told(told).with(
+                "Nothing was written: it would go into a file without that name, or over what another process has made of \
+                 the log. If the log was moved, move it back, with its journal and subfiles, and flush again",
             )
-        };
-        if let Some(journal) = &self.journal {
-            let checked = journal.check_name();
-            checked.map_err(|e| lost(&self.path, e.into()))?;
+        })
+    }
+
+    /// Fails if the log is not as these ranks have it open: for a process that was forked from one.
+    pub(crate) fn check_unclosed(&self) -> FaultResult {
+        self.look_at_names().map_err(|(path, e)| {
+            e.told(format!("{}: {e}", path.display())).with(
+                "The log was closed or moved after this process was forked, which has to open it by itself",
+            )
+        })
+    }
+
+    /// Finds a name that does not lead to the file which these ranks have open. The first rank holds the log file and the
+    /// journal, the first rank of each subfile holds that. One system call for each name.
+    fn look_at_names(&self) -> Result<(), (PathBuf, Fault)> {
+        let lost = |path: &Path, e: io::Error| (path.to_owned(), Fault::from(e));
+        match &self.journal {
+            Some(journal) => {
+                let checked = journal.held().check_name();
+                checked.map_err(|e| lost(journal.held().path(), e))?;
+            }
+            None => self.look_at_journal()?,
         }
         self.held.iter().try_for_each(|held| {
             let checked = held.check_name();
-            checked.map_err(|e| lost(held.path(), e.into()))
+            checked.map_err(|e| lost(held.path(), e))
         })
+    }
+
+    /// The same for the journal on a rank that does not hold it. Its node may see the name late, so where there is none, the front
+    /// of the data file tells.
+    fn look_at_journal(&self) -> Result<(), (PathBuf, Fault)> {
+        let path = journal::path_of(&self.path);
+        match number_at(&path) {
+            Some(number) if number == self.journal_number => Ok(()),
+            None if self.has_unclosed_front() => Ok(()),
+            _ => {
+                let reason = "another process has closed the log, or opened it again";
+                Err((path, Fault::Refused(reason.into())))
+            }
+        }
+    }
+
+    /// Whether the data file has the front that it has until the log is closed. What cannot be read proves nothing.
+    fn has_unclosed_front(&self) -> bool {
+        let mut begin = [0; 64];
+        let front = unclosed_front(&self.id);
+        let read = self.local.read_exact_at(&mut begin, 0);
+        read.is_err() || front.starts_with(&begin)
     }
 
     /// Whether so many flushes are within the limits of readers.
@@ -163,6 +213,9 @@ impl Files {
         section: &mut Section,
         data: &[&[u8]],
     ) -> FaultResult {
+        if self.spill.is_in_place() {
+            self.check_names()?;
+        }
         let entries = section.pending().len() as u64;
         let data_len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         let len = ExtentHeader::SIZE + entries + data_len;
@@ -249,13 +302,23 @@ impl Files {
             _ => ExtentHeader::SIZE + entries + data,
         };
         let waiting = self.spill.waiting();
-        let closed_gaps = self.spill.close_gaps();
         let sums = match len {
             0 => Checksums::default(),
             _ => Checksums::of(pieces, self.spill.extents().len(), self.tags.is_some()),
         };
-        let begin = self.place(waiting + len, sums.seal.map_or(0, |seal| seal.tag));
-        let moved = self.spill.move_to(begin);
+        let tag = sums.seal.map_or(0, |seal| seal.tag);
+        // Before anything is written: the first rank tells the others with their places.
+        let named = if self.file_ranks.is_root() {
+            self.check_names()
+        } else {
+            Ok(())
+        };
+        let (begin, placed) = self.place(waiting + len, tag, named);
+        let moved = placed.and_then(|()| {
+            let moved = self.spill.close_gaps();
+            let moved = moved.and_then(|()| self.spill.move_to(begin));
+            moved.map_err(|e| Fault::from(e).of_file(&self.data_path))
+        });
         let offset = begin + waiting;
         section.set_base(offset + ExtentHeader::SIZE + entries);
         if !self.spill.is_in_place() {
@@ -265,17 +328,12 @@ impl Files {
         let header = extent::header(rank, self.flushes + 1, section.pending(), data);
         let header = sums.add_to(header).to_bytes();
         let mut extent: Vec<&[u8]> = Vec::new();
-        if len > 0 {
+        if len > 0 && moved.is_ok() {
             extent.extend([&header[..], section.pending()]);
             extent.extend(pieces);
         }
         let written = self.write(offset, &extent, fsync);
-        let spilled = closed_gaps.and(moved);
-        let spilled = spilled.map_err(|e| Fault::from(e).of_file(&self.data_path));
-        let written = spilled
-            .and(self.check_names())
-            .and(written)
-            .and(self.check_room());
+        let written = moved.and(written).and(self.check_room());
         if written.is_ok() {
             self.write_back.written(&self.local, begin..offset + len);
         }
@@ -287,11 +345,12 @@ impl Files {
     }
 
     /// After a flush that failed: cuts the data file off behind what was spilled, so that further extents follow that
-    /// without a gap. Collective over the ranks that share the file.
+    /// without a gap. Not where others have closed the log, or go on with it. Collective over the ranks that share the file.
     pub(crate) fn cut(&mut self) {
         let end = self.begin_of_flush();
         let cut = if self.file_ranks.is_root() {
-            self.spill.cut(end).map_err(Fault::from)
+            let cut = || self.spill.cut(end).map_err(Fault::from);
+            self.check_names().and_then(|()| cut())
         } else {
             Ok(())
         };
@@ -301,11 +360,16 @@ impl Files {
         }
     }
 
-    /// The offset in the data file for `len` bytes of this rank, with an extent of this tag. Collective.
-    fn place(&mut self, len: u64, tag: u64) -> u64 {
+    /// The offset in the data file for `len` bytes of this rank, with an extent of this tag. Fails, on all ranks that share the
+    /// file, where the log has lost a name, as `named` tells the first of them. Collective.
+    fn place(&mut self, len: u64, tag: u64, named: FaultResult) -> (u64, FaultResult) {
+        /// More bytes than a file has: what lower ranks write is this long where the first of them may write nothing.
+        const LOST: u64 = 1 << 62;
         let begin = self.begin_of_flush();
+        let len = if named.is_ok() { len } else { LOST };
         let Some(tags) = &mut self.tags else {
-            return begin + self.file_ranks.sum_before(len);
+            let before = self.file_ranks.sum_before(len);
+            return placed(begin, before, named);
         };
         let own = tags.spilled.wrapping_add(tag);
         let sums = self.file_ranks.sums_before(&[len, own]);
@@ -315,7 +379,17 @@ impl Files {
         } else {
             0
         };
-        begin + sums[0]
+        return placed(begin, sums[0], named);
+
+        fn placed(begin: u64, before: u64, named: FaultResult) -> (u64, FaultResult) {
+            let lost = "the first rank that writes this file writes nothing";
+            let others = if before < LOST {
+                Ok(())
+            } else {
+                Err(Fault::Refused(lost.into()))
+            };
+            (begin + before % LOST, named.and(others))
+        }
     }
 
     /// The end of what is flushed, and of what ranks have spilled since. Collective where they share the data file for that.

@@ -48,7 +48,9 @@ impl Files {
             Ok(None)
         };
         let (outcome, master) = LocalOutcome::of(begun);
-        creation.keep_if(ranks.agree(outcome), ranks)?;
+        let mut journal_number = [creation.journal_number()];
+        let agreed = ranks.agree_on(outcome, 0, &mut journal_number);
+        creation.keep_if(agreed.outcome, ranks)?;
 
         let DataFiles {
             own,
@@ -91,6 +93,7 @@ impl Files {
             is_first: true,
             commits: Vec::new(),
             journal,
+            journal_number: journal_number[0],
             spill,
             write_back: WriteBack::of(options.fsync),
             tags: Tags::of(options),
@@ -214,7 +217,11 @@ impl Appendable {
             LocalOutcome::Good => opened,
             failed => failed,
         };
-        if let Err(e) = check_outcome(path, "open", ranks.agree(outcome)) {
+        let reopened = files.as_ref().and_then(Option::as_ref);
+        let number = reopened.map_or(0, |reopened| reopened.journal.held().number());
+        let mut journal_number = [number];
+        let agreed = ranks.agree_on(outcome, 0, &mut journal_number);
+        if let Err(e) = check_outcome(path, "open", agreed.outcome) {
             // Only some ranks may have the file open, and closing it is collective.
             if let Some(file) = data_file {
                 file.leak();
@@ -250,6 +257,7 @@ impl Appendable {
             asked: state.asked,
             is_first: true,
             journal,
+            journal_number: journal_number[0],
             spill,
             write_back: WriteBack::of(options.fsync),
             tags: Tags::of(options),

@@ -76,6 +76,8 @@ pub struct How {
     pub without_sync: bool,
     /// The caller has written the log, and flushed all of it.
     pub is_own: bool,
+    /// The number of the journal's file, where no other one is to be closed: another job has made that.
+    pub journal: Option<u64>,
     /// What is done with data that no flush covers.
     pub unflushed: Unflushing,
     /// Only tell what would be done.
@@ -234,6 +236,7 @@ fn recover_locked(
         let checked = check_locked(lock, identity);
         checked.map_err(|e| Error::io(&journal_path, e))
     };
+    let begun = Begun::of(path, lock, how)?;
     let all = match Beside::of(files, master)? {
         Beside::Journal(_, all) => *all,
         Beside::Stale(stale) => {
@@ -315,10 +318,12 @@ fn recover_locked(
     } else {
         None
     };
+    begun.check(path, lock)?;
     let diagnostics = objects.write_closed(path, &mut data_files)?;
     if !how.without_sync {
         sync_all(path, &data_files, goes_on)?;
     }
+    begun.check(path, lock)?;
     let is_proven = goes_on && proves_its_close(files)?;
     remove_journal(path, files.dir(), how)?;
     if !how.without_sync && !is_proven {
@@ -335,6 +340,42 @@ fn recover_locked(
         diagnostics,
         ..Recovered::of(&kept, handled)
     }))
+}
+
+/// The journal as it was before it was read. A job on a node that does not see its lock goes on to write.
+struct Begun {
+    /// `None` where its job is the caller, which writes no more.
+    len: Option<u64>,
+}
+
+impl Begun {
+    /// Fails where the journal is that of another job than the caller's.
+    fn of(path: &Path, lock: &File, how: How) -> Result<Self> {
+        let found = lock.metadata();
+        let found = found.map_err(|e| Error::io(journal::path_of(path), e))?;
+        if how.journal.is_some_and(|number| number != found.ino()) {
+            return Err(Error::of(path, "another job has opened it again"));
+        }
+        Ok(Begun {
+            len: (!how.is_own).then_some(found.len()),
+        })
+    }
+
+    /// Fails where the journal has grown: its job still runs.
+    fn check(&self, path: &Path, lock: &File) -> Result<()> {
+        let Some(len) = self.len else {
+            return Ok(());
+        };
+        refresh(lock);
+        let found = lock.metadata();
+        let found = found.map_err(|e| Error::io(journal::path_of(path), e))?;
+        if found.len() == len {
+            return Ok(());
+        }
+        let reason = "a job writes it: its journal has just grown, though this node does not see that it is locked. Wait for the \
+                      end of the job";
+        Err(Error::of(path, reason))
+    }
 }
 
 impl Recovered {

@@ -49,6 +49,9 @@ pub enum h5logfs_status {
     /// that it would be without the option, nothing of it is lost, and `h5logfs settle` can be run later. The
     /// message says why.
     H5LOGFS_ERR_NOT_SETTLED = 10,
+    /// The process was forked from the one that has opened the file, which alone writes it. The call had no
+    /// effect.
+    H5LOGFS_ERR_FORKED = 11,
 }
 
 use h5logfs_status::*;
@@ -93,6 +96,7 @@ impl From<Error> for ApiError {
             Error::Refused { .. } => H5LOGFS_ERR_REFUSED,
             Error::NotSettled { .. } => H5LOGFS_ERR_NOT_SETTLED,
             Error::Closed { .. } => H5LOGFS_ERR_CLOSED,
+            Error::Forked { .. } => H5LOGFS_ERR_FORKED,
         };
         ApiError::new(code, error.to_string())
     }
