@@ -341,7 +341,7 @@ pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> 
     if let Some(session) = &object.session
         && object
             .library()
-            .caught(Kind::Close, || session.flush())
+            .caught(Kind::Close, || session.flush_to_close())
             .is_none()
     {
         return FAILURE;

@@ -341,6 +341,15 @@ impl Session {
         self.flush_for(Cause::Asked)
     }
 
+    /// The same before the file is closed. A program may repeat a close that has failed when the log was closed already: then
+    /// nothing is left to flush.
+    pub fn flush_to_close(&self) -> Result<(), Fault> {
+        if self.log().is_some_and(Log::is_closed) {
+            return Ok(());
+        }
+        self.flush()
+    }
+
     fn flush_for(&self, cause: Cause) -> Result<(), Fault> {
         let Some(log) = self.log() else {
             return Ok(());
