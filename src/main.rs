@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use h5logfs::cli::environment::forget_hdf5;
 use h5logfs::cli::mount::options::{MountOption, Value};
 use h5logfs::cli::mount::{helper, run as run_command};
 use h5logfs::cli::output::{log_to_stderr, print_error};
@@ -54,12 +55,24 @@ enum Command {
     Config(h5logfs::cli::config::ConfigArgs),
 }
 
+impl Command {
+    /// Whether it starts programs of the user in their environment, or says what they would do there.
+    fn is_about_programs(&self) -> bool {
+        matches!(
+            self,
+            Command::Run(_) | Command::Doctor(_) | Command::ProbeHdf5(_) | Command::ProbeMount(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if arguments.first().is_some_and(|name| helper::is_name(name)) {
+        forget_hdf5();
         return ExitCode::from(helper::main(arguments));
     }
     if let Some(served) = Served::of(&arguments) {
+        forget_hdf5();
         return ended(served.run().map(|()| ExitCode::SUCCESS));
     }
     let command_line = command_line();
@@ -67,6 +80,9 @@ fn main() -> ExitCode {
     let matches = command_line.try_get_matches_from(&arguments);
     let matches = matches.unwrap_or_else(|e| with_tip(e, &arguments).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    if !cli.command.is_about_programs() {
+        forget_hdf5();
+    }
     ended(run(cli.command))
 }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{FromArgMatches, Parser};
 use h5logfs::cli::compact::ranks::{JobArgs, NAME, check_arguments, command_line, run};
 use h5logfs::cli::compact::watch;
+use h5logfs::cli::environment::forget_hdf5;
 use h5logfs::cli::output::{log_to_stderr, print_error};
 use h5logfs::cli::{pages, scan_server};
 use h5logfs_mpi::MpiRanks;
@@ -32,6 +33,7 @@ const HIDDEN: [&str; 3] = ["scan-zygote", watch::NAME, "manual-page"];
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
+    forget_hdf5();
     let first = std::env::args_os().nth(1);
     if first.is_some_and(|first| HIDDEN.iter().any(|name| first == *name)) {
         return ended(match Hidden::parse() {

@@ -5,6 +5,7 @@ pub mod check;
 pub mod compact;
 pub mod config;
 pub mod doctor;
+pub mod environment;
 pub mod examples;
 pub mod export;
 pub mod follow;

@@ -1,13 +1,22 @@
-//! The memory limit of the control groups in which this process runs, such as that of a service (`MemoryMax=`).
+//! The memory limit of the control groups in which this process runs, such as that of a service (`MemoryMax=`), and the limit of
+//! its address space (`ulimit -v`).
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
+
+use h5logfs_common::error::{Error, Result};
 use h5logfs_view::cache::MemoryLimits;
 
 /// What the daemon may take besides its caches, in bytes.
 const BESIDES: u64 = 192 << 20;
+
+/// Address space that each thread takes which serves the kernel: its buffer, which is as long as the longest request, and its
+/// stack.
+const OF_THREAD: u64 = (16 + 2 + 1) << 20;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -36,6 +45,32 @@ impl fmt::Display for Shortage {
             needed >> 20
         )
     }
+}
+
+/// Fails where the address space of this process is limited so that the threads cannot begin to serve. A process without memory
+/// ends at once, and would leave a mount that nobody serves.
+pub fn check_room(threads: usize) -> Result<()> {
+    let Some(limit) = getrlimit(Resource::As).current else {
+        return Ok(());
+    };
+    let pages = fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let taken = pages.unwrap_or_default().saturating_mul(page_size() as u64);
+    let needed = (threads as u64)
+        .saturating_mul(OF_THREAD)
+        .saturating_add(BESIDES);
+    if taken.saturating_add(needed) <= limit {
+        return Ok(());
+    }
+    let reason = format!(
+        "{} KiB are too few for {threads} threads: {} KiB are needed to begin. Raise it, or mount with the option threads",
+        limit >> 10,
+        taken.saturating_add(needed) >> 10
+    );
+    Err(Error::of(
+        "the limit of the address space (ulimit -v)",
+        reason,
+    ))
 }
 
 /// Whether the control groups limit this process to less than it may take.

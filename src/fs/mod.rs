@@ -71,7 +71,8 @@ mod xattr;
 pub use auto_unmount::run_watcher;
 pub use memory_limit::shortage as memory_shortage;
 pub use mounting::{
-    Helper, InUse, NOTIFY_SOCKET, WITHOUT_MOUNT, given_device, unmount, unmount_dead,
+    Helper, InUse, NOTIFY_SOCKET, WITHOUT_MOUNT, given_device, mount_at, unmount, unmount_dead,
+    unmount_dead_since,
 };
 pub use mounts::MountId;
 pub use namespace::{enter as enter_namespace, try_mount};

@@ -157,10 +157,20 @@ pub fn unmount(path: &Path, in_use: InUse) -> Result<()> {
 
 /// Unmounts an h5logfs at `path` whose daemon has died. Other mounts stay.
 pub fn unmount_dead(path: &Path) -> Result<()> {
+    unmount_dead_since(path, None)
+}
+
+/// The h5logfs at `path`, dead or not.
+pub fn mount_at(path: &Path) -> Result<Option<MountId>> {
     let real = real_path(path).map_err(|e| Error::io(path, e))?;
-    match Mounts::now()?.ours_at(&real) {
-        Some(id) => unmount_if_dead(id).map(drop),
-        None => Ok(()),
+    Ok(Mounts::now()?.ours_at(&real))
+}
+
+/// Unmounts an h5logfs at `path` whose daemon has died, unless it is the one that was there `before`.
+pub fn unmount_dead_since(path: &Path, before: Option<MountId>) -> Result<()> {
+    match mount_at(path)? {
+        Some(id) if Some(id) != before => unmount_if_dead(id).map(drop),
+        _ => Ok(()),
     }
 }
 

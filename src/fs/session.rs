@@ -103,6 +103,7 @@ pub fn start(options: &Options, signals: &[i32]) -> Result<Running> {
     if let Some(shortage) = memory_limit::shortage(options.read.memory) {
         log::warn!("{shortage}");
     }
+    memory_limit::check_room(options.threads)?;
     expect_source(&options.source)?;
     let place = MountPoint::of(options)?;
     // The source is opened before the mount: the mount point may be the same directory.

@@ -12,6 +12,7 @@
 //! | `conversions` | functions of the program that use the log within a call |
 //! | `elements` | what is told of elements: their places, and those that were never written |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
+//! | `environment` | variables of HDF5, in the commands |
 //! | `errors` | what a program is told |
 //! | `alike` | programs that are told the same of a log as of a file |
 //! | `refusals` | what several ranks are refused, and errors on one rank |
@@ -40,6 +41,7 @@ mod doctor;
 mod elements;
 mod elsewhere;
 mod ends;
+mod environment;
 mod errors;
 mod files;
 mod forks;

@@ -1,23 +1,24 @@
 //! The option `settle` of the connector: the close leaves an ordinary HDF5 file, or fails, leaves the log, and says why.
 //! `random.rs` compares files of random programs.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::PROGRAM;
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
 use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::{Python, said};
 use crate::common::settled::{is_silent, settle_by_command};
+use crate::common::{PROGRAM, is_root};
 
 /// Makes a file with datasets whose chunks stay in their place, and others.
 const MAKE: &str = "
-import fcntl, resource, sys
+import fcntl, os, resource, sys
 import h5py, numpy as np
-path, hindrance = sys.argv[1:]
+path, hindrance, objects = sys.argv[1:]
 try:
     with h5py.File(path, 'w') as f:
         whole = f.create_dataset('whole', (100, 50), 'f8', chunks=(10, 50))
@@ -27,13 +28,22 @@ try:
         packed[5:95] = np.arange(50)
         f.create_dataset('rows', (0,), 'i4', maxshape=(None,), chunks=(8,)).resize((20,))
         f['rows'][:] = range(20)
-        f['text'], f.attrs['x'] = 'text', 1
+        f.attrs['x'] = 1
+        if objects == 'all':
+            f['text'] = 'text'
         f.flush()
         if hindrance == 'lock':
             lock = open(path)
             fcntl.flock(lock, fcntl.LOCK_SH)
         if hindrance.isdigit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(hindrance), resource.RLIM_INFINITY))
+        if hindrance == 'descriptors':
+            # All numbers below that of the next descriptor are taken.
+            next_one = fcntl.fcntl(0, fcntl.F_DUPFD, 3)
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (next_one + 1, most))
+        if hindrance == 'user':
+            os.setuid(65534)
 except Exception:
     # The log is closed; the file is, too, at the next call.
     f.close()
@@ -43,9 +53,21 @@ except Exception:
 
 /// Runs the program with these options of the connector.
 fn make(connector: &Connector, options: &str, path: &Path, hindrance: &str) -> Option<Output> {
+    made_by(PROGRAM, connector, options, path, [hindrance, "all"])
+}
+
+/// The same with `program` in place of h5logfs. `objects`: `all`, or only those of logs that a program closes by itself.
+fn made_by(
+    program: &str,
+    connector: &Connector,
+    options: &str,
+    path: &Path,
+    [hindrance, objects]: [&str; 2],
+) -> Option<Output> {
     let python = Python::new()?.with_variables(connector.used_as(options));
     let mut command = python.command();
-    command.args(["-c", MAKE]).arg(path).arg(hindrance);
+    command.env("H5LOGFS_PROGRAM", program).args(["-c", MAKE]);
+    command.arg(path).args([hindrance, objects]);
     Some(command.output().unwrap())
 }
 
@@ -135,6 +157,87 @@ fn a_log_that_cannot_be_settled_stays_a_log() {
     let words = "the option `settle` is for a log in one file";
     assert!(said(&made).contains(words), "{}", said(&made));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+/// The words of a log that is closed, and of one that is not, and what keeps it from being settled.
+const NOT_SETTLED: [&str; 2] = [
+    "closed, but not settled: ",
+    "The log stays one that is not closed, with all that was written",
+];
+
+/// Closes the log at `path` if it is not closed, and reads it, settled.
+fn is_whole(path: &Path, dataset: &str, sum: u32) {
+    let mut recover = Command::new(PROGRAM);
+    let recovered = recover.arg("recover").arg(path).output().unwrap();
+    assert!(recovered.status.success(), "{}", said(&recovered));
+    assert!(settle_by_command(path).contains(": settled: "));
+    let read = "import sys, h5py; print(h5py.File(sys.argv[1])[sys.argv[2]][:].sum())";
+    for python in Python::all() {
+        let read = python.run(read, &[path, dataset.as_ref()]);
+        assert_eq!(read.trim(), sum.to_string(), "{}", path.display());
+    }
+}
+
+#[test]
+fn whatever_keeps_a_close_from_settling_the_program_is_told() {
+    let connector = Connector::new();
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let cases = [
+        ("missing", "/nonexistent/h5logfs", "none"),
+        ("fails", "/bin/false", "none"),
+        ("descriptors", PROGRAM, "descriptors"),
+        ("user", PROGRAM, "user"),
+    ];
+    for (name, program, hindrance) in cases {
+        if hindrance == "user" && !is_root() {
+            continue;
+        }
+        for objects in ["all", "own"] {
+            let path = dir.path().join(format!("{name}-{objects}.h5"));
+            let options = "h5logfs settle=yes";
+            let made = made_by(program, &connector, options, &path, [hindrance, objects]);
+            let Some(made) = made else { return };
+            let said = said(&made);
+            assert!(!made.status.success(), "{name}: {said}");
+            assert!(
+                NOT_SETTLED.iter().any(|words| said.contains(words)),
+                "{name}: {said}"
+            );
+            assert!(said.contains(&path.display().to_string()), "{name}: {said}");
+            // The close that was repeated has succeeded.
+            assert!(!said.contains("the file is closed"), "{name}: {said}");
+            is_whole(&path, "rows", 190);
+        }
+    }
+}
+
+#[test]
+fn all_ranks_are_told_that_their_file_is_not_settled() {
+    let (connector, Some(hdf5)) = (Connector::new(), Hdf5::find()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for program in ["/nonexistent/h5logfs", "/bin/false"] {
+        for (objects, words) in ["none", "type"].into_iter().zip(NOT_SETTLED) {
+            let path = dir.path().join("log.h5");
+            let mut mpirun = Mpi::of_build().run(2, &hdf5.compiled("connector", "settles"));
+            mpirun.arg(&path).arg(objects);
+            mpirun.envs(connector.used_as("h5logfs settle=yes"));
+            mpirun.env("H5LOGFS_PROGRAM", program);
+            let said = Job::launch(mpirun).succeed();
+            for rank in 0..2 {
+                let line = format!("rank {rank}: ");
+                let line = said.lines().find_map(|l| l.strip_prefix(&line));
+                assert!(
+                    line.is_some_and(|line| line.contains(words)),
+                    "{program}: {said}"
+                );
+            }
+            is_whole(&path, "ranks", 1);
+            fs::remove_file(path).unwrap();
+        }
+    }
 }
 
 /// The first rank settles the file of all.

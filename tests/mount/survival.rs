@@ -15,7 +15,8 @@ use crate::common::encoder::filter::Filter;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type, open_view};
 use crate::common::layer::{Failing, Layer};
 use crate::common::{
-    Mounted, User, can_mount, errno, is_running, messages, mount, unmount_by_force, wait_until,
+    Mounted, PROGRAM, User, can_mount, errno, is_running, messages, mount, mount_type,
+    unmount_by_force, wait_until,
 };
 use h5logfs_view::ChunkId;
 use rustix::fs::Advice;
@@ -29,6 +30,52 @@ const CHUNKS: u64 = 16;
 /// A chunk that was read already, and one that was not.
 const EARLY: usize = 0;
 const LATE: usize = 11;
+
+/// A limit of the address space is seen before anything is mounted. With one of the data (`ulimit -d`) the daemon ends when it
+/// has mounted, and whoever has started it unmounts.
+#[test]
+fn a_mount_that_cannot_begin_leaves_no_dead_mount() {
+    for user in [User::Caller, User::Nobody] {
+        if !can_mount(user) {
+            continue;
+        }
+        let (source, point) = (user.dir(), user.dir());
+        let begin = |limit: &str, options: &[&str]| {
+            let mut shell = user.command("sh");
+            shell.args([
+                "-c",
+                &format!("ulimit {limit} && exec \"$@\""),
+                "sh",
+                PROGRAM,
+            ]);
+            shell.arg("mount").args(options);
+            shell.args([source.path(), point.path()]).output().unwrap()
+        };
+        let refused = "the limit of the address space (ulimit -v): ";
+        let ended = "the daemon ended before the mount was up";
+        for (limit, options, words) in [
+            ("-v 100000", &[][..], refused),
+            ("-v 200000", &["-f"], refused),
+            ("-v 400000", &["-o", "threads=64"], refused),
+            ("-d 24000", &[], ended),
+        ] {
+            let output = begin(limit, options);
+            let said = messages(&output);
+            assert!(
+                !output.status.success() && said.contains(words),
+                "{limit}: {said}"
+            );
+            assert_eq!(mount_type(point.path()), None, "{limit}: {said}");
+        }
+        // A dead mount that was there before is left to the user, who is told.
+        let mounted = Mounted::by(user, source.path(), "");
+        mounted.send(Signal::KILL);
+        wait_until("the daemon is gone", || !is_running(mounted.daemon));
+        let output = mount(user, source.path(), mounted.path(), "");
+        assert!(messages(&output).contains("that has died is still mounted here"));
+        assert!(mount_type(mounted.path()).is_some());
+    }
+}
 
 /// A log with one dataset.
 struct Log {

@@ -42,6 +42,12 @@ pub fn begins_unclosed(front: &[u8]) -> bool {
     front.starts_with(UNCLOSED)
 }
 
+/// The same for the first bytes of a file whose first write may have been cut off.
+pub(crate) fn begins_unclosed_text(begin: &[u8]) -> bool {
+    let len = begin.len().min(UNCLOSED.len());
+    begin[..len] == UNCLOSED[..len]
+}
+
 /// Whether a file begins with a hole. Of a file that a job makes, a file system may show the size and not yet the bytes.
 pub fn is_hollow(file: &SourceFile) -> Result<bool> {
     let mut bytes = [1; UNCLOSED.len()];

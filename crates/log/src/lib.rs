@@ -10,6 +10,7 @@
 //! | [`plain`] | whether an HDF5 file is certainly no log |
 //! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
 //! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and whose files count |
+//! | [`own_parts`] | what proves that a file is part of a log, before it is removed or renamed |
 //! | [`log_dir`] | logs that are directories, known by the index in them |
 //! | [`walk`] | paths on which other users may change names, for root |
 //! | [`arrangement`], [`window`], [`file_id`], [`front`], [`descriptors`] | bytes in them |
@@ -48,6 +49,7 @@ pub mod model;
 pub mod netcdf;
 pub mod numbers;
 pub mod origins;
+pub mod own_parts;
 pub mod ownership;
 pub mod plain;
 pub mod records;

@@ -141,13 +141,18 @@ impl<'a> LogFiles<'a> {
             let (directory, name) = self.directory_of(place)?;
             act(directory.fd.as_fd(), name)
         };
-        match act() {
+        let outcome = match act() {
             Err(e) if is_stale(&e) => {
                 self.last.take();
                 act()
             }
             outcome => outcome,
-        }
+        };
+        // Behind the name of a long log, the name of its journal would be too long: there can be none.
+        outcome.map_err(|e| match Errno::from_io_error(&e) {
+            Some(Errno::NAMETOOLONG) => Errno::NOENT.into(),
+            _ => e,
+        })
     }
 
     /// The directory of `place`, and the name in it.

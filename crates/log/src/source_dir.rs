@@ -264,6 +264,28 @@ pub fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
+/// The path of a file that need not be there, without symbolic links and `..` in front of its name. As long as the file is not
+/// moved, this leads to it, whatever becomes of the links and directories on the way that was given. Where the directory is not
+/// there, or the path does not end with a name, it is only made absolute.
+pub fn resolved(path: &Path) -> PathBuf {
+    let resolve = || {
+        let name = path.file_name()?;
+        if !path.as_os_str().as_bytes().ends_with(name.as_bytes()) {
+            return None;
+        }
+        let parent = path.parent()?;
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        Some(canonical(parent).ok()?.join(name))
+    };
+    resolve()
+        .or_else(|| std::path::absolute(path).ok())
+        .unwrap_or_else(|| path.to_owned())
+}
+
 /// The directory at a path; symbolic links are followed.
 fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -3,13 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::existing::{is_numbered, list};
+use crate::existing::{Part, list};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::journal;
+use h5logfs_log::journal::{self, rename_without_replacing};
 use h5logfs_log::logvol::names::{spill_dir, subfile_dir};
+use h5logfs_log::own_parts::OwnDir;
 
 /// Stands in the name of what is aside, between the name of the log and a number.
 const MARK: &str = ".h5logfs-old-";
@@ -31,7 +33,7 @@ pub(crate) struct Aside {
 
 struct Kept {
     /// Where it was.
-    path: PathBuf,
+    part: Part,
     /// Where it is.
     aside: PathBuf,
 }
@@ -83,21 +85,24 @@ impl Aside {
     /// Gives `part` of the log a name aside: the file itself, its journal, or the directory of its subfiles. A file keeps
     /// its own name, too, until the new one takes it in one step; a directory cannot have two names, and on some file
     /// systems no file can.
-    pub fn keep(&mut self, part: &Path) -> Result<(), Fault> {
-        let aside = self.name_of(part);
-        let kept = match std::fs::hard_link(part, &aside) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => std::fs::rename(part, &aside),
+    pub fn keep(&mut self, part: &Part) -> Result<(), Fault> {
+        let path = &part.path;
+        let aside = self.name_of(path);
+        let kept = match std::fs::hard_link(path, &aside) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                rename_without_replacing(path, &aside)
+            }
             kept => kept,
         };
         kept.map_err(|e| {
             let fault = Fault::from(e);
             fault.told(format!(
                 "{}: it cannot be moved aside: {fault}",
-                part.display()
+                path.display()
             ))
         })?;
         self.kept.push(Kept {
-            path: part.to_owned(),
+            part: part.clone(),
             aside,
         });
         Ok(())
@@ -114,17 +119,22 @@ impl Aside {
 
     /// Whether the file that had this name is aside.
     pub fn has(&self, path: &Path) -> bool {
-        self.kept.iter().any(|kept| kept.path == path)
+        self.kept.iter().any(|kept| kept.part.path == path)
     }
 
-    /// Puts all of it back, in place of what has the names now. What cannot be put back stays where it is; the text says
-    /// where.
-    pub fn put_back(&mut self) -> String {
+    /// Puts all of it back, in place of what has the names now, if that is new: a file of the new log. What cannot be put back
+    /// stays where it is; the text says where.
+    pub fn put_back(&mut self, is_new: impl Fn(&Path) -> bool) -> String {
         let failures = self.kept.drain(..).rev().filter_map(|kept| {
-            let Kept { path, aside } = &kept;
-            // Two names of one file stay as they are, so the second one is removed.
-            let renamed = std::fs::rename(aside, path);
-            let failure = renamed.and_then(|()| remove_if_there(aside)).err()?;
+            let Kept { part, aside } = &kept;
+            let path = &part.path;
+            let renamed = if is_same_file(path, aside) || is_new(path) {
+                // Two names of one file stay as they are, so the second one is removed.
+                std::fs::rename(aside, path).and_then(|()| remove_if_there(aside))
+            } else {
+                rename_without_replacing(aside, path)
+            };
+            let failure = renamed.err()?;
             Some(format!(
                 "{}, as it was before, is now {}: {failure}",
                 path.display(),
@@ -139,8 +149,8 @@ impl Aside {
         if self.stays {
             return;
         }
-        for Kept { aside, .. } in self.kept.drain(..) {
-            if let Err(e) = remove(&aside) {
+        for Kept { part, aside } in self.kept.drain(..) {
+            if let Err(e) = remove(&aside, part.dir.as_ref()) {
                 log::warn!(
                     "{}: it was replaced, and cannot be removed: {e}",
                     aside.display()
@@ -157,14 +167,23 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, or a directory of subfiles and nothing else.
-fn remove(path: &Path) -> io::Result<()> {
-    if !path.symlink_metadata()?.is_dir() {
+/// Whether two names are those of one file.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (one.symlink_metadata(), other.symlink_metadata()) else {
+        return false;
+    };
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Removes a file, or a directory with parts of the log and nothing else.
+fn remove(path: &Path, dir: Option<&OwnDir>) -> io::Result<()> {
+    let Some(dir) = dir else {
         return std::fs::remove_file(path);
-    }
-    let subfiles = list(path).map_err(io::Error::other)?;
-    for subfile in subfiles.iter().filter(|path| is_numbered(path)) {
-        std::fs::remove_file(subfile)?;
+    };
+    for part in list(path).map_err(io::Error::other)? {
+        if dir.has(&part)? {
+            std::fs::remove_file(part)?;
+        }
     }
     std::fs::remove_dir(path)
 }
@@ -172,6 +191,7 @@ fn remove(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use h5logfs_log::front::unclosed_front;
     use h5logfs_log::journal::path_of;
     use h5logfs_log::logvol::names::subfile;
     use std::fs;
@@ -196,16 +216,30 @@ mod tests {
         fs::write(log, "log").unwrap();
         fs::write(path_of(log), "journal").unwrap();
         fs::create_dir(subfile_dir(log)).unwrap();
-        fs::write(subfile(log, 0), "subfile").unwrap();
+        fs::write(subfile(log, 0), unclosed_front(&ID)).unwrap();
         let mut aside = Aside::until_made(log, &ID);
         keep_all(&mut aside, log);
         aside
     }
 
     fn keep_all(aside: &mut Aside, log: &Path) {
-        for part in [path_of(log), subfile_dir(log), log.to_owned()] {
-            aside.keep(&part).unwrap();
-            assert!(aside.has(&part));
+        let subfiles = OwnDir::Subfiles {
+            base: log.file_name().unwrap().to_owned(),
+            id: ID,
+        };
+        let parts = [
+            (path_of(log), None),
+            (subfile_dir(log), Some(subfiles)),
+            (log.to_owned(), None),
+        ];
+        for (path, dir) in parts {
+            aside
+                .keep(&Part {
+                    path: path.clone(),
+                    dir,
+                })
+                .unwrap();
+            assert!(aside.has(&path));
         }
     }
 
@@ -223,22 +257,19 @@ mod tests {
             fs::read_to_string(dir.path().join(ASIDE[0])).unwrap(),
             "log"
         );
-        assert_eq!(aside.put_back(), "");
+        assert_eq!(aside.put_back(|path| path == log), "");
         assert_eq!(names(dir.path()), USUAL);
-        for (path, text) in [
-            (log.clone(), "log"),
-            (path_of(&log), "journal"),
-            (subfile(&log, 0), "subfile"),
-        ] {
+        for (path, text) in [(log.clone(), "log"), (path_of(&log), "journal")] {
             assert_eq!(fs::read_to_string(path).unwrap(), text);
         }
+        assert!(subfile(&log, 0).exists());
     }
 
     #[test]
     fn what_is_aside_for_good_takes_a_name_that_is_free() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a.h5");
-        kept(&log).put_back();
+        kept(&log).put_back(|_| false);
         // Without its log, but nothing takes its place.
         fs::write(dir.path().join("a.h5.killed-1.h5logfs-journal"), "other").unwrap();
         let mut aside = Aside::for_good(&log).unwrap();
@@ -257,9 +288,16 @@ mod tests {
         let log = dir.path().join("a.h5");
         let mut aside = kept(&log);
         fs::create_dir_all(subfile_dir(&log).join("other")).unwrap();
-        let failure = aside.put_back();
-        assert!(failure.contains(&format!("/{}: ", ASIDE[2])), "{failure}");
-        assert_eq!(names(dir.path()), [&ASIDE[2..], &USUAL[..]].concat());
+        // A program that knows nothing of logs has made it.
+        fs::remove_file(&log).unwrap();
+        fs::write(&log, "result").unwrap();
+        let failure = aside.put_back(|_| false);
+        for name in [ASIDE[0], ASIDE[2]] {
+            assert!(failure.contains(&format!("/{name}: ")), "{failure}");
+        }
+        assert_eq!(fs::read_to_string(&log).unwrap(), "result");
+        let left = [ASIDE[0], ASIDE[2]];
+        assert_eq!(names(dir.path()), [&left[..], &USUAL[..]].concat());
     }
 
     #[test]
@@ -271,8 +309,11 @@ mod tests {
         fs::remove_file(path_of(&log)).unwrap();
         let mut aside = kept(&log);
         let subfiles = dir.path().join(ASIDE[2]);
-        fs::write(subfiles.join("notes"), "").unwrap();
+        let users = ["a.h5.", "a.h5.01", "a.h5.1", "notes", "notes.2024"];
+        for name in users {
+            fs::write(subfiles.join(name), "").unwrap();
+        }
         aside.remove();
-        assert_eq!(names(&subfiles), ["notes"]);
+        assert_eq!(names(&subfiles), users);
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::aside::Aside;
 use crate::check_outcome;
 use crate::error::{Error, FaultResult, Result};
-use crate::existing::Existing;
+use crate::existing::{Existing, Opened};
 use crate::options::{Fsync, Options};
 use crate::ranks::{GlobalOutcome, LocalOutcome, Ranks};
 use h5logfs_common::fault::Fault;
@@ -160,8 +160,9 @@ impl Creation {
 
     /// Returns what could not be put back, in words. Collective.
     fn undo(&mut self, ranks: &Ranks) -> String {
-        let created = self.files.drain(..).rev();
-        for path in created.filter(|path| !self.aside.has(path)) {
+        let files = std::mem::take(&mut self.files);
+        let created = files.into_iter().rev();
+        for path in created.filter(|path| !self.aside.has(path) && self.is_new(path)) {
             let _ = std::fs::remove_file(path);
         }
         // The directory is empty when all ranks have removed their files in it.
@@ -169,7 +170,8 @@ impl Creation {
         if let Some(dir) = self.dir.take() {
             let _ = std::fs::remove_dir(dir);
         }
-        let left = self.aside.put_back();
+        let id = self.id;
+        let left = self.aside.put_back(|path| is_new(path, &id));
         if self.existing.is_some() {
             // Where that fails, it is as after a crash of the system.
             let _ = sync(parent(&self.path));
@@ -187,11 +189,26 @@ impl Creation {
         journal.map_or(0, |journal| journal.held().number())
     }
 
+    /// Whether the file at `path` is one of the new log.
+    fn is_new(&self, path: &Path) -> bool {
+        is_new(path, &self.id)
+    }
+
     /// All ranks have the new log open: removes what was there before. Returns the journal on the first rank.
     pub fn complete(mut self) -> Option<Journal> {
         self.aside.remove();
         self.journal
     }
+}
+
+/// Whether the file at `path` is one of the log with this identifier, or its journal.
+fn is_new(path: &Path, id: &FileId) -> bool {
+    let opened = Opened::at(path);
+    opened.is_ok_and(|opened| {
+        let of_file = opened.file.file_id().ok().flatten();
+        let of_journal = || journal::header_of(&opened.file).and_then(|header| header.file_id());
+        of_file.or_else(of_journal) == Some(*id)
+    })
 }
 
 fn failed(path: &Path, error: io::Error) -> Fault {
@@ -251,11 +268,13 @@ mod tests {
         }
     }
 
-    /// A file of another program, with subfiles.
+    /// A closed log, with subfiles.
     fn file_with_subfiles(log: &Path) {
-        fs::write(log, "old").unwrap();
+        let mut front = vec![1; 8192];
+        OTHER.mark(&mut front);
+        fs::write(log, &front).unwrap();
         fs::create_dir(subfile_dir(log)).unwrap();
-        fs::write(subfile(log, 0), "old").unwrap();
+        fs::write(subfile(log, 0), &front).unwrap();
     }
 
     /// A job without subfiles creates a log, and closes it.

@@ -15,19 +15,22 @@ use std::path::{Path, PathBuf};
 
 use crate::error::FaultResult;
 use crate::found::FoundLog;
-use crate::options::Options;
+use crate::options::{Options, Subfiles as SubfileOption};
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::fresh::refresh;
+use h5logfs_log::journal::held::longest_beside;
 use h5logfs_log::journal::parent;
 use h5logfs_log::journal::{self, Beside, HeldFile, JobState, Recorded, Unflushed};
 use h5logfs_log::log_files::LogFiles;
-use h5logfs_log::logvol::names::{spill_dir, spilled_by, subfile_dir};
+use h5logfs_log::logvol::names::{base_of, spill_dir, subfile_dir, subfile_number};
+use h5logfs_log::own_parts::OwnDir;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::{Individual, SourceFile, individual};
 use h5logfs_log::walk::{OthersMay, walk};
+use rustix::io::Errno;
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
 /// work on it.
@@ -35,10 +38,29 @@ pub(crate) struct Existing {
     path: PathBuf,
     file: Option<LogFile>,
     journal: Option<OldJournal>,
-    /// Names in the directory of the subfiles.
-    subfiles: Vec<PathBuf>,
-    /// Names in the directory of what its ranks have spilled.
-    spills: Vec<PathBuf>,
+    /// The directory of the subfiles.
+    subfiles: Below,
+    /// That of what its ranks have spilled.
+    spills: Below,
+}
+
+/// A part of a log that gets another name, and may be removed then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub path: PathBuf,
+    /// `None` of a file.
+    pub dir: Option<OwnDir>,
+}
+
+/// What is in a directory beside a log.
+#[derive(Default)]
+struct Below {
+    /// The directory, and what makes a file in it a part of the log. `None` where nothing can be one.
+    dir: Option<(PathBuf, OwnDir)>,
+    /// Parts of the log.
+    own: Vec<PathBuf>,
+    /// All else.
+    others: Vec<PathBuf>,
 }
 
 /// The file of an earlier log, or any other file.
@@ -80,6 +102,8 @@ enum Says {
     Nothing,
     /// It cannot be read, for this reason.
     Unknown(Fault),
+    /// It is no journal.
+    Else,
 }
 
 impl Existing {
@@ -108,12 +132,18 @@ impl Existing {
         options: &Options,
     ) -> FaultResult<Self> {
         let is_there = file_at(path, file)?.is_some();
+        let file = is_there.then(|| LogFile::read(path)).transpose()?;
+        let from_journal = || journal.as_ref().and_then(OldJournal::recorded);
+        let id = match &file {
+            Some(file) => file.id,
+            None => from_journal().map(|recorded| recorded.id),
+        };
         let existing = Existing {
             path: path.to_owned(),
+            subfiles: Below::subfiles(path, id)?,
+            spills: Below::spills(path)?,
             journal,
-            file: is_there.then(|| LogFile::read(path)).transpose()?,
-            subfiles: list(&subfile_dir(path))?,
-            spills: list(&spill_dir(path))?,
+            file,
         };
         existing.check(options)?;
         Ok(existing)
@@ -143,8 +173,8 @@ impl Existing {
             path: path.to_owned(),
             journal,
             file: Some(LogFile::of(log)),
-            subfiles: Vec::new(),
-            spills: Vec::new(),
+            subfiles: Below::default(),
+            spills: Below::default(),
         };
         if log.id().is_none() {
             return Err(Fault::Refused(format!(
@@ -167,6 +197,7 @@ impl Existing {
             Says::Recorded(recorded) => recorded,
             Says::Nothing => return Ok(None),
             Says::Unknown(reason) => return Err(reason.clone()),
+            Says::Else => return Err(self.foreign(journal.held.path())),
         };
         if self.file.as_ref().and_then(|file| file.id) == Some(recorded.id) {
             return Ok(Some(recorded));
@@ -186,7 +217,7 @@ impl Existing {
     /// Whether a job that did not close the log may have written to it what no flush has.
     fn has_unflushed(&self) -> bool {
         let file = self.file.as_ref().filter(|file| file.unclosed);
-        file.is_some_and(|file| file.has_data || !self.subfiles.is_empty())
+        file.is_some_and(|file| file.has_data || !self.subfiles.own.is_empty())
     }
 
     pub fn has_journal(&self) -> bool {
@@ -196,16 +227,19 @@ impl Existing {
     /// What is there: the file, its journal, the directory of its subfiles, and that of what its ranks have spilled. The
     /// directories come last, as they cannot have two names: the log is complete under the old name until that of the
     /// subfiles moves, and under the new one from then on.
-    pub fn parts(&self) -> Vec<PathBuf> {
-        let file = self.file.as_ref().map(|_| self.path.clone());
-        let journal = self.journal.as_ref().map(|j| j.held.path().to_owned());
-        let subfiles = (!self.subfiles.is_empty()).then(|| subfile_dir(&self.path));
-        let spills = (!self.spills.is_empty()).then(|| spill_dir(&self.path));
-        let parts = [file, journal, subfiles, spills];
+    pub fn parts(&self) -> Vec<Part> {
+        let of_file = |path: &Path| Part {
+            path: path.to_owned(),
+            dir: None,
+        };
+        let file = self.file.as_ref().map(|_| of_file(&self.path));
+        let journal = self.journal.as_ref().map(|j| of_file(j.held.path()));
+        let parts = [file, journal, self.subfiles.part(), self.spills.part()];
         parts.into_iter().flatten().collect()
     }
 
     fn check(&self, options: &Options) -> FaultResult {
+        self.check_journal()?;
         let shown = self.path.display();
         let may_go = options.overwrite && (options.discard_unclosed || options.keep_unclosed);
         if !may_go && let Some(reason) = self.why_to_keep() {
@@ -218,16 +252,18 @@ impl Existing {
             self.check_absent()?;
         }
         let parts = self.parts();
-        parts.first().map_or(Ok(()), |part| check_others(part))?;
-        parts.iter().try_for_each(|part| check_owner(part))?;
-        self.check_spills()?;
-        self.check_subfiles()
+        let first = parts.first();
+        first.map_or(Ok(()), |part| check_others(&part.path))?;
+        parts.iter().try_for_each(|part| check_owner(&part.path))?;
+        self.check_alone(&self.spills)?;
+        self.check_alone(&self.subfiles)?;
+        self.check_subfiles(options)
     }
 
     fn check_absent(&self) -> FaultResult {
         let shown = self.path.display();
         match (&self.file, &self.journal) {
-            (None, None) => match self.spills.first() {
+            (None, None) => match self.spills.own.first() {
                 None => Ok(()),
                 Some(first) => Err(Fault::Refused(format!(
                     "{shown}: there is what ranks have written to a log of this name, such as {}, and the log itself \
@@ -258,7 +294,7 @@ impl Existing {
     fn is_only_begun(&self) -> bool {
         let says_nothing = (self.journal.as_ref()).is_some_and(|j| matches!(j.says, Says::Nothing));
         let has_data = self.file.as_ref().is_some_and(|file| file.has_data);
-        says_nothing && !has_data && self.subfiles.is_empty()
+        says_nothing && !has_data && self.subfiles.own.is_empty()
     }
 
     /// Without its journal, nothing tells the flushes of a file that was not closed.
@@ -280,7 +316,8 @@ impl Existing {
         let shown = self.path.display();
         let recorded = match &journal.says {
             Says::Recorded(recorded) => recorded,
-            Says::Nothing => return None,
+            // What is no journal is replaced by nothing.
+            Says::Nothing | Says::Else => return None,
             Says::Unknown(reason) => {
                 return Some(format!(
                     "its journal cannot be read, so nothing tells its flushes ({reason})"
@@ -320,18 +357,31 @@ impl Existing {
         })
     }
 
-    /// Fails where the directory of what ranks have spilled holds anything else.
-    fn check_spills(&self) -> FaultResult {
-        let is_own = |path: &&PathBuf| path.file_name().and_then(spilled_by).is_some();
-        match self.spills.iter().find(|path| !is_own(path)) {
-            None => Ok(()),
-            Some(path) => Err(Fault::Refused(format!(
-                "{}: {} does not belong to the log of this name, and nothing replaces it. Move or remove it, or choose \
-                 another name",
-                self.path.display(),
-                path.display()
-            ))),
+    /// Fails where what has the name of the journal is none.
+    fn check_journal(&self) -> FaultResult {
+        match &self.journal {
+            Some(journal) if matches!(journal.says, Says::Else) => {
+                Err(self.foreign(journal.held.path()))
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// Fails where a directory holds anything else besides parts of the log: it gets another name as a whole.
+    fn check_alone(&self, below: &Below) -> FaultResult {
+        match below.others.first() {
+            Some(other) if !below.own.is_empty() => Err(self.foreign(other)),
+            _ => Ok(()),
+        }
+    }
+
+    fn foreign(&self, other: &Path) -> Fault {
+        Fault::Refused(format!(
+            "{}: {} does not belong to the log of this name, and nothing replaces it. Move or remove it, or choose another \
+             name",
+            self.path.display(),
+            other.display()
+        ))
     }
 
     /// What no flush covers, in words; `None` where there is nothing.
@@ -348,36 +398,72 @@ impl Existing {
         }
     }
 
-    /// Fails where the directory of the subfiles holds anything else than the subfiles of what is there.
-    fn check_subfiles(&self) -> FaultResult {
-        let from_journal = self.journal.as_ref().and_then(OldJournal::recorded);
-        let from_journal = from_journal.map(|recorded| Some(recorded.id));
-        // Other writers, such as the Log VOL connector, do not mark their files: they have no identifier.
-        let Some(id) = self.file.as_ref().map(|file| file.id).or(from_journal) else {
-            return match self.subfiles.first() {
-                None => Ok(()),
-                Some(first) => Err(Fault::Refused(format!(
-                    "{}: there are subfiles of a log, such as {}, but the log itself is not there. Move or remove \
-                     them, or choose another name",
-                    self.path.display(),
-                    first.display()
-                ))),
-            };
+    /// Fails where subfiles have lost their log, and where other files have the names of the new ones.
+    fn check_subfiles(&self, options: &Options) -> FaultResult {
+        let log = self.path.file_name().unwrap_or_default();
+        let is_named = |path: &&PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            subfile_number(log, name).is_some()
         };
-        for path in &self.subfiles {
-            let is_own = is_numbered(path)
-                && file_at(path, &at_name(path))?.is_some()
-                && LogFile::read(path)?.id == id;
-            if !is_own {
-                return Err(Fault::Refused(format!(
-                    "{}: {} does not belong to the log of this name, and nothing replaces it. Move or remove it, or \
-                     choose another name",
-                    self.path.display(),
-                    path.display()
-                )));
+        let Some(named) = self.subfiles.others.iter().find(is_named) else {
+            return Ok(());
+        };
+        if self.file.is_none() && self.journal.is_none() {
+            return Err(Fault::Refused(format!(
+                "{}: there are subfiles of a log, such as {}, but the log itself is not there. Move or remove them, or choose \
+                 another name",
+                self.path.display(),
+                named.display()
+            )));
+        }
+        match options.subfiles {
+            SubfileOption::None => Ok(()),
+            _ => Err(self.foreign(named)),
+        }
+    }
+}
+
+impl Below {
+    /// The directory of the subfiles of a log with this identifier. Other writers, such as the Log VOL connector, give their files
+    /// none: nothing proves that these belong to a log.
+    fn subfiles(log: &Path, id: Option<FileId>) -> FaultResult<Self> {
+        let dir = subfile_dir(log);
+        let paths = list(&dir)?;
+        let names: Vec<&OsStr> = paths.iter().filter_map(|path| path.file_name()).collect();
+        let own = log.file_name().unwrap_or_default();
+        let base = base_of(own, &names).unwrap_or(own).to_owned();
+        let kind = id.map(|id| OwnDir::Subfiles { base, id });
+        Self::sorted(dir, kind, paths)
+    }
+
+    /// The directory of what ranks of the log have spilled.
+    fn spills(log: &Path) -> FaultResult<Self> {
+        let dir = spill_dir(log);
+        let paths = list(&dir)?;
+        Self::sorted(dir, Some(OwnDir::Spilled), paths)
+    }
+
+    fn sorted(dir: PathBuf, kind: Option<OwnDir>, paths: Vec<PathBuf>) -> FaultResult<Self> {
+        let mut below = Below::default();
+        for path in paths {
+            let found = kind.as_ref().map_or(Ok(false), |kind| kind.has(&path));
+            if found.map_err(|e| Fault::from(e).of_file(&path))? {
+                below.own.push(path);
+            } else {
+                below.others.push(path);
             }
         }
-        Ok(())
+        below.dir = kind.map(|kind| (dir, kind));
+        Ok(below)
+    }
+
+    /// The directory, where there are parts of the log in it.
+    fn part(&self) -> Option<Part> {
+        let (path, dir) = self.dir.clone().filter(|_| !self.own.is_empty())?;
+        Some(Part {
+            path,
+            dir: Some(dir),
+        })
     }
 }
 
@@ -485,7 +571,7 @@ impl OldJournal {
     fn recorded(&self) -> Option<&Recorded> {
         match &self.says {
             Says::Recorded(recorded) => Some(recorded),
-            Says::Nothing | Says::Unknown(_) => None,
+            Says::Nothing | Says::Unknown(_) | Says::Else => None,
         }
     }
 }
@@ -504,6 +590,9 @@ impl Says {
             Ok(Beside::Nothing) | Err(_) => {}
         }
         let read = open(path).and_then(|source| {
+            if !journal::is_journal(&source)? {
+                return Ok(Says::Else);
+            }
             if is_blank(&source)? {
                 return Ok(Says::Nothing);
             }
@@ -541,16 +630,34 @@ fn in_use(log: &Path, path: &Path, what_to_do: &str) -> String {
     )
 }
 
-/// Fails where a path does not end as that of a file does.
+/// Fails where a path does not end as that of a file does, and where the name is so long that no journal can have it in its own.
 fn check_name(path: &Path) -> FaultResult {
+    /// Fewer bytes are never too many.
+    const SHORT: usize = 64;
     let bytes = path.as_os_str().as_encoded_bytes();
-    let name = path.file_name().map(OsStr::as_encoded_bytes);
-    if name.is_some_and(|name| bytes.ends_with(name)) {
+    let Some(name) = path
+        .file_name()
+        .filter(|n| bytes.ends_with(n.as_encoded_bytes()))
+    else {
+        return Err(Fault::Refused(format!(
+            "{}: the path does not end with the name of a file",
+            path.display()
+        )));
+    };
+    if name.len() <= SHORT {
         return Ok(());
     }
+    let longest = longest_beside(path);
+    let probed = rustix::fs::lstat(&longest);
+    if probed.err() != Some(Errno::NAMETOOLONG) {
+        return Ok(());
+    }
+    let more = longest.file_name().unwrap_or_default().len() - name.len();
     Err(Fault::Refused(format!(
-        "{}: the path does not end with the name of a file",
-        path.display()
+        "{}: its name of {} bytes is too long for a log: files beside a log have its name in theirs, and {more} bytes more. \
+         Choose a shorter name",
+        path.display(),
+        name.len()
     )))
 }
 
@@ -641,9 +748,12 @@ fn file_at<'f>(path: &Path, found: &'f AtName) -> FaultResult<Option<&'f Metadat
     }
 }
 
-/// What is in the directory of the subfiles, sorted.
+/// What is in a directory, sorted. Readers follow no symbolic link to it, so there is nothing behind one.
 pub(crate) fn list(dir: &Path) -> FaultResult<Vec<PathBuf>> {
     let list = || {
+        if dir.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+            return Ok(Vec::new());
+        }
         let entries = match fs::read_dir(dir) {
             Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => {
                 return Ok(Vec::new());
@@ -656,12 +766,6 @@ pub(crate) fn list(dir: &Path) -> FaultResult<Vec<PathBuf>> {
         Ok(paths)
     };
     list().map_err(|e: io::Error| Fault::from(e).of_file(dir))
-}
-
-/// Whether a path ends as that of a subfile does.
-pub(crate) fn is_numbered(path: &Path) -> bool {
-    let number = path.extension().map(OsStr::as_encoded_bytes);
-    number.is_some_and(|number| number.iter().all(u8::is_ascii_digit))
 }
 
 fn open(path: &Path) -> Result<SourceFile, Error> {
@@ -738,6 +842,12 @@ mod tests {
             Existing::look(&self.log(), &options)
         }
 
+        /// What gets another name.
+        fn parts(&self, options: [bool; 2]) -> Vec<PathBuf> {
+            let parts = self.look(options).unwrap().parts();
+            parts.into_iter().map(|part| part.path).collect()
+        }
+
         /// It is refused with these options, and with fewer, for a reason with these words, and taken with the others.
         #[track_caller]
         fn refuses(&self, up_to: [bool; 2], words: &[&str]) {
@@ -763,7 +873,7 @@ mod tests {
         assert!(place.look(CAREFUL).is_ok());
         // The user has made it, with properties that it should have.
         fs::create_dir(subfile_dir(&place.log())).unwrap();
-        assert!(place.look(CAREFUL).unwrap().parts().is_empty());
+        assert!(place.parts(CAREFUL).is_empty());
     }
 
     #[test]
@@ -774,7 +884,7 @@ mod tests {
             CAREFUL,
             &["it exists already", "another name", "`overwrite`"],
         );
-        assert_eq!(place.look(REPLACE).unwrap().parts(), [place.log()]);
+        assert_eq!(place.parts(REPLACE), [place.log()]);
     }
 
     #[test]
@@ -800,7 +910,7 @@ mod tests {
         place.file(&OTHER);
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
         place.file(&ID);
-        fs::write(journal::path_of(&place.log()), "torn").unwrap();
+        fs::write(journal::path_of(&place.log()), "01234567 {\"journal\":1,").unwrap();
         place.refuses(REPLACE, &["journal cannot be read", "a.h5.h5logfs-journal"]);
         // Nothing of the journal came to the disk. Data may have.
         fs::write(journal::path_of(&place.log()), [0; 99]).unwrap();
@@ -920,7 +1030,7 @@ mod tests {
             ],
         );
         let journal = journal::path_of(&place.log());
-        assert_eq!(place.look(REPLACE).unwrap().parts(), [journal]);
+        assert_eq!(place.parts(REPLACE), [journal]);
     }
 
     #[test]
@@ -995,17 +1105,76 @@ mod tests {
                 "{reason}"
             );
         };
-        place.subfile(11, &OTHER);
-        foreign("a.h5.11");
-        fs::remove_file(subfile(&place.log(), 11)).unwrap();
-        let notes = subfile_dir(&place.log()).join("notes.txt");
-        fs::write(&notes, unclosed_front(&ID)).unwrap();
-        foreign("notes.txt");
-        fs::remove_file(notes).unwrap();
-        let (log, parts) = (place.log(), place.look(DISCARD).unwrap().parts());
+        for stranger in ["a.h5.11", "a.h5.", "a.h5.02", "notes.2024", "b.h5.0"] {
+            let path = subfile_dir(&place.log()).join(stranger);
+            let id = [ID, OTHER][usize::from(stranger == "a.h5.11")];
+            fs::write(&path, unclosed_front(&id)).unwrap();
+            foreign(stranger);
+            fs::remove_file(path).unwrap();
+        }
+        let (log, parts) = (place.log(), place.parts(DISCARD));
         assert_eq!(
             parts,
             [log.clone(), journal::path_of(&log), subfile_dir(&log)]
         );
+    }
+
+    /// A user's files, with names of all kinds that parts of a log have.
+    const STRANGERS: [&str; 9] = [
+        "a.h5.subfiles/a.h5.0",
+        "a.h5.subfiles/a.h5.1",
+        "a.h5.subfiles/notes.2024",
+        "a.h5.subfiles/result.001",
+        "a.h5.subfiles/thoughts.",
+        "a.h5.h5logfs-spill/0.1",
+        "a.h5.h5logfs-spill/notes.2024",
+        "a.h5.h5logfs-unflushed",
+        ".a.h5.h5logfs-new-01010101",
+    ];
+
+    #[test]
+    fn what_only_has_the_name_of_a_part_is_none() {
+        for id in [None, Some(ID), Some(OTHER)] {
+            let place = Place::new();
+            for name in STRANGERS {
+                let path = place.0.path().join(name);
+                fs::create_dir_all(parent(&path)).unwrap();
+                let front = id.filter(|_| name.ends_with("a.h5.0"));
+                let front = front.map(|id| unclosed_front(&id));
+                fs::write(path, front.unwrap_or(b"notes".to_vec())).unwrap();
+            }
+            // A subfile says of which log it is, and a file that is no log has none.
+            place.other_file();
+            assert_eq!(place.parts(REPLACE), [place.log()]);
+            // The new subfiles would have such names.
+            let options = Options {
+                overwrite: true,
+                subfiles: SubfileOption::Number(2),
+                ..Options::default()
+            };
+            let refused = Existing::look(&place.log(), &options).map(drop);
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("a.h5.0 does not belong"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_journal_is_kept_whatever_its_name() {
+        let place = Place::new();
+        let notes = journal::path_of(&place.log());
+        for text in ["notes\n", "0123 notes", "{\"journal\":1}"] {
+            fs::write(&notes, text).unwrap();
+            for make in [|_: &Place| {}, Place::other_file, |p: &Place| p.file(&ID)] {
+                make(&place);
+                for options in [CAREFUL, REPLACE, DISCARD] {
+                    let refused = place.look(options).map(drop).unwrap_err().to_string();
+                    assert!(
+                        refused.contains("h5logfs-journal does not belong"),
+                        "{refused}"
+                    );
+                }
+            }
+            fs::remove_file(place.log()).unwrap();
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use h5logfs_common::fault::Fault;
-use h5logfs_log::journal::parent;
+use h5logfs_log::journal::{HeldFile, parent};
 use h5logfs_log::logvol::extent::move_extent;
 
 use crate::extent::{has_locks, take_place, write_all};
@@ -38,7 +38,7 @@ enum Place {
 struct Aside {
     path: PathBuf,
     /// `None` until it is needed.
-    file: Option<File>,
+    file: Option<HeldFile>,
 }
 
 impl Aside {
@@ -58,19 +58,20 @@ impl Aside {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         let created = when_there(|| options.open(&self.path));
-        self.file = Some(
-            created
-                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.path.display())))?,
-        );
+        let created = created.and_then(|file| HeldFile::new(file, self.path.clone()));
+        let about =
+            |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", self.path.display()));
+        self.file = Some(created.map_err(about)?);
         Ok(())
     }
 
     /// Removes the file, and the directory with the last one.
     fn remove(self) {
-        if self.file.is_none() {
+        let Some(file) = self.file else {
             return;
-        }
-        if let Err(e) = std::fs::remove_file(&self.path) {
+        };
+        let removed = file.check_name();
+        if let Err(e) = removed.and_then(|()| std::fs::remove_file(&self.path)) {
             log::warn!("{}: {e}", self.path.display());
         }
         // Other ranks may have files there.
@@ -134,7 +135,7 @@ impl Spill {
     /// The file of this rank alone, where its extents wait for the flush.
     pub fn own(&self) -> Option<&File> {
         match &self.place {
-            Place::Aside(aside) => aside.file.as_ref(),
+            Place::Aside(aside) => aside.file.as_ref().map(HeldFile::file),
             Place::Alone | Place::Locked => None,
         }
     }

@@ -66,6 +66,7 @@ use closing::Objects;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition, Outline};
 use h5logfs_log::journal::known_table::KnownTable;
 use h5logfs_log::journal::state::state;
+use h5logfs_log::source_dir::resolved;
 use h5logfs_mpi::{MpiRanks, library};
 use h5logfs_output::automatic::Call;
 use h5logfs_output::entries::DatasetInfo;
@@ -763,8 +764,8 @@ fn begin(
     options: &Options,
     operation: &'static str,
 ) -> Result<(PathBuf, Ranks)> {
-    // The program may change its directory before it closes the file.
-    let path = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
+    // Before it closes the file, the program may change its directory, and remove one that the path leads through.
+    let path = resolved(given);
     // The same on all ranks.
     library::check()
         .and_then(|()| library::check_launch())

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context;
 
 use super::Request;
+use crate::fs;
 
 const READY: &str = "ready";
 
@@ -27,6 +28,8 @@ pub enum Started {
 
 /// Starts the daemon and returns when the mount is up, or has failed.
 pub fn start_daemon(request: &Request) -> anyhow::Result<Started> {
+    // What is there is the business of the daemon, which says why it cannot mount.
+    let before = fs::mount_at(&request.mount_point).ok().flatten();
     let daemon = command(request)?.spawn();
     let mut daemon = daemon.context("cannot start the daemon")?;
     if says_ready(&mut daemon)? {
@@ -36,6 +39,10 @@ pub fn start_daemon(request: &Request) -> anyhow::Result<Started> {
     // With any other status, the daemon has printed an error.
     if matches!(status.code(), Some(0) | None) {
         eprintln!("h5logfs: the daemon ended before the mount was up ({status})");
+    }
+    // It may have mounted before, and not have come to unmount.
+    if let Err(e) = fs::unmount_dead_since(&request.mount_point, before) {
+        log::debug!("{e}");
     }
     Ok(Started::Failed)
 }

@@ -39,6 +39,7 @@ mod walks;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;
+use std::fmt::Display;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -359,6 +360,11 @@ impl Log {
         state.close(&self.library, &self.shadow, self.opening, left)
     }
 
+    /// Whether [`Log::close`] was called, however it has ended.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().writer.is_none()
+    }
+
     /// The number of the shadow among the files of the library.
     pub fn number(&self) -> u64 {
         self.shadow.number()
@@ -446,14 +452,16 @@ impl State {
             ended.unlock();
             return Err(reason);
         }
-        let plainly = if ranks.is_root() && how.settle.is_none() {
+        // Also of a log that is to be settled: whatever becomes of that, it is closed then.
+        let plainly = if ranks.is_root() {
             state.close_plainly(&ended, how)
         } else {
             None
         };
+        let is_closed = plainly.is_some();
         how.journal = ended.journal_number();
         ended.unlock();
-        let closed = if ranks.is_root() && plainly.is_none() {
+        let closed = if ranks.is_root() && (!is_closed || how.settle.is_some()) {
             direct::close_log(&state.path, how, &direct::Options::default())
         } else {
             Ok(Closed::Done)
@@ -464,19 +472,31 @@ impl State {
             CLOSED.remember(&state.path, objects, base, plainly.unwrap_or_default());
         }
         ranks.wait();
-        match closed {
+        let not_settled = |reason| {
+            let file = state.path.clone();
+            Fault::from(Error::NotSettled { file, reason })
+        };
+        let unclosed = |reason: &dyn Display| {
+            format!(
+                "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
+            )
+        };
+        let done = match closed {
             Ok(Closed::Done | Closed::Without(_)) => Ok(()),
-            Ok(Closed::NotSettled(reason)) => {
-                let file = state.path.clone();
-                Err(Error::NotSettled { file, reason }.into())
-            }
+            Ok(Closed::NotSettled(reason)) => Err(not_settled(reason)),
+            Err(reason) if is_closed => Err(not_settled(reason.into())),
+            Err(reason) if how.settle.is_some() => Err(unclosed(&reason).into()),
             // The log has all that was written, so the close succeeds. Who looks at the error stack finds the reason.
             Err(reason) => {
-                let reason = format!(
-                    "{reason}. The log stays one that is not closed, with all that was written: `h5logfs recover` closes it"
-                );
-                library.push(Kind::Close, &reason);
+                library.push(Kind::Close, &unclosed(&reason));
                 Ok(())
+            }
+        };
+        // The program is told where it is no ordinary file: on all ranks.
+        match how.settle.map(|_| ranks.follow_root(done)) {
+            None | Some(GlobalOutcome::Good) => Ok(()),
+            Some(GlobalOutcome::Failed { reason, .. } | GlobalOutcome::Refused { reason, .. }) => {
+                Err(reason)
             }
         }
     }

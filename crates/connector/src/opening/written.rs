@@ -10,7 +10,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_host::types::{Id, access};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions;
-use h5logfs_log::source_dir::{SourceDir, canonical};
+use h5logfs_log::source_dir::{SourceDir, canonical, resolved};
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_output::files::Files;
 use h5logfs_output::{LocalOutcome, LogWriter, Options, Ranks, check_outcome};
@@ -33,7 +33,7 @@ pub fn create(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLo
     let options = info.options(request)?;
     let ranks = ranks::find(&info.library, request.fapl)?;
     let replaces = request.has(access::TRUNCATE);
-    let path = absolute(request.path());
+    let path = real(request.path());
     // libhdf5 says in its own words that there is such a file.
     let is_there = path.symlink_metadata().is_ok();
     if !options.take(&path)
@@ -85,7 +85,7 @@ enum Found {
 /// Opens a log for writing. `None` for a file that is none, or that another writer has made. Collective where it is opened for
 /// writing.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
-    let path = absolute(request.path());
+    let path = real(request.path());
     let found = find(info, request, &path);
     let ranks = if request.has(access::WRITE) {
         ranks::find(&info.library, request.fapl)?
@@ -200,10 +200,9 @@ fn check_kept(info: &Info, request: &Request<'_>, path: &Path) -> Result<(), Fau
     ).into())
 }
 
-fn absolute(path: &Path) -> PathBuf {
+fn real(path: &Path) -> PathBuf {
     // A log is where a link leads to.
-    let found = canonical(path).or_else(|_| std::path::absolute(path));
-    found.unwrap_or_else(|_| path.to_owned())
+    canonical(path).unwrap_or_else(|_| resolved(path))
 }
 
 /// `access`: a list that is equal to that of the request, if there is one.

@@ -354,9 +354,10 @@ impl Session {
         self.flush_for(Cause::Asked)
     }
 
-    /// The same before the file is closed. A process that was forked from the one that writes the log has nothing to flush.
+    /// The same before the file is closed. A program may repeat a close that has failed when the log was closed already: then
+    /// nothing is left to flush. Nor has a process that was forked from the one that writes the log.
     pub fn flush_to_close(&self) -> Result<(), Fault> {
-        if self.is_forked() {
+        if self.is_forked() || self.log().is_some_and(Log::is_closed) {
             return Ok(());
         }
         self.flush()

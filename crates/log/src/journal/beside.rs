@@ -13,6 +13,7 @@ use super::{Cause, Recorded, path_of};
 use crate::file_id::FileId;
 use crate::front::{self, FRONT};
 use crate::log_files::LogFiles;
+use crate::own_parts::{BEGIN, begins_as_journal};
 use crate::source_dir::SourcePath;
 use crate::source_file::{Identity, SourceFile};
 use h5logfs_common::error::{Error, Result};
@@ -102,7 +103,7 @@ impl Beside {
                 unless_unclosed(reason, beside)
             }
             Err(e @ Error::BadFile { .. }) => {
-                let beside = if Lines::new(&source).have_no_commit()? {
+                let beside = if is_journal(&source)? && Lines::new(&source).have_no_commit()? {
                     stale("tells of no flush: it never came to the disk wholly".to_owned())
                 } else {
                     Beside::Nothing
@@ -120,6 +121,13 @@ impl Beside {
             Beside::Stale(_) | Beside::Nothing => None,
         }
     }
+}
+
+/// Whether a file is a journal at all: a user may have given its name to any file.
+pub fn is_journal(source: &SourceFile) -> Result<bool> {
+    let mut begin = vec![0; source.len().min(BEGIN as u64) as usize];
+    source.read_exact_at(&mut begin, 0)?;
+    Ok(begins_as_journal(&begin))
 }
 
 /// Whether a file has a journal, and no bytes at its begin: a file system may show late what another node has written.

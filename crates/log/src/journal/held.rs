@@ -16,6 +16,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::path_of;
+use crate::file_id::FileId;
+use crate::own_parts::is_unfinished;
+
 /// An open file and its name. As long as it is open, no other file gets its inode number.
 #[derive(Debug)]
 pub struct HeldFile {
@@ -65,7 +69,7 @@ impl HeldFile {
                 file.sync_all()?;
                 std::fs::rename(&new, path)
             } else {
-                name_without_replacing(&new, path)
+                rename_without_replacing(&new, path)
             }
         });
         if let Err(e) = placed {
@@ -115,27 +119,41 @@ impl HeldFile {
 /// Stands in the name of a file that is being created, between the name that it will have and a number.
 const NEW: &str = ".h5logfs-new-";
 
+/// The most attempts to find a name that is free.
+const MOST_ATTEMPTS: u32 = 1000;
+
+/// The longest name that a file beside the log at `log` may have for a moment: that of a new journal which is being created.
+pub fn longest_beside(log: &Path) -> PathBuf {
+    hidden(&path_of(log), &FileId::default().number(), MOST_ATTEMPTS)
+}
+
+/// The name of a file that will be at `path` when it is complete.
+fn hidden(path: &Path, number: &str, attempt: u32) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!("{NEW}{number}"));
+    if attempt > 0 {
+        name.push(format!("-{attempt}"));
+    }
+    path.with_file_name(name)
+}
+
 /// Creates a file beside `path`, under a name that is free: one that died while it created a file may have left that.
 fn create_hidden(path: &Path, number: &str) -> io::Result<(PathBuf, File)> {
-    const MOST: u32 = 1000;
     let mut attempt = 0;
     loop {
-        let mut name = OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!("{NEW}{number}"));
-        if attempt > 0 {
-            name.push(format!("-{attempt}"));
-        }
-        let new = path.with_file_name(name);
+        let new = hidden(path, number, attempt);
         match File::create_new(&new) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < MOST => attempt += 1,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < MOST_ATTEMPTS => {
+                attempt += 1;
+            }
             created => return created.map(|file| (new, file)),
         }
     }
 }
 
 /// Removes the files in a directory that processes have left which died while they created a file of one of these names. Those
-/// that a process has locked are being created.
+/// that a process has locked are being created, and those that do not begin as files of ours are a user's.
 pub fn remove_left_behind(dir: &Path, is_name: impl Fn(&OsStr) -> bool) -> io::Result<()> {
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -143,7 +161,8 @@ pub fn remove_left_behind(dir: &Path, is_name: impl Fn(&OsStr) -> bool) -> io::R
     };
     for entry in entries {
         let entry = entry?;
-        if !name_to_be(&entry.file_name()).is_some_and(&is_name) || !entry.file_type()?.is_file() {
+        let has_name = name_to_be(&entry.file_name()).is_some_and(&is_name);
+        if !has_name || !is_unfinished(&entry.path())? {
             continue;
         }
         // NFS locks only files that are open for writing.
@@ -167,7 +186,7 @@ fn name_to_be(hidden: &OsStr) -> Option<&OsStr> {
 
 /// Gives a file another name, which must be free. Of several processes one succeeds, except where the file system has
 /// neither such renames nor hard links.
-fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+pub fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => return Ok(()),
         Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
@@ -218,6 +237,7 @@ pub fn parent(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::unclosed_front;
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -257,8 +277,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let left = ["17", "17-1"].map(|end| dir.path().join(format!(".log{NEW}{end}")));
-        left.iter()
-            .for_each(|left| fs::write(left, "left").unwrap());
+        // Cut off in the first write, and a whole front.
+        let front = unclosed_front(&FileId([7; 16]));
+        fs::write(&left[0], &front[..9]).unwrap();
+        fs::write(&left[1], &front).unwrap();
+        // Of a user, with names of ours.
+        let users = ["18", "notes"].map(|end| dir.path().join(format!(".log{NEW}{end}")));
+        fs::write(&users[0], "notes").unwrap();
+        fs::create_dir(&users[1]).unwrap();
         let other = dir.path().join(format!(".other{NEW}17"));
         fs::write(&other, "").unwrap();
         let held = HeldFile::create(&path, "17", false, |_| Ok(())).unwrap();
@@ -272,6 +298,7 @@ mod tests {
         drop(making);
         remove();
         assert!(!left[1].exists() && other.exists());
+        assert!(users.iter().all(|user| user.exists()));
     }
 
     #[test]

@@ -57,8 +57,8 @@ use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 use lines::Lines;
 
-pub use beside::{Beside, Stale, lacks_front};
-pub use held::{HeldFile, number_at, parent, remove_left_behind, sync};
+pub use beside::{Beside, Stale, is_journal, lacks_front};
+pub use held::{HeldFile, number_at, parent, remove_left_behind, rename_without_replacing, sync};
 pub use job::{Job, JobState, lock};
 pub use line::{Append, Commit, Header, Line, MOST_SUBFILES, writer_name};
 pub use lines::{Cause, MOST_FLUSHES, Torn};

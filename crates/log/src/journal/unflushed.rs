@@ -12,6 +12,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::kept::Kept;
@@ -20,6 +21,7 @@ use crate::log_files::LogFiles;
 use crate::logvol::extent::Proof;
 use crate::logvol::loose::{self, Loose, Wanted};
 use crate::logvol::names::{spill_dir, spilled_by};
+use crate::own_parts::{self, OwnDir};
 use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
@@ -407,9 +409,13 @@ pub fn spilled(files: &LogFiles<'_>) -> Vec<SourcePath> {
     let dir = spill_dir(files.log());
     let names = files.list(&SourcePath::below(&dir)).unwrap_or_default();
     let names = names.into_iter().filter(|name| spilled_by(name).is_some());
-    names
-        .map(|name| SourcePath::below(dir.join(name)))
-        .collect()
+    let places = names.map(|name| SourcePath::below(dir.join(name)));
+    let is_own = |place: &SourcePath| {
+        let file = files.open_file(place, OFlags::RDONLY);
+        file.and_then(|file| own_parts::is_spilled(&file))
+            .unwrap_or(false)
+    };
+    places.filter(is_own).collect()
 }
 
 /// Whether `name` is that of the directory with such files of the log `log`.
@@ -417,8 +423,8 @@ pub fn is_spill_dir(log: &OsStr, name: &OsStr) -> bool {
     spill_dir(Path::new(log)).as_os_str() == name
 }
 
-/// Removes the files into which ranks of the log at `log` have spilled, when nothing in them counts any more. The caller has
-/// the lock of its journal.
+/// Removes the files into which ranks of the log at `log` have spilled, when nothing in them counts any more, and no others. The
+/// caller has the lock of its journal.
 pub fn remove_spills(log: &Path) -> io::Result<()> {
     let dir = spill_dir(log);
     let entries = match std::fs::read_dir(&dir) {
@@ -433,7 +439,7 @@ pub fn remove_spills(log: &Path) -> io::Result<()> {
     }
     for entry in entries {
         let entry = entry?;
-        if spilled_by(&entry.file_name()).is_some() {
+        if OwnDir::Spilled.has(&entry.path())? {
             std::fs::remove_file(entry.path())?;
         }
     }

@@ -74,7 +74,7 @@ impl Proof {
 impl ExtentHeader {
     /// Bytes of the header.
     pub const SIZE: u64 = 64;
-    pub(super) const MAGIC: &[u8; 8] = b"h5lgxtnt";
+    pub(crate) const MAGIC: &[u8; 8] = b"h5lgxtnt";
     /// In a header that has a seal.
     const SEALED: u32 = 1;
     /// In a header that has a proof. Its number lies in the bits from [`Self::NUMBER`] on.

@@ -66,6 +66,30 @@ pub fn subfile(master: &Path, number: u32) -> PathBuf {
     subfile_dir(master).join(numbered(name, number))
 }
 
+/// The number in the name of a subfile, behind `base`; `None` of any other name.
+pub fn subfile_number(base: &OsStr, name: &OsStr) -> Option<u32> {
+    let number = name.as_bytes().strip_prefix(base.as_bytes())?;
+    let number = std::str::from_utf8(number.strip_prefix(b".")?).ok()?;
+    let number = number.parse().ok()?;
+    (numbered(base, number) == name).then_some(number)
+}
+
+/// The name that the subfiles of the log `own` have in front of their numbers: that of the log, or, where the log was renamed,
+/// the one name with which the files there begin. `names`: those in the directory of the subfiles.
+pub fn base_of<'n>(own: &'n OsStr, names: &[&'n OsStr]) -> Option<&'n OsStr> {
+    if names.contains(&numbered(own, 0).as_os_str()) {
+        return Some(own);
+    }
+    let firsts = names
+        .iter()
+        .filter_map(|n| n.as_bytes().strip_suffix(b".0"));
+    let firsts: Vec<&OsStr> = firsts.map(OsStr::from_bytes).collect();
+    match firsts[..] {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
 fn numbered(name: &OsStr, number: u32) -> OsString {
     let mut name = name.to_owned();
     name.push(format!(".{number}"));
@@ -88,22 +112,11 @@ pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>
         _ => Error::io(&shown, e).into(),
     })?;
     let own = files.log().file_name().unwrap_or_default();
-    let prefix = if names.contains(&numbered(own, 0)) {
-        own
-    } else {
-        let firsts: Vec<&OsStr> = names
-            .iter()
-            .filter_map(|n| n.as_bytes().strip_suffix(b".0"))
-            .map(OsStr::from_bytes)
-            .collect();
-        match firsts[..] {
-            [one] => one,
-            _ => {
-                let first = shown.join(numbered(own, 0));
-                return Err(format!("{} is missing", first.display()).into());
-            }
-        }
-    };
-    let path = |i| directory.join(numbered(prefix, u32::from(i)));
+    let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
+    let base = base_of(own, &names).ok_or_else(|| {
+        let first = shown.join(numbered(own, 0));
+        format!("{} is missing", first.display())
+    })?;
+    let path = |i| directory.join(numbered(base, u32::from(i)));
     Ok((0..count).map(|i| SourcePath::below(path(i))).collect())
 }

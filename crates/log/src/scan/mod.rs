@@ -27,7 +27,7 @@ use std::path::Path;
 
 pub use choice::Choice;
 pub use listings::Listings;
-pub use settings::{LAYOUT_OPTIONS, LayoutOption, Settings};
+pub use settings::{LAYOUT_OPTIONS, LayoutOption, SUBFILE_VARIABLES, Settings};
 pub use shape::Chunking;
 
 use crate::journal::sealed::KnownFlush;

@@ -130,8 +130,8 @@ pub const LAYOUT_OPTIONS: [LayoutOption; 7] = [
 
 const BURST_DIR: &str = "burst_dir";
 const SUBFILE_DIR: &str = "subfile_dir";
-/// Where HDF5's own driver looks for the files of [`SUBFILE_DIR`].
-const SUBFILE_VARIABLES: [&str; 2] = [
+/// Where HDF5's own driver looks for subfiles and their configurations: the variables that are the defaults of an option.
+pub const SUBFILE_VARIABLES: [&str; 2] = [
     "H5FD_SUBFILING_SUBFILE_PREFIX",
     "H5FD_SUBFILING_CONFIG_FILE_PREFIX",
 ];

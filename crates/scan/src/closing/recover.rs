@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +30,7 @@ use h5logfs_log::journal::{parent, sync};
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::logvol::Section;
 use h5logfs_log::logvol::extent::{sections, sections_after};
-use h5logfs_log::logvol::names::{spill_dir, subfile_dir};
+use h5logfs_log::logvol::names::{spill_dir, subfile_dir, subfile_number};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::window::Piece;
@@ -243,7 +242,7 @@ fn recover_locked(
             check_nothing_to_drop(path, how)?;
             is_locked(stale.identity)?;
             if !how.dry_run {
-                remove_journal(path, files.dir(), how)?;
+                remove_journal(path, files.dir(), how, lock)?;
                 if !how.without_sync {
                     sync(parent(path))?;
                 }
@@ -313,7 +312,7 @@ fn recover_locked(
         lock.sync_data().map_err(|e| Error::io(&journal_path, e))?;
     }
     // Holds the lock of the journal that takes the place of the old one.
-    let _shortened = if kept.flushes() < flushes {
+    let shortened = if kept.flushes() < flushes {
         Some(drop_flushes(path, &kept, &data_files, lock)?)
     } else {
         None
@@ -325,7 +324,8 @@ fn recover_locked(
     }
     begun.check(path, lock)?;
     let is_proven = goes_on && proves_its_close(files)?;
-    remove_journal(path, files.dir(), how)?;
+    let journal = shortened.as_ref().map_or(lock, HeldFile::file);
+    remove_journal(path, files.dir(), how, journal)?;
     if !how.without_sync && !is_proven {
         sync(parent(path))?;
     }
@@ -495,9 +495,9 @@ impl Found {
     }
 }
 
-/// Removes the journal of a log that is closed, and what else is left. Until the directory is on the disk, a crash of the system may
-/// bring it back.
-fn remove_journal(path: &Path, dir: &SourceDir, how: How) -> Result<()> {
+/// Removes the journal of a log that is closed, which the caller has locked, and what else is left. Until the directory is on the
+/// disk, a crash of the system may bring it back.
+fn remove_journal(path: &Path, dir: &SourceDir, how: How, lock: &File) -> Result<()> {
     if !how.is_own {
         remove_left_behind(path);
         // A flush has them, or they are kept elsewhere, or are to be thrown away.
@@ -505,8 +505,12 @@ fn remove_journal(path: &Path, dir: &SourceDir, how: How) -> Result<()> {
     }
     let journal_path = journal::path_of(path);
     let name = journal_path.file_name().unwrap_or_default();
-    dir.remove(name).map_err(|e| Error::io(&journal_path, e))?;
-    Ok(())
+    let remove = || {
+        let found = dir.open_file(Path::new(name))?.metadata()?;
+        check_locked(lock, Identity::from(&found))?;
+        dir.remove(name)
+    };
+    remove().map_err(|e| Error::io(&journal_path, e))
 }
 
 /// Whether a log that was closed proves that by itself. Then a crash of the system may bring its journal back.
@@ -572,11 +576,7 @@ fn shorten(
 fn remove_left_behind(path: &Path) {
     let log = path.file_name().unwrap_or_default();
     let beside = [log.to_owned(), journal::path_of(Path::new(log)).into()];
-    let is_subfile = |name: &OsStr| {
-        let number = name.as_bytes().strip_prefix(log.as_bytes());
-        let number = number.and_then(|rest| rest.strip_prefix(b"."));
-        number.is_some_and(|number| number.iter().all(u8::is_ascii_digit))
-    };
+    let is_subfile = |name: &OsStr| subfile_number(log, name).is_some();
     let removed =
         journal::remove_left_behind(parent(path), |name| beside.iter().any(|n| n == name))
             .and_then(|()| journal::remove_left_behind(&subfile_dir(path), is_subfile));
@@ -906,6 +906,8 @@ fn closed_log<'a>(journal: &'a Recorded, file: &DataFile) -> ClosedLog<'a> {
 #[cfg(test)]
 mod tests {
     use std::ffi::CString;
+
+    use std::os::unix::ffi::OsStrExt;
 
     use super::*;
     use crate::hdf5_sys::{Link, Name, Space, Target};

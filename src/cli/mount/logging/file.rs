@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,14 @@ impl LogFile {
     /// Fails where the file holds data: a slip in the options must not add messages to them.
     pub fn open(path: &Path) -> io::Result<Self> {
         check_text(path)?;
+        let old = old(path);
+        if !may_replace(&old)? {
+            let reason = format!(
+                "{}, which holds no messages, would be replaced when the file is full: move it",
+                old.display()
+            );
+            return Err(io::Error::other(reason));
+        }
         Ok(LogFile {
             path: std::path::absolute(path)?,
             file: open(path)?,
@@ -45,7 +53,12 @@ impl LogFile {
             if !own.is_file() || own.len() < self.max_size {
                 return Ok(());
             }
-            std::fs::rename(&self.path, old(&self.path))?;
+            let old = old(&self.path);
+            // The limit counts less than another file of the user.
+            if !may_replace(&old)? {
+                return Ok(());
+            }
+            std::fs::rename(&self.path, old)?;
         }
         self.file = open(&self.path)?;
         Ok(())
@@ -55,6 +68,24 @@ impl LogFile {
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(MODE).open(path)
+}
+
+/// Whether a file is absent, empty, or begins as messages do: with a time.
+fn may_replace(path: &Path) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Ok(found) if !found.is_file() => return Ok(false),
+        found => found?,
+    };
+    let mut begin = Vec::new();
+    File::open(path)?.take(6).read_to_end(&mut begin)?;
+    let is_time = |begin: &[u8]| {
+        let year = begin.strip_prefix(b"[");
+        let year = year.and_then(|year| year.strip_suffix(b"-"));
+        year.is_some_and(|year| year.len() == 4 && year.iter().all(u8::is_ascii_digit))
+    };
+    // `RUST_LOG_STYLE` may have coloured them.
+    Ok(begin.is_empty() || is_time(&begin) || begin.starts_with(b"\x1b["))
 }
 
 fn old(path: &Path) -> PathBuf {
@@ -119,10 +150,24 @@ mod tests {
         let (_dir, path, mut log) = log_file();
         log.max_size = 100;
         for _ in 0..100 {
-            log.write_all(b"0123456789").unwrap();
+            log.write_all(b"[2026-01-0").unwrap();
         }
         let len = |path: &Path| fs::metadata(path).unwrap().len();
         assert_eq!(len(&path), 100);
         assert_eq!(len(&old(&path)), 100);
+    }
+
+    #[test]
+    fn a_file_that_holds_no_messages_is_not_replaced() {
+        let (_dir, path, mut log) = log_file();
+        log.max_size = 100;
+        fs::write(old(&path), "notes").unwrap();
+        let refused = LogFile::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("log.old, which holds no"), "{refused}");
+        for _ in 0..20 {
+            log.write_all(b"[2026-01-0").unwrap();
+        }
+        assert_eq!(fs::read_to_string(old(&path)).unwrap(), "notes");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 200);
     }
 }

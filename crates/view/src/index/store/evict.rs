@@ -5,18 +5,20 @@
 //! one. So daemons that share a directory need not know of each other, and a write does not list the
 //! directory.
 //!
-//! A user may have named a directory with other files. Only files with names of the store's own form are counted and
-//! removed.
+//! A user may have named a directory with other files. Only files with names of the store's own form are counted, and only those
+//! are removed that also begin as its files do.
 
-use std::ffi::CStr;
-use std::io;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, FileType, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
-use super::{FileTime, Store, is_item, is_number, is_unfinished};
+use super::{FileTime, MAGIC, Store, is_item, is_number, is_unfinished, open_below};
 
 /// Bytes. Files take whole blocks, a directory takes one.
 const BLOCK: u64 = 4096;
@@ -130,7 +132,7 @@ impl Store {
                 continue;
             }
             if unfinished && found.st_mtime.saturating_add(ABANDONED) < now {
-                let _ = rustix::fs::unlinkat(&fd, file, AtFlags::empty());
+                remove_own(&fd, file);
                 continue;
             }
             bytes = bytes.saturating_add(charged(found.st_size as u64));
@@ -143,8 +145,7 @@ impl Store {
     }
 
     fn open_dir(&self, name: &[u8]) -> io::Result<OwnedFd> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = Path::new(std::ffi::OsStr::from_bytes(name));
+        let path = Path::new(OsStr::from_bytes(name));
         self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
@@ -156,8 +157,7 @@ impl Store {
                 let entry = entry?;
                 let file = entry.file_name();
                 if is_item(file.to_bytes()) || is_unfinished(file.to_bytes()) {
-                    // Another daemon may have been faster.
-                    let _ = rustix::fs::unlinkat(&fd, file, AtFlags::empty());
+                    remove_own(&fd, file);
                 }
             }
             Ok(rustix::fs::unlinkat(self.fd()?, name, AtFlags::REMOVEDIR)?)
@@ -166,6 +166,28 @@ impl Store {
             let name = String::from_utf8_lossy(name);
             log::debug!("{}: {e}", self.path.join(&*name).display());
         }
+    }
+}
+
+/// Removes a file of the store, and no other.
+fn remove_own(dir: &OwnedFd, name: &CStr) {
+    let begins_as_own = || -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+        let mut file = File::from(open_below(dir, path, flags, Mode::empty())?);
+        let mut begin = Vec::new();
+        if !file.metadata()?.is_file() {
+            return Ok(false);
+        }
+        file.by_ref()
+            .take(MAGIC.len() as u64)
+            .read_to_end(&mut begin)?;
+        // A crash of the system may have left the name, and none of the bytes.
+        Ok(MAGIC.starts_with(&begin) || begin.iter().all(|byte| *byte == 0))
+    };
+    // Another daemon may have been faster.
+    if begins_as_own().unwrap_or(false) {
+        let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
     }
 }
 

@@ -287,10 +287,15 @@ fn files_that_nobody_finished_are_removed() {
     let [old, new, other] = ["tmp-0123456789abcdef", "tmp-fedcba9876543210", "tmp-old"];
     let [old, new, other] = [old, new, other].map(|name| file_of(&log, name));
     for path in [&old, &new, &other] {
-        fs::write(path, "half a f").unwrap();
+        fs::write(path, "h5logkep, half a f").unwrap();
     }
+    // Cut off at once, or a user's.
+    let [cut, users] = ["tmp-0000000000000001", "tmp-0000000000000002"];
+    let [cut, users] = [cut, users].map(|name| file_of(&log, name));
+    fs::write(&cut, "h5l").unwrap();
+    fs::write(&users, "notes").unwrap();
     let yesterday = SystemTime::now() - Duration::from_secs(86_400);
-    for path in [&old, &other] {
+    for path in [&old, &other, &cut, &users] {
         let file = File::options().write(true).open(path).unwrap();
         file.set_modified(yesterday).unwrap();
     }
@@ -299,6 +304,7 @@ fn files_that_nobody_finished_are_removed() {
     fs::write(&foreign, "keep").unwrap();
     store.evict();
     assert!(!old.exists() && new.exists() && other.exists() && foreign.exists());
+    assert!(!cut.exists() && users.exists());
     assert!(got(&log, ITEM).is_some());
 }
 
@@ -322,8 +328,8 @@ fn only_files_of_the_store_are_evicted() {
     assert!(got(&log, ITEM).is_some());
     Store::open(&store.path, 0).unwrap().evict();
     let left = |dir: &str| fs::read_dir(store.path.join(dir)).unwrap().count();
-    // Two of the names are those of items.
-    assert_eq!(dirs.map(|dir| left(&dir)), [3, 5, 5]);
+    // Two of the names are those of items, and none of the files is one.
+    assert_eq!(dirs.map(|dir| left(&dir)), [5, 5, 5]);
     assert!(other.exists() && !file_of(&log, ITEM).exists());
 }
 

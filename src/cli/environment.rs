@@ -1,0 +1,53 @@
+//! What the commands take over of the environment. It is made for the programs of a user, with their HDF5, and not for ours: a
+//! command that went through the VOL connector to close a log would ask itself.
+
+use std::ffi::OsStr;
+
+use h5logfs_log::scan::SUBFILE_VARIABLES;
+
+/// How the names of variables begin that libhdf5 reads, whatever its version: 1.10 to 2.2 have some thirty.
+const PREFIXES: [&str; 4] = ["HDF5_", "H5_", "H5D_", "H5FD_"];
+
+/// Removes what libhdf5 would heed. What this process starts does not have it either, so a command that starts programs of the user
+/// does not call this. Only as long as the process has one thread.
+pub fn forget_hdf5() {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| is_of_hdf5(name)) {
+        // SAFETY: no other thread reads the environment.
+        unsafe { std::env::remove_var(name) };
+    }
+}
+
+/// Those that tell where subfiles lie are the commands' own business: they are the defaults of an option.
+fn is_of_hdf5(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    let has_prefix = PREFIXES
+        .iter()
+        .any(|prefix| bytes.starts_with(prefix.as_bytes()));
+    has_prefix && !SUBFILE_VARIABLES.iter().any(|own| name == *own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_libhdf5_are_known_by_their_names() {
+        for name in [
+            "HDF5_VOL_CONNECTOR",
+            "H5FD_mpio_Debug",
+            "H5D_mpio_Debug",
+            "H5_REQUIRE_IOC",
+        ] {
+            assert!(is_of_hdf5(OsStr::new(name)), "{name}");
+        }
+        for name in [
+            "H5LOGFS_PROGRAM",
+            "PATH",
+            "HDF5",
+            "H5FD_SUBFILING_SUBFILE_PREFIX",
+        ] {
+            assert!(!is_of_hdf5(OsStr::new(name)), "{name}");
+        }
+    }
+}
