@@ -14,6 +14,7 @@
 //! | `parts` | the configuration of an HDF5 file in subfiles, and the first of them | a snapshot that is made passes its checks, and can be read |
 //! | `bp4`, `bp5` | the metadata of a directory of ADIOS2 | a variable that is read alone is what it is among all; numbers of blocks fit each other; no path is shown twice |
 //! | `operator` | a block of ADIOS2 with an operator | what is decoded has no byte that was there before |
+//! | `pipeline` | a chunk that went through filters | it has the bytes of its elements, wherever it is decoded to |
 //! | `plain` | an HDF5 file | if it is certainly no log, it is so with more bytes behind it |
 //! | `objects` | an HDF5 file, as it is, and with right checksums | what is found by its name is in the list of all |
 //! | `damaged` | a log, and changes to it | a read of a part gives the same bytes as a read of the whole; holes have no data; without changes everything can be read |
@@ -30,6 +31,7 @@ mod journal;
 pub mod memory;
 mod objects;
 mod parts;
+mod pipeline;
 mod plain;
 mod reading;
 mod samples;
@@ -52,7 +54,7 @@ pub struct Target {
 /// Inputs and their names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-pub const ALL: [Target; 16] = [
+pub const ALL: [Target; 17] = [
     Target {
         name: "logvol",
         run: decoders::logvol,
@@ -117,6 +119,11 @@ pub const ALL: [Target; 16] = [
         name: "operator",
         run: adios::operator,
         seeds: adios::operator_seeds,
+    },
+    Target {
+        name: "pipeline",
+        run: pipeline::run,
+        seeds: pipeline::seeds,
     },
     Target {
         name: "plain",

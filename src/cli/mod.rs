@@ -287,6 +287,7 @@ impl ViewArgs {
     fn settings(&self) -> anyhow::Result<Settings> {
         let mut settings = Settings {
             chunking: self.chunk,
+            most: self.index_memory,
             ..Settings::of_environment(|variable| std::env::var_os(variable))
         };
         let options = self.options.iter();

@@ -97,6 +97,7 @@ const OWN: [ReadOption; 9] = [
         "256M",
         |options, name, value| {
             options.memory.index_memory = size(name, value)?;
+            options.settings.most = options.memory.index_memory;
             Ok(())
         },
     ),

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use zlib_rs::adler32::adler32;
 
 use crate::deflate::{inflate, inflate_in};
+use crate::szip;
 use h5logfs_common::buffers::{make_room, with_room, zeroed};
 use h5logfs_common::fault::Fault;
 
@@ -29,12 +30,14 @@ pub struct Filter {
 }
 
 /// The deflate filter; its parameter is the level. This and the next two are the filters that the view can apply
-/// and undo.
+/// and undo; [`SZIP`] can only be undone.
 pub const DEFLATE: i32 = 1;
 /// The shuffle filter; its parameter is the size of an element.
 pub const SHUFFLE: i32 = 2;
 /// The Fletcher-32 checksum.
 pub const FLETCHER32: i32 = 3;
+/// Adaptive entropy coding.
+pub const SZIP: i32 = 4;
 
 /// The bit of a filter's flags that allows chunks without it.
 pub const OPTIONAL: u32 = 1;
@@ -61,6 +64,11 @@ impl Filter {
     /// Whether the view can apply it. It leaves out other filters, and sets their bits in the filter mask.
     pub fn can_apply(&self) -> bool {
         [DEFLATE, SHUFFLE, FLETCHER32].contains(&self.id)
+    }
+
+    /// Whether it can be undone.
+    pub fn can_undo(&self) -> bool {
+        self.can_apply() || self.id == SZIP
     }
 }
 
@@ -123,7 +131,13 @@ pub fn decoding_memory(stored: u64, raw: u64, pipeline: &[Filter]) -> u64 {
     let most = most.max(raw).max(stored);
     // A checksum is cut off in place, after a copy of the stored bytes.
     let makes_new = pipeline.iter().filter(|f| f.id != FLETCHER32).count();
+    let of_szip = if pipeline.iter().any(|f| f.id == SZIP) {
+        szip::memory(most)
+    } else {
+        0
+    };
     most.saturating_mul(makes_new.clamp(1, 2) as u64)
+        .saturating_add(of_szip)
 }
 
 /// Undoes the pipeline. The result has `raw` bytes.
@@ -173,6 +187,10 @@ fn undone<'a>(
             }
             SHUFFLE => unshuffle(&bytes, shuffle_width(filter))?,
             FLETCHER32 => strip_fletcher32(bytes.into_owned())?,
+            SZIP => {
+                let most = stored_size(raw, &pipeline[..i]).ok_or("too many bytes")?;
+                szip::decode(&bytes, most, &filter.values)?
+            }
             other => return Err(format!("filter {other} is none that h5logfs can undo").into()),
         });
     }

@@ -59,6 +59,7 @@ pub mod snapshot;
 pub mod source_dir;
 pub mod source_file;
 pub mod striped;
+mod szip;
 pub mod tiling;
 pub mod walk;
 pub mod window;

@@ -10,8 +10,8 @@
 //! What these have in common:
 //!
 //! * `layout_objects`: what a walk has to know of an HDF5 layout. Each layout implements it.
-//! * `tree` copies the objects of a file into another one, `dataset` has what all copies of datasets share, and
-//!   `references` translates the references between objects.
+//! * `tree` copies the objects of a file into another one, `dataset` has what all copies of datasets share, `elements` copies
+//!   those that are not logged, and `references` translates the references between objects. `room` bounds what is copied.
 //! * `shown` makes the image of a view that way.
 //! * `shadow`: the objects of a log that a program writes through HDF5 itself.
 //! * `chosen`: which objects a copy of a part of a log has.
@@ -32,12 +32,14 @@ mod classic;
 pub mod closing;
 mod dataset;
 pub mod definitions;
+mod elements;
 mod extents;
 mod hdf5_sys;
 mod layout_objects;
 mod logvol;
 mod netcdf;
 mod references;
+mod room;
 mod scales;
 mod shadow;
 mod shown;
@@ -72,6 +74,7 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{Tables, carries_mark, find_signature, striped};
 use layout_objects::LayoutObjects;
+use room::Room;
 use sources::Sources;
 use tree::Original;
 
@@ -96,22 +99,59 @@ impl Scanner for InProcess {
 ///
 /// [`Error::NotALog`] says that the file is not a log. Every other error is about a log file.
 pub fn scan(request: ScanRequest<'_>) -> Result<Snapshot> {
+    let scanned = scan_with(request, Room::of(request.settings.most))?;
+    match scanned.too_much(request.settings.most) {
+        Some(more) if scanned.large > 0 => {
+            let left = scanned.large.saturating_sub(more);
+            Ok(scan_with(request, Room::of(left))?.snapshot)
+        }
+        _ => Ok(scanned.snapshot),
+    }
+}
+
+/// A log that was scanned.
+struct Scanned {
+    snapshot: Snapshot,
+    /// Bytes in the image of elements, and of values of attributes.
+    large: u64,
+}
+
+impl Scanned {
+    /// By how many bytes it exceeds what a snapshot and its view may have. Readers know more of each dataset than a snapshot.
+    fn too_much(&self, most: u64) -> Option<u64> {
+        const EACH_DATASET: usize = 512;
+        const BESIDE: usize = 64 << 10;
+        let more = self.snapshot.datasets.len() * EACH_DATASET + BESIDE;
+        ((self.snapshot.bytes() + more) as u64)
+            .checked_sub(most)
+            .filter(|more| *more > 0)
+    }
+}
+
+impl From<Snapshot> for Scanned {
+    fn from(snapshot: Snapshot) -> Self {
+        Scanned { snapshot, large: 0 }
+    }
+}
+
+/// Scans one file. `room`: for elements, and values of attributes, that lie among its metadata.
+fn scan_with(request: ScanRequest<'_>, room: Room) -> Result<Scanned> {
     let source = SourceFile::open(request.dir, request.relative)?;
     let files = LogFiles::of(request.dir, request.relative, &source);
     if let Some((place, journal)) = journal::of_file(&files, &source)? {
-        return unclosed::scan(request, source, place, journal);
+        return unclosed::scan(request, room, source, place, journal);
     }
     if adios_log::is_index(request.relative, &source)? {
-        return adios::scan(request, source);
+        return adios::scan(request, source).map(Scanned::from);
     }
     if source.is_empty() || netcdf_log::has_magic(&source)? {
-        return netcdf::scan(request, source);
+        return netcdf::scan(request, source).map(Scanned::from);
     }
     if adios_log::is_bp3(&source)? {
         let reason = "ADIOS2 wrote it in its format BP3: only BP4 and BP5 can be read";
         return Err(not_a_log(source.path(), reason));
     }
-    scan_hdf5(request, source)
+    scan_hdf5(request, room, source)
 }
 
 fn not_a_log(path: &Path, reason: impl Into<String>) -> Error {
@@ -137,7 +177,7 @@ fn plain(path: &Path, is_settled: bool, moment: Moment) -> Error {
     }
 }
 
-fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
+fn scan_hdf5(request: ScanRequest<'_>, room: Room, source: SourceFile) -> Result<Scanned> {
     let path = source.path().to_owned();
     let Some(signature) = find_signature(&source)? else {
         if netcdf_log::has_log_magic(&source)? {
@@ -180,7 +220,7 @@ fn scan_hdf5(request: ScanRequest<'_>, source: SourceFile) -> Result<Snapshot> {
     let last = log.last_flush().map_err(of_log)?;
     let moment = request.settings.moment.check_closed(last);
     moment.map_err(|reason| no_moment(&path, reason))?;
-    scan_log(&file, log, last, request.settings).map_err(of_log)
+    scan_log(&file, log, last, request.settings, room).map_err(of_log)
 }
 
 /// Opens the file of the held descriptor, because its path may lead to another file by now.
@@ -244,7 +284,8 @@ fn scan_log(
     log: Log,
     last: Option<u64>,
     settings: &Settings,
-) -> std::result::Result<Snapshot, Fault> {
+    room: Room,
+) -> std::result::Result<Scanned, Fault> {
     let files = &log.sources.files;
     let source = files.first().ok_or("a log without files")?;
     let user_block = h5::user_block(&h5::file_creation(file)?)?;
@@ -259,7 +300,13 @@ fn scan_log(
         is_partial: false,
     };
     let at = settings.image_at;
-    let shown = shown::image(original, &chooser, &settings.choice, true, at)?;
+    let how = shown::How {
+        choice: &settings.choice,
+        is_source: true,
+        at,
+        room,
+    };
+    let shown = shown::image(original, &chooser, how)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
     log.sources.check_unchanged()?;
@@ -268,7 +315,7 @@ fn scan_log(
     for source in &mut sources {
         source.grows = settings.image_at.is_some();
     }
-    Ok(Snapshot {
+    let snapshot = Snapshot {
         sources,
         newest: last.unwrap_or(0),
         sealed: (!log.sealed.is_empty()).then_some(Sealed {
@@ -286,5 +333,9 @@ fn scan_log(
         has_unreadable,
         has_large_tables,
         ..Snapshot::default()
+    };
+    Ok(Scanned {
+        snapshot,
+        large: shown.large,
     })
 }

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use super::chosen::with_scales;
 use super::dataset::{NewLink, Template};
+use super::elements::Elements;
 use super::layout_objects::{Anchor, Owner};
+use super::room::Room;
 use super::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
 use h5logfs_common::diagnostic::Diagnostic;
@@ -20,8 +22,6 @@ type Result<T> = std::result::Result<T, Fault>;
 
 /// From this size on, the view reads a contiguous dataset that was never logged from the log file.
 const LARGE_EXTENT: u64 = 64 << 10;
-/// The most bytes of other such datasets that are copied into the image.
-const MOST_COPIED: u64 = 256 << 20;
 
 /// How many kinds of datasets are told apart. libhdf5 keeps the properties of each.
 const MOST_MODELS: usize = 1024;
@@ -35,29 +35,41 @@ pub struct ShownObjects {
     /// Addresses of the objects in the file and in the image, sorted by the former.
     pub addresses: Vec<(u64, u64)>,
     pub diagnostics: Vec<Diagnostic>,
+    /// Bytes in the image of elements, and of values of attributes.
+    pub large: u64,
 }
 
-/// Makes the image of an open file. `is_source`: the file is the first source of the snapshot, from which the view can
-/// read. `at`: see [`Snapshot::image_at`](h5logfs_log::snapshot::Snapshot::image_at).
-pub fn image(
-    original: Original<'_>,
-    chooser: &Chooser<'_>,
-    choice: &Choice,
-    is_source: bool,
-    at: Option<u64>,
-) -> Result<ShownObjects> {
+/// What an image is made with.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    pub choice: &'a Choice,
+    /// The file is the first source of the snapshot, from which the view can read.
+    pub is_source: bool,
+    /// See [`Snapshot::image_at`](h5logfs_log::snapshot::Snapshot::image_at).
+    pub at: Option<u64>,
+    /// For elements, and values of attributes.
+    pub room: Room,
+}
+
+/// Makes the image of an open file.
+pub fn image(original: Original<'_>, chooser: &Chooser<'_>, how: How<'_>) -> Result<ShownObjects> {
+    let How {
+        choice,
+        is_source,
+        at,
+        room,
+    } = how;
     let creation = original.creation_of_copy()?;
     let choice = with_scales(original, choice)?;
     let shown = Shown {
         chooser,
         choice: &choice,
         is_source,
-        copied_bytes: 0,
         datasets: Vec::new(),
         headers: Image::new(Window::new(original.bytes)),
         models: HashMap::new(),
     };
-    let make = |image: &Id| shown.copy(original, image);
+    let make = |image: &Id| shown.copy(original, image, room);
     let ((copied, datasets), image) = match at {
         None => {
             let image = h5::create_in_memory(&creation)?;
@@ -77,6 +89,7 @@ pub fn image(
         image,
         datasets,
         addresses,
+        large: copied.large,
         diagnostics: copied.diagnostics,
     })
 }
@@ -93,8 +106,6 @@ struct Shown<'a> {
     chooser: &'a Chooser<'a>,
     choice: &'a Choice,
     is_source: bool,
-    /// Bytes of elements copied into the image.
-    copied_bytes: u64,
     datasets: Vec<Dataset>,
     /// The file, for object headers.
     headers: Image<Window<&'a dyn HeaderBytes>>,
@@ -170,8 +181,13 @@ impl Datasets for Shown<'_> {
 impl Shown<'_> {
     /// Makes the objects of the image, and tells its datasets. The models go with `self`: those of committed types would
     /// keep the image open, and libhdf5 could not finish it.
-    fn copy(mut self, original: Original<'_>, image: &Id) -> Result<(Copied, Vec<Dataset>)> {
-        let copied = tree::copy(original, image, &mut self)?;
+    fn copy(
+        mut self,
+        original: Original<'_>,
+        image: &Id,
+        room: Room,
+    ) -> Result<(Copied, Vec<Dataset>)> {
+        let copied = tree::copy(original, image, room, &mut self)?;
         Ok((copied, self.datasets))
     }
 
@@ -272,23 +288,29 @@ impl Shown<'_> {
         if !template.has_elements(old)? {
             return copier.create_dataset(template, &space);
         }
-        let element = h5::type_size(&template.datatype)? as u64;
-        let bytes = space.elements().and_then(|n| n.checked_mul(element));
-        let total = bytes.and_then(|b| b.checked_add(self.copied_bytes));
-        let Some(total) = total.filter(|total| *total <= MOST_COPIED) else {
-            let reason = format!("a dataset of {bytes:?} bytes that was never logged is too large");
-            return self.unreadable(copier, template, space, reason);
+        // Also whether they can be read: what is in the image stays there.
+        let size = Elements::of(copier.original, old)
+            .and_then(|elements| elements.size(copier.room.left()));
+        let taken = match size {
+            Ok(size) => copier
+                .room
+                .take("its elements, which are not logged, take", size),
+            Err(fault) => Err(fault.into_damage()?),
         };
-        let new = copier.create_dataset(template, &space)?;
-        self.copied_bytes = total;
-        match copier.copy_elements(old, &new, template.at) {
-            Ok(()) => Ok(new),
-            Err(fault) => {
-                let reason = fault.into_damage()?;
-                drop(new);
-                h5::delete_link(template.at.parent, template.at.link)?;
-                self.unreadable(copier, template, space, reason)
+        if let Err(reason) = taken {
+            return self.unreadable(copier, template, space, reason);
+        }
+        let made = copier.create_dataset(template, &space).and_then(|new| {
+            let copied = copier.copy_elements(old, &new, template.at);
+            if copied.is_err() {
+                let NewLink { parent, link, .. } = template.at;
+                h5::delete_link(parent, link)?;
             }
+            copied.map(|()| new)
+        });
+        match made {
+            Ok(new) => Ok(new),
+            Err(fault) => self.unreadable(copier, template, space, fault.into_damage()?),
         }
     }
 

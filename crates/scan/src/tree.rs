@@ -4,9 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 
-use super::dataset::{NewLink, Template, copy_elements};
+use super::dataset::{NewLink, Template};
+use super::elements::Elements;
 use super::layout_objects::{LayoutObjects, Owner};
 use super::references::Translator;
+use super::room::Room;
 use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
@@ -105,12 +107,20 @@ pub struct Copied {
     /// libhdf5 stores the time of the copying. These times of the file's objects are to replace it.
     pub times: Vec<ObjectTimes>,
     pub diagnostics: Vec<Diagnostic>,
+    /// Bytes of elements and of values of attributes.
+    pub large: u64,
 }
 
 /// Copies the objects of a file into another one, which may have a root group and nothing that has the name of a copy.
-pub fn copy(original: Original<'_>, target: &Id, datasets: &mut dyn Datasets) -> Result<Copied> {
+pub fn copy(
+    original: Original<'_>,
+    target: &Id,
+    room: Room,
+    datasets: &mut dyn Datasets,
+) -> Result<Copied> {
     let mut copier = Copier {
         original,
+        room,
         target: target.clone(),
         is_sharing: h5::shares_messages(&h5::file_creation(original.file)?)?,
         committed: HashMap::new(),
@@ -124,6 +134,7 @@ pub fn copy(original: Original<'_>, target: &Id, datasets: &mut dyn Datasets) ->
         choice.check_found(|path| copier.chosen.contains(path))?;
     }
     copier.postponed_work()?;
+    copier.out.large = copier.room.taken();
     Ok(copier.out)
 }
 
@@ -182,6 +193,8 @@ struct Group {
 /// A copy that is being made.
 pub struct Copier<'a> {
     pub original: Original<'a>,
+    /// For elements, and values of attributes. Those that have none are left out.
+    pub room: Room,
     target: Id,
     /// Objects of the file share messages.
     pub is_sharing: bool,
@@ -466,7 +479,17 @@ impl Copier<'_> {
         }
         for (old, name) in &copied {
             let attribute = open(old)?;
-            let made = self.attribute(new, name, &attribute, translator.as_deref_mut());
+            let made = match self.value(&attribute) {
+                Ok(Ok(values)) => {
+                    self.attribute(new, name, &attribute, values, translator.as_deref_mut())
+                }
+                Ok(Err(reason)) => {
+                    let name = String::from_utf8_lossy(name);
+                    self.leave_out(path, &format!("the attribute {name}"), &reason);
+                    continue;
+                }
+                Err(fault) => Err(fault),
+            };
             let name = String::from_utf8_lossy(name);
             match made {
                 Err(Fault::Damage(reason)) if self.original.is_partial => {
@@ -509,14 +532,26 @@ impl Copier<'_> {
         Ok(copied)
     }
 
+    /// The value of an attribute, or why there is no room for it.
+    fn value(&mut self, attribute: &Id) -> Result<std::result::Result<h5::Values, String>> {
+        const OF: &str = "its value takes";
+        let own = h5::attribute_storage(attribute);
+        if let Err(reason) = self.room.take(OF, own) {
+            return Ok(Err(reason));
+        }
+        let values = h5::read_attribute(attribute)?;
+        let more = self.room.take(OF, values.bytes_elsewhere());
+        Ok(more.map(|()| values))
+    }
+
     fn attribute(
         &mut self,
         new: &Id,
         name: &[u8],
         attribute: &Id,
+        mut values: h5::Values,
         translator: Option<&mut Translator<'_>>,
     ) -> Result<()> {
-        let mut values = h5::read_attribute(attribute)?;
         if let Some(translator) = translator {
             if self.is_part && name == USES_OF_SCALE {
                 values.retain(&|reference| translator.has(reference))?;
@@ -569,7 +604,8 @@ impl Copier<'_> {
                 Work::Attributes(owner) => {
                     self.attributes(&old, &new, &path, owner, Some(&mut translator))?;
                 }
-                Work::Elements => copy_elements(&old.id, &new, Some(&mut translator))
+                Work::Elements => Elements::of(self.original, &old)
+                    .and_then(|elements| elements.copy_to(&new, Some(&mut translator)))
                     .map_err(|e| e.at(format_args!("dataset {path}")))?,
             }
             let lost = translator.lost - lost_before;

@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use super::layout_objects::LayoutObjects;
 use super::logvol::LogVolObjects;
+use super::room::Room;
 use super::shadow::ShadowObjects;
 use super::shown_unflushed::{RankShown, Shown};
 use super::sources::Sources;
-use super::{Original, extents, no_moment, shown};
+use super::{Original, Scanned, extents, no_moment, shown};
 use crate::closing::make_objects;
 use crate::hdf5_sys as h5;
 use h5logfs_common::diagnostic::{Diagnostic, Severity};
@@ -33,10 +34,11 @@ use h5logfs_log::source_file::{Identity, SourceFile};
 /// Scans the log up to its last complete flush of which all can be seen.
 pub fn scan(
     request: ScanRequest<'_>,
+    room: Room,
     master: SourceFile,
     journal_place: SourcePath,
     journal: Recorded,
-) -> Result<Snapshot> {
+) -> Result<Scanned> {
     let path = master.path().to_owned();
     let bad = |fault: Fault| Error::of(&path, fault);
     let mut diagnostics = Vec::new();
@@ -86,12 +88,17 @@ pub fn scan(
         layout: objects.layout.as_ref(),
         is_partial: true,
     };
-    let choice = &request.settings.choice;
-    let shown = shown::image(original, &chooser, choice, false, None).map_err(bad)?;
+    let how = shown::How {
+        choice: &request.settings.choice,
+        is_source: false,
+        at: None,
+        room,
+    };
+    let shown = shown::image(original, &chooser, how).map_err(bad)?;
     let has_unreadable = damage::is_known(&chooser, &shown.datasets);
     let has_large_tables = chooser.has_large_tables();
     diagnostics.extend(shown.diagnostics);
-    Ok(Snapshot {
+    let snapshot = Snapshot {
         sources: sources.describe(),
         journal: Some(Source::whole(journal_place, journal.identity)),
         flushes: journal.flushes(),
@@ -108,6 +115,10 @@ pub fn scan(
         has_unreadable,
         has_large_tables,
         ..Snapshot::default()
+    };
+    Ok(Scanned {
+        snapshot,
+        large: shown.large,
     })
 }
 

@@ -18,7 +18,7 @@ use h5logfs_output::{
     Error, Fsync, GlobalOutcome, LocalOutcome, LogWriter, Ranks, Result, check_outcome,
 };
 use h5logfs_scan::InProcess;
-use h5logfs_scan::closing::{Role, write_front, write_objects};
+use h5logfs_scan::closing::{Front, Role, write_front, write_objects};
 use h5logfs_view::cache::MemoryLimits;
 
 /// The objects of a log.
@@ -73,7 +73,7 @@ pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result
     let fronted = tabled.iter().try_for_each(front);
     finished(LocalOutcome::of(fronted).0)?;
 
-    let closed = finish_master(files, objects, fsync);
+    let closed = finish_master(files, None, objects, fsync);
     finished(LocalOutcome::of(closed).0)?;
     Ok(JustClosed::default())
 }
@@ -113,8 +113,7 @@ fn close_one_file(
             if is_synced {
                 journal.sync()?;
             }
-            write_log_front(files, &tabled, datasets.len(), fsync)?;
-            finish_master(files, objects, fsync)?;
+            finish_master(files, Some(&tabled), objects, fsync)?;
             None
         }
     };
@@ -143,50 +142,62 @@ pub fn settle(path: &Path, ranks: &Ranks, memory: u64) -> Result<()> {
     }
 }
 
-/// Writes the HDF5 metadata in front of the data of a file.
+/// Writes the HDF5 metadata in front of the data of a subfile.
 fn write_log_front(files: &Files, file: &Tabled, datasets: usize, fsync: Fsync) -> CoreResult<()> {
-    let data = extents_until(file.end);
-    let role = Role::Log {
-        data,
-        table: file.table,
-    };
-    put_front(files, &file.path, datasets, role, file.has_seals)?;
+    let front = front(files, role_of(file), datasets, file.has_seals);
+    write_front(&file.path, front)?;
     if fsync != Fsync::None {
         sync(&file.path)?;
     }
     Ok(())
 }
 
-fn put_front(
-    files: &Files,
-    path: &Path,
-    datasets: usize,
-    role: Role,
-    has_seals: bool,
-) -> CoreResult<()> {
-    let (header, id) = (files.header(), files.id());
-    write_front(path, header, id, datasets, role, files.flushes(), has_seals)
+fn role_of(file: &Tabled) -> Role {
+    Role::Log {
+        data: extents_until(file.end),
+        table: file.table,
+    }
 }
 
-/// On the first rank of the job: writes the user's objects, and removes the journal.
-fn finish_master(files: &Files, objects: Objects<'_>, fsync: Fsync) -> CoreResult<()> {
+fn front(files: &Files, role: Role, datasets: usize, has_seals: bool) -> Front<'_> {
+    Front {
+        header: files.header(),
+        id: files.id(),
+        datasets,
+        role,
+        flush: files.flushes(),
+        has_seals,
+    }
+}
+
+/// On the first rank of the job: writes the user's objects and the front of their file, and removes the journal. `only`: the data
+/// file, if that is the file of the log.
+fn finish_master(
+    files: &Files,
+    only: Option<&Tabled>,
+    objects: Objects<'_>,
+    fsync: Fsync,
+) -> CoreResult<()> {
     let Some(journal) = files.journal() else {
         return Ok(());
     };
-    let (path, id) = (files.path(), files.id());
+    let path = files.path();
     let Objects {
         definitions,
         datasets,
     } = objects;
-    if files.header().subfiles > 0 {
-        put_front(files, path, datasets.len(), Role::Master, files.has_seals())?;
-    }
-    write_objects(path, id, definitions, datasets)?;
-    if fsync != Fsync::None {
+    let (role, has_seals) = match only {
+        Some(file) => (role_of(file), file.has_seals),
+        None => (Role::Master, files.has_seals()),
+    };
+    let front = front(files, role, datasets.len(), has_seals);
+    let is_synced = fsync != Fsync::None;
+    write_objects(path, front, definitions, datasets, is_synced)?;
+    if is_synced {
         sync(path)?;
     }
     journal.remove()?;
-    if fsync != Fsync::None {
+    if is_synced {
         // Until then a crash of the system may bring the journal back.
         sync_names(path, files.header())?;
     }

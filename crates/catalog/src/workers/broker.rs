@@ -162,10 +162,10 @@ impl<'a> Broker<'a> {
             companions: companions.map(<[SourcePath]>::to_vec),
             settings: Settings {
                 log_dirs: dir.all().skip(1).map(|f| f.path().to_owned()).collect(),
+                most: settings.most.min(self.max_snapshot),
                 ..settings.clone()
             },
             known,
-            most: self.max_snapshot,
         }
     }
 

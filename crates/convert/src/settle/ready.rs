@@ -41,6 +41,7 @@ impl Ready {
         let held = log.held();
         let settings = Settings {
             image_at: Some(log.image_at()),
+            most: how.memory.index_memory,
             ..how.settings
         };
         let budget = Arc::new(Budget::new(how.memory));

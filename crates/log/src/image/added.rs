@@ -88,6 +88,17 @@ impl Added {
     /// Writes it to the file: the objects first, then what leads to them.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.write_all_at(&self.rest, self.start)?;
+        self.write_front_to(file)
+    }
+
+    /// Writes what is added to the file, which ends there.
+    pub fn write_rest_to(&self, file: &File) -> io::Result<()> {
+        file.write_all_at(&self.rest, self.start)?;
+        file.set_len(self.size())
+    }
+
+    /// Writes the front to the file.
+    pub fn write_front_to(&self, file: &File) -> io::Result<()> {
         file.write_all_at(&self.front, 0)
     }
 

@@ -252,11 +252,19 @@ pub fn intact_seal(file: &File, len: u64, front: &[u8], most: u64) -> Option<Clo
 ///
 /// What libhdf5 has read of the file is what the seal is about if the seal is the same before and after that.
 ///
-/// Without seals of the extents nothing is compared: another program may have changed the objects of such a log.
+/// Without seals of the extents nothing is compared: another program may have changed the objects of such a log. But they have to be
+/// there.
 pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fault> {
+    let found = CloseSeal::read(file)?;
+    if let Some((seal, _)) = &found
+        && !seal.closed.has_seals
+        && seal.start == UNFINISHED
+    {
+        let reason = "its close has not come to its end, so its objects are in its journal alone, which is not here";
+        return Err(reason.into());
+    }
     let check = || {
-        let found = CloseSeal::read(file)?.filter(|(seal, _)| seal.closed.has_seals);
-        let Some((seal, front)) = found else {
+        let Some((seal, front)) = found.filter(|(seal, _)| seal.closed.has_seals) else {
             return Ok(None);
         };
         seal.check(file, &front, most)?;
@@ -301,6 +309,16 @@ mod tests {
                 .to_string()
                 .contains("not there yet")
         );
+        let mut without = front.clone();
+        let closed = Closed {
+            has_seals: false,
+            ..CLOSED
+        };
+        set_unfinished_seal(&mut without, closed);
+        let said = check(&without, 100).unwrap_err().to_string();
+        assert!(said.contains("its journal alone"), "{said}");
+        finish_seal(&mut without, FRONT, &[]);
+        assert_eq!(check(&without, 100), Ok(false));
         let objects = [7; 50];
         finish_seal(&mut front, FRONT + 10, &objects);
         let whole = [&front[..], &[1; 10], &objects].concat();

@@ -50,8 +50,6 @@ pub struct ScanTask {
     pub settings: Settings,
     /// See [`ScanRequest::known`](super::ScanRequest::known).
     pub known: Option<KnownFlush>,
-    /// The most bytes of a snapshot that the daemon accepts.
-    pub most: u64,
 }
 
 /// A log with which something has to be done for a program that writes it.

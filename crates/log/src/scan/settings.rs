@@ -37,7 +37,13 @@ pub struct Settings {
     pub image_at: Option<u64>,
     /// The most bytes of data that are compared with their checksums when a log is opened that is not closed.
     pub compared: u64,
+    /// The most bytes of a snapshot. Elements and values of attributes that lie among the metadata are left out where it would
+    /// have more.
+    pub most: u64,
 }
+
+/// The option `index_memory`, by default.
+pub const INDEX_MEMORY: u64 = 256 << 20;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -51,6 +57,7 @@ impl Default for Settings {
             choice: Choice::default(),
             image_at: None,
             compared: MOST_DATA,
+            most: INDEX_MEMORY,
         }
     }
 }
@@ -228,6 +235,9 @@ impl fmt::Display for Settings {
         }
         if self.compared != MOST_DATA {
             write!(f, ", compared={}", self.compared)?;
+        }
+        if self.most != INDEX_MEMORY {
+            write!(f, ", most={}", self.most)?;
         }
         Ok(())
     }

@@ -46,8 +46,10 @@ impl Role {
 
 /// What the front of a file says.
 #[derive(Clone, Copy)]
-pub(super) struct Front<'a> {
+pub struct Front<'a> {
+    /// Of the journal.
     pub header: &'a Header,
+    /// The identifier of the log.
     pub id: &'a FileId,
     /// Number of dataset IDs in use.
     pub datasets: usize,
@@ -56,12 +58,10 @@ pub(super) struct Front<'a> {
     pub flush: u64,
     /// Whether extents of the log have seals.
     pub has_seals: bool,
-    /// Creation properties of the file, and of its root group.
-    pub creation: &'a Id,
 }
 
-/// The [`FRONT`] bytes of the front.
-pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
+/// The [`FRONT`] bytes of the front. `creation`: creation properties of the file, and of its root group.
+pub(super) fn closed_front(front: Front<'_>, creation: &Id) -> Result<Vec<u8>> {
     let Front {
         header,
         id,
@@ -69,7 +69,6 @@ pub(super) fn closed_front(front: Front<'_>) -> Result<Vec<u8>> {
         role,
         flush,
         has_seals,
-        creation,
     } = front;
     let file = h5::create_in_memory(creation)?;
     let root = h5::open_group(&file, c"/")?;

@@ -1,9 +1,9 @@
 //! Closes a log: makes valid HDF5 in the Log VOL layout of the files that a job has written.
 //!
-//! The data stay where they are. The table of entries goes behind them. The superblock and the log's own objects go
-//! into the space in front of them (`front`). Last, the user's objects, which libhdf5 makes in memory, go to the end: those
-//! of definitions (`objects`), or those of a shadow (`stored`). Until the journal is removed, all of this can be repeated,
-//! however far it came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through
+//! The data stay where they are. The table of entries goes behind them, and then the user's objects, which libhdf5 makes in
+//! memory: those of definitions (`objects`), or those of a shadow (`stored`). Last, the superblock and the log's own objects go
+//! into the space in front (`front`): a file does not say that it is closed before all is there. Until the journal is removed, all of
+//! this can be repeated, however far it came. The writer does it at a clean close, [`recover()`] later, and for programs that write logs through
 //! HDF5 itself.
 
 mod anchor;
@@ -16,7 +16,7 @@ mod scales;
 mod stored;
 mod unflushed;
 
-pub use front::Role;
+pub use front::{Front, Role};
 pub use h5logfs_log::journal::known_table::KnownTable;
 pub use kept::{KeptFile, KeptState};
 pub(crate) use objects::make_objects;
@@ -30,47 +30,24 @@ use std::path::Path;
 
 use crate::hdf5_sys::{self as h5, Id};
 use crate::shown::with_times;
-use front::{Front, closed_front};
+use front::closed_front;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
-use h5logfs_log::front::FRONT;
 use h5logfs_log::image::Added;
-use h5logfs_log::journal::Header;
 use h5logfs_log::journal::closed::finish_seal;
 use h5logfs_log::journal::definition::{Defined, Definition};
 use stored::OpenShadow;
 
-/// Writes the front of a file whose log is complete, and cuts off what follows the log. `datasets` is the number of
-/// dataset IDs in use, and `flush` the last flush. `has_seals`: extents of the log have seals, so that readers on other nodes
-/// can tell whether they see all of the close.
-pub fn write_front(
-    path: &Path,
-    header: &Header,
-    id: &FileId,
-    datasets: usize,
-    role: Role,
-    flush: u64,
-    has_seals: bool,
-) -> Result<()> {
+/// Writes the front of a data file that gets no objects of the user, and cuts off what follows its table.
+pub fn write_front(path: &Path, front: Front<'_>) -> Result<()> {
     let creation = h5::new_file_creation().map_err(|e| Error::of(path, e))?;
-    put_front(
-        path,
-        Front {
-            header,
-            id,
-            datasets,
-            role,
-            flush,
-            has_seals,
-            creation: &creation,
-        },
-    )
+    put_front(path, front, &creation)
 }
 
-fn put_front(path: &Path, front: Front<'_>) -> Result<()> {
-    let bytes = closed_front(front).map_err(|e| Error::of(path, e))?;
+fn put_front(path: &Path, front: Front<'_>, creation: &Id) -> Result<()> {
+    let bytes = closed_front(front, creation).map_err(|e| Error::of(path, e))?;
     let write = || {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         front.id.check(&file)?;
@@ -80,38 +57,80 @@ fn put_front(path: &Path, front: Front<'_>) -> Result<()> {
     write().map_err(|e: io::Error| Error::io(path, e))
 }
 
-/// Adds the user's objects to a file that has its front. `datasets` are in the order of their IDs.
+/// Writes the user's objects to their file, and the front that leads to them. `datasets` are in the order of their IDs.
 pub fn write_objects(
     path: &Path,
-    id: &FileId,
+    front: Front<'_>,
     definitions: &[Definition],
     datasets: &[Defined],
+    is_synced: bool,
 ) -> Result<()> {
-    // About the size of the objects, so that little space stays unused.
-    let block = definitions.len() as u64 * 512;
-    let file = open_to_write(path, id)?;
-    let write = |opened: &Id| make_objects(opened, definitions, datasets);
-    let ((), added) = make(path, &file, block, write)?;
-    put_added(path, &file, added)
+    let creation = h5::new_file_creation().map_err(|e| Error::of(path, e))?;
+    WithObjects::of_definitions(path, front, &creation, definitions, datasets)?
+        .write(path, front.id, is_synced)
 }
 
-/// Adds the objects of a shadow to a file that has its front. Returns what could not be copied.
-fn write_shadow(path: &Path, id: &FileId, shadow: &OpenShadow<'_>) -> Result<Vec<Diagnostic>> {
-    let file = open_to_write(path, id)?;
-    let write = |opened: &Id| shadow.write(opened);
-    let (copied, added) = make(path, &file, shadow.size(), write)?;
-    let added = with_times(added, &copied.times);
-    let added = added.map_err(|e| Error::of(path, e))?;
-    put_added(path, &file, added)?;
-    Ok(copied.diagnostics)
+/// A closed file with the user's objects, but for what lies between its front and these.
+struct WithObjects {
+    added: Added,
+    /// What could not be copied.
+    diagnostics: Vec<Diagnostic>,
 }
 
-/// Writes objects to their file, and what leads to them. The front gets the seal of these objects.
-fn put_added(path: &Path, file: &File, mut added: Added) -> Result<()> {
+impl WithObjects {
+    fn of_definitions(
+        path: &Path,
+        front: Front<'_>,
+        creation: &Id,
+        definitions: &[Definition],
+        datasets: &[Defined],
+    ) -> Result<Self> {
+        // About the size of the objects, so that little space stays unused.
+        let size = definitions.len() as u64 * 512;
+        let write = |opened: &Id| make_objects(opened, definitions, datasets);
+        let ((), added) = make(path, front, creation, size, write)?;
+        Ok(WithObjects {
+            added: sealed(added),
+            diagnostics: Vec::new(),
+        })
+    }
+
+    fn of_shadow(
+        path: &Path,
+        front: Front<'_>,
+        creation: &Id,
+        shadow: &OpenShadow<'_>,
+    ) -> Result<Self> {
+        let write = |opened: &Id| shadow.write(opened);
+        let (copied, added) = make(path, front, creation, shadow.size(), write)?;
+        let added = with_times(added, &copied.times);
+        let added = added.map_err(|e| Error::of(path, e))?;
+        Ok(WithObjects {
+            added: sealed(added),
+            diagnostics: copied.diagnostics,
+        })
+    }
+
+    /// Writes the objects, and then the front. `is_synced`: not before the objects are on the disk.
+    fn write(&self, path: &Path, id: &FileId, is_synced: bool) -> Result<()> {
+        let file = open_to_write(path, id)?;
+        let write = || {
+            self.added.write_rest_to(&file)?;
+            if is_synced {
+                file.sync_data()?;
+            }
+            self.added.write_front_to(&file)
+        };
+        write().map_err(|e| Error::io(path, e))
+    }
+}
+
+/// The front gets the seal of the objects.
+fn sealed(mut added: Added) -> Added {
     let start = added.start();
     let (front, objects) = added.front_mut();
     finish_seal(front, start, objects);
-    added.write_to(file).map_err(|e| Error::io(path, e))
+    added
 }
 
 fn open_to_write(path: &Path, id: &FileId) -> Result<File> {
@@ -123,13 +142,16 @@ fn open_to_write(path: &Path, id: &FileId) -> Result<File> {
 /// Lets libhdf5 make objects that are to be added to a file. `size` is about that of the objects.
 fn make<T>(
     path: &Path,
-    file: &File,
+    front: Front<'_>,
+    creation: &Id,
     size: u64,
     write: impl FnOnce(&Id) -> std::result::Result<T, Fault>,
 ) -> Result<(T, Added)> {
     let block = size.clamp(2 << 10, 1 << 20);
-    let added = Added::to(file, FRONT).map_err(|e| Error::io(path, e))?;
-    let made = h5::add(added, block, write);
+    let made = closed_front(front, creation).and_then(|bytes| {
+        let added = Added::of(bytes, front.role.end(), Vec::new());
+        h5::add(added, block, write)
+    });
     made.map_err(|fault| match fault {
         Fault::Damage(said) => Error::of(path, plain(&said)),
         other => Error::of(path, other),

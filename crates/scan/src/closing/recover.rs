@@ -12,7 +12,7 @@ use super::front::{Front, Role};
 use super::kept::{KeptFile, KeptState, all_kept, remove_taken_in};
 use super::stored::OpenShadow;
 use super::unflushed::{Did, Handled, Unflushing, restore, split, take_in};
-use super::{open_to_write, plain, put_front, refusal, write_objects, write_shadow};
+use super::{WithObjects, open_to_write, plain, put_front, refusal};
 use crate::hdf5_sys::{self as h5, Id};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
@@ -318,7 +318,7 @@ fn recover_locked(
         None
     };
     begun.check(path, lock)?;
-    let diagnostics = objects.write_closed(path, &mut data_files)?;
+    let diagnostics = objects.write_closed(path, &mut data_files, !how.without_sync)?;
     if !how.without_sync {
         sync_all(path, &data_files, goes_on)?;
     }
@@ -662,29 +662,64 @@ impl<'a> Objects<'a> {
         })
     }
 
-    /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added.
-    fn write_closed(&self, path: &Path, data_files: &mut [DataFile]) -> Result<Vec<Diagnostic>> {
-        let has_seals = data_files.iter().any(|file| file.has_seals);
+    /// Makes HDF5 files of the files of the log. Only the journal is left. Returns what could not be added. `is_synced`: the front of
+    /// the file with the objects is written when all that it leads to is on the disk.
+    fn write_closed(
+        &self,
+        path: &Path,
+        data_files: &mut [DataFile],
+        is_synced: bool,
+    ) -> Result<Vec<Diagnostic>> {
         for file in &mut *data_files {
             let table = write_table(file, &self.journal.id);
             file.table = table.map_err(|e| Error::io(&file.path, e))?;
-            let log = closed_log(self.journal, file);
-            match &self.made {
-                Made::Plainly(objects) => return self.write_plainly(path, objects, log),
-                Made::ByLibrary { creation, .. } => {
-                    let ClosedLog { data, table, .. } = log;
-                    let role = Role::Log { data, table };
-                    self.write_front(&file.path, role, has_seals, creation)?;
-                }
+        }
+        match (&self.made, &*data_files) {
+            (Made::Plainly(objects), [file]) => {
+                self.write_plainly(path, objects, closed_log(self.journal, file))
+            }
+            (Made::Plainly(_), _) => Err(Error::of(path, "a log that is not in one file")),
+            (Made::ByLibrary { shadow, creation }, _) => {
+                self.write_by_library(path, data_files, (shadow.as_ref(), creation), is_synced)
             }
         }
-        let Made::ByLibrary { shadow, creation } = &self.made else {
-            return Ok(Vec::new());
+    }
+
+    fn write_by_library(
+        &self,
+        path: &Path,
+        data_files: &[DataFile],
+        (shadow, creation): (Option<&OpenShadow<'_>>, &Id),
+        is_synced: bool,
+    ) -> Result<Vec<Diagnostic>> {
+        let has_seals = data_files.iter().any(|file| file.has_seals);
+        let front = |role| self.front(role, has_seals);
+        let of_file = |file: &DataFile| {
+            let ClosedLog { data, table, .. } = closed_log(self.journal, file);
+            front(Role::Log { data, table })
         };
-        if self.journal.header.subfiles > 0 {
-            self.write_front(path, Role::Master, has_seals, creation)?;
+        let is_apart = self.journal.header.subfiles > 0;
+        let own = match data_files {
+            [file] if !is_apart => of_file(file),
+            _ => front(Role::Master),
+        };
+        // Before anything says that it is closed: this may fail.
+        let made = match shadow {
+            Some(shadow) => WithObjects::of_shadow(path, own, creation, shadow)?,
+            None => {
+                let (definitions, datasets) =
+                    (&self.journal.definitions, &self.journal.outline.datasets);
+                WithObjects::of_definitions(path, own, creation, definitions, datasets)?
+            }
+        };
+        for file in data_files.iter().filter(|_| is_apart) {
+            put_front(&file.path, of_file(file), creation)?;
+            if is_synced {
+                sync(&file.path)?;
+            }
         }
-        self.write(path, shadow.as_ref())
+        made.write(path, &self.journal.id, is_synced)?;
+        Ok(made.diagnostics)
     }
 
     /// Writes front and objects of a log in one file.
@@ -701,29 +736,16 @@ impl<'a> Objects<'a> {
         Ok(Vec::new())
     }
 
-    fn write_front(&self, path: &Path, role: Role, has_seals: bool, creation: &Id) -> Result<()> {
+    fn front(&self, role: Role, has_seals: bool) -> Front<'_> {
         let Recorded { header, id, .. } = self.journal;
-        let front = Front {
+        Front {
             header,
             id,
             datasets: self.journal.dataset_ids(),
             role,
             flush: self.journal.flushes(),
             has_seals,
-            creation,
-        };
-        put_front(path, front)
-    }
-
-    /// Adds them to the file. Returns what could not be added.
-    fn write(&self, path: &Path, shadow: Option<&OpenShadow<'_>>) -> Result<Vec<Diagnostic>> {
-        let journal = self.journal;
-        if let Some(shadow) = shadow {
-            return write_shadow(path, &journal.id, shadow);
         }
-        let datasets = &journal.outline.datasets;
-        write_objects(path, &journal.id, &journal.definitions, datasets)?;
-        Ok(Vec::new())
     }
 }
 
@@ -910,8 +932,8 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
-    use crate::hdf5_sys::{Link, Name, Space, Target};
-    use h5logfs_log::filters::Filter;
+    use crate::hdf5_sys::{Link, Name, Space, Target, Values};
+    use h5logfs_log::filters::{Filter, OPTIONAL};
     use h5logfs_log::front::{FRONT, unclosed_front};
     use h5logfs_log::journal::datatype::Datatype;
     use h5logfs_log::journal::definition::{DatasetLayout, Definition, Outline};
@@ -920,6 +942,8 @@ mod tests {
     use h5logfs_log::journal::{Commit, Header, Journal, Line};
     use h5logfs_log::scan::{ScanRequest, Settings};
     use h5logfs_log::snapshot::{Content, Snapshot, Storage};
+    use h5logfs_objects::Chunk;
+    use h5logfs_objects::Objects as HdfObjects;
 
     type Made<T> = std::result::Result<T, Fault>;
 
@@ -1037,7 +1061,7 @@ mod tests {
             known: Entries::default(),
             table: Piece { offset: 0, len: 0 },
         }];
-        let diagnostics = objects.write_closed(path, &mut data_files).unwrap();
+        let diagnostics = objects.write_closed(path, &mut data_files, false).unwrap();
         assert!(diagnostics.is_empty(), "{diagnostics:?}");
         let (dir, name) = SourceDir::of_file(path).unwrap();
         let settings = Settings::default();
@@ -1314,6 +1338,196 @@ mod tests {
         let settings = Settings::default();
         let after = crate::scan(ScanRequest::alone(&below, &name, &settings)).unwrap();
         assert_eq!(after.datasets.len(), before.datasets.len() - 100);
+    }
+
+    /// Of a filter that no libhdf5 has.
+    const FOREIGN: Filter = Filter {
+        id: 300,
+        flags: OPTIONAL,
+        values: Vec::new(),
+    };
+
+    /// Chunked datasets that are not logged, of which chunks 2 and 5 were written: of integers, with a filter that nobody has; of
+    /// texts; and of references. They have 64 chunks of three elements.
+    fn unlogged(root: &Id, dataset: &Id) -> Made<()> {
+        let make = |name: &str, datatype: &Id, filters: &[Filter]| {
+            let creation = h5::new_dataset_creation()?;
+            h5::set_storage(&creation, &Storage::Chunked(vec![3]))?;
+            for filter in filters {
+                h5::add_filter(&creation, filter)?;
+            }
+            let space = Space::with_limits(&[190], &[None]).create()?;
+            h5::create_dataset(root, &Link::ascii(name), datatype, &space, &creation)
+        };
+        let integers = h5::integer_type(4, true, false)?;
+        let foreign = make("foreign", &integers, &[FOREIGN])?;
+        h5::write_chunk(&foreign, &[6], 0, b"as it is")?;
+        h5::write_chunk(&foreign, &[15], 1, &[7; 12])?;
+        let deflate = Filter {
+            id: 1,
+            flags: OPTIONAL,
+            values: vec![6],
+        };
+        let texts = make(
+            "texts",
+            &h5::variable_text_type()?,
+            std::slice::from_ref(&deflate),
+        )?;
+        let references = make("references", &h5::object_reference_type()?, &[deflate])?;
+        for at in [6, 15] {
+            let memory = Space::fixed(&[1]).create()?;
+            let file = h5::dataset_space(&texts)?.create()?;
+            h5::select_block(&file, &[at], &[1], false)?;
+            let text = CString::new(format!("text {at}")).unwrap();
+            let mut values = Values::zeros(h5::variable_text_type()?, memory.clone())?;
+            values.set_text(&text)?;
+            h5::write_elements(&texts, &values, &memory, &file)?;
+            let mut values = Values::zeros(h5::object_reference_type()?, memory.clone())?;
+            values.set_bytes(&h5::address(dataset)?.to_ne_bytes());
+            h5::write_elements(&references, &values, &memory, &file)?;
+        }
+        Ok(())
+    }
+
+    /// The chunks of a dataset in an image: where they begin, their filter masks and stored bytes.
+    fn chunks(image: &Vec<u8>, path: &str) -> Vec<(u64, u32, Vec<u8>)> {
+        let objects = HdfObjects::open(image).unwrap();
+        let info = objects
+            .dataset(objects.find(path).unwrap().unwrap())
+            .unwrap();
+        let chunks = objects.chunk_addresses(&info).unwrap();
+        let chunk = |chunk: Chunk| {
+            let at = chunk.address as usize;
+            let stored = image[at..at + chunk.size as usize].to_vec();
+            (chunk.offset[0], chunk.filter_mask, stored)
+        };
+        chunks.into_iter().map(chunk).collect()
+    }
+
+    #[test]
+    fn chunks_are_copied_as_they_are_and_only_where_they_were_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, headers) = shadow(unlogged).unwrap();
+        let wanted = vec![(6, 0, b"as it is".to_vec()), (15, 1, vec![7; 12])];
+        assert_eq!(chunks(&image, "/foreign"), wanted);
+        let journal = recorded(dir.path(), &image, &headers);
+        let objects = Objects::of(dir.path(), &journal).unwrap();
+        assert!(matches!(objects.made, super::Made::ByLibrary { .. }));
+        let scanned = closed(&dir.path().join("log"), &objects);
+        // What it was written from has been read twice: once for the closed file, and once for the image of its view.
+        assert_eq!(chunks(&scanned.image, "/foreign"), wanted);
+        let places = |path| {
+            let chunks = chunks(&scanned.image, path).into_iter();
+            chunks.map(|(at, ..)| at).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            [places("/texts"), places("/references")],
+            [[6, 15], [6, 15]]
+        );
+        // The heaps of its texts are there, too.
+        let file = h5::open_image(&scanned.image).unwrap();
+        let dataset = h5::open_dataset(&file, c"/texts").unwrap();
+        let space = h5::dataset_space(&dataset).unwrap().create().unwrap();
+        let mut values = Values::zeros(h5::dataset_type(&dataset).unwrap(), space.clone()).unwrap();
+        h5::read_elements(&dataset, &mut values, &space, &space).unwrap();
+        let texts = values.texts().unwrap();
+        assert_eq!(
+            (&*texts[6], &*texts[15], &*texts[16]),
+            ("text 6", "text 15", "")
+        );
+    }
+
+    /// What has no room is unreadable, and nothing else.
+    #[test]
+    fn objects_that_are_too_large_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, headers) = shadow(|root, dataset| {
+            unlogged(root, dataset)?;
+            let space = Space::fixed(&[300_000]).create()?;
+            let (datatype, creation) = (h5::variable_text_type()?, h5::new_dataset_creation()?);
+            let many =
+                h5::create_dataset(root, &Link::ascii("many"), &datatype, &space, &creation)?;
+            let mut values = Values::zeros(datatype, space.clone())?;
+            values.set_text(c"a text that many elements have")?;
+            h5::write_elements(&many, &values, &space, &space)
+        })
+        .unwrap();
+        let journal = recorded(dir.path(), &image, &headers);
+        let path = dir.path().join("log");
+        closed(&path, &Objects::of(dir.path(), &journal).unwrap());
+        let (below, name) = SourceDir::of_file(&path).unwrap();
+        let scan = |most| {
+            let settings = Settings {
+                most,
+                ..Settings::default()
+            };
+            crate::scan(ScanRequest::alone(&below, &name, &settings)).unwrap()
+        };
+        let unreadable = |snapshot: &Snapshot| {
+            let reasons = snapshot.datasets.iter();
+            let reasons = reasons.filter_map(|dataset| match &dataset.content {
+                Content::Unreadable(reason) => Some((dataset.name.clone(), reason.clone())),
+                _ => None,
+            });
+            reasons.collect::<Vec<_>>()
+        };
+        let all = scan(64 << 20);
+        assert_eq!(unreadable(&all), []);
+        let most = all.bytes() as u64 - (1 << 20);
+        let some = scan(most);
+        let [(name, reason)] = &unreadable(&some)[..] else {
+            panic!("{:?}", unreadable(&some));
+        };
+        assert_eq!(name, "/many");
+        assert!(reason.contains("index_memory"), "{reason}");
+        assert!((some.bytes() as u64) < most);
+        assert_eq!(
+            chunks(&some.image, "/foreign"),
+            chunks(&all.image, "/foreign")
+        );
+    }
+
+    /// References behind a filter that nobody has cannot be translated, so there is no closed log of them.
+    #[test]
+    fn a_close_that_fails_leaves_the_front_as_it_was() {
+        let (image, headers) = shadow(|root, _| {
+            let creation = h5::new_dataset_creation()?;
+            h5::set_storage(&creation, &Storage::Chunked(vec![3]))?;
+            h5::add_filter(&creation, &FOREIGN)?;
+            let (datatype, space) = (h5::object_reference_type()?, Space::fixed(&[3]).create()?);
+            let link = Link::ascii("unknown");
+            let dataset = h5::create_dataset(root, &link, &datatype, &space, &creation)?;
+            h5::write_chunk(&dataset, &[0], 0, b"not known")
+        })
+        .unwrap();
+        for subfiles in [0, 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut journal = recorded(dir.path(), &image, &headers);
+            journal.header.subfiles = subfiles;
+            let objects = Objects {
+                journal: &journal,
+                made: super::Made::by_library(dir.path(), &journal).unwrap(),
+            };
+            let paths = ["log", "subfile"].map(|name| dir.path().join(name));
+            for path in &paths {
+                std::fs::write(path, unclosed_front(&ID)).unwrap();
+            }
+            let mut data_files = [DataFile {
+                path: paths[subfiles as usize].clone(),
+                sections: Vec::new(),
+                end: FRONT,
+                has_seals: false,
+                known: Entries::default(),
+                table: Piece { offset: 0, len: 0 },
+            }];
+            let failed = objects.write_closed(&paths[0], &mut data_files, true);
+            let reason = failed.unwrap_err().to_string();
+            assert!(reason.contains("/unknown"), "{reason}");
+            for path in &paths {
+                let front = std::fs::read(path).unwrap();
+                assert!(front == unclosed_front(&ID), "{}", path.display());
+            }
+        }
     }
 
     #[test]

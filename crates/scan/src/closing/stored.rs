@@ -10,6 +10,7 @@ use super::anchor::{AnchorNumbers, AnchorWriter, stub};
 use crate::dataset::{NewLink, Template};
 use crate::hdf5_sys::{self as h5, Id};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
+use crate::room::Room;
 use crate::scales::is_scale;
 use crate::shadow::{ShadowObjects, limits};
 use crate::tree::{self, Copied, Copier, Datasets, MadeAtOnce, Object, Original};
@@ -68,7 +69,7 @@ impl<'a> OpenShadow<'a> {
             anchors: AnchorWriter::new()?,
             models: HashMap::new(),
         };
-        tree::copy(self.original(), target, &mut datasets)
+        tree::copy(self.original(), target, Room::ENDLESS, &mut datasets)
     }
 }
 

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::closing::{Role, write_front, write_objects};
+use crate::closing::{Front, Role, write_objects};
 
 const ID: FileId = FileId([7; 16]);
 
@@ -36,10 +36,17 @@ impl Closed {
         };
         let header = Header::new(&ID, 1, 0, 10);
         let datasets = &outline.datasets;
-        write_front(&path, &header, &ID, datasets.len(), role, 1, false).unwrap();
+        let front = Front {
+            header: &header,
+            id: &ID,
+            datasets: datasets.len(),
+            role,
+            flush: 1,
+            has_seals: false,
+        };
         let changes = |d: &&Definition| !d.changes_dataset();
         let made: Vec<_> = definitions.iter().filter(changes).cloned().collect();
-        write_objects(&path, &ID, &made, datasets).unwrap();
+        write_objects(&path, front, &made, datasets, false).unwrap();
         closed
     }
 

@@ -1,6 +1,6 @@
 //! Datasets and their creation properties.
 
-use h5logfs_log::filters::Filter;
+use h5logfs_log::filters::{Filter, OPTIONAL};
 use h5logfs_log::snapshot::Storage;
 
 use super::*;
@@ -170,6 +170,23 @@ pub fn add_filter(creation: &Id, filter: &Filter) -> Result<()> {
     .map(drop)
 }
 
+/// Makes the filters optional that this libhdf5 lacks: it makes no dataset with others. It needs none where chunks are copied as they
+/// are.
+pub fn allow_missing_filters(creation: &Id) -> Result<()> {
+    for filter in filters(creation)? {
+        if filter.flags & OPTIONAL == 0 && h5!(H5Zfilter_avail(filter.id))? == 0 {
+            h5!(H5Pmodify_filter(
+                creation.0,
+                filter.id,
+                filter.flags | OPTIONAL,
+                filter.values.len(),
+                filter.values.as_ptr()
+            ))?;
+        }
+    }
+    Ok(())
+}
+
 /// The most values of one filter.
 pub const MOST_FILTER_VALUES: usize = 256;
 
@@ -259,6 +276,48 @@ pub fn create_dataset(
         creation.0,
         DEFAULT
     )))
+}
+
+/// Shows the chunks of a dataset of this rank that are there: the coordinates of their first elements, their filter masks, their
+/// addresses, and how many bytes are stored of them.
+pub fn each_chunk(
+    dataset: &Id,
+    rank: usize,
+    mut see: impl FnMut(Vec<u64>, u32, u64, u64) -> Result<()>,
+) -> Result<()> {
+    let space = Id::new(h5!(H5Dget_space(dataset.0)))?;
+    let mut count = 0;
+    h5!(H5Dget_num_chunks(dataset.0, space.0, &mut count))?;
+    for number in 0..count {
+        let mut offset = vec![0; rank];
+        let (mut mask, mut address, mut size) = (0, UNDEFINED, 0);
+        h5!(H5Dget_chunk_info(
+            dataset.0,
+            space.0,
+            number,
+            offset.as_mut_ptr(),
+            &mut mask,
+            &mut address,
+            &mut size
+        ))?;
+        if address != UNDEFINED {
+            see(offset, mask, address, size)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a chunk as its filters leave it. `mask` has a bit for each of them that was left out.
+pub fn write_chunk(dataset: &Id, offset: &[u64], mask: u32, stored: &[u8]) -> Result<()> {
+    h5!(H5Dwrite_chunk(
+        dataset.0,
+        DEFAULT,
+        mask,
+        offset.as_ptr(),
+        stored.len(),
+        stored.as_ptr().cast()
+    ))
+    .map(drop)
 }
 
 /// Reads the elements of the selection `file` into the selection `memory` of `values`.

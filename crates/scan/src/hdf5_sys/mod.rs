@@ -22,6 +22,7 @@ use hdf5_metno_sys::h5pl::{H5PLget_loading_state, H5PLset_loading_state};
 use hdf5_metno_sys::h5r::*;
 use hdf5_metno_sys::h5s::*;
 use hdf5_metno_sys::h5t::*;
+use hdf5_metno_sys::h5z::H5Zfilter_avail;
 
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::Image;

@@ -1,5 +1,7 @@
 //! Values in memory, while they are copied from one file to another.
 
+use h5logfs_common::buffers::zeroed;
+
 use super::*;
 
 /// Values in memory in the layout of libhdf5, which allocates their variable-length parts.
@@ -12,8 +14,9 @@ pub struct Values {
     size: usize,
 }
 
-/// The most bytes that are copied at once: an attribute, or a part of a dataset.
-const LARGEST_VALUES: u64 = 1 << 30;
+/// The most bytes that are copied at once: an attribute, or a part of a dataset. A chunk has less in its file, and elements may be
+/// longer in memory.
+const LARGEST_VALUES: u64 = 8 << 30;
 
 impl Values {
     /// Zeros for the elements of `space`.
@@ -29,7 +32,7 @@ impl Values {
             datatype,
             space,
             size,
-            bytes: vec![0; bytes as usize],
+            bytes: zeroed(usize::try_from(bytes)?)?,
         })
     }
 
@@ -42,23 +45,26 @@ impl Values {
         &self.bytes
     }
 
+    /// About as many bytes as a file has of these values outside of their dataset or attribute: texts and sequences of variable length,
+    /// each of which is an object of a heap.
+    pub fn bytes_elsewhere(&self) -> u64 {
+        if !self.shape.has_pointers() {
+            return 0;
+        }
+        let elements = self.bytes.chunks_exact(self.size);
+        elements.fold(0, |n, element| {
+            n.saturating_add(bytes_elsewhere(&self.shape, element))
+        })
+    }
+
     /// The texts of variable-length strings.
     pub fn texts(&self) -> Result<Vec<String>> {
         if self.shape != Shape::VariableString {
             return Err("not texts of variable length".into());
         }
         let text = |element: &[u8]| {
-            // SAFETY: a string in memory is a pointer. libhdf5 filled it when it read the value: it leads to a C string,
-            // or is null.
-            let bytes = unsafe {
-                let text = element.as_ptr().cast::<*const c_char>().read_unaligned();
-                if text.is_null() {
-                    &[]
-                } else {
-                    CStr::from_ptr(text).to_bytes()
-                }
-            };
-            String::from_utf8(bytes.to_vec()).map_err(|_| Fault::from("a text is not UTF-8"))
+            let text = text_of(element).to_vec();
+            String::from_utf8(text).map_err(|_| Fault::from("a text is not UTF-8"))
         };
         self.bytes.chunks_exact(self.size).map(text).collect()
     }
@@ -115,6 +121,74 @@ impl Values {
     }
 }
 
+/// The text of an element that is a string of variable length, as libhdf5 has read it.
+fn text_of(element: &[u8]) -> &[u8] {
+    // SAFETY: a string in memory is a pointer. libhdf5 filled it when it read the value: it leads to a C string, or is null.
+    unsafe {
+        let text = element.as_ptr().cast::<*const c_char>().read_unaligned();
+        if text.is_null() {
+            &[]
+        } else {
+            CStr::from_ptr(text).to_bytes()
+        }
+    }
+}
+
+/// Where the elements of a sequence are that libhdf5 has read, each of `size` bytes, and how many bytes these are together.
+fn sequence_of(value: &[u8], size: usize) -> (*mut u8, usize) {
+    let mut sequence = hvl_t {
+        len: 0,
+        p: ptr::null_mut(),
+    };
+    // SAFETY: a sequence in memory is one `hvl_t`. libhdf5 filled it when it read the value: there are `len` elements of `size`
+    // bytes at `p`, or `p` is null.
+    unsafe {
+        ptr::copy_nonoverlapping(
+            value.as_ptr(),
+            (&raw mut sequence).cast(),
+            size_of::<hvl_t>(),
+        );
+    }
+    if sequence.p.is_null() {
+        return (ptr::dangling_mut(), 0);
+    }
+    (sequence.p.cast(), sequence.len.saturating_mul(size))
+}
+
+fn bytes_elsewhere(shape: &Shape, value: &[u8]) -> u64 {
+    /// What a heap says of an object.
+    const OBJECT: u64 = 16;
+    let sum = |n: u64, more: u64| n.saturating_add(more);
+    match shape {
+        Shape::Compound(members) => (members.iter())
+            .map(|(offset, member)| bytes_elsewhere(member, &value[*offset..]))
+            .fold(0, sum),
+        Shape::Array { count, size, base } => (value.chunks_exact(*size).take(*count))
+            .map(|element| bytes_elsewhere(base, element))
+            .fold(0, sum),
+        Shape::VariableString => match text_of(value).len() {
+            0 => 0,
+            len => OBJECT + len as u64,
+        },
+        Shape::Sequence { size, base } => {
+            let (elements, len) = sequence_of(value, *size);
+            if len == 0 {
+                return 0;
+            }
+            // SAFETY: as there. Nobody changes them meanwhile.
+            let elements = unsafe { std::slice::from_raw_parts(elements.cast_const(), len) };
+            let own = OBJECT + len as u64;
+            if !base.has_pointers() {
+                return own;
+            }
+            (elements.chunks_exact(*size))
+                .map(|element| bytes_elsewhere(base, element))
+                .fold(own, sum)
+        }
+        Shape::Plain | Shape::ObjectReference | Shape::RegionReference => 0,
+    }
+}
+
 fn change_in(
     shape: &Shape,
     value: &mut [u8],
@@ -131,32 +205,43 @@ fn change_in(
             .take(*count)
             .try_for_each(|element| change_in(base, element, change)),
         Shape::Sequence { size, base } if base.has_references() => {
-            let mut sequence = hvl_t {
-                len: 0,
-                p: ptr::null_mut(),
-            };
-            // SAFETY: a sequence in memory is one `hvl_t`. libhdf5 filled it when it read the value: there are `len`
-            // elements of `size` bytes at `p`, or `p` is null.
-            let elements = unsafe {
-                ptr::copy_nonoverlapping(
-                    value.as_ptr(),
-                    (&raw mut sequence).cast(),
-                    size_of::<hvl_t>(),
-                );
-                if sequence.p.is_null() {
-                    &mut []
-                } else {
-                    std::slice::from_raw_parts_mut(
-                        sequence.p.cast::<u8>(),
-                        sequence.len.saturating_mul(*size),
-                    )
-                }
-            };
+            let (elements, len) = sequence_of(value, *size);
+            // SAFETY: as there. Nobody else uses them.
+            let elements = unsafe { std::slice::from_raw_parts_mut(elements, len) };
             elements
                 .chunks_exact_mut(*size)
                 .try_for_each(|element| change_in(base, element, change))
         }
         Shape::Plain | Shape::VariableString | Shape::Sequence { .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+impl Values {
+    /// Makes all elements one text, of a type of texts of variable length.
+    pub fn set_text(&mut self, text: &CStr) -> Result<()> {
+        if self.shape != Shape::VariableString {
+            return Err("not texts of variable length".into());
+        }
+        for element in self.bytes.chunks_exact_mut(self.size) {
+            // SAFETY: `strdup` and libhdf5, which frees the elements, use one allocator; an element is a pointer.
+            unsafe {
+                let copy = libc::strdup(text.as_ptr());
+                element
+                    .as_mut_ptr()
+                    .cast::<*mut c_char>()
+                    .write_unaligned(copy);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all elements these bytes, of a type without pointers.
+    pub fn set_bytes(&mut self, bytes: &[u8]) {
+        assert!(!self.shape.has_pointers());
+        for element in self.bytes.chunks_exact_mut(self.size) {
+            element.copy_from_slice(bytes);
+        }
     }
 }
 

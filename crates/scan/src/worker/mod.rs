@@ -323,8 +323,9 @@ fn scan(daemon: &Arc<Daemon>, task: ScanTask) -> Result<Vec<u8>> {
         known: task.known,
     })?;
     let bytes = snapshot.to_bytes().map_err(bad)?;
-    if bytes.len() as u64 > task.most {
-        let (len, most) = (bytes.len(), task.most);
+    let most = task.settings.most;
+    if bytes.len() as u64 > most {
+        let len = bytes.len();
         let reason = format!("{len} bytes of metadata are more than index_memory, {most} bytes");
         return Err(bad(reason.into()));
     }

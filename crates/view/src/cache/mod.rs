@@ -25,6 +25,7 @@ use h5logfs_common::stats::{Share, Stats, Usage};
 use h5logfs_common::task::Task;
 use h5logfs_log::RecordTable;
 use h5logfs_log::model::StoredBytes;
+use h5logfs_log::scan::settings::INDEX_MEMORY;
 pub use lru::Counts;
 use lru::{Cache, OVERHEAD, Weight};
 
@@ -55,7 +56,7 @@ impl MemoryLimits {
 
 impl Default for MemoryLimits {
     fn default() -> Self {
-        MemoryLimits::each(256 << 20)
+        MemoryLimits::each(INDEX_MEMORY)
     }
 }
 

@@ -1,0 +1,58 @@
+//! How much a copy of objects may hold of what is larger than metadata are: elements, and values of attributes.
+
+/// The bytes that a copy may have of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    most: u64,
+    taken: u64,
+}
+
+impl Room {
+    /// As much as there is.
+    pub const ENDLESS: Room = Room::of(u64::MAX);
+
+    /// Of so many bytes, which the option `index_memory` allows.
+    pub const fn of(most: u64) -> Self {
+        Room { most, taken: 0 }
+    }
+
+    /// The bytes that are left.
+    pub fn left(&self) -> u64 {
+        self.most - self.taken
+    }
+
+    /// The bytes that are in use.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Takes `bytes`. Fails with the reason where so many are not left. `of`: what has them.
+    pub fn take(&mut self, of: &str, bytes: u64) -> Result<(), String> {
+        if bytes > self.left() {
+            return Err(format!(
+                "{of} more than the {} bytes that index_memory has left for what lies among the metadata",
+                self.left()
+            ));
+        }
+        self.taken += bytes;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_leaves_the_room_to_others() {
+        let mut room = Room::of(10);
+        room.take("it takes", 6).unwrap();
+        let reason = room.take("it takes", 5).unwrap_err();
+        assert!(
+            reason.starts_with("it takes more than the 4 bytes"),
+            "{reason}"
+        );
+        room.take("it takes", 4).unwrap();
+        assert_eq!((room.taken(), room.left()), (10, 0));
+    }
+}
