@@ -10,6 +10,7 @@
 //! | `plugins` | which plug-in serves which program |
 //! | `options` | options, and what is wrong with them |
 //! | `conversions` | functions of the program that use the log within a call |
+//! | `exceptions` | functions of the program that throw |
 //! | `elements` | what is told of elements: their places, and those that were never written |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
 //! | `errors` | what a program is told |
@@ -39,6 +40,7 @@ mod elements;
 mod elsewhere;
 mod ends;
 mod errors;
+mod exceptions;
 mod files;
 mod hosts;
 mod keeping;
