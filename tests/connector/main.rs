@@ -8,6 +8,7 @@
 //! | `files` | what is asked of a log that is written; files that become none |
 //! | `appending` | logs that are opened again |
 //! | `plugins` | which plug-in serves which program |
+//! | `versions` | what versions of HDF5 make of files, also where nobody has named a plug-in |
 //! | `options` | options, and what is wrong with them |
 //! | `conversions` | functions of the program that use the log within a call |
 //! | `exceptions` | functions of the program that throw |
@@ -58,3 +59,4 @@ mod refusals;
 mod settling;
 mod suite;
 mod unflushed;
+mod versions;

@@ -92,6 +92,9 @@ unsafe extern "C-unwind" fn open_for(
         release(library);
         ending::watch(library, release_all);
         let info = Info::of_access_list(library, fapl)?;
+        if let Some(file) = opening::found::open(&info, &request)? {
+            return Ok(file.cast());
+        }
         if let Some(opened) = opening::open(&info, &request)? {
             return Ok(handle_of(opened));
         }
@@ -230,7 +233,10 @@ unsafe fn accessible(asked: FileAccessible, dxpl: Id, requests: Requests, caller
             asked.fapl,
             (dxpl, requests, caller),
             Kind::Open,
-            |info, request| opening::read::is_accessible(info, request, asked.accessible),
+            |info, request| {
+                opening::found::note_asked(&info.library, request.fapl);
+                opening::read::is_accessible(info, request, asked.accessible)
+            },
             |fapl| FileSpecific {
                 operation: FileSpecific::ACCESSIBLE,
                 arguments: FileSpecificArguments {
