@@ -95,6 +95,15 @@ impl Hdf5 {
         self.built(name, &mpicc, &C_FLAGS, sources, libraries)
     }
 
+    /// Path of a program of `tests/cxx`, compiled, and linked with HDF5 and these libraries.
+    pub fn cxx(&self, name: &str, libraries: &[&str]) -> PathBuf {
+        let source = project().join("tests/cxx").join(name).with_extension("cpp");
+        let mpicxx = Mpi::of_build().command("mpicxx");
+        let libraries = [&["-lhdf5"], libraries].concat();
+        let name = format!("cxx-{name}");
+        self.built(&name, &mpicxx, &CXX_FLAGS, &[source], &libraries)
+    }
+
     /// Path of a program of `tests/fortran`, compiled, with these files of `tests/c`. Says that the test is skipped if there is no
     /// Fortran.
     pub fn fortran(&self, name: &str, others: &[&str]) -> Option<PathBuf> {
@@ -199,6 +208,9 @@ impl Hdf5 {
 
 /// How programs of C are compiled.
 const C_FLAGS: [&str; 6] = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"];
+
+/// How programs of C++ are.
+const CXX_FLAGS: [&str; 6] = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-g"];
 
 /// The sources of a directory, and their headers.
 fn sources_in(dir: &Path) -> Vec<PathBuf> {

@@ -8,8 +8,10 @@
 //! | `files` | what is asked of a log that is written; files that become none |
 //! | `appending` | logs that are opened again |
 //! | `plugins` | which plug-in serves which program |
+//! | `versions` | what versions of HDF5 make of files, also where nobody has named a plug-in |
 //! | `options` | options, and what is wrong with them |
 //! | `conversions` | functions of the program that use the log within a call |
+//! | `exceptions` | functions of the program that throw |
 //! | `elements` | what is told of elements: their places, and those that were never written |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
 //! | `environment` | variables of HDF5, in the commands |
@@ -43,6 +45,7 @@ mod elsewhere;
 mod ends;
 mod environment;
 mod errors;
+mod exceptions;
 mod files;
 mod forks;
 mod hosts;
@@ -62,3 +65,4 @@ mod settling;
 mod suite;
 mod unflushed;
 mod unseen;
+mod versions;

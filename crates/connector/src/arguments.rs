@@ -677,7 +677,7 @@ pub struct ChunkInfoByCoord {
 
 /// `H5D_chunk_iter_op_t`: first element, filter mask, address and stored size of a chunk, and the program's own argument.
 pub type ChunkOperation =
-    unsafe extern "C" fn(*const Size, c_uint, Address, Size, *mut c_void) -> c_int;
+    unsafe extern "C-unwind" fn(*const Size, c_uint, Address, Size, *mut c_void) -> c_int;
 
 /// The arguments of `H5VL_NATIVE_DATASET_CHUNK_ITER`.
 #[repr(C)]

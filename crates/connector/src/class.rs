@@ -13,41 +13,41 @@ use crate::below::info::{CAPABILITIES, NAME};
 use crate::callbacks as c;
 
 /// A callback that we leave out. It has the size of a pointer.
-type Absent = Option<unsafe extern "C" fn()>;
+type Absent = Option<unsafe extern "C-unwind" fn()>;
 
 /// `H5VL_info_class_t`.
 #[repr(C)]
 struct InfoClass {
     size: usize,
-    copy: unsafe extern "C" fn(*const c_void) -> *mut c_void,
-    compare: unsafe extern "C" fn(*mut c_int, *const c_void, *const c_void) -> Status,
-    free: unsafe extern "C" fn(*mut c_void) -> Status,
-    to_string: unsafe extern "C" fn(*const c_void, *mut *mut c_char) -> Status,
-    from_string: unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> Status,
+    copy: unsafe extern "C-unwind" fn(*const c_void) -> *mut c_void,
+    compare: unsafe extern "C-unwind" fn(*mut c_int, *const c_void, *const c_void) -> Status,
+    free: unsafe extern "C-unwind" fn(*mut c_void) -> Status,
+    to_string: unsafe extern "C-unwind" fn(*const c_void, *mut *mut c_char) -> Status,
+    from_string: unsafe extern "C-unwind" fn(*const c_char, *mut *mut c_void) -> Status,
 }
 
 /// `H5VL_wrap_class_t`.
 #[repr(C)]
 struct WrapClass {
-    object: unsafe extern "C" fn(*const c_void) -> *mut c_void,
-    context: unsafe extern "C" fn(*const c_void, *mut *mut c_void) -> Status,
-    wrap: unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> Handle,
-    unwrap: unsafe extern "C" fn(Handle) -> *mut c_void,
-    free_context: unsafe extern "C" fn(*mut c_void) -> Status,
+    object: unsafe extern "C-unwind" fn(*const c_void) -> *mut c_void,
+    context: unsafe extern "C-unwind" fn(*const c_void, *mut *mut c_void) -> Status,
+    wrap: unsafe extern "C-unwind" fn(*mut c_void, c_int, *mut c_void) -> Handle,
+    unwrap: unsafe extern "C-unwind" fn(Handle) -> *mut c_void,
+    free_context: unsafe extern "C-unwind" fn(*mut c_void) -> Status,
 }
 
-type Get = unsafe extern "C" fn(Handle, *mut Opaque, Id, Requests) -> Status;
-type OptionalOf = unsafe extern "C" fn(Handle, *mut Optional, Id, Requests) -> Status;
+type Get = unsafe extern "C-unwind" fn(Handle, *mut Opaque, Id, Requests) -> Status;
+type OptionalOf = unsafe extern "C-unwind" fn(Handle, *mut Optional, Id, Requests) -> Status;
 type OptionalAt =
-    unsafe extern "C" fn(Handle, *const Location, *mut Optional, Id, Requests) -> Status;
-type Close = unsafe extern "C" fn(Handle, Id, Requests) -> Status;
+    unsafe extern "C-unwind" fn(Handle, *const Location, *mut Optional, Id, Requests) -> Status;
+type Close = unsafe extern "C-unwind" fn(Handle, Id, Requests) -> Status;
 type Open =
-    unsafe extern "C" fn(Handle, *const Location, *const c_char, Id, Id, Requests) -> Handle;
+    unsafe extern "C-unwind" fn(Handle, *const Location, *const c_char, Id, Id, Requests) -> Handle;
 
 /// `H5VL_attr_class_t`.
 #[repr(C)]
 struct AttributeClass {
-    create: unsafe extern "C" fn(
+    create: unsafe extern "C-unwind" fn(
         Handle,
         *const Location,
         *const c_char,
@@ -59,10 +59,10 @@ struct AttributeClass {
         Requests,
     ) -> Handle,
     open: Open,
-    read: unsafe extern "C" fn(Handle, Id, *mut c_void, Id, Requests) -> Status,
-    write: unsafe extern "C" fn(Handle, Id, *const c_void, Id, Requests) -> Status,
+    read: unsafe extern "C-unwind" fn(Handle, Id, *mut c_void, Id, Requests) -> Status,
+    write: unsafe extern "C-unwind" fn(Handle, Id, *const c_void, Id, Requests) -> Status,
     get: Get,
-    specific: unsafe extern "C" fn(
+    specific: unsafe extern "C-unwind" fn(
         Handle,
         *const Location,
         *mut AttributeSpecific,
@@ -76,7 +76,7 @@ struct AttributeClass {
 /// `H5VL_dataset_class_t`.
 #[repr(C)]
 struct DatasetClass {
-    create: unsafe extern "C" fn(
+    create: unsafe extern "C-unwind" fn(
         Handle,
         *const Location,
         *const c_char,
@@ -89,7 +89,7 @@ struct DatasetClass {
         Requests,
     ) -> Handle,
     open: Open,
-    read: unsafe extern "C" fn(
+    read: unsafe extern "C-unwind" fn(
         usize,
         *mut Handle,
         *mut Id,
@@ -99,7 +99,7 @@ struct DatasetClass {
         *mut *mut c_void,
         Requests,
     ) -> Status,
-    write: unsafe extern "C" fn(
+    write: unsafe extern "C-unwind" fn(
         usize,
         *mut Handle,
         *mut Id,
@@ -109,8 +109,8 @@ struct DatasetClass {
         *mut *const c_void,
         Requests,
     ) -> Status,
-    get: unsafe extern "C" fn(Handle, *mut DatasetGet, Id, Requests) -> Status,
-    specific: unsafe extern "C" fn(Handle, *mut DatasetSpecific, Id, Requests) -> Status,
+    get: unsafe extern "C-unwind" fn(Handle, *mut DatasetGet, Id, Requests) -> Status,
+    specific: unsafe extern "C-unwind" fn(Handle, *mut DatasetSpecific, Id, Requests) -> Status,
     optional: OptionalOf,
     close: Close,
 }
@@ -118,7 +118,7 @@ struct DatasetClass {
 /// `H5VL_datatype_class_t`.
 #[repr(C)]
 struct DatatypeClass {
-    commit: unsafe extern "C" fn(
+    commit: unsafe extern "C-unwind" fn(
         Handle,
         *const Location,
         *const c_char,
@@ -131,7 +131,7 @@ struct DatatypeClass {
     ) -> Handle,
     open: Open,
     get: Get,
-    specific: unsafe extern "C" fn(Handle, *mut DatatypeSpecific, Id, Requests) -> Status,
+    specific: unsafe extern "C-unwind" fn(Handle, *mut DatatypeSpecific, Id, Requests) -> Status,
     optional: OptionalOf,
     close: Close,
 }
@@ -139,10 +139,10 @@ struct DatatypeClass {
 /// `H5VL_file_class_t`.
 #[repr(C)]
 struct FileClass {
-    create: unsafe extern "C" fn(*const c_char, c_uint, Id, Id, Id, Requests) -> Handle,
-    open: unsafe extern "C" fn(*const c_char, c_uint, Id, Id, Requests) -> Handle,
-    get: unsafe extern "C" fn(Handle, *mut FileGet, Id, Requests) -> Status,
-    specific: unsafe extern "C" fn(Handle, *mut FileSpecific, Id, Requests) -> Status,
+    create: unsafe extern "C-unwind" fn(*const c_char, c_uint, Id, Id, Id, Requests) -> Handle,
+    open: unsafe extern "C-unwind" fn(*const c_char, c_uint, Id, Id, Requests) -> Handle,
+    get: unsafe extern "C-unwind" fn(Handle, *mut FileGet, Id, Requests) -> Status,
+    specific: unsafe extern "C-unwind" fn(Handle, *mut FileSpecific, Id, Requests) -> Status,
     optional: OptionalOf,
     close: Close,
 }
@@ -150,7 +150,7 @@ struct FileClass {
 /// `H5VL_group_class_t`.
 #[repr(C)]
 struct GroupClass {
-    create: unsafe extern "C" fn(
+    create: unsafe extern "C-unwind" fn(
         Handle,
         *const Location,
         *const c_char,
@@ -162,12 +162,12 @@ struct GroupClass {
     ) -> Handle,
     open: Open,
     get: Get,
-    specific: unsafe extern "C" fn(Handle, *mut GroupSpecific, Id, Requests) -> Status,
+    specific: unsafe extern "C-unwind" fn(Handle, *mut GroupSpecific, Id, Requests) -> Status,
     optional: OptionalOf,
     close: Close,
 }
 
-type LinkTwo = unsafe extern "C" fn(
+type LinkTwo = unsafe extern "C-unwind" fn(
     Handle,
     *const Location,
     Handle,
@@ -181,7 +181,7 @@ type LinkTwo = unsafe extern "C" fn(
 /// `H5VL_link_class_t`.
 #[repr(C)]
 struct LinkClass {
-    create: unsafe extern "C" fn(
+    create: unsafe extern "C-unwind" fn(
         *mut LinkCreate,
         Handle,
         *const Location,
@@ -192,17 +192,22 @@ struct LinkClass {
     ) -> Status,
     copy: LinkTwo,
     rename: LinkTwo,
-    get: unsafe extern "C" fn(Handle, *const Location, *mut Opaque, Id, Requests) -> Status,
-    specific:
-        unsafe extern "C" fn(Handle, *const Location, *mut LinkSpecific, Id, Requests) -> Status,
+    get: unsafe extern "C-unwind" fn(Handle, *const Location, *mut Opaque, Id, Requests) -> Status,
+    specific: unsafe extern "C-unwind" fn(
+        Handle,
+        *const Location,
+        *mut LinkSpecific,
+        Id,
+        Requests,
+    ) -> Status,
     optional: OptionalAt,
 }
 
 /// `H5VL_object_class_t`.
 #[repr(C)]
 struct ObjectClass {
-    open: unsafe extern "C" fn(Handle, *const Location, *mut c_int, Id, Requests) -> Handle,
-    copy: unsafe extern "C" fn(
+    open: unsafe extern "C-unwind" fn(Handle, *const Location, *mut c_int, Id, Requests) -> Handle,
+    copy: unsafe extern "C-unwind" fn(
         Handle,
         *const Location,
         *const c_char,
@@ -214,46 +219,69 @@ struct ObjectClass {
         Id,
         Requests,
     ) -> Status,
-    get: unsafe extern "C" fn(Handle, *const Location, *mut ObjectGet, Id, Requests) -> Status,
-    specific:
-        unsafe extern "C" fn(Handle, *const Location, *mut ObjectSpecific, Id, Requests) -> Status,
+    get: unsafe extern "C-unwind" fn(
+        Handle,
+        *const Location,
+        *mut ObjectGet,
+        Id,
+        Requests,
+    ) -> Status,
+    specific: unsafe extern "C-unwind" fn(
+        Handle,
+        *const Location,
+        *mut ObjectSpecific,
+        Id,
+        Requests,
+    ) -> Status,
     optional: OptionalAt,
 }
 
 /// `H5VL_introspect_class_t`.
 #[repr(C)]
 struct IntrospectionClass {
-    class: unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> Status,
-    capabilities: unsafe extern "C" fn(*const c_void, *mut u64) -> Status,
-    query: unsafe extern "C" fn(Handle, c_int, c_int, *mut u64) -> Status,
+    class: unsafe extern "C-unwind" fn(Handle, c_int, *mut *const c_void) -> Status,
+    capabilities: unsafe extern "C-unwind" fn(*const c_void, *mut u64) -> Status,
+    query: unsafe extern "C-unwind" fn(Handle, c_int, c_int, *mut u64) -> Status,
 }
 
 /// `H5VL_request_class_t`.
 #[repr(C)]
 struct RequestClass {
-    wait: unsafe extern "C" fn(Handle, u64, *mut c_int) -> Status,
-    notify: unsafe extern "C" fn(Handle, Absent, *mut c_void) -> Status,
-    cancel: unsafe extern "C" fn(Handle, *mut c_int) -> Status,
-    specific: unsafe extern "C" fn(Handle, *mut Opaque) -> Status,
-    optional: unsafe extern "C" fn(Handle, *mut Optional) -> Status,
-    free: unsafe extern "C" fn(Handle) -> Status,
+    wait: unsafe extern "C-unwind" fn(Handle, u64, *mut c_int) -> Status,
+    notify: unsafe extern "C-unwind" fn(Handle, Absent, *mut c_void) -> Status,
+    cancel: unsafe extern "C-unwind" fn(Handle, *mut c_int) -> Status,
+    specific: unsafe extern "C-unwind" fn(Handle, *mut Opaque) -> Status,
+    optional: unsafe extern "C-unwind" fn(Handle, *mut Optional) -> Status,
+    free: unsafe extern "C-unwind" fn(Handle) -> Status,
 }
 
 /// `H5VL_blob_class_t`.
 #[repr(C)]
 struct BlobClass {
-    put: unsafe extern "C" fn(Handle, *const c_void, usize, *mut c_void, *mut c_void) -> Status,
-    get: unsafe extern "C" fn(Handle, *const c_void, *mut c_void, usize, *mut c_void) -> Status,
-    specific: unsafe extern "C" fn(Handle, *mut c_void, *mut Opaque) -> Status,
-    optional: unsafe extern "C" fn(Handle, *mut c_void, *mut Optional) -> Status,
+    put: unsafe extern "C-unwind" fn(
+        Handle,
+        *const c_void,
+        usize,
+        *mut c_void,
+        *mut c_void,
+    ) -> Status,
+    get: unsafe extern "C-unwind" fn(
+        Handle,
+        *const c_void,
+        *mut c_void,
+        usize,
+        *mut c_void,
+    ) -> Status,
+    specific: unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut Opaque) -> Status,
+    optional: unsafe extern "C-unwind" fn(Handle, *mut c_void, *mut Optional) -> Status,
 }
 
 /// `H5VL_token_class_t`.
 #[repr(C)]
 struct TokenClass {
-    compare: unsafe extern "C" fn(Handle, *const Token, *const Token, *mut c_int) -> Status,
-    to_string: unsafe extern "C" fn(Handle, c_int, *const Token, *mut *mut c_char) -> Status,
-    from_string: unsafe extern "C" fn(Handle, c_int, *const c_char, *mut Token) -> Status,
+    compare: unsafe extern "C-unwind" fn(Handle, *const Token, *const Token, *mut c_int) -> Status,
+    to_string: unsafe extern "C-unwind" fn(Handle, c_int, *const Token, *mut *mut c_char) -> Status,
+    from_string: unsafe extern "C-unwind" fn(Handle, c_int, *const c_char, *mut Token) -> Status,
 }
 
 /// `H5VL_class_t`, version 3.
@@ -406,7 +434,11 @@ const fn class(version: c_uint, value: c_int, name: &'static CStr) -> Class {
 }
 
 /// The class of a connector.
-unsafe extern "C" fn class_at(handle: Handle, level: c_int, class: *mut *const c_void) -> Status {
+unsafe extern "C-unwind" fn class_at(
+    handle: Handle,
+    level: c_int,
+    class: *mut *const c_void,
+) -> Status {
     /// `H5VL_GET_CONN_LVL_CURR`: the connector itself, not the one at the bottom.
     const CURRENT: c_int = 0;
     if level != CURRENT {

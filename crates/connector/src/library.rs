@@ -14,10 +14,10 @@ use crate::arguments::{
 type Under = *mut c_void;
 type Place = *const Location;
 /// `H5D_gather_func_t`: none.
-type Gather = Option<unsafe extern "C" fn()>;
+type Gather = Option<unsafe extern "C-unwind" fn()>;
 /// `H5D_scatter_func_t`.
-type Scatter = unsafe extern "C" fn(*mut *const c_void, *mut usize, *mut c_void) -> Status;
-type Notify = Option<unsafe extern "C" fn()>;
+type Scatter = unsafe extern "C-unwind" fn(*mut *const c_void, *mut usize, *mut c_void) -> Status;
+type Notify = Option<unsafe extern "C-unwind" fn()>;
 
 h5logfs_host::functions! {
     /// Functions of libhdf5, by the names that its headers have.
@@ -47,6 +47,7 @@ h5logfs_host::functions! {
         H5Pget: fn(Id, *const c_char, *mut c_void) -> Status,
         H5Pclose: fn(Id) -> Status,
         H5Pset_vol: fn(Id, Id, *const c_void) -> Status,
+        H5Pget_vol_id: fn(Id, *mut Id) -> Status,
         H5Pget_vol_info: fn(Id, *mut *mut c_void) -> Status,
         H5Pset_driver_by_name: fn(Id, *const c_char, *const c_char) -> Status,
         H5Pget_file_image: fn(Id, *mut *mut c_void, *mut usize) -> Status,
@@ -230,10 +231,15 @@ h5logfs_host::functions! {
 /// The libhdf5 that uses the connector.
 pub type Library = h5logfs_host::Library<Functions>;
 
-/// Whether a library is HDF5 2.0 or later, where some arguments are others.
-pub fn is_version_2(library: &Library) -> bool {
+/// The version of a library: major, minor, release.
+pub fn version(library: &Library) -> (c_uint, c_uint, c_uint) {
     let (mut major, mut minor, mut release) = (0, 0, 0);
     // SAFETY: all three are places for a number.
     library.nested(|f| unsafe { (f.H5get_libversion)(&mut major, &mut minor, &mut release) });
-    major >= 2
+    (major, minor, release)
+}
+
+/// Whether a library is HDF5 2.0 or later, where some arguments are others.
+pub fn is_version_2(library: &Library) -> bool {
+    version(library).0 >= 2
 }

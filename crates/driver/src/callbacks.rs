@@ -34,7 +34,7 @@ with_return_address! {
     register "r8", "x4"
 }
 
-unsafe extern "C" fn open_for(
+unsafe extern "C-unwind" fn open_for(
     name: *const c_char,
     flags: c_uint,
     fapl: Id,
@@ -45,7 +45,7 @@ unsafe extern "C" fn open_for(
     unsafe { open_as(open::open, name, flags, fapl, last_address, caller) }
 }
 
-unsafe extern "C" fn open_in_session_for(
+unsafe extern "C-unwind" fn open_in_session_for(
     name: *const c_char,
     flags: c_uint,
     fapl: Id,
@@ -96,7 +96,7 @@ unsafe fn open_as(
     opened.flatten().map_or(std::ptr::null_mut(), Box::into_raw)
 }
 
-unsafe extern "C" fn delete_for(name: *const c_char, fapl: Id, caller: usize) -> Status {
+unsafe extern "C-unwind" fn delete_for(name: *const c_char, fapl: Id, caller: usize) -> Status {
     let deleted = Library::serve(caller, Kind::Delete, |library| {
         if name.is_null() {
             return Err("no name of a file".into());
@@ -159,7 +159,7 @@ impl File {
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn close(file: *mut File) -> Status {
+pub unsafe extern "C-unwind" fn close(file: *mut File) -> Status {
     // SAFETY: libhdf5 gives up the file. It was made by `Box::into_raw`.
     let file = unsafe { Box::from_raw(file) };
     let library = file.library;
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn close(file: *mut File) -> Status {
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn compare(one: *const File, other: *const File) -> c_int {
+pub unsafe extern "C-unwind" fn compare(one: *const File, other: *const File) -> c_int {
     // SAFETY: both are files of ours.
     let (one, other) = unsafe { (&*one, &*other) };
     let compared = one.library.caught(Kind::Open, || {
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn compare(one: *const File, other: *const File) -> c_int 
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn compare_places(one: *const File, other: *const File) -> c_int {
+pub unsafe extern "C-unwind" fn compare_places(one: *const File, other: *const File) -> c_int {
     one.addr().cmp(&other.addr()) as c_int
 }
 
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn compare_places(one: *const File, other: *const File) ->
 /// # Safety
 ///
 /// As [`open`]; `file` may be null.
-pub unsafe extern "C" fn query(file: *const File, flags: *mut c_ulong) -> Status {
+pub unsafe extern "C-unwind" fn query(file: *const File, flags: *mut c_ulong) -> Status {
     if flags.is_null() {
         return SUCCESS;
     }
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn query(file: *const File, flags: *mut c_ulong) -> Status
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn allocated(file: *const File, usage: Usage) -> Address {
+pub unsafe extern "C-unwind" fn allocated(file: *const File, usage: Usage) -> Address {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Read, UNDEFINED, |file| {
@@ -263,7 +263,11 @@ pub unsafe extern "C" fn allocated(file: *const File, usage: Usage) -> Address {
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn set_allocated(file: *mut File, usage: Usage, address: Address) -> Status {
+pub unsafe extern "C-unwind" fn set_allocated(
+    file: *mut File,
+    usage: Usage,
+    address: Address,
+) -> Status {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Read, FAILURE, |file| {
@@ -287,7 +291,7 @@ pub unsafe extern "C" fn set_allocated(file: *mut File, usage: Usage, address: A
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn end(file: *const File, usage: Usage) -> Address {
+pub unsafe extern "C-unwind" fn end(file: *const File, usage: Usage) -> Address {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Read, UNDEFINED, |file| {
@@ -305,7 +309,11 @@ pub unsafe extern "C" fn end(file: *const File, usage: Usage) -> Address {
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn handle(file: *mut File, fapl: Id, handle: *mut *mut c_void) -> Status {
+pub unsafe extern "C-unwind" fn handle(
+    file: *mut File,
+    fapl: Id,
+    handle: *mut *mut c_void,
+) -> Status {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Unsupported, FAILURE, |file| {
@@ -323,7 +331,7 @@ pub unsafe extern "C" fn handle(file: *mut File, fapl: Id, handle: *mut *mut c_v
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn read(
+pub unsafe extern "C-unwind" fn read(
     file: *mut File,
     usage: Usage,
     _transfer: Id,
@@ -367,7 +375,7 @@ unsafe fn place<'a>(buf: *mut c_void, size: usize) -> Result<&'a mut [u8], Fault
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn write(
+pub unsafe extern "C-unwind" fn write(
     file: *mut File,
     usage: Usage,
     _transfer: Id,
@@ -410,7 +418,7 @@ pub unsafe extern "C" fn write(
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn flush(file: *mut File, _transfer: Id, is_closing: bool) -> Status {
+pub unsafe extern "C-unwind" fn flush(file: *mut File, _transfer: Id, is_closing: bool) -> Status {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Write, FAILURE, |file| {
@@ -428,7 +436,11 @@ pub unsafe extern "C" fn flush(file: *mut File, _transfer: Id, is_closing: bool)
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn truncate(file: *mut File, _transfer: Id, is_closing: bool) -> Status {
+pub unsafe extern "C-unwind" fn truncate(
+    file: *mut File,
+    _transfer: Id,
+    is_closing: bool,
+) -> Status {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Write, FAILURE, |file| {
@@ -451,7 +463,7 @@ pub unsafe extern "C" fn truncate(file: *mut File, _transfer: Id, is_closing: bo
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn lock(file: *mut File, is_exclusive: bool) -> Status {
+pub unsafe extern "C-unwind" fn lock(file: *mut File, is_exclusive: bool) -> Status {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Open, FAILURE, |file| {
@@ -474,7 +486,7 @@ pub unsafe extern "C" fn lock(file: *mut File, is_exclusive: bool) -> Status {
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn unlock(file: *mut File) -> Status {
+pub unsafe extern "C-unwind" fn unlock(file: *mut File) -> Status {
     // SAFETY: see above.
     unsafe {
         with(file, Kind::Open, FAILURE, |file| {
@@ -492,7 +504,7 @@ pub unsafe extern "C" fn unlock(file: *mut File) -> Status {
 /// # Safety
 ///
 /// As [`open`].
-pub unsafe extern "C" fn control(
+pub unsafe extern "C-unwind" fn control(
     file: *mut File,
     operation: u64,
     flags: u64,

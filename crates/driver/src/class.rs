@@ -12,7 +12,7 @@ use crate::file::File;
 const LAST_ADDRESS: Address = i64::MAX as Address;
 
 /// A callback that we leave out, as the default driver does. It has the size of a pointer.
-type Absent = Option<unsafe extern "C" fn()>;
+type Absent = Option<unsafe extern "C-unwind" fn()>;
 
 /// `H5FD_class_t`, version 1.
 #[repr(C)]
@@ -33,29 +33,31 @@ pub struct Class {
     dxpl_size: usize,
     dxpl_copy: Absent,
     dxpl_free: Absent,
-    open: unsafe extern "C" fn(*const c_char, c_uint, Id, Address) -> *mut File,
-    close: unsafe extern "C" fn(*mut File) -> Status,
-    compare: unsafe extern "C" fn(*const File, *const File) -> c_int,
-    query: unsafe extern "C" fn(*const File, *mut c_ulong) -> Status,
+    open: unsafe extern "C-unwind" fn(*const c_char, c_uint, Id, Address) -> *mut File,
+    close: unsafe extern "C-unwind" fn(*mut File) -> Status,
+    compare: unsafe extern "C-unwind" fn(*const File, *const File) -> c_int,
+    query: unsafe extern "C-unwind" fn(*const File, *mut c_ulong) -> Status,
     type_map: Absent,
     allocate: Absent,
     free: Absent,
-    allocated: unsafe extern "C" fn(*const File, Usage) -> Address,
-    set_allocated: unsafe extern "C" fn(*mut File, Usage, Address) -> Status,
-    end: unsafe extern "C" fn(*const File, Usage) -> Address,
-    handle: unsafe extern "C" fn(*mut File, Id, *mut *mut c_void) -> Status,
-    read: unsafe extern "C" fn(*mut File, Usage, Id, Address, usize, *mut c_void) -> Status,
-    write: unsafe extern "C" fn(*mut File, Usage, Id, Address, usize, *const c_void) -> Status,
+    allocated: unsafe extern "C-unwind" fn(*const File, Usage) -> Address,
+    set_allocated: unsafe extern "C-unwind" fn(*mut File, Usage, Address) -> Status,
+    end: unsafe extern "C-unwind" fn(*const File, Usage) -> Address,
+    handle: unsafe extern "C-unwind" fn(*mut File, Id, *mut *mut c_void) -> Status,
+    read: unsafe extern "C-unwind" fn(*mut File, Usage, Id, Address, usize, *mut c_void) -> Status,
+    write:
+        unsafe extern "C-unwind" fn(*mut File, Usage, Id, Address, usize, *const c_void) -> Status,
     read_vector: Absent,
     write_vector: Absent,
     read_selection: Absent,
     write_selection: Absent,
-    flush: unsafe extern "C" fn(*mut File, Id, bool) -> Status,
-    truncate: unsafe extern "C" fn(*mut File, Id, bool) -> Status,
-    lock: unsafe extern "C" fn(*mut File, bool) -> Status,
-    unlock: unsafe extern "C" fn(*mut File) -> Status,
-    delete: unsafe extern "C" fn(*const c_char, Id) -> Status,
-    control: unsafe extern "C" fn(*mut File, u64, u64, *const c_void, *mut *mut c_void) -> Status,
+    flush: unsafe extern "C-unwind" fn(*mut File, Id, bool) -> Status,
+    truncate: unsafe extern "C-unwind" fn(*mut File, Id, bool) -> Status,
+    lock: unsafe extern "C-unwind" fn(*mut File, bool) -> Status,
+    unlock: unsafe extern "C-unwind" fn(*mut File) -> Status,
+    delete: unsafe extern "C-unwind" fn(*const c_char, Id) -> Status,
+    control:
+        unsafe extern "C-unwind" fn(*mut File, u64, u64, *const c_void, *mut *mut c_void) -> Status,
     free_lists: [Usage; 7],
 }
 

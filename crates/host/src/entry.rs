@@ -11,7 +11,7 @@ macro_rules! with_return_address {
         ///
         /// Only for libhdf5, with what its headers say.
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             #[cfg(target_arch = "x86_64")]
             ::std::arch::naked_asm!(
                 "endbr64",
@@ -37,7 +37,7 @@ macro_rules! with_return_address {
         ///
         /// Only for libhdf5, with what its headers say.
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             #[cfg(target_arch = "x86_64")]
             ::std::arch::naked_asm!(
                 ".cfi_startproc",

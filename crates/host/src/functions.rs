@@ -37,7 +37,7 @@ macro_rules! functions {
         #[allow(non_snake_case, missing_docs)]
         #[derive(Debug, Clone, Copy)]
         $visible struct $table {
-            $(pub $name: unsafe extern "C" fn($($argument,)* $($rest)?) $(-> $result)?,)*
+            $(pub $name: unsafe extern "C-unwind" fn($($argument,)* $($rest)?) $(-> $result)?,)*
         }
 
         impl $crate::Functions for $table {
@@ -58,7 +58,7 @@ macro_rules! functions {
                     $table {
                         $($name: ::std::mem::transmute::<
                             *const ::std::ffi::c_void,
-                            unsafe extern "C" fn($($argument,)* $($rest)?) $(-> $result)?,
+                            unsafe extern "C-unwind" fn($($argument,)* $($rest)?) $(-> $result)?,
                         >($name),)*
                     }
                 })

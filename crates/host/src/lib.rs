@@ -9,14 +9,18 @@
 //! | `types` | types and numbers that all headers of HDF5 use |
 //! | `entry` | entry points that know their return address |
 //! | `caller` | the object of the process that an address lies in, and the symbols that it defines |
+//! | `at_end` | what is done when a block ends, however it does |
+//! | `foreign` | exceptions of other languages, which go through us to the program |
 //! | `library` | one libhdf5: its functions, calls from within a call of it, its error stack |
 //! | `functions` | how functions are declared and found |
 //! | `lists` | operations and properties that programs have through `crates/vol-api`, and the connector knows |
 
 #![warn(missing_docs)]
 
+pub mod at_end;
 pub mod caller;
 mod entry;
+pub mod foreign;
 mod functions;
 pub mod library;
 pub mod lists;

@@ -8,7 +8,9 @@ use std::sync::Mutex;
 
 use h5logfs_common::fault::Fault;
 
+use crate::at_end::AtEnd;
 use crate::caller::{Object, given_up};
+use crate::foreign;
 use crate::functions::Functions;
 use crate::types::{DEFAULT, Id, SUCCESS, Status};
 
@@ -16,9 +18,9 @@ use crate::types::{DEFAULT, Id, SUCCESS, Status};
 const FULL_STACK: isize = 32;
 
 /// A function that prints an error stack.
-type Print = Option<unsafe extern "C" fn(Id, *mut c_void) -> Status>;
+type Print = Option<unsafe extern "C-unwind" fn(Id, *mut c_void) -> Status>;
 /// The same in programs that were written for HDF5 1.6.
-type OldPrint = Option<unsafe extern "C" fn(*mut c_void) -> Status>;
+type OldPrint = Option<unsafe extern "C-unwind" fn(*mut c_void) -> Status>;
 
 crate::functions! {
     /// The functions of the error stack.
@@ -37,8 +39,8 @@ crate::functions! {
 /// Functions that a libhdf5 without deprecated ones lacks.
 #[derive(Debug, Clone, Copy)]
 struct OldFunctions {
-    get: unsafe extern "C" fn(*mut OldPrint, *mut *mut c_void) -> Status,
-    set: unsafe extern "C" fn(OldPrint, *mut c_void) -> Status,
+    get: unsafe extern "C-unwind" fn(*mut OldPrint, *mut *mut c_void) -> Status,
+    set: unsafe extern "C-unwind" fn(OldPrint, *mut c_void) -> Status,
 }
 
 impl OldFunctions {
@@ -50,11 +52,11 @@ impl OldFunctions {
             Some(OldFunctions {
                 get: mem::transmute::<
                     *const c_void,
-                    unsafe extern "C" fn(*mut OldPrint, *mut *mut c_void) -> Status,
+                    unsafe extern "C-unwind" fn(*mut OldPrint, *mut *mut c_void) -> Status,
                 >(get),
                 set: mem::transmute::<
                     *const c_void,
-                    unsafe extern "C" fn(OldPrint, *mut c_void) -> Status,
+                    unsafe extern "C-unwind" fn(OldPrint, *mut c_void) -> Status,
                 >(set),
             })
         }
@@ -145,15 +147,6 @@ thread_local! {
     static QUIET: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Sets [`QUIET`] as it was, also after a panic.
-struct Restored(usize);
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        QUIET.set(self.0);
-    }
-}
-
 /// The library that was found last: a program that opens a file for each step shall not look for hundreds of functions each time.
 pub struct Found<F>(
     /// How many objects the process had given up then. A fork may leave the lock to nobody, so no thread waits for it.
@@ -210,14 +203,18 @@ impl<F: Functions> Library<F> {
         library.caught(kind, || act(&library))
     }
 
-    /// Does something that this library has asked for; what goes wrong is put on its error stack, also a panic.
+    /// Does something that this library has asked for; what goes wrong is put on its error stack, also a panic. An exception of
+    /// another language, of a function of the program, goes on to the program.
     pub fn caught<R>(&self, kind: Kind, act: impl FnOnce() -> Result<R, Fault>) -> Option<R> {
-        let done = panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            let text = text.unwrap_or_default();
-            Err(format!("an error in h5logfs itself: {text}").into())
-        });
+        let done = match foreign::caught(act) {
+            Ok(done) => done,
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                let text = text.unwrap_or_default();
+                Err(format!("an error in h5logfs itself: {text}").into())
+            }
+        };
         // A panic may have been one of this, too.
         let push = |fault: Fault| {
             let sentence = fault.to_string();
@@ -246,17 +243,11 @@ impl<F: Functions> Library<F> {
         // SAFETY: the library called us, so it is ready to be called. These calls are those that its own drivers make.
         unsafe {
             let count = (e.H5Eget_num)(DEFAULT);
-            let earlier = (count > 0).then(|| (e.H5Eget_current_stack)());
-            let result = self.quietly(call);
-            if let Some(earlier) = earlier.filter(|id| *id > 0) {
-                let has_more = (e.H5Eget_num)(DEFAULT) > 0;
-                // Its check of the length comes too late for a full stack.
-                if has_more && count < FULL_STACK {
-                    (e.H5Eappend_stack)(earlier, (e.H5Eget_current_stack)(), true);
-                }
-                (e.H5Eset_current_stack)(earlier);
-            }
-            result
+            let stack = (count > 0).then(|| (e.H5Eget_current_stack)());
+            let _earlier = stack
+                .filter(|id| *id > 0)
+                .map(|stack| Earlier { e, stack, count });
+            self.quietly(call)
         }
     }
 
@@ -267,18 +258,16 @@ impl<F: Functions> Library<F> {
             return call(&self.functions);
         }
         // SAFETY: the library called us, so it is ready to be called.
-        let printing = unsafe { Printing::off(&self.errors, self.old) };
-        let result = call(&self.functions);
-        // SAFETY: see above.
-        unsafe { printing.restore(&self.errors) };
-        result
+        let _printing = unsafe { Printing::off(&self.errors, self.old) };
+        call(&self.functions)
     }
 
     /// The same for several calls of [`Library::quietly`] in `act`, each of which would ask the library whether it prints. `act`
     /// catches panics.
     pub fn all_quietly<R>(&self, act: impl FnOnce() -> R) -> R {
         self.quietly(|_| {
-            let _outer = Restored(QUIET.replace(self.number()));
+            let before = QUIET.replace(self.number());
+            let _before = AtEnd(|| QUIET.set(before));
             act()
         })
     }
@@ -356,20 +345,70 @@ impl<F: Functions> Library<F> {
     }
 }
 
-/// How a library printed errors before that was switched off.
-enum Printing {
+/// What an error stack held before a call from within a call, which comes back below what that has added, however it ends.
+struct Earlier<'a> {
+    e: &'a ErrorStack,
+    /// A copy of the stack.
+    stack: Id,
+    count: isize,
+}
+
+impl Drop for Earlier<'_> {
+    fn drop(&mut self) {
+        let Earlier { e, stack, count } = *self;
+        // SAFETY: the library is in a call of ours, and the stack is closed once: what is made the current one is given up.
+        unsafe {
+            let has_more = (e.H5Eget_num)(DEFAULT) > 0;
+            // Its check of the length comes too late for a full stack.
+            if has_more && count < FULL_STACK {
+                (e.H5Eappend_stack)(stack, (e.H5Eget_current_stack)(), true);
+            }
+            (e.H5Eset_current_stack)(stack);
+        }
+    }
+}
+
+/// How a library printed errors before that was switched off. It does so again when this is dropped.
+struct Printing<'a> {
+    e: &'a ErrorStack,
+    before: Before,
+}
+
+enum Before {
     /// Not at all: most programs that are not in C have switched it off.
     Off,
     New(Print, *mut c_void),
     Old(OldFunctions, OldPrint, *mut c_void),
 }
 
-impl Printing {
+impl<'a> Printing<'a> {
     /// Switches it off.
     ///
     /// # Safety
     ///
-    /// The library is ready to be called.
+    /// The library is ready to be called, as long as this lives.
+    unsafe fn off(e: &'a ErrorStack, old: Option<OldFunctions>) -> Self {
+        // SAFETY: the caller says so.
+        let before = unsafe { Before::off(e, old) };
+        Printing { e, before }
+    }
+}
+
+impl Drop for Printing<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the library is the one of which `before` is, and ready to be called.
+        unsafe {
+            match self.before {
+                Before::Off => SUCCESS,
+                Before::New(print, data) => (self.e.H5Eset_auto2)(DEFAULT, print, data),
+                Before::Old(old, print, data) => (old.set)(print, data),
+            };
+        }
+    }
+}
+
+impl Before {
+    /// As [`Printing::off`].
     unsafe fn off(e: &ErrorStack, old: Option<OldFunctions>) -> Self {
         let mut data = std::ptr::null_mut();
         // SAFETY: the caller says that the library can be called; all pointers are to values of ours.
@@ -380,34 +419,18 @@ impl Printing {
                 let mut print = None;
                 (old.get)(&mut print, &mut data);
                 if print.is_none() {
-                    return Printing::Off;
+                    return Before::Off;
                 }
                 (old.set)(None, std::ptr::null_mut());
-                return Printing::Old(old, print, data);
+                return Before::Old(old, print, data);
             }
             let mut print = None;
             (e.H5Eget_auto2)(DEFAULT, &mut print, &mut data);
             if print.is_none() {
-                return Printing::Off;
+                return Before::Off;
             }
             (e.H5Eset_auto2)(DEFAULT, None, std::ptr::null_mut());
-            Printing::New(print, data)
-        }
-    }
-
-    /// Sets it as it was.
-    ///
-    /// # Safety
-    ///
-    /// The library is ready to be called, and the one of which `self` is.
-    unsafe fn restore(self, e: &ErrorStack) {
-        // SAFETY: see above.
-        unsafe {
-            match self {
-                Printing::Off => SUCCESS,
-                Printing::New(print, data) => (e.H5Eset_auto2)(DEFAULT, print, data),
-                Printing::Old(old, print, data) => (old.set)(print, data),
-            };
+            Before::New(print, data)
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The libhdf5 of the program.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::panic::{self, AssertUnwindSafe};
+use std::panic;
 use std::sync::OnceLock;
 
 use h5logfs_common::fault::Fault;
 use h5logfs_host::types::{FAILURE, Id, Status};
-use h5logfs_host::{Kind, keep_panics_quiet};
+use h5logfs_host::{Kind, foreign, keep_panics_quiet};
 
 /// `H5VL_optional_args_t`.
 #[repr(C)]
@@ -18,7 +18,7 @@ pub struct Optional {
     pub arguments: *mut c_void,
 }
 
-type Copy = Option<unsafe extern "C" fn()>;
+type Copy = Option<unsafe extern "C-unwind" fn()>;
 
 h5logfs_host::functions! {
     /// Functions of libhdf5, from 1.14 on, by the names that its headers have.
@@ -74,7 +74,7 @@ pub fn answer<R>(kind: Kind, act: impl FnOnce(&'static Library) -> Result<R, Fau
     let library = panic::catch_unwind(find).ok().flatten()?;
     // SAFETY: it may be called at any time. It clears the error stack, as the beginning of any of its functions.
     unsafe { (library.functions().H5open)() };
-    let done = panic::catch_unwind(AssertUnwindSafe(|| act(library)));
+    let done = foreign::caught(|| act(library));
     let done = done.unwrap_or_else(|_| Err("an error in h5logfs itself".into()));
     done.map_err(|fault| library.refuse(kind, &fault.to_string()))
         .ok()
@@ -107,13 +107,14 @@ impl Drop for Space {
 
 /// What a dataset is called, for messages: its file, and its path there.
 pub fn name_of(library: &Library, dataset: Id) -> String {
-    let name = |of: fn(&Functions) -> unsafe extern "C" fn(Id, *mut c_char, usize) -> isize| {
-        let mut text = [0u8; 1024];
-        // SAFETY: there is room for the text and a zero byte.
-        library.nested(|f| unsafe { of(f)(dataset, text.as_mut_ptr().cast(), text.len()) });
-        let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
-        text.to_string_lossy().into_owned()
-    };
+    let name =
+        |of: fn(&Functions) -> unsafe extern "C-unwind" fn(Id, *mut c_char, usize) -> isize| {
+            let mut text = [0u8; 1024];
+            // SAFETY: there is room for the text and a zero byte.
+            library.nested(|f| unsafe { of(f)(dataset, text.as_mut_ptr().cast(), text.len()) });
+            let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+            text.to_string_lossy().into_owned()
+        };
     format!(
         "{}: dataset {}",
         name(|f| f.H5Fget_name),

@@ -114,7 +114,7 @@ macro_rules! properties {
         $(
             $(#[$doc])*
             #[unsafe(no_mangle)]
-            pub extern "C" fn $set(list: Id, value: $type) -> Status {
+            pub extern "C-unwind" fn $set(list: Id, value: $type) -> Status {
                 set(list, &$property, value)
             }
 
@@ -124,7 +124,7 @@ macro_rules! properties {
             ///
             /// `place` is null, which is an error, or has room for the value.
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $get(list: Id, place: *mut $type) -> Status {
+            pub unsafe extern "C-unwind" fn $get(list: Id, place: *mut $type) -> Status {
                 // SAFETY: the caller says so.
                 unsafe { get(list, &$property, place) }
             }

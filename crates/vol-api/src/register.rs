@@ -18,7 +18,7 @@ const PLUGINS: &str = "h5logfs/plugins";
 /// Registers the connector. libhdf5 looks for it in `HDF5_PLUGIN_PATH`, and after that in the directory that belongs to
 /// this library. Returns its identifier, which the caller closes by `H5VLclose`; negative for a failure.
 #[unsafe(no_mangle)]
-pub extern "C" fn H5VL_log_register() -> Id {
+pub extern "C-unwind" fn H5VL_log_register() -> Id {
     answer(Kind::Other, register).unwrap_or(FAILURE.into())
 }
 
@@ -74,7 +74,7 @@ static CLASS: Class = Class {
 /// What stands for the Log VOL's `H5VL_log_g` where a program registers it by `H5VLregister_connector`: the connector is
 /// registered by its name before that, so that libhdf5 gives it. Null where it cannot be loaded, which libhdf5 refuses.
 #[unsafe(no_mangle)]
-pub extern "C" fn h5logfs_vol_class() -> *const Class {
+pub extern "C-unwind" fn h5logfs_vol_class() -> *const Class {
     let registered = answer(Kind::Other, |library| {
         // SAFETY: the name is a C string.
         let is_there =

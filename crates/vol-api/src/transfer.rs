@@ -78,7 +78,7 @@ impl Transfer {
 ///
 /// `starts` and `counts` have `number` members, each of which has a number for each dimension. `buf` has all elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn H5Dwrite_n(
+pub unsafe extern "C-unwind" fn H5Dwrite_n(
     dataset: Id,
     memory_type: Id,
     number: c_int,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn H5Dwrite_n(
 ///
 /// As [`H5Dwrite_n`], and `buf` has room for all elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn H5Dread_n(
+pub unsafe extern "C-unwind" fn H5Dread_n(
     dataset: Id,
     memory_type: Id,
     number: c_int,

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
+use h5logfs_host::at_end::AtEnd;
 use h5logfs_host::types::Status;
 
 use crate::library::Library;
@@ -18,9 +19,9 @@ const EARLIER: [&CStr; 2] = [c"H5VLstart_lib_state", c"H5VLfinish_lib_state"];
 
 /// Calls with a state of the library of its own.
 pub fn apart<R>(library: &Library, call: impl FnOnce() -> R) -> R {
-    type Open = unsafe extern "C" fn(*mut *mut c_void) -> Status;
-    type Close = unsafe extern "C" fn(*mut c_void) -> Status;
-    type Start = unsafe extern "C" fn() -> Status;
+    type Open = unsafe extern "C-unwind" fn(*mut *mut c_void) -> Status;
+    type Close = unsafe extern "C-unwind" fn(*mut c_void) -> Status;
+    type Start = unsafe extern "C-unwind" fn() -> Status;
     let functions = |names: [&CStr; 2]| {
         let [open, close] = names.map(|name| library.function(name));
         open.zip(close)
@@ -31,11 +32,12 @@ pub fn apart<R>(library: &Library, call: impl FnOnce() -> R) -> R {
         let open = unsafe { std::mem::transmute::<*const c_void, Open>(open) };
         let close = unsafe { std::mem::transmute::<*const c_void, Close>(close) };
         let is_open = library.quietly(|_| unsafe { open(&mut state) }) >= 0;
-        let result = call();
-        if is_open {
-            library.quietly(|_| unsafe { close(state) });
-        }
-        return result;
+        let _outer = AtEnd(|| {
+            if is_open {
+                library.quietly(|_| unsafe { close(state) });
+            }
+        });
+        return call();
     }
     let Some((start, finish)) = functions(EARLIER) else {
         return call();
@@ -44,9 +46,10 @@ pub fn apart<R>(library: &Library, call: impl FnOnce() -> R) -> R {
     let start = unsafe { std::mem::transmute::<*const c_void, Start>(start) };
     let finish = unsafe { std::mem::transmute::<*const c_void, Start>(finish) };
     let is_open = library.quietly(|_| unsafe { start() }) >= 0;
-    let result = call();
-    if is_open {
-        library.quietly(|_| unsafe { finish() });
-    }
-    result
+    let _outer = AtEnd(|| {
+        if is_open {
+            library.quietly(|_| unsafe { finish() });
+        }
+    });
+    call()
 }

@@ -26,10 +26,15 @@ pub fn has_image(info: &Info, fapl: Id) -> bool {
     status >= 0 && length > 0
 }
 
-/// Calls with a copy of a file access property list for the native connector, in which the file driver is set.
+/// Calls with a copy of a file access property list for the native connector, in which the file driver is set. Where it was set
+/// before, it keeps its options.
 pub fn with_driver<R>(info: &Info, fapl: Id, call: impl FnOnce(Id) -> R) -> Result<R, Fault> {
+    let set = |list| set_driver(info, list, DRIVER, h5logfs_file_driver::class());
     info.with_under_list(fapl, |list| {
-        match set_driver(info, list, DRIVER, h5logfs_file_driver::class()) {
+        if has_driver(info, list, |_, other| set(other)) {
+            return Ok(call(list));
+        }
+        match set(list) {
             0.. => Ok(call(list)),
             _ => Err("the file driver cannot be registered".into()),
         }

@@ -36,7 +36,10 @@ struct End {
 
 /// Lets a library tell of its end, once.
 pub fn watch(library: &Library, then: fn(&Library)) {
-    type AtClose = unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void) -> Status;
+    type AtClose = unsafe extern "C-unwind" fn(
+        unsafe extern "C-unwind" fn(*mut c_void),
+        *mut c_void,
+    ) -> Status;
     if is_told(library) {
         return;
     }
@@ -77,7 +80,7 @@ fn forget(library: &Library) {
 }
 
 /// A library ends. It may begin again.
-unsafe extern "C" fn end(context: *mut c_void) {
+unsafe extern "C-unwind" fn end(context: *mut c_void) {
     // SAFETY: it is what was given to the library, which calls once.
     let End { library, then } = *unsafe { Box::from_raw(context.cast::<End>()) };
     forget(&library);

@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use h5logfs_host::Kind;
+use h5logfs_host::at_end::AtEnd;
 use h5logfs_host::lists::{ENCODING, SHARES_SELECTIONS, SUBFILES};
 use h5logfs_host::types::{DEFAULT, FAILURE, Id, Status};
 
@@ -386,8 +387,11 @@ impl Info {
             (status >= 0).then_some(()).ok_or(failed)
         };
         set(INDEPENDENT)?;
+        let mut is_restored = Ok(());
+        let restore = AtEnd(|| is_restored = set(mode));
         let result = call();
-        set(mode)?;
+        drop(restore);
+        is_restored?;
         Ok(result)
     }
 

@@ -27,7 +27,7 @@ passed! {
 }
 
 /// `H5Adelete`, `H5Aexists`, `H5Aiterate`, `H5Arename`.
-pub unsafe extern "C" fn specific(
+pub unsafe extern "C-unwind" fn specific(
     handle: Handle,
     location: *const Location,
     args: *mut AttributeSpecific,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn specific(
 }
 
 /// `H5Aclose`.
-pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         super::close(handle, requests, |f, under, vol| {

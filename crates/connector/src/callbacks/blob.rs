@@ -21,7 +21,7 @@ unsafe fn ask(handle: Handle, call: impl FnOnce(&Functions, *mut c_void, Id) -> 
 }
 
 /// Stores one.
-pub unsafe extern "C" fn put(
+pub unsafe extern "C-unwind" fn put(
     handle: Handle,
     buf: *const c_void,
     size: usize,
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn put(
 }
 
 /// Reads one.
-pub unsafe extern "C" fn get(
+pub unsafe extern "C-unwind" fn get(
     handle: Handle,
     blob: *const c_void,
     buf: *mut c_void,
@@ -53,7 +53,11 @@ pub unsafe extern "C" fn get(
 }
 
 /// Deletes one, or asks whether it is null.
-pub unsafe extern "C" fn specific(handle: Handle, blob: *mut c_void, args: *mut Opaque) -> Status {
+pub unsafe extern "C-unwind" fn specific(
+    handle: Handle,
+    blob: *mut c_void,
+    args: *mut Opaque,
+) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         ask(handle, |f, under, vol| {
@@ -63,7 +67,7 @@ pub unsafe extern "C" fn specific(handle: Handle, blob: *mut c_void, args: *mut 
 }
 
 /// Operations of the connector below.
-pub unsafe extern "C" fn optional(
+pub unsafe extern "C-unwind" fn optional(
     handle: Handle,
     blob: *mut c_void,
     args: *mut Optional,

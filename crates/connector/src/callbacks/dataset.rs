@@ -26,7 +26,7 @@ passed_child! {
 
 /// `H5Dcreate`.
 #[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn create(
+pub unsafe extern "C-unwind" fn create(
     handle: Handle,
     location: *const Location,
     name: *const c_char,
@@ -333,7 +333,7 @@ impl<B: Buffer> Call<B> {
 
 /// `H5Dread`, `H5Dread_multi`.
 #[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn read(
+pub unsafe extern "C-unwind" fn read(
     count: usize,
     handles: *mut Handle,
     memory_types: *mut Id,
@@ -374,7 +374,7 @@ pub unsafe extern "C" fn read(
 
 /// `H5Dwrite`, `H5Dwrite_multi`.
 #[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn write(
+pub unsafe extern "C-unwind" fn write(
     count: usize,
     handles: *mut Handle,
     memory_types: *mut Id,
@@ -439,7 +439,7 @@ fn has_virtual(objects: &[&Object]) -> Result<bool, Fault> {
 }
 
 /// `H5Dget_*`.
-pub unsafe extern "C" fn get(
+pub unsafe extern "C-unwind" fn get(
     handle: Handle,
     args: *mut DatasetGet,
     dxpl: Id,
@@ -467,7 +467,7 @@ pub unsafe extern "C" fn get(
 }
 
 /// Operations of the native connector, of chunks above all, and those on lists of blocks.
-pub unsafe extern "C" fn optional(
+pub unsafe extern "C-unwind" fn optional(
     handle: Handle,
     args: *mut Optional,
     dxpl: Id,
@@ -537,7 +537,7 @@ fn list_of<'a, B>(
 }
 
 /// `H5Dset_extent`, `H5Dflush`, `H5Drefresh`.
-pub unsafe extern "C" fn specific(
+pub unsafe extern "C-unwind" fn specific(
     handle: Handle,
     args: *mut DatasetSpecific,
     dxpl: Id,
@@ -570,7 +570,7 @@ pub unsafe extern "C" fn specific(
 }
 
 /// `H5Dclose`.
-pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         super::close(handle, requests, |f, under, vol| {

@@ -23,7 +23,7 @@ passed! {
 }
 
 /// `H5Tflush`, `H5Trefresh`.
-pub unsafe extern "C" fn specific(
+pub unsafe extern "C-unwind" fn specific(
     handle: Handle,
     args: *mut DatatypeSpecific,
     dxpl: Id,
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn specific(
 }
 
 /// `H5Tclose`.
-pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         super::close(handle, requests, |f, under, vol| {

@@ -35,7 +35,7 @@ with_return_address! {
     open(_name: *const c_char, _flags: c_uint, _fapl: Id, _dxpl: Id, _requests: Requests) -> Handle = open_for, register "r9", "x5"
 }
 
-unsafe extern "C" fn create_for(
+unsafe extern "C-unwind" fn create_for(
     name: *const c_char,
     flags: c_uint,
     fcpl: Id,
@@ -71,7 +71,7 @@ unsafe extern "C" fn create_for(
     created.unwrap_or(ptr::null_mut())
 }
 
-unsafe extern "C" fn open_for(
+unsafe extern "C-unwind" fn open_for(
     name: *const c_char,
     flags: c_uint,
     fapl: Id,
@@ -92,6 +92,9 @@ unsafe extern "C" fn open_for(
         release(library);
         ending::watch(library, release_all);
         let info = Info::of_access_list(library, fapl)?;
+        if let Some(file) = opening::found::open(&info, &request)? {
+            return Ok(file.cast());
+        }
         if let Some(opened) = opening::open(&info, &request)? {
             return Ok(handle_of(opened));
         }
@@ -131,7 +134,7 @@ fn plain_handle(
 }
 
 /// `H5Fget_*`.
-pub unsafe extern "C" fn get(
+pub unsafe extern "C-unwind" fn get(
     handle: Handle,
     args: *mut FileGet,
     dxpl: Id,
@@ -165,7 +168,7 @@ with_return_address! {
     specific(_handle: Handle, _args: *mut FileSpecific, _dxpl: Id, _requests: Requests) -> Status = specific_for, register "r8", "x4"
 }
 
-unsafe extern "C" fn specific_for(
+unsafe extern "C-unwind" fn specific_for(
     handle: Handle,
     args: *mut FileSpecific,
     dxpl: Id,
@@ -230,7 +233,10 @@ unsafe fn accessible(asked: FileAccessible, dxpl: Id, requests: Requests, caller
             asked.fapl,
             (dxpl, requests, caller),
             Kind::Open,
-            |info, request| opening::read::is_accessible(info, request, asked.accessible),
+            |info, request| {
+                opening::found::note_asked(&info.library, request.fapl);
+                opening::read::is_accessible(info, request, asked.accessible)
+            },
             |fapl| FileSpecific {
                 operation: FileSpecific::ACCESSIBLE,
                 arguments: FileSpecificArguments {
@@ -300,7 +306,7 @@ unsafe fn specific_of(
 }
 
 /// Operations of the native connector.
-pub unsafe extern "C" fn optional(
+pub unsafe extern "C-unwind" fn optional(
     handle: Handle,
     args: *mut Optional,
     dxpl: Id,
@@ -335,7 +341,7 @@ pub unsafe extern "C" fn optional(
 }
 
 /// `H5Fclose`. Other objects of the file may stay open.
-pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
     if let Some(session) = &object.session

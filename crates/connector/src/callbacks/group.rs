@@ -23,7 +23,7 @@ passed! {
 }
 
 /// `H5Fmount`, `H5Funmount`, `H5Gflush`, `H5Grefresh`.
-pub unsafe extern "C" fn specific(
+pub unsafe extern "C-unwind" fn specific(
     handle: Handle,
     args: *mut GroupSpecific,
     dxpl: Id,
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn specific(
 }
 
 /// `H5Gclose`.
-pub unsafe extern "C" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
+pub unsafe extern "C-unwind" fn close(handle: Handle, dxpl: Id, requests: Requests) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         super::close(handle, requests, |f, under, vol| {

@@ -10,7 +10,7 @@ use crate::below::info::Info;
 use crate::library::Library;
 
 /// Another reference: information does not change.
-pub unsafe extern "C" fn copy(info: *const c_void) -> *mut c_void {
+pub unsafe extern "C-unwind" fn copy(info: *const c_void) -> *mut c_void {
     if info.is_null() {
         return ptr::null_mut();
     }
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn copy(info: *const c_void) -> *mut c_void {
 }
 
 /// Orders two.
-pub unsafe extern "C" fn compare(
+pub unsafe extern "C-unwind" fn compare(
     order: *mut c_int,
     one: *const c_void,
     other: *const c_void,
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn compare(
 }
 
 /// Gives a reference up.
-pub unsafe extern "C" fn free(info: *mut c_void) -> Status {
+pub unsafe extern "C-unwind" fn free(info: *mut c_void) -> Status {
     if info.is_null() {
         return SUCCESS;
     }
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn free(info: *mut c_void) -> Status {
 }
 
 /// Writes one as text.
-pub unsafe extern "C" fn to_string(info: *const c_void, text: *mut *mut c_char) -> Status {
+pub unsafe extern "C-unwind" fn to_string(info: *const c_void, text: *mut *mut c_char) -> Status {
     if info.is_null() {
         // SAFETY: the library gives a place for the text.
         unsafe { text.write(ptr::null_mut()) };
@@ -77,7 +77,7 @@ with_return_address! {
     from_string(_text: *const c_char, _info: *mut *mut c_void) -> Status = from_string_for, register "rdx", "x2"
 }
 
-unsafe extern "C" fn from_string_for(
+unsafe extern "C-unwind" fn from_string_for(
     text: *const c_char,
     info: *mut *mut c_void,
     caller: usize,

@@ -11,7 +11,7 @@ use crate::below::info::{CAPABILITIES, Info};
 use crate::object::Object;
 
 /// The class of the connector at the bottom.
-pub unsafe extern "C" fn class_below(
+pub unsafe extern "C-unwind" fn class_below(
     handle: Handle,
     level: c_int,
     class: *mut *const c_void,
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn class_below(
 }
 
 /// What the connector below can do is what we can. A list without information means the native one.
-pub unsafe extern "C" fn capabilities(info: *const c_void, flags: *mut u64) -> Status {
+pub unsafe extern "C-unwind" fn capabilities(info: *const c_void, flags: *mut u64) -> Status {
     if info.is_null() {
         // SAFETY: the library gives a place for the flags.
         unsafe { flags.write(CAPABILITIES) };
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn capabilities(info: *const c_void, flags: *mut u64) -> S
 }
 
 /// Whether an operation is there: one of ours for this dataset, or one of the native connector.
-pub unsafe extern "C" fn query(
+pub unsafe extern "C-unwind" fn query(
     handle: Handle,
     part: c_int,
     operation: c_int,

@@ -44,7 +44,7 @@ fn check_link(object: Option<&Object>, location: *const Location) -> Result<(), 
 }
 
 /// `H5Lcreate_*`. The target of a hard link may be seen from another object than the link.
-pub unsafe extern "C" fn create(
+pub unsafe extern "C-unwind" fn create(
     args: *mut LinkCreate,
     handle: Handle,
     location: *const Location,
@@ -82,7 +82,7 @@ macro_rules! two_links {
         $(
             $(#[$doc])*
             #[allow(clippy::too_many_arguments)]
-            pub unsafe extern "C" fn $name(
+            pub unsafe extern "C-unwind" fn $name(
                 source: Handle,
                 source_location: *const Location,
                 target: Handle,
@@ -130,7 +130,7 @@ two_links! {
 }
 
 /// `H5Ldelete`, `H5Lexists`, `H5Literate`, `H5Lvisit`.
-pub unsafe extern "C" fn specific(
+pub unsafe extern "C-unwind" fn specific(
     handle: Handle,
     location: *const Location,
     args: *mut LinkSpecific,

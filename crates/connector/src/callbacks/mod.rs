@@ -24,7 +24,7 @@ macro_rules! passed {
     ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $kind:ident;)*) => {
         $(
             $(#[$doc])*
-            pub unsafe extern "C" fn $name(
+            pub unsafe extern "C-unwind" fn $name(
                 handle: Handle,
                 $($argument: $type,)*
                 dxpl: Id,
@@ -48,7 +48,7 @@ macro_rules! passed_at {
     ($($(#[$doc:meta])* $what:ident $name:ident = $function:ident($($argument:ident: $type:ty),*), $kind:ident;)*) => {
         $(
             $(#[$doc])*
-            pub unsafe extern "C" fn $name(
+            pub unsafe extern "C-unwind" fn $name(
                 handle: Handle,
                 location: *const Location,
                 $($argument: $type,)*
@@ -75,7 +75,7 @@ macro_rules! passed_child {
         $(
             $(#[$doc])*
             #[allow(clippy::too_many_arguments)]
-            pub unsafe extern "C" fn $name(
+            pub unsafe extern "C-unwind" fn $name(
                 handle: Handle,
                 location: *const Location,
                 $($argument: $type,)*

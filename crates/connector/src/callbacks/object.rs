@@ -18,7 +18,7 @@ passed_at! {
 }
 
 /// `H5Oopen`.
-pub unsafe extern "C" fn open(
+pub unsafe extern "C-unwind" fn open(
     handle: Handle,
     location: *const Location,
     opened_type: *mut c_int,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn open(
 
 /// `H5Ocopy`.
 #[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn copy(
+pub unsafe extern "C-unwind" fn copy(
     source: Handle,
     source_location: *const Location,
     source_name: *const c_char,
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn copy(
 }
 
 /// `H5Oincr_refcount`, `H5Oexists_by_name`, `H5Ovisit`, `H5Oflush`, `H5Orefresh`.
-pub unsafe extern "C" fn specific(
+pub unsafe extern "C-unwind" fn specific(
     handle: Handle,
     location: *const Location,
     args: *mut ObjectSpecific,

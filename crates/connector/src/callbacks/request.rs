@@ -38,7 +38,7 @@ unsafe fn ask(
 }
 
 /// Waits.
-pub unsafe extern "C" fn wait(handle: Handle, timeout: u64, outcome: *mut c_int) -> Status {
+pub unsafe extern "C-unwind" fn wait(handle: Handle, timeout: u64, outcome: *mut c_int) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         ask(
@@ -50,9 +50,9 @@ pub unsafe extern "C" fn wait(handle: Handle, timeout: u64, outcome: *mut c_int)
 }
 
 /// Has a function called at the end.
-pub unsafe extern "C" fn notify(
+pub unsafe extern "C-unwind" fn notify(
     handle: Handle,
-    callback: Option<unsafe extern "C" fn()>,
+    callback: Option<unsafe extern "C-unwind" fn()>,
     context: *mut c_void,
 ) -> Status {
     // SAFETY: see the head of the module.
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn notify(
 }
 
 /// Cancels.
-pub unsafe extern "C" fn cancel(handle: Handle, outcome: *mut c_int) -> Status {
+pub unsafe extern "C-unwind" fn cancel(handle: Handle, outcome: *mut c_int) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         ask(
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn cancel(handle: Handle, outcome: *mut c_int) -> Status {
 }
 
 /// Errors, times.
-pub unsafe extern "C" fn specific(handle: Handle, args: *mut Opaque) -> Status {
+pub unsafe extern "C-unwind" fn specific(handle: Handle, args: *mut Opaque) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         ask(
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn specific(handle: Handle, args: *mut Opaque) -> Status {
 }
 
 /// Operations of the connector below.
-pub unsafe extern "C" fn optional(handle: Handle, args: *mut Optional) -> Status {
+pub unsafe extern "C-unwind" fn optional(handle: Handle, args: *mut Optional) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         ask(
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn optional(handle: Handle, args: *mut Optional) -> Status
 }
 
 /// Gives a request up.
-pub unsafe extern "C" fn free(handle: Handle) -> Status {
+pub unsafe extern "C-unwind" fn free(handle: Handle) -> Status {
     // SAFETY: see the head of the module.
     unsafe {
         ask(

@@ -9,7 +9,7 @@ use crate::arguments::{Handle, Token};
 use crate::object::Object;
 
 /// Orders two.
-pub unsafe extern "C" fn compare(
+pub unsafe extern "C-unwind" fn compare(
     handle: Handle,
     one: *const Token,
     other: *const Token,
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn compare(
 }
 
 /// Writes one as text.
-pub unsafe extern "C" fn to_string(
+pub unsafe extern "C-unwind" fn to_string(
     handle: Handle,
     object_type: c_int,
     token: *const Token,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn to_string(
 }
 
 /// Reads one from text.
-pub unsafe extern "C" fn from_string(
+pub unsafe extern "C-unwind" fn from_string(
     handle: Handle,
     object_type: c_int,
     text: *const c_char,

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::object::Object;
 
 /// The object at the bottom.
-pub unsafe extern "C" fn object(handle: *const c_void) -> *mut c_void {
+pub unsafe extern "C-unwind" fn object(handle: *const c_void) -> *mut c_void {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle.cast_mut()) };
     let found = object.library().caught(Kind::Other, || {
@@ -25,7 +25,10 @@ pub unsafe extern "C" fn object(handle: *const c_void) -> *mut c_void {
 }
 
 /// What objects of the same file are wrapped with.
-pub unsafe extern "C" fn context(handle: *const c_void, context: *mut *mut c_void) -> Status {
+pub unsafe extern "C-unwind" fn context(
+    handle: *const c_void,
+    context: *mut *mut c_void,
+) -> Status {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle.cast_mut()) };
     object.answer(Kind::Other, || {
@@ -53,7 +56,7 @@ pub unsafe extern "C" fn context(handle: *const c_void, context: *mut *mut c_voi
 }
 
 /// Wraps an object.
-pub unsafe extern "C" fn wrap(
+pub unsafe extern "C-unwind" fn wrap(
     bottom: *mut c_void,
     object_type: c_int,
     context: *mut c_void,
@@ -75,7 +78,7 @@ pub unsafe extern "C" fn wrap(
 }
 
 /// Gives up what [`wrap`] has made, and keeps the object.
-pub unsafe extern "C" fn unwrap(handle: Handle) -> *mut c_void {
+pub unsafe extern "C-unwind" fn unwrap(handle: Handle) -> *mut c_void {
     // SAFETY: see the head of the module.
     let object = unsafe { Object::of_handle(handle) };
     let info = Arc::clone(&object.below.info);
@@ -94,7 +97,7 @@ pub unsafe extern "C" fn unwrap(handle: Handle) -> *mut c_void {
 }
 
 /// Gives a context up.
-pub unsafe extern "C" fn free_context(context: *mut c_void) -> Status {
+pub unsafe extern "C-unwind" fn free_context(context: *mut c_void) -> Status {
     // SAFETY: a context of ours, which the library gives up.
     let context = unsafe { Arc::from_raw(context.cast::<Context>()) };
     // Others have it, too, in most cases.

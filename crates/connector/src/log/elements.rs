@@ -141,7 +141,7 @@ impl Memory {
 }
 
 /// `H5D_scatter_func_t`: gives all elements at once.
-unsafe extern "C" fn next_elements(
+unsafe extern "C-unwind" fn next_elements(
     elements: *mut *const c_void,
     bytes: *mut usize,
     rest: *mut c_void,

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `written` | logs that this process writes |
 //! | `read` | logs that are read |
+//! | `found` | what a libhdf5 opens that has found us by itself |
 
+pub mod found;
 pub mod read;
 mod written;
 

@@ -1,5 +1,6 @@
 //! Logs that are read: native files, which the file driver shows to the libhdf5 of the host.
 
+use std::ffi::c_void;
 use std::fs;
 use std::path::Path;
 use std::ptr;
@@ -25,28 +26,14 @@ use h5logfs_common::fault::Fault;
 
 /// Opens a log for reading. `None` for a plain file.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
-    let Some(_log) = log_at(info, request)? else {
+    let Some(_log) = log_to_read(info, request)? else {
         return Ok(None);
     };
-    if request.has(access::WRITE) {
-        return Err(h5logfs_file_driver::read_only(request.path()).into());
-    }
     let number = OnceLock::new();
     let session = Arc::new(Session::new(info, request, Kind::Read { number })?);
     registry::add(&session)?;
     let info = info.native()?;
-    let under = with_driver(&info, request.fapl, |fapl| {
-        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
-        info.library.quietly(|f| unsafe {
-            (f.H5VLfile_open)(
-                request.name.as_ptr(),
-                request.flags,
-                fapl,
-                request.dxpl,
-                ptr::null_mut(),
-            )
-        })
-    })?;
+    let under = shown(&info, request)?;
     if let Kind::Read { number } = &session.kind
         && !under.is_null()
     {
@@ -57,6 +44,31 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
         below: Below { under, info },
         session,
     }))
+}
+
+/// Opens a log for reading, as a file of the native connector that nothing of ours knows of. `None` for a plain file; null if it
+/// cannot be opened: then the reason is on the error stack.
+pub fn open_shown(native: &Info, request: &Request<'_>) -> Result<Option<*mut c_void>, Fault> {
+    let Some(_log) = log_to_read(native, request)? else {
+        return Ok(None);
+    };
+    shown(native, request).map(Some)
+}
+
+/// Opens a log by the file driver.
+fn shown(native: &Info, request: &Request<'_>) -> Result<*mut c_void, Fault> {
+    with_driver(native, request.fapl, |fapl| {
+        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+        native.library.quietly(|f| unsafe {
+            (f.H5VLfile_open)(
+                request.name.as_ptr(),
+                request.flags,
+                fapl,
+                request.dxpl,
+                ptr::null_mut(),
+            )
+        })
+    })
 }
 
 /// Whether a log can be opened.
@@ -121,6 +133,15 @@ pub fn delete(info: &Info, request: &Request<'_>) -> Result<Option<Status>, Faul
     let mut is_deleted = [u8::from(ranks.led(deleted)?)];
     ranks.broadcast(&mut is_deleted);
     Ok((is_deleted != [0]).then_some(SUCCESS))
+}
+
+/// The log that a request opens. It may only be read.
+fn log_to_read(info: &Info, request: &Request<'_>) -> Result<Option<OpenLog>, Fault> {
+    let log = log_at(info, request)?;
+    if log.is_some() && request.has(access::WRITE) {
+        return Err(h5logfs_file_driver::read_only(request.path()).into());
+    }
+    Ok(log)
 }
 
 /// The log at the path of a request. `None` for a plain file, and for what only libhdf5 knows how to open.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use h5logfs_catalog::direct::{self, Options};
 use h5logfs_file_driver::is_written;
+use h5logfs_host::at_end::AtEnd;
 use h5logfs_host::types::{DEFAULT, Id, SUCCESS, Status};
 
 use super::{Identity, Kind, Session, registry};
@@ -225,9 +226,10 @@ impl Session {
         // SAFETY: the lists are of the library, which copies what is set.
         let set = |list: Id| library.nested(|f| unsafe { (f.H5Pset_elink_fapl)(lapl, list) });
         set(own.id);
-        let result = call();
-        set(given.id);
-        result
+        let _given = AtEnd(|| {
+            set(given.id);
+        });
+        call()
     }
 
     /// Sets the driver by which links of this file are followed.

@@ -58,6 +58,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use h5logfs_host::at_end::AtEnd;
 use h5logfs_host::types::Id;
 
 use crate::below::Below;
@@ -224,9 +225,8 @@ impl Session {
     /// Lets the native file have an object of ours for itself, which lives as long as the file.
     pub fn finish_opening<R>(&self, finish: impl FnOnce() -> R) -> R {
         self.is_being_opened.store(true, Ordering::Relaxed);
-        let result = finish();
-        self.is_being_opened.store(false, Ordering::Relaxed);
-        result
+        let _opened = AtEnd(|| self.is_being_opened.store(false, Ordering::Relaxed));
+        finish()
     }
 
     /// An object is about to be closed: a file, which was flushed just now, or another one. The log is closed with the last

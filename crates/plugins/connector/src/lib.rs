@@ -9,7 +9,7 @@ use h5logfs_vol_connector::Plugin;
 
 /// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
 #[unsafe(no_mangle)]
-pub extern "C" fn H5PLget_plugin_type() -> c_int {
+pub extern "C-unwind" fn H5PLget_plugin_type() -> c_int {
     h5logfs_vol_connector::PLUGIN_TYPE
 }
 
@@ -19,7 +19,7 @@ with_return_address! {
     H5PLget_plugin_info() -> *const c_void = info_for, register "rdi", "x0"
 }
 
-unsafe extern "C" fn info_for(caller: usize) -> *const c_void {
+unsafe extern "C-unwind" fn info_for(caller: usize) -> *const c_void {
     h5logfs_host::keep_panics_quiet();
     h5logfs_vol_connector::class_for(Plugin::Serial, caller)
 }

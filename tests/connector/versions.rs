@@ -1,0 +1,281 @@
+//! What each version of HDF5 makes of files in each way of using the plug-ins: also where a site has set `HDF5_PLUGIN_PATH` for
+//! everybody, and where options are wrong. No program crashes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::common::connector::Connector;
+use crate::common::hosts::Hdf5;
+use crate::common::make::{built_connector, built_driver, built_parallel_connector};
+use crate::common::people::{copy, corpus};
+use crate::common::pnetcdf;
+use crate::common::readers::{Python, said};
+use crate::common::unclosed::Log;
+
+/// Other libhdf5, separated by colons, for [`others`]. Not 1.12, which does not start where a connector is named that it cannot load.
+const OTHERS: &str = "H5LOGFS_TEST_HDF5_LIBRARIES";
+
+/// Files, and what a program sees of each.
+type Seen = [(&'static str, &'static str); 7];
+
+/// What libhdf5 sees by itself.
+const PLAIN: Seen = [
+    ("unclosed.h5", "refused: file signature not found"),
+    ("run.bp", "refused: file read failed"),
+    ("file.nc", "refused: file signature not found"),
+    ("plain.h5", "d (plain)"),
+    ("missing.h5", "refused: unable to open file"),
+    ("cut.h5", "refused: truncated file"),
+    ("lost.h5", "refused: file signature not found"),
+];
+/// What it sees where it finds the connector after that.
+const FOUND: Seen = [
+    ("unclosed.h5", "d (aabbaacc)"),
+    ("run.bp", "code coords fields"),
+    ("file.nc", "fd fi n never rs t"),
+    PLAIN[3],
+    PLAIN[4],
+    PLAIN[5],
+    PLAIN[6],
+];
+/// What the plug-in shows that is asked before.
+const SHOWN: Seen = [
+    FOUND[0],
+    FOUND[1],
+    FOUND[2],
+    PLAIN[3],
+    PLAIN[4],
+    PLAIN[5],
+    (
+        "lost.h5",
+        "its journal lost.h5.h5logfs-journal is not there",
+    ),
+];
+/// The driver, which knows no such option.
+const REFUSED: Seen = {
+    let mut seen = PLAIN;
+    let mut at = 0;
+    while at < seen.len() {
+        seen[at].1 = "refused: the configuration of the h5logfs driver: unknown option flsh";
+        at += 1;
+    }
+    seen
+};
+
+type Variables = &'static [(&'static str, &'static str)];
+
+const DRIVER: (&str, &str) = ("HDF5_DRIVER", "h5logfs");
+const CONNECTOR: (&str, &str) = ("HDF5_VOL_CONNECTOR", "h5logfs");
+const WRONG_FOR_DRIVER: (&str, &str) = ("HDF5_DRIVER_CONFIG", "flsh=3");
+
+/// Variables beside `HDF5_PLUGIN_PATH`, and what is seen with them.
+const WAYS: [(Variables, &Seen); 7] = [
+    (&[], &FOUND),
+    (&[DRIVER], &SHOWN),
+    (&[CONNECTOR], &SHOWN),
+    (&[DRIVER, CONNECTOR], &SHOWN),
+    (&[DRIVER, WRONG_FOR_DRIVER], &REFUSED),
+    (&[WRONG_FOR_DRIVER], &FOUND),
+    (&[("HDF5_VOL_CONNECTOR", "h5logfs bufer=1M")], &SHOWN),
+];
+
+/// The files of [`Seen`].
+fn files(python: &Python) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    Log::usual(&at("unclosed.h5"));
+    let lost = Log::usual(&at("lost.h5"));
+    fs::remove_file(lost.journal_path()).unwrap();
+    copy(&corpus("corpus-adios/b5_steps.bp"), &at("run.bp"));
+    pnetcdf::copy_logs(&pnetcdf::corpus().join("fill-cdf1-np1"), dir.path());
+    let code = "
+import h5py, sys
+with h5py.File(sys.argv[1], 'w') as file:
+    file['d'] = list(b'plain')
+";
+    python.run(code, &[&at("plain.h5")]);
+    let bytes = fs::read(at("plain.h5")).unwrap();
+    fs::write(at("cut.h5"), &bytes[..bytes.len() / 2]).unwrap();
+    dir
+}
+
+/// A libhdf5, and what opens files with it.
+struct Host {
+    python: Python,
+    library: PathBuf,
+    dir: TempDir,
+}
+
+impl Host {
+    fn new(library: PathBuf) -> Option<Self> {
+        let python = Python::new()?;
+        let dir = files(&python);
+        Some(Host {
+            python,
+            library,
+            dir,
+        })
+    }
+
+    /// The version of the library, and what it says of each file.
+    #[track_caller]
+    fn open(&self, way: &str, variables: &[(&'static str, OsString)]) -> (String, Vec<String>) {
+        let names = PLAIN.map(|(name, _)| self.dir.path().join(name));
+        let mut command = self.python.tool("opened.py");
+        // Libraries in wheels find those beside them by it.
+        command.env("LD_LIBRARY_PATH", self.library.parent().unwrap());
+        command.envs(variables.iter().cloned()).arg(way);
+        let output = command.arg(&self.library).args(names).output().unwrap();
+        let text = said(&output);
+        let (library, ended) = (self.library.display(), output.status);
+        assert!(
+            ended.success(),
+            "{library}, {way}, {variables:?}: {ended}\n{text}"
+        );
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines = text.lines().map(str::to_owned);
+        (lines.next().unwrap(), lines.collect())
+    }
+
+    #[track_caller]
+    fn assert_seen(&self, way: &str, variables: &[(&'static str, OsString)], seen: &Seen) {
+        let (version, lines) = self.open(way, variables);
+        let expected = if has_plug_ins(&version) { seen } else { &PLAIN };
+        let is_seen = |(line, (name, words)): (&String, &(&str, &str))| {
+            line.starts_with(&format!("{name}: "))
+                && line.contains(words)
+                && !line.contains("; then ")
+        };
+        let is_all = lines.len() == expected.len() && lines.iter().zip(expected).all(is_seen);
+        assert!(
+            is_all,
+            "HDF5 {version}, {way}, {variables:?}: {lines:#?}, not {expected:#?}"
+        );
+    }
+
+    /// All cells of the table that this library has.
+    fn check(&self) {
+        let connector = Connector::new();
+        for (further, seen) in WAYS {
+            let mut variables = connector.known();
+            variables.extend(further.iter().map(|(name, value)| (*name, value.into())));
+            self.assert_seen("default", &variables, seen);
+        }
+        let (version, _) = self.open("default", &[]);
+        if has_plug_ins(&version) {
+            let (_, lines) = self.open("listed", &connector.known());
+            // The list names the connector, and the default one does not.
+            let then = format!("lost.h5: refused: {}", self.dir.path().display());
+            assert!(
+                lines[6].starts_with(&then) && lines[6].contains("; then refused"),
+                "{lines:#?}"
+            );
+            self.assert_seen_by_both(&lines);
+        }
+        // Each plug-in by itself: the driver is nobody that libhdf5 looks for, and the parallel connector serves no serial program.
+        for (plugin, seen) in [
+            (built_driver(), &PLAIN),
+            (built_connector(), &FOUND),
+            (
+                built_parallel_connector(),
+                if self.is_parallel() { &FOUND } else { &PLAIN },
+            ),
+        ] {
+            let mut variables = connector.known();
+            let alone = directory(&plugin);
+            variables.push(("HDF5_PLUGIN_PATH", alone.path().into()));
+            self.assert_seen("default", &variables, seen);
+        }
+    }
+
+    /// Lines of the way `listed`, but for the last.
+    #[track_caller]
+    fn assert_seen_by_both(&self, lines: &[String]) {
+        for (line, (name, words)) in lines.iter().zip(&FOUND[..6]) {
+            let is_same = !line.contains("; then ");
+            assert!(
+                line.starts_with(name) && line.contains(words) && is_same,
+                "{line}, not {words}"
+            );
+        }
+    }
+
+    /// Whether it is parallel HDF5.
+    fn is_parallel(&self) -> bool {
+        let bytes = fs::read(&self.library).unwrap();
+        let name = b"H5Pset_fapl_mpio\0";
+        bytes.windows(name.len()).any(|window| window == name)
+    }
+}
+
+/// Whether a version loads drivers and connectors of today's kind.
+fn has_plug_ins(version: &str) -> bool {
+    !["1.8.", "1.10.", "1.12."]
+        .iter()
+        .any(|older| version.starts_with(older))
+}
+
+fn directory(plugin: &Path) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    if plugin.exists() {
+        symlink(plugin, dir.path().join(plugin.file_name().unwrap())).unwrap();
+    }
+    dir
+}
+
+/// The libhdf5 that a module of Python brings.
+fn library_of(python: Option<Python>, module: &str) -> Option<PathBuf> {
+    let code = format!(
+        "
+import {module}
+for line in open('/proc/self/maps'):
+    path = line.split(' ')[-1].strip()
+    if 'libhdf5' in path and '_hl' not in path:
+        print(path)
+        break
+"
+    );
+    Some(python?.run(&code, &[]).trim().into())
+}
+
+fn check(library: Option<PathBuf>) {
+    if let Some(host) = library.and_then(Host::new) {
+        host.check();
+    }
+}
+
+#[test]
+fn of_h5py() {
+    check(library_of(Python::new(), "h5py"));
+}
+
+#[test]
+fn of_netcdf4() {
+    check(library_of(Python::new(), "netCDF4"));
+}
+
+/// 1.10.
+#[test]
+fn of_debian() {
+    check(library_of(Python::old(), "h5py"));
+}
+
+/// 1.14, with MPI.
+#[test]
+fn of_parallel_programs() {
+    check(Hdf5::find().map(Hdf5::library));
+}
+
+#[test]
+fn others() {
+    for library in std::env::var_os(OTHERS)
+        .iter()
+        .flat_map(std::env::split_paths)
+    {
+        check(Some(library));
+    }
+}
