@@ -24,6 +24,7 @@
 //! | `ported` | programs that were ported to the Log VOL |
 //! | `programs` | programs of Python, netCDF and Fortran |
 //! | `random` | random HDF5 programs of C |
+//! | `names` | long names, paths that go, files of a user that have names of ours |
 //! | `kill` | programs that are killed |
 //! | `automatic` | programs that never flush |
 //! | `ends` | programs that end without a close, in all ways |
@@ -52,6 +53,7 @@ mod hosts;
 mod keeping;
 mod kill;
 mod moments;
+mod names;
 mod neighbours;
 mod options;
 mod passing;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use h5logfs_writer::{Error, Fsync, Options, Result, Subfiles, Writer};
@@ -425,4 +425,44 @@ pub fn taken_away(job: &Job) {
         rows.file.close().unwrap();
     }
     job.pause("closed");
+}
+
+/// The directories and links on the way to a file may go when it is open: where it lies was seen then.
+pub fn ways_that_go(job: &Job) {
+    let at = |name: &str| job.path(name);
+    let first = |act: &dyn Fn()| {
+        if job.rank == 0 {
+            act();
+        }
+        job.world.barrier();
+    };
+    for subfiles in [Subfiles::None, Subfiles::Number(2)] {
+        let name = format!("{subfiles:?}.h5").replace(['(', ')'], "-");
+        first(&|| {
+            fs::create_dir(at("way")).unwrap();
+            symlink(job.path("."), at("link")).unwrap();
+        });
+        let mut rows = job.create(&format!("way/../{name}"), with_subfiles(subfiles));
+        first(&|| fs::remove_dir(at("way")).unwrap());
+        rows.as_mut().unwrap().fill_and_flush();
+        rows.unwrap().file.close().unwrap();
+        let mut rows = job.open(&format!("link/{name}"));
+        first(&|| fs::remove_file(at("link")).unwrap());
+        rows.as_mut().unwrap().fill_and_flush();
+        rows.unwrap().file.close().unwrap();
+        std::env::set_current_dir(&job.dir).unwrap();
+        let options = Options {
+            overwrite: true,
+            ..with_subfiles(subfiles)
+        };
+        let mut file = Writer::create(&name, &job.world, options).unwrap();
+        std::env::set_current_dir("/").unwrap();
+        file.flush().unwrap();
+        file.close().unwrap();
+        let mut rows = job
+            .create(&format!("again-{name}"), with_subfiles(subfiles))
+            .unwrap();
+        rows.fill_and_flush();
+        rows.file.close().unwrap();
+    }
 }

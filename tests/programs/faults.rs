@@ -65,6 +65,7 @@ fn main() {
         "dies-before-its-journal" => creation::die(&job, 100),
         "dies-before-its-file" => creation::die(&job, 4096),
         "in-use" => creation::in_use(&job),
+        "ways-that-go" => creation::ways_that_go(&job),
         "taken-away" => creation::taken_away(&job),
         "settling" => settling::run(&job),
         "unasked" => unasked(&job),

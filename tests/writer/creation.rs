@@ -32,6 +32,15 @@ fn a_creation_that_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn a_file_is_where_its_path_led_when_it_was_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    Run::start(&Place::Here, "ways-that-go", dir.path())
+        .job
+        .succeed();
+    assert_eq!(strange_names(dir.path()), [""; 0]);
+}
+
+#[test]
 fn what_is_replaced_is_gone_and_its_readers_read_on() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut run) = start("replaced", dir.path()) else {

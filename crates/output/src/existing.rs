@@ -19,6 +19,7 @@ use crate::options::{Options, Subfiles as SubfileOption};
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::file_id::FileId;
+use h5logfs_log::find_signature;
 use h5logfs_log::front::FRONT;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::journal::held::longest_beside;
@@ -405,20 +406,23 @@ impl Existing {
             let name = path.file_name().unwrap_or_default();
             subfile_number(log, name).is_some()
         };
-        let Some(named) = self.subfiles.others.iter().find(is_named) else {
+        let mut named = self.subfiles.others.iter().filter(is_named);
+        if options.subfiles != SubfileOption::None
+            && let Some(named) = named.next()
+        {
+            return Err(self.foreign(named));
+        }
+        if self.file.is_some() || self.journal.is_some() {
             return Ok(());
-        };
-        if self.file.is_none() && self.journal.is_none() {
-            return Err(Fault::Refused(format!(
+        }
+        match named.find(|path| is_subfile(path)) {
+            Some(subfile) => Err(Fault::Refused(format!(
                 "{}: there are subfiles of a log, such as {}, but the log itself is not there. Move or remove them, or choose \
                  another name",
                 self.path.display(),
-                named.display()
-            )));
-        }
-        match options.subfiles {
-            SubfileOption::None => Ok(()),
-            _ => Err(self.foreign(named)),
+                subfile.display()
+            ))),
+            None => Ok(()),
         }
     }
 }
@@ -465,6 +469,14 @@ impl Below {
             dir: Some(dir),
         })
     }
+}
+
+/// Whether a file may be a subfile of some log: of our writers, or of the Log VOL connector, whose subfiles are HDF5 files.
+fn is_subfile(path: &Path) -> bool {
+    let opened = Opened::at(path);
+    opened.is_ok_and(|Opened { file, .. }| {
+        matches!(file.file_id(), Ok(Some(_))) || matches!(find_signature(&file), Ok(Some(_)))
+    })
 }
 
 /// The names of a log.
