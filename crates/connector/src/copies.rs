@@ -257,6 +257,7 @@ fn write_below(
     let [mut memory, mut file] = spaces.unwrap_or_default();
     let mut datatype = from.file_type.id;
     let mut buf = elements.as_ptr().cast::<c_void>();
+    let has_spaces = memory >= 0 && file >= 0 && is_selected;
     // SAFETY: one dataset, and elements of its type for all that is selected.
     let mut write = || {
         below.quietly(|f, mut under, vol| unsafe {
@@ -273,7 +274,6 @@ fn write_below(
             )
         })
     };
-    let has_spaces = memory >= 0 && file >= 0 && is_selected;
     let status = if has_spaces { write() } else { FAILURE };
     if let Some(spaces) = spaces {
         // SAFETY: both are ours, and closed once.
