@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use h5logfs_host::types::{Id, SUCCESS, Status};
+use h5logfs_host::types::{FAILURE, Id, SUCCESS, Status};
 
 use crate::arguments::{Location, kind};
 use crate::below::Below;
@@ -234,19 +234,20 @@ fn write_below(
     let library = below.library();
     let dims = from.dims();
     let rank = dims.len() as c_int;
+    let mut is_selected = true;
     // A scalar is written as a whole.
     let spaces = (rank > 0).then(|| {
         // SAFETY: all lists have a number for each dimension.
         library.nested(|f| unsafe {
             let file = (f.H5Screate_simple)(rank, dims.as_ptr(), ptr::null());
-            (f.H5Sselect_hyperslab)(
+            is_selected = (f.H5Sselect_hyperslab)(
                 file,
                 SET,
                 region.start.as_ptr(),
                 ptr::null(),
                 region.count.as_ptr(),
                 ptr::null(),
-            );
+            ) >= 0;
             [
                 (f.H5Screate_simple)(rank, region.count.as_ptr(), ptr::null()),
                 file,
@@ -256,20 +257,24 @@ fn write_below(
     let [mut memory, mut file] = spaces.unwrap_or_default();
     let mut datatype = from.file_type.id;
     let mut buf = elements.as_ptr().cast::<c_void>();
+    let has_spaces = memory >= 0 && file >= 0 && is_selected;
     // SAFETY: one dataset, and elements of its type for all that is selected.
-    let status = below.quietly(|f, mut under, vol| unsafe {
-        (f.H5VLdataset_write)(
-            1,
-            &mut under,
-            vol,
-            &mut datatype,
-            &mut memory,
-            &mut file,
-            dxpl,
-            &mut buf,
-            ptr::null_mut(),
-        )
-    });
+    let mut write = || {
+        below.quietly(|f, mut under, vol| unsafe {
+            (f.H5VLdataset_write)(
+                1,
+                &mut under,
+                vol,
+                &mut datatype,
+                &mut memory,
+                &mut file,
+                dxpl,
+                &mut buf,
+                ptr::null_mut(),
+            )
+        })
+    };
+    let status = if has_spaces { write() } else { FAILURE };
     if let Some(spaces) = spaces {
         // SAFETY: both are ours, and closed once.
         library.nested(|f| unsafe { spaces.map(|space| (f.H5Sclose)(space)) });

@@ -1,9 +1,11 @@
 //! What all copies of datasets have in common.
 
 use super::elements::Elements;
-use super::tree::{Copier, Object};
+use super::tree::{Copier, Object, Original};
 use crate::hdf5_sys::{self as h5, Id, Link, Space, StorageClass};
 use h5logfs_common::fault::Fault;
+use h5logfs_log::image::HeaderBytes;
+use h5logfs_objects::{Dataspace, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -37,14 +39,35 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// Whether the file has elements of this dataset.
+    /// Whether the file may have elements of this dataset.
     pub fn has_elements(&self, old: &Object) -> Result<bool> {
         Ok(match h5::storage_class(&self.creation)? {
             StorageClass::Elsewhere => false,
-            StorageClass::Compact => true,
-            _ => h5::storage_size(&old.id) > 0,
+            StorageClass::Compact | StorageClass::Chunked => true,
+            StorageClass::Contiguous => h5::dataset_offset(&old.id)?.is_some(),
         })
     }
+
+    /// The extent of the dataset, as its file has it: see [`stored_space`].
+    pub fn space(&self, original: Original<'_>, old: &Object) -> Result<Space> {
+        match h5::storage_class(&self.creation)? {
+            StorageClass::Elsewhere => stored_space(original.bytes, old.info.address),
+            _ => h5::dataset_space(&old.id),
+        }
+    }
+}
+
+/// The extent of the dataset whose object header is at an address, as the file has it. libhdf5 makes that of a virtual dataset anew where
+/// it is asked, of its sources, which are not there as the program sees them: of one without an extent, as an anchor is, it takes
+/// what is in memory.
+pub fn stored_space(bytes: &dyn HeaderBytes, address: u64) -> Result<Space> {
+    Ok(match Objects::open(bytes)?.dataset(address)?.space {
+        Dataspace::Null => Space::Null,
+        Dataspace::Simple { dims, max_dims } => Space::Simple {
+            dims,
+            max: max_dims,
+        },
+    })
 }
 
 impl Copier<'_> {

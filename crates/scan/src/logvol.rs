@@ -316,12 +316,12 @@ fn log_dataset(group: &Id, kind: &str, number: u32, source: u16) -> Result<Optio
         return Ok(None);
     }
     let dataset = h5::open_dataset(group, &path)?;
-    let len = h5::storage_size(&dataset);
+    let len = h5::storage_size(&dataset)?;
     let class = h5::storage_class(&h5::dataset_creation(&dataset)?)?;
     if class != h5::StorageClass::Contiguous {
         return Err(format!("/_LOG/{name} is not contiguous").into());
     }
-    let offset = match h5::dataset_offset(&dataset) {
+    let offset = match h5::dataset_offset(&dataset)? {
         Some(offset) => offset,
         None if len == 0 => 0,
         None => return Err(format!("/_LOG/{name} has no place in the file").into()),

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::hdf5_sys::{self as h5, Id, Space};
+use super::dataset::stored_space;
+use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;
 
@@ -64,7 +65,11 @@ impl Translator<'_> {
         let old = read_u64(&heap, 0)?;
         let dataset = self.object(old).ok_or("a region of no dataset")?;
         let dataset = h5::open_object(self.target, dataset)?;
-        let mut extent = h5::dataset_space(&dataset)?;
+        let creation = h5::dataset_creation(&dataset)?;
+        let mut extent = match h5::storage_class(&creation)? {
+            StorageClass::Elsewhere => stored_space(self.bytes, old)?,
+            _ => h5::dataset_space(&dataset)?,
+        };
         if extent.is_empty() {
             extent = h5::dataset_space(&h5::open_object(self.file, old)?)?;
         }

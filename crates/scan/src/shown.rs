@@ -280,7 +280,13 @@ impl Shown<'_> {
         old: &Object,
         template: &Template<'_>,
     ) -> Result<Id> {
-        let space = h5::dataset_space(&old.id)?;
+        let space = match template.space(copier.original, old) {
+            Ok(space) => space,
+            Err(fault) => {
+                let reason = fault.into_damage()?;
+                return self.unreadable(copier, template, Space::scalar(), reason);
+            }
+        };
         if let Some(content) = self.extent(old, template)? {
             let plan = DatasetPlan::contiguous(space);
             return self.without_storage(copier, template, plan, content);
@@ -317,13 +323,13 @@ impl Shown<'_> {
     /// The elements of a large contiguous dataset that the view can read as they lie in the file.
     fn extent(&self, old: &Object, template: &Template<'_>) -> Result<Option<Content>> {
         let shape = Shape::of(&template.datatype)?;
-        let len = h5::storage_size(&old.id);
+        let len = h5::storage_size(&old.id)?;
         let is_extent = self.is_source
             && h5::storage_class(&template.creation)? == StorageClass::Contiguous
             && !shape.has_pointers()
             && !shape.has_references()
             && len >= LARGE_EXTENT;
-        let offset = h5::dataset_offset(&old.id).filter(|_| is_extent);
+        let offset = h5::dataset_offset(&old.id)?.filter(|_| is_extent);
         Ok(offset.map(|offset| Content::Extent {
             source: 0,
             offset,
@@ -426,6 +432,15 @@ fn unservable(shape: &Shape, anchor: &Anchor) -> Option<String> {
     chunk.or(filters).map(Fault::to_string)
 }
 
+/// Whether every version of HDF5 can have chunks of this shape. Those before 2.0 have none of 4 GiB, and neither has a chunk index of the
+/// view.
+fn is_for_all(chunk: &[u64], element: u64) -> bool {
+    let bytes = chunk
+        .iter()
+        .try_fold(element, |n, side| n.checked_mul(*side));
+    bytes.is_some_and(|bytes| u32::try_from(bytes).is_ok())
+}
+
 /// Why a dataset finds no place in any file.
 fn too_large(dims: &[u64], element: u64) -> Option<String> {
     if dims.contains(&0) {
@@ -461,7 +476,9 @@ impl DatasetPlan {
         let element = model.element_size;
         let storage = match &anchor.chunk {
             _ if dims.is_empty() => Storage::Contiguous,
-            Some(Ok(chunk)) if recorded => Storage::Chunked(chunk.clone()),
+            Some(Ok(chunk)) if recorded && is_for_all(chunk, element) => {
+                Storage::Chunked(chunk.clone())
+            }
             _ => Storage::Chunked(chooser.logged(anchor.id, &dims, &max_dims, element)),
         };
         DatasetPlan {

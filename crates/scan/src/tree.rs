@@ -158,7 +158,7 @@ impl Object {
         }
         for name in &self.attributes {
             let attribute = h5::open_attribute(&self.id, name)?;
-            if h5::attribute_storage(&attribute) >= LARGE_ATTRIBUTE {
+            if h5::attribute_storage(&attribute)? >= LARGE_ATTRIBUTE {
                 return h5::allow_large_attributes(creation);
             }
         }
@@ -535,7 +535,7 @@ impl Copier<'_> {
     /// The value of an attribute, or why there is no room for it.
     fn value(&mut self, attribute: &Id) -> Result<std::result::Result<h5::Values, String>> {
         const OF: &str = "its value takes";
-        let own = h5::attribute_storage(attribute);
+        let own = h5::attribute_storage(attribute)?;
         if let Err(reason) = self.room.take(OF, own) {
             return Ok(Err(reason));
         }

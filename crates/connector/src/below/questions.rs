@@ -138,7 +138,7 @@ pub fn list_of(dataset: &Below, operation: c_int) -> Option<PropertyList> {
 }
 
 /// The number that the library gives to objects of a native file.
-pub fn number_of(info: &Info, file: *mut c_void) -> u64 {
+pub fn number_of(info: &Info, file: *mut c_void) -> Result<u64, Fault> {
     let mut number = 0;
     let mut args = FileGet {
         operation: FileGet::NUMBER,
@@ -147,10 +147,13 @@ pub fn number_of(info: &Info, file: *mut c_void) -> u64 {
         },
     };
     // SAFETY: the file is open, and the arguments are those of the operation.
-    info.library.quietly(|f| unsafe {
+    let status = info.library.quietly(|f| unsafe {
         (f.H5VLfile_get)(file, info.under_vol, &mut args, 0, ptr::null_mut())
     });
-    number
+    match status {
+        0.. => Ok(number),
+        _ => Err("the number of a file cannot be had".into()),
+    }
 }
 
 /// How many objects a program has open that it has opened through this handle of a file.

@@ -32,6 +32,8 @@ pub struct Dataset {
     pub max_dims: Vec<Option<u64>>,
     /// Chunk shape, where it has chunks.
     pub chunk: Option<Vec<u64>>,
+    /// The shape of what goes through filters as one, in its place.
+    filtered: Option<Vec<u64>>,
     /// The filters with which chunks are stored.
     pub filters: Vec<Filter>,
     /// The program gave it filters that only it knows. Its elements are logged as they are.
@@ -334,9 +336,12 @@ fn filters(f: &Functions, dcpl: Id) -> Vec<Filter> {
                 }
             };
         let id = get(&mut flags, &mut count, ptr::null_mut(), &mut config);
+        if id < 0 {
+            return None;
+        }
         let mut values = vec![0 as c_uint; count];
-        get(&mut flags, &mut count, values.as_mut_ptr(), &mut config);
-        (id >= 0).then_some(Filter { id, flags, values })
+        let again = get(&mut flags, &mut count, values.as_mut_ptr(), &mut config);
+        (again == id && count == values.len()).then_some(Filter { id, flags, values })
     };
     (0..number as c_uint).filter_map(filter).collect()
 }
@@ -408,6 +413,8 @@ impl Dataset {
             has_members,
             file_type: parts.file_type,
             max_dims: parts.max_dims.iter().map(limit).collect(),
+            filtered: (parts.storage.chunk.as_deref())
+                .map(|chunk| shown_shape(chunk, element as u64)),
             chunk: parts.storage.chunk,
             filters: parts.storage.filters,
             has_foreign_filters: parts.storage.has_foreign_filters,
@@ -463,7 +470,7 @@ impl Dataset {
     pub fn form(&self) -> Form<'_> {
         Form {
             element: self.element as u64,
-            chunk: self.chunk.as_deref(),
+            chunk: self.filtered.as_deref(),
             filters: &self.filters,
         }
     }
@@ -490,6 +497,27 @@ impl Dataset {
     }
 }
 
+/// The shape of chunks in which readers see a dataset that was made with this one: HDF5 2.0 has chunks of 4 GiB and more, which no
+/// reader is shown.
+fn shown_shape(chunk: &[u64], element: u64) -> Vec<u64> {
+    /// About as large as the chunks that readers are shown.
+    const USUAL: u64 = 1 << 20;
+    let bytes = |chunk: &[u64]| {
+        chunk
+            .iter()
+            .fold(element, |n, side| n.saturating_mul(*side))
+    };
+    let mut shape = chunk.to_vec();
+    if bytes(chunk) > u32::MAX.into() {
+        while bytes(&shape) > USUAL
+            && let Some(side) = shape.iter_mut().find(|side| **side > 1)
+        {
+            *side = side.div_ceil(2);
+        }
+    }
+    shape
+}
+
 /// The extent of a dataspace, and whether it has elements at all.
 pub fn extent_of(f: &Functions, space: Id) -> Option<(Vec<u64>, Vec<u64>)> {
     const NULL: c_int = 2;
@@ -498,4 +526,23 @@ pub fn extent_of(f: &Functions, space: Id) -> Option<(Vec<u64>, Vec<u64>)> {
     (!is_null)
         .then(|| Space::new(f, space).extent().ok())
         .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_of_4_gib_are_shown_as_smaller_ones() {
+        for (chunk, element, shown) in [
+            (&[1 << 20, 4][..], 8, &[1 << 20, 4][..]),
+            (&[(1 << 32) - 1], 1, &[(1 << 32) - 1]),
+            (&[1 << 32], 1, &[1 << 20]),
+            (&[3, 1 << 32], 2, &[1, 1 << 19]),
+            (&[5, 3 << 30], 1, &[1, 3 << 18]),
+            (&[1, u64::MAX], u64::MAX, &[1, 1]),
+        ] {
+            assert_eq!(shown_shape(chunk, element), shown);
+        }
+    }
 }

@@ -140,19 +140,21 @@ impl Changes {
         const CHUNKED: c_int = 2;
         let (mut allocation, mut chunk_options) = (0, 0);
         // SAFETY: the library answers for any identifier, and there are places for numbers.
-        unsafe { (f.H5Pget_alloc_time)(dcpl, &mut allocation) };
+        let is_told = unsafe { (f.H5Pget_alloc_time)(dcpl, &mut allocation) } >= 0;
         let late = match layout {
             // Their elements lie in the header. libhdf5 takes no other time for them.
             COMPACT => return Changes::default(),
             CHUNKED => {
                 // SAFETY: see above.
-                unsafe { (f.H5Pget_chunk_opts)(dcpl, &mut chunk_options) };
+                if unsafe { (f.H5Pget_chunk_opts)(dcpl, &mut chunk_options) } < 0 {
+                    chunk_options = 0;
+                }
                 INCREMENTAL
             }
             _ => LATE,
         };
         let wanted = Wanted {
-            allocation: (allocation != late).then_some(allocation),
+            allocation: (is_told && allocation != late).then_some(allocation),
             chunk_options,
         };
         Changes { wanted, late }

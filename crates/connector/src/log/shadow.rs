@@ -251,12 +251,14 @@ impl Shadow {
         if file.is_null() {
             return Ok(None);
         }
+        let number = number_of(&native, file);
+        let number = number.inspect_err(|_| close_file(file, &native))?;
         let root = open_root(file, &native)?;
         Ok(Some(Shadow {
             file,
             is_given: AtomicBool::new(false),
             root: AtomicPtr::new(root),
-            number: number_of(&native, file),
+            number,
             info: native,
             announced: Mutex::new(Some(announced)),
         }))

@@ -571,7 +571,7 @@ fn readable<'a>(dataset: &'a Dataset, dims: &'a [u64]) -> Readable<'a> {
     Readable {
         id: dataset.id,
         dims,
-        chunk: dataset.chunk.as_deref(),
+        chunk: dataset.form().chunk,
         element: dataset.element as u64,
         fill: &dataset.fill,
         filters: &dataset.filters,

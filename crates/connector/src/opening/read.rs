@@ -37,8 +37,15 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
     if let Kind::Read { number } = &session.kind
         && !under.is_null()
     {
+        let found = number_of(&info, under);
+        let found = found.inspect_err(|_| {
+            // SAFETY: the file is ours, and closed once.
+            info.library.nested(|f| unsafe {
+                (f.H5VLfile_close)(under, info.under_vol, request.dxpl, ptr::null_mut())
+            });
+        })?;
         // It was made above, and is set once.
-        let _ = number.set(number_of(&info, under));
+        let _ = number.set(found);
     }
     Ok(Some(OpenedLog {
         below: Below { under, info },

@@ -251,10 +251,13 @@ fn check_same(info: &Info, request: &Request<'_>, session: &Session) -> Result<(
 fn locking(info: &Info, fapl: Id) -> (bool, bool) {
     let (mut is_used, mut is_optional) = (true, false);
     // SAFETY: the list is of this library.
-    info.library.nested(|f| unsafe {
-        (f.H5Pget_file_locking)(fapl, &mut is_used, &mut is_optional);
-    });
-    (is_used, is_used && is_optional)
+    let status = info
+        .library
+        .nested(|f| unsafe { (f.H5Pget_file_locking)(fapl, &mut is_used, &mut is_optional) });
+    match status {
+        0.. => (is_used, is_used && is_optional),
+        _ => (true, false),
+    }
 }
 
 fn another_handle(info: &Arc<Info>, session: Arc<Session>) -> Result<OpenedLog, Fault> {
@@ -320,8 +323,8 @@ fn has_page_buffer(info: &Info, fapl: Id) -> bool {
 fn page_buffer(info: &Info, fapl: Id) -> usize {
     let (mut size, mut metadata, mut raw) = (0, 0, 0);
     // SAFETY: the list is of this library.
-    info.library.nested(|f| unsafe {
-        (f.H5Pget_page_buffer_size)(fapl, &mut size, &mut metadata, &mut raw);
+    let status = info.library.nested(|f| unsafe {
+        (f.H5Pget_page_buffer_size)(fapl, &mut size, &mut metadata, &mut raw)
     });
-    size
+    if status < 0 { 0 } else { size }
 }

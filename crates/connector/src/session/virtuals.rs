@@ -216,21 +216,24 @@ fn open_again(info: &Arc<Info>, session: &Session) -> Result<Id, Fault> {
     })
 }
 
-/// The files of the mappings of a virtual dataset.
+/// The files of the mappings of a virtual dataset. `None` for one that is not told.
 fn sources(info: &Info, dcpl: Id) -> Vec<Option<String>> {
     /// Longer paths are none.
     const ROOM: usize = 4096;
     let mut number = 0;
     info.library.nested(|f| {
         // SAFETY: the list is ours, and there is room for the answers.
-        unsafe { (f.H5Pget_virtual_count)(dcpl, &mut number) };
+        if unsafe { (f.H5Pget_virtual_count)(dcpl, &mut number) } < 0 {
+            return vec![None];
+        }
         let source = |n| {
             let mut name = [0u8; ROOM];
             // SAFETY: see above.
             let length: isize =
                 unsafe { (f.H5Pget_virtual_filename)(dcpl, n, name.as_mut_ptr().cast(), ROOM) };
+            let is_whole = usize::try_from(length).is_ok_and(|length| (1..ROOM).contains(&length));
             let name = CStr::from_bytes_until_nul(&name).ok()?;
-            (length > 0).then(|| name.to_string_lossy().into_owned())
+            is_whole.then(|| name.to_string_lossy().into_owned())
         };
         (0..number).map(source).collect()
     })

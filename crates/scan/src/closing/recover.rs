@@ -1437,6 +1437,45 @@ mod tests {
         );
     }
 
+    /// libhdf5 tells of an unlimited virtual dataset what its source has, and of a source without an extent, as an anchor is, what was
+    /// in memory.
+    #[test]
+    fn a_virtual_dataset_has_the_extent_that_its_program_has_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = std::cell::Cell::new(0);
+        let (image, mut headers) = shadow(|root, _| {
+            let integers = h5::integer_type(4, true, false)?;
+            let space = Space::with_limits(&[7, 4], &[None, Some(4)]).create()?;
+            let creation = h5::new_dataset_creation()?;
+            h5::set_storage(&creation, &Storage::Chunked(vec![1, 4]))?;
+            let link = Link::ascii("grows");
+            let grows = h5::create_dataset(root, &link, &integers, &space, &creation)?;
+            header.set(h5::address(&grows)?);
+            let creation = h5::new_dataset_creation()?;
+            h5::set_rows_of(&creation, c"/grows", 4)?;
+            let link = Link::ascii("virtual");
+            h5::create_dataset(root, &link, &integers, &space, &creation).map(drop)
+        })
+        .unwrap();
+        headers.push(header.get());
+        let journal = recorded(dir.path(), &image, &headers);
+        let scanned: Vec<Snapshot> = ["one", "other"]
+            .map(|name| {
+                let objects = Objects::of(dir.path(), &journal).unwrap();
+                closed(&dir.path().join(name), &objects)
+            })
+            .into();
+        assert!(scanned[0].image == scanned[1].image);
+        let objects = HdfObjects::open(&scanned[0].image).unwrap();
+        let of = |path| {
+            objects
+                .dataset(objects.find(path).unwrap().unwrap())
+                .unwrap()
+                .space
+        };
+        assert_eq!(of("/virtual"), of("/grows"));
+    }
+
     /// What has no room is unreadable, and nothing else.
     #[test]
     fn objects_that_are_too_large_are_left_out() {

@@ -180,7 +180,8 @@ impl Datasets for StoredDatasets<'_> {
             let new = self.anchor(template.at, &model, &space, id, &dims, &max_dims)?;
             return Ok((new, Owner::Anchor));
         }
-        let new = copier.create_dataset(template, &h5::dataset_space(&old.id)?)?;
+        let space = template.space(copier.original, old)?;
+        let new = copier.create_dataset(template, &space)?;
         if template.has_elements(old)? {
             copier.copy_elements(old, &new, template.at)?;
         }

@@ -58,8 +58,8 @@ pub fn attribute_has_order(attribute: &Id) -> Result<bool> {
     Ok(attribute_info(attribute)?.corder_valid > 0)
 }
 
-pub fn attribute_storage(attribute: &Id) -> u64 {
-    raw!(H5Aget_storage_size(attribute.0))
+pub fn attribute_storage(attribute: &Id) -> Result<u64> {
+    unless_failed!(H5Aget_storage_size(attribute.0), 0)
 }
 
 /// The dataspace of an attribute, made anew, because it may become one of another file: see `unshared` for types.

@@ -57,13 +57,13 @@ pub fn set_extent(dataset: &Id, dims: &[u64]) -> Result<()> {
 }
 
 /// Where the bytes of a contiguous dataset start, from byte 0 of the file; `None` if it has no storage.
-pub fn dataset_offset(dataset: &Id) -> Option<u64> {
-    let offset = raw!(H5Dget_offset(dataset.0));
-    (offset != UNDEFINED).then_some(offset)
+pub fn dataset_offset(dataset: &Id) -> Result<Option<u64>> {
+    let offset = unless_failed!(H5Dget_offset(dataset.0), UNDEFINED)?;
+    Ok((offset != UNDEFINED).then_some(offset))
 }
 
-pub fn storage_size(dataset: &Id) -> u64 {
-    raw!(H5Dget_storage_size(dataset.0))
+pub fn storage_size(dataset: &Id) -> Result<u64> {
+    unless_failed!(H5Dget_storage_size(dataset.0), 0)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -316,6 +316,23 @@ pub fn write_chunk(dataset: &Id, offset: &[u64], mask: u32, stored: &[u8]) -> Re
         offset.as_ptr(),
         stored.len(),
         stored.as_ptr().cast()
+    ))
+    .map(drop)
+}
+
+/// Makes a dataset with these properties a virtual one, whose rows are those of another dataset of its file, however many that has.
+#[cfg(test)]
+pub fn set_rows_of(creation: &Id, source: &CStr, row: u64) -> Result<()> {
+    let space = Space::with_limits(&[1, row], &[None, Some(row)]).create()?;
+    let (start, unit) = ([0, 0], [1, 1]);
+    let (count, block) = ([UNLIMITED, 1], [1, row]);
+    select_regular(&space, [&start, &unit, &count, &block])?;
+    h5!(H5Pset_virtual(
+        creation.0,
+        space.0,
+        c".".as_ptr(),
+        source.as_ptr(),
+        space.0
     ))
     .map(drop)
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hdf5_metno_sys::h5::{H5_index_t, H5_iter_order_t, H5free_memory};
 use hdf5_metno_sys::h5a::*;
 use hdf5_metno_sys::h5d::*;
+use hdf5_metno_sys::h5e::{H5E_DEFAULT, H5Eget_num};
 use hdf5_metno_sys::h5f::*;
 use hdf5_metno_sys::h5g::*;
 use hdf5_metno_sys::h5i::{H5Idec_ref, H5Iget_name, H5Iinc_ref, hid_t};
@@ -70,6 +71,23 @@ fn check<T: PartialOrd + From<i8>>(result: T) -> Result<T> {
             |e| e.to_string(),
         )
         .into())
+}
+
+/// Calls libhdf5 under its lock. Fails where the result is `ambiguous`, which stands for a failure or for an answer, and libhdf5 has put
+/// something on its error stack, which each such call clears first. SAFETY: as for `h5!`.
+macro_rules! unless_failed {
+    ($call:expr, $ambiguous:expr) => {
+        // SAFETY: as said above.
+        hdf5::sync::sync(|| {
+            let result = unsafe { $call };
+            let has_failed = result == $ambiguous && unsafe { H5Eget_num(H5E_DEFAULT) } != 0;
+            if has_failed {
+                check(-1).map(|_| result)
+            } else {
+                Ok(result)
+            }
+        })
+    };
 }
 
 mod added;
