@@ -1,6 +1,8 @@
 //! The front of a file that our writer made (`docs/formats/journal.md`, section 3).
 
 use super::file_id::{FileId, MARK_END};
+use super::front_bytes::UNCLOSED;
+pub use super::front_bytes::begins_unclosed;
 use super::source_file::SourceFile;
 use crate::window::Piece;
 use h5logfs_common::error::Result;
@@ -15,9 +17,6 @@ pub fn extents_until(end: u64) -> Piece {
         len: end - FRONT,
     }
 }
-
-/// The first bytes of a file that is not closed, for a program or a person that opens it.
-const UNCLOSED: &[u8; 64] = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";
 
 /// The front of a file that is not closed yet.
 pub fn unclosed_front(id: &FileId) -> Vec<u8> {
@@ -35,11 +34,6 @@ pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
     }
     file.read_exact_at(&mut bytes, 0)?;
     Ok(begins_unclosed(&bytes))
-}
-
-/// The same for a file of which these are the first bytes.
-pub fn begins_unclosed(front: &[u8]) -> bool {
-    front.starts_with(UNCLOSED)
 }
 
 /// Whether a file begins with a hole. Of a file that a job makes, a file system may show the size and not yet the bytes.

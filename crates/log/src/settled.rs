@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::front_bytes::{SEAL_AT, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
+
 /// The first bytes of the mark that `h5logfs settle` puts behind a closed file.
 pub const SETTLING: &[u8; 16] = b"h5logfs-settling";
 /// Bytes of a superblock, and where that of the log stands in the mark.
@@ -14,12 +16,6 @@ const SUPERBLOCK: usize = 96;
 const SUPERBLOCK_AT: usize = 32;
 /// Bytes of the mark. The last 16 are the checksum of the others.
 const MARK: usize = SUPERBLOCK_AT + SUPERBLOCK + 16;
-/// Where the seal of a close stands in a file, and how long it is. The superblock of the file is in front of it.
-pub(crate) const SEAL_AT: usize = 4096 - SEAL_LEN;
-pub(crate) const SEAL_LEN: usize = 64;
-/// How the seal of a log begins whose extents have seals, and that of any other.
-pub(crate) const WITH_SEALS: &[u8; 8] = b"h5lgclos";
-pub(crate) const WITHOUT_SEALS: &[u8; 8] = b"h5lgdone";
 
 /// Whether the mark lies behind the log, and the superblock of the file is not that of the log any more. Of a log that is not
 /// closed this reads no more than where its seal would be.

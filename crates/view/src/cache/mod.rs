@@ -103,7 +103,8 @@ impl Weight for () {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum IndexKey {
     View(Generation),
-    Table(Generation),
+    /// As the scan has found them, or after an append.
+    Table(Generation, bool),
     Index(Generation, u32, Option<Strip>),
     Plan(Generation, PlanKey),
 }
@@ -118,7 +119,7 @@ impl BytesKey {
 impl IndexKey {
     fn generation(&self) -> Generation {
         let (IndexKey::View(generation)
-        | IndexKey::Table(generation)
+        | IndexKey::Table(generation, _)
         | IndexKey::Index(generation, ..)
         | IndexKey::Plan(generation, _)) = self;
         *generation
@@ -312,14 +313,15 @@ impl Budget {
             .insert(key, Indexed::View(Arc::clone(view)));
     }
 
-    /// The record tables of a log, made by one thread while others that want them wait.
+    /// The record tables of a log, made by one thread while others that want them wait. `is_moved`: they lie where an append to
+    /// the log has left them.
     pub(super) fn table<E>(
         &self,
         task: &Task,
-        generation: Generation,
+        (generation, is_moved): (Generation, bool),
         make: impl FnOnce() -> Result<Arc<dyn RecordTable>, E>,
     ) -> Result<Arc<dyn RecordTable>, E> {
-        let key = IndexKey::Table(generation);
+        let key = IndexKey::Table(generation, is_moved);
         match self
             .caches
             .indexes
