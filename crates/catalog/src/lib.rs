@@ -67,6 +67,7 @@ use h5logfs_log::journal::{self, unflushed::is_spill_dir};
 use h5logfs_log::log_files::may_hide;
 use h5logfs_log::scan::companions::{self, Look};
 use h5logfs_log::scan::{ListingScans, Listings, Scanner, Settings};
+use h5logfs_log::settled::state::SettledState;
 use h5logfs_log::snapshot::Source;
 use h5logfs_log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_log::source_file::{Identity, SourceFile};
@@ -131,6 +132,8 @@ impl<T> Lookup<T> {
 pub enum Presented {
     /// The file is not a log. It is presented with its own bytes.
     Plain,
+    /// The file was a log, and `h5logfs settle` has made an ordinary file of it in this state. It is presented with its own bytes.
+    Settled(Arc<SettledState>),
     /// The file is a log. It is presented as the canonical HDF5 file.
     View {
         /// The number of this state of the log. It changes whenever the log changes.
@@ -153,6 +156,17 @@ impl Presented {
     fn has_changed(&self) -> bool {
         matches!(self, Presented::Broken(e) if matches!(**e, Error::Changed { .. }) || e.is_stale())
     }
+}
+
+/// How a file that is no log is presented.
+fn plain(source: &SourceFile, signature: Option<u64>) -> Result<Presented> {
+    let settled = match signature {
+        Some(signature) => source.settled_state(signature)?,
+        None => None,
+    };
+    Ok(settled.map_or(Presented::Plain, |state| {
+        Presented::Settled(Arc::new(state))
+    }))
 }
 
 /// Whether `view` shows the log at `relative`.
@@ -313,7 +327,7 @@ impl Catalog {
             Presented::View { grows: true, .. } => (flush <= newest.newest).then_some(at),
             Presented::View { .. } => (flush == newest.newest).then_some(present),
             Presented::Broken(_) => Some(present),
-            Presented::Plain | Presented::Absent => None,
+            Presented::Plain | Presented::Settled(_) | Presented::Absent => None,
         }))
     }
 
@@ -362,7 +376,7 @@ impl Catalog {
             }
             Presented::Broken(error) => Err(Error::Remembered(Arc::clone(error))),
             Presented::Absent => Err(self.absent(relative)),
-            Presented::Plain => Err(Error::NotALog {
+            Presented::Plain | Presented::Settled(_) => Err(Error::NotALog {
                 path: self.dir.full_path(relative),
                 reason: "plain file".into(),
             }),
@@ -456,7 +470,7 @@ impl Catalog {
             companions: look.companions,
             states: Vec::new(),
         };
-        let plain = Presented::Plain;
+        let plain = plain(&source, look.signature)?;
         Ok(self.entry_without_view(since, at, &source, plain, companions))
     }
 
@@ -647,7 +661,7 @@ impl Catalog {
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{path}: passed through: {reason}");
-                Presented::Plain
+                plain(&source, look.signature)?
             }
             Err(Error::NoMoment { reason, .. }) if !is_present => {
                 log::debug!("{path}: {reason}");
@@ -772,7 +786,7 @@ impl Catalog {
             }
             // The companion may be the reason why the log is broken.
             Presented::Broken(_) => may_hide(),
-            Presented::Plain | Presented::Absent => false,
+            Presented::Plain | Presented::Settled(_) | Presented::Absent => false,
         })
     }
 

@@ -17,6 +17,7 @@ use super::counters::ReadCounter;
 use super::file_id::FileId;
 use super::lasting::Lasting;
 use super::settled::is_settled;
+use super::settled::state::SettledState;
 use super::source_dir::{SourceDir, SourcePath};
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::fault::Fault;
@@ -385,6 +386,11 @@ impl SourceFile {
             None => self.id.is_none() || self.file_id()? == self.id,
         };
         if is_own { Ok(()) } else { Err(self.changed()) }
+    }
+
+    /// The settled state in which it is; `None` where it is no log that was settled. Its signature is at `signature`.
+    pub fn settled_state(&self, signature: u64) -> Result<Option<SettledState>> {
+        self.with_file(|file| SettledState::of(file, file.metadata()?.len(), signature))
     }
 
     /// Whether it was a log that is settled by now: an ordinary HDF5 file.
