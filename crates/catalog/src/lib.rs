@@ -43,6 +43,7 @@ mod entry;
 pub mod index_dir;
 mod opening;
 pub mod options;
+mod outdated;
 mod reported;
 mod stored_scan;
 mod superseded;
@@ -79,6 +80,7 @@ pub use at::At;
 use at::{Entries, Key};
 use entry::{CatalogEntry, CompanionStates};
 use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
+use outdated::Outdated;
 use reported::Reported;
 use superseded::Superseded;
 
@@ -200,6 +202,7 @@ pub struct Catalog {
     listings: Listings,
     entries: Entries,
     superseded: Superseded,
+    outdated: Outdated,
     /// What was compared of logs with checksums.
     compared: Lru<PathBuf, Arc<Compared>>,
     /// Of several threads that want the same file scanned, one scans it.
@@ -227,7 +230,8 @@ impl Catalog {
             listings: Listings::default(),
             entries: Entries::new(MEMORY),
             compared: Lru::new(COMPARED_MEMORY),
-            superseded: Superseded::new(budget),
+            superseded: Superseded::new(Arc::clone(&budget)),
+            outdated: Outdated::new(budget),
             scanning: SingleFlight::default(),
             reported: Reported::default(),
             since: Instant::now(),
@@ -513,7 +517,8 @@ impl Catalog {
         }
     }
 
-    /// Lets go of views of logs that were deleted, once in a while. Nobody may ever ask for their paths again.
+    /// Lets go of views of logs that were deleted, and of what is kept of states that are past, once in a while. Nobody may ever ask
+    /// for their paths again.
     fn forget_deleted(&self) {
         let now = self.since.elapsed().as_millis() as u64;
         let last = self.asked_for_deleted.load(Ordering::Relaxed);
@@ -526,6 +531,7 @@ impl Catalog {
             .compare_exchange(last, now, set, failed);
         if swapped.is_ok() {
             self.budget().forget_deleted();
+            self.outdated.forget();
         }
     }
 
@@ -542,6 +548,7 @@ impl Catalog {
             Some(view) if grows => self.superseded.keep(at.path, &view),
             _ => self.budget().drop_view(generation),
         }
+        self.outdated.add(generation, Weak::clone(&entry.view));
     }
 
     /// The view of one generation of a log that is not closed, if it is still in memory and the files of the log have
@@ -741,6 +748,7 @@ impl Catalog {
             && let Presented::View { generation, .. } = entry.presented
         {
             self.budget().drop_view(generation);
+            self.outdated.add(generation, Weak::clone(&entry.view));
         }
     }
 

@@ -10,6 +10,7 @@
 
 pub(super) mod lru;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -209,10 +210,18 @@ impl Budget {
 
     /// Drops all that is kept for a view.
     pub fn forget(&self, view: Generation) {
-        self.caches.bytes.remove_all(|key| key.generation() == view);
+        self.forget_all(&HashSet::from([view]));
+    }
+
+    /// The same for several views. This looks through all that is kept.
+    pub fn forget_all(&self, views: &HashSet<Generation>) {
+        let is_meant = |generation| views.contains(&generation);
+        self.caches
+            .bytes
+            .remove_all(|key| is_meant(key.generation()));
         self.caches
             .indexes
-            .remove_all(|key| key.generation() == view);
+            .remove_all(|key| is_meant(key.generation()));
     }
 
     /// Drops what is kept until it has at most so many bytes, chunks first.
@@ -296,12 +305,16 @@ impl Budget {
             // The cache has one, and this list another.
             Arc::strong_count(view) <= 2 && view.is_deleted()
         };
+        let mut deleted = HashSet::new();
         for value in self.caches.indexes.values() {
             if let Indexed::View(view) = value
                 && is_idle(&view)
             {
-                self.forget(view.generation());
+                deleted.insert(view.generation());
             }
+        }
+        if !deleted.is_empty() {
+            self.forget_all(&deleted);
         }
     }
 
