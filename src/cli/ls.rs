@@ -263,7 +263,7 @@ impl Listed {
     /// `None` for what is no log.
     fn row(&self, File { name, path }: &File) -> Option<Row> {
         let row = match self.catalog.get(name) {
-            Ok(Presented::Plain | Presented::Absent) => return None,
+            Ok(Presented::Plain | Presented::Settled(_) | Presented::Absent) => return None,
             Ok(Presented::View { .. }) => {
                 let view = self.catalog.open(name);
                 view.and_then(|view| Row::of(path, &view))

@@ -8,6 +8,12 @@ const SPARE: libc::c_int = 8 << 20;
 /// Heaps for all threads.
 const HEAPS: libc::c_int = 4;
 
+/// Gives all free memory of the heaps back to the system, also what lies between what is in use.
+pub fn give_back() {
+    // SAFETY: malloc_trim takes a number, locks the heaps by itself, and may be called at any time.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// Makes the allocator give memory back that it does not need. By default it raises the limit of blocks in its heaps to
 /// 32 MiB as soon as one of them is freed, and keeps up to 64 MiB in each of eight heaps a core: much more than the
 /// limits of the daemon allow.

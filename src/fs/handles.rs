@@ -16,6 +16,7 @@ use h5logfs_common::memory::Hold;
 use h5logfs_common::messages;
 use h5logfs_common::task::Task;
 use h5logfs_log::descriptors;
+use h5logfs_log::settled::state::SettledState;
 use h5logfs_view::View;
 use h5logfs_view::cache::Generation;
 
@@ -28,6 +29,14 @@ pub enum Handle {
     View(Arc<View>),
     Plain {
         file: File,
+        /// For error messages.
+        path: PathBuf,
+    },
+    /// A log that was settled. It may become a log again, and have other bytes in the same places when it is settled once more.
+    Settled {
+        file: File,
+        /// That of the open.
+        state: Arc<SettledState>,
         /// For error messages.
         path: PathBuf,
     },
@@ -49,17 +58,20 @@ impl Handle {
     fn descriptors(&self) -> usize {
         match self {
             Handle::View(view) => view.files().count(),
-            Handle::Plain { .. } | Handle::Directory(_) => 1,
+            Handle::Plain { .. } | Handle::Settled { .. } | Handle::Directory(_) => 1,
             Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => 0,
         }
     }
 
-    /// The file whose bytes are those of this one, if there is one.
+    /// The file whose bytes are those of this one, whatever becomes of it, if there is one.
     pub fn only_file(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Handle::View(view) => view.only_file().map(AsFd::as_fd),
             Handle::Plain { file, .. } => Some(file.as_fd()),
-            Handle::Directory(_) | Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => None,
+            Handle::Settled { .. }
+            | Handle::Directory(_)
+            | Handle::Virtual { .. }
+            | Handle::VirtualDirectory { .. } => None,
         }
     }
 
@@ -67,7 +79,7 @@ impl Handle {
     pub fn about_owner(&self) {
         let fd = match self {
             Handle::View(view) => view.files().next().map(|(_, file)| file.as_fd()),
-            Handle::Plain { file, .. } => Some(file.as_fd()),
+            Handle::Plain { file, .. } | Handle::Settled { file, .. } => Some(file.as_fd()),
             Handle::Directory(directory) => Some(directory.fd.as_fd()),
             Handle::Virtual { .. } | Handle::VirtualDirectory { .. } => None,
         };
@@ -82,6 +94,15 @@ impl Handle {
             Handle::View(view) => view.read_for(task, offset, buf),
             Handle::Plain { file, path } => {
                 read_full(file, offset, buf).map_err(|e| Error::io(path, e))
+            }
+            Handle::Settled { file, state, path } => {
+                let filled = read_full(file, offset, buf).map_err(|e| Error::io(path, e))?;
+                // Only behind the read does the state tell of what was read.
+                if !state.is_that_of(file).map_err(|e| Error::io(path, e))? {
+                    let reason = "it was settled when it was opened, and is a log again, or was settled anew: open it again";
+                    return Err(Error::of(path, reason));
+                }
+                Ok(filled)
             }
             Handle::Directory(directory) => {
                 Err(Error::io(&directory.path, rustix::io::Errno::ISDIR.into()))

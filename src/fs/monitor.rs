@@ -7,6 +7,8 @@ use h5logfs_catalog::Catalog;
 use h5logfs_common::stats::{Report, Share, Stats, Usage};
 use h5logfs_log::descriptors;
 
+use super::allocator;
+
 #[derive(Debug)]
 pub struct Monitor {
     catalog: Arc<Catalog>,
@@ -45,6 +47,7 @@ impl Monitor {
     pub fn drop_caches(&self) {
         let before = self.catalog.budget().used();
         self.catalog.drop_caches();
+        allocator::give_back();
         log::info!("caches dropped: {} MiB", before >> 20);
     }
 }

@@ -27,6 +27,8 @@ pub enum Version {
         /// The bits of the mode for the file type.
         kind: u32,
     },
+    /// A log that was settled, in this state. In another one it has other bytes in the same places.
+    Settled { device: u64, inode: u64, state: u64 },
     /// A log in one of its generations.
     View {
         device: u64,
@@ -48,10 +50,15 @@ impl Version {
         matches!(self, Version::Source { kind, .. } if *kind == directory)
     }
 
+    /// Whether the file is shown as it is in the source.
+    pub fn is_as_it_is(&self) -> bool {
+        matches!(self, Version::Source { .. } | Version::Settled { .. })
+    }
+
     /// How its name leads to the file.
     pub fn naming(&self) -> Naming {
         match self {
-            Version::Source { .. } => Naming::File,
+            Version::Source { .. } | Version::Settled { .. } => Naming::File,
             Version::View { naming, .. } | Version::Broken { naming, .. } => *naming,
         }
     }
@@ -75,7 +82,12 @@ impl Version {
         let Identity { device, inode, .. } = Identity::from(stat);
         match *self {
             Version::Source { .. } => *self == Version::from(stat),
-            Version::View {
+            Version::Settled {
+                device: d,
+                inode: i,
+                ..
+            }
+            | Version::View {
                 device: d,
                 inode: i,
                 ..

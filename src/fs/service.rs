@@ -344,6 +344,10 @@ impl Service {
             Lookup::Known(Opened::Plain(file)) => {
                 (Handle::Plain { file, path }, PageCache::Refresh)
             }
+            Lookup::Known(Opened::Settled(file, state)) => {
+                let path = self.source.catalog().dir().full_path(&path);
+                (Handle::Settled { file, state, path }, PageCache::Refresh)
+            }
             Lookup::NeedsScan => return Ok(Lookup::NeedsScan),
         };
         let handle = self.insert(number, handle, caller)?;

@@ -18,6 +18,7 @@ use h5logfs_catalog::{At, Catalog, Lookup, Presented, Wait};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::task::Task;
 use h5logfs_log::log_dir::{self, Naming};
+use h5logfs_log::settled::state::SettledState;
 use h5logfs_log::source_dir::stat_in;
 use h5logfs_log::source_file::Identity;
 use h5logfs_view::View;
@@ -93,6 +94,8 @@ pub enum Shown {
 pub enum Opened {
     View(Arc<View>),
     Plain(File),
+    /// A log that was settled, in this state.
+    Settled(File, Arc<SettledState>),
 }
 
 /// The paths of the source that the mount shows; by default all.
@@ -281,9 +284,8 @@ impl SourceTree {
             naming,
         };
         let entry = self.entry_of_file(&file, wait)?;
-        let is_log = |entry: &Entry| !matches!(entry.version, Version::Source { .. });
         Ok(match entry {
-            Lookup::Known(entry) if !is_log(&entry) => None,
+            Lookup::Known(entry) if entry.version.is_as_it_is() => None,
             entry => Some(entry),
         })
     }
@@ -299,6 +301,13 @@ impl SourceTree {
             // Of a file that cannot be looked at nobody knows which states it has.
             Err(error) if held.flush.is_some() => return Err(self.elsewhere(held.path, error)),
             Ok(Presented::Plain) => {}
+            Ok(Presented::Settled(state)) => {
+                entry.version = Version::Settled {
+                    device,
+                    inode,
+                    state: state.number(),
+                };
+            }
             Ok(Presented::View {
                 generation,
                 len,
@@ -413,14 +422,30 @@ impl SourceTree {
                 Ok(Lookup::Known(Opened::View(view)))
             }
             (Presented::Plain, Version::Source { .. }) => {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-                let file = self.open(place, version, flags)?;
-                check.just_opened(path, &file)?;
-                Ok(Lookup::Known(Opened::Plain(file.into())))
+                let file = self.open_plain(place, version, &check)?;
+                Ok(Lookup::Known(Opened::Plain(file)))
+            }
+            (Presented::Settled(settled), Version::Settled { state, .. })
+                if settled.number() == state =>
+            {
+                let file = self.open_plain(place, version, &check)?;
+                Ok(Lookup::Known(Opened::Settled(file, settled)))
             }
             (Presented::Broken(error), Version::Broken { .. }) => Err(Error::Remembered(error)),
             _ => Err(self.failure(path, Errno::STALE)),
         }
+    }
+
+    fn open_plain(
+        &self,
+        place: &Place,
+        version: Version,
+        check: &PermissionCheck<'_>,
+    ) -> Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = self.open(place, version, flags)?;
+        check.just_opened(&place.path, &file)?;
+        Ok(file.into())
     }
 
     /// An error of the catalog about a file that is there: its path leads elsewhere by now if the catalog finds none.
@@ -469,7 +494,9 @@ impl SourceTree {
                     Lookup::Known(Opened::View(view)) => {
                         attribute.value(&view, task).map(Lookup::Known)
                     }
-                    Lookup::Known(Opened::Plain(_)) => Err(self.failure(path, Errno::NODATA)),
+                    Lookup::Known(Opened::Plain(_) | Opened::Settled(..)) => {
+                        Err(self.failure(path, Errno::NODATA))
+                    }
                     Lookup::NeedsScan => Ok(Lookup::NeedsScan),
                 }
             }

@@ -1,10 +1,17 @@
 //! Programs that open their logs again.
 
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+
+use h5logfs_arrays::{Log, Options, Selection};
+
 use crate::common::connector::Connector;
 use crate::common::driver::Driver;
 use crate::common::hosts::Hdf5;
 use crate::common::mpirun::Mpi;
 use crate::common::readers::{Python, said};
+use crate::common::{Mounted, PROGRAM, User, can_mount};
 
 /// The elements of a deleted dataset stay in the log. A new dataset does not show them, nor does one that grows over what
 /// it had before it shrank, in whichever session.
@@ -406,4 +413,111 @@ print('good')
     let path = dir.path().join("log.h5");
     let said = python.run(code, &[&path]);
     assert_eq!(said.trim(), "good");
+}
+
+/// Reads a dataset for each line that it gets, and says whether it has what was written: row by row its number, and that of the
+/// dataset.
+const HOLD: &str = "
+import sys
+import h5py, numpy as np
+f = h5py.File(sys.argv[1], 'r')
+wanted = np.arange(4000)[:, None] + np.zeros(64)
+print(f['d0'][:7, 0].tolist() == list(range(7)), flush=True)
+for name in sys.stdin:
+    try:
+        print((f[name.strip()][:] == wanted + int(name[1:])).all(), flush=True)
+    except OSError as e:
+        print(e, flush=True)
+";
+
+/// A program that holds the file open at `path`, with the tool above.
+struct Holder(Child, BufReader<ChildStdout>);
+
+impl Holder {
+    fn new(python: &Python, path: &Path) -> Self {
+        let mut command = python.command();
+        let command = command.args(["-c", HOLD]).arg(path);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut holder = Holder(child, said);
+        assert_eq!(holder.line(), "True");
+        holder
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn reads(&mut self, name: &str) -> String {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{name}").unwrap();
+        self.line()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// A program that has a closed log open reads on while others open it again, whatever they write, and in whichever way it reads.
+#[test]
+fn a_closed_log_that_is_open_stays_readable() {
+    let (connector, driver) = (Connector::new(), Driver::new());
+    let (Some(python), Some(by_driver)) = (connector.python(), driver.python()) else {
+        return;
+    };
+    const WRITE: &str = "
+import h5py, numpy as np, os, sys
+path, mode = sys.argv[1:]
+with h5py.File(path, 'w' if mode == 'make' else 'a') as f:
+    if mode == 'make':
+        rows = np.arange(4000)[:, None] + np.zeros(64)
+        for number in range(5):
+            name, packed = f'd{number}', 'gzip' if number % 2 else None
+            d = f.create_dataset(name, (4000, 64), 'f8', chunks=(500, 64), maxshape=(None, 64), compression=packed)
+            for row in range(0, 4000, 500):
+                d[row:row + 500] = rows[row:row + 500] + number
+    elif mode != 'look':
+        for number in range(5):
+            f[f'd{number}'][:1000] = -1
+        f[f'new {mode}'] = np.full((2000, 64), 9.)
+        f.flush()
+    if mode == 'dies':
+        os._exit(0)
+";
+    for options in ["", " subfiles=1;checksums=yes"] {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log.h5");
+        let information = format!("h5logfs{options}");
+        let writer = Python::new()
+            .unwrap()
+            .with_variables(connector.used_as(&information));
+        let write = |mode: &str| writer.run(WRITE, &[&log, Path::new(mode)]);
+        write("make");
+        let mut holders = vec![Holder::new(&python, &log), Holder::new(&by_driver, &log)];
+        let mounted = can_mount(User::Caller).then(|| Mounted::new(dir.path(), "index_dir=none"));
+        if let Some(mounted) = &mounted {
+            let plain = Python::new().unwrap();
+            holders.push(Holder::new(&plain, &mounted.join("log.h5")));
+        }
+        let mut own = Options::parse("index_dir=none".as_ref()).unwrap();
+        own.scans.program = PROGRAM.into();
+        let held = Log::open(&log, &own).unwrap();
+        for (number, mode) in ["look", "append", "again", "dies"].iter().enumerate() {
+            write(mode);
+            let name = format!("d{}", number + 1);
+            for (way, holder) in holders.iter_mut().enumerate() {
+                assert_eq!(holder.reads(&name), "True", "{options} {mode}, way {way}");
+            }
+            let dataset = held.dataset(&name).unwrap();
+            let rows = dataset.read::<f64>(&Selection::All).unwrap();
+            let wanted = (0..4000 * 64).map(|at| (at / 64 + number as i32 + 1) as f64);
+            assert!(rows.into_iter().eq(wanted), "{options} {mode}");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! What crashes leave of a log: a closed file beside a journal of an earlier time, a close or an append of which a part came to
 //! the disk, the torn end of a journal. No flush is lost that was complete, nothing else is shown, and no state is a dead end.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use h5logfs_common::error::Result;
@@ -22,7 +23,9 @@ use h5logfs_scan::definitions::ClosedLog;
 use h5logfs_scan::scan;
 use tempfile::TempDir;
 
+use crate::common::encoder::{open_view, read_whole};
 use crate::common::names_in;
+use crate::common::settled::{settle, unsettle};
 use crate::common::unclosed::{FRONT, Log};
 
 /// A log of two flushes, as its job has left it, and as `recover` closes it.
@@ -441,4 +444,82 @@ fn a_log_with_a_journal_of_an_earlier_time_is_not_settled_before_that_is_gone() 
     assert!(fs::read(place.path()).unwrap() == place.closed);
     recover(&place.path(), How::default()).unwrap();
     settle().unwrap();
+}
+
+/// What becomes of a closed log, and what readers then get to know of it.
+type Case<'a> = (&'a str, &'a dyn Fn(), Option<&'static str>);
+
+/// What a view of a closed log has not read yet it reads when the log was opened again, whatever lies where the table was. Where the
+/// file may have other bytes, that is an error.
+#[test]
+fn a_view_of_a_closed_log_outlives_what_is_appended() {
+    let place = Place::new();
+    let path = place.path();
+    let file = || File::options().write(true).open(place.path()).unwrap();
+    let write = |at: usize, bytes: &[u8]| file().write_all_at(bytes, at as u64).unwrap();
+    let opened = || append(&place.path()).unwrap();
+    let closed_again = || {
+        flush(&mut opened(), &[9]);
+        assert_eq!(recovered(&place.path()), 3);
+    };
+    let (changed, settled) = ("changed since it was opened", "it was settled since");
+    let is_settled = || {
+        settle(&place.path()).unwrap();
+    };
+    let cases: [Case; 11] = [
+        ("nothing", &|| (), None),
+        ("opened", &|| drop(opened()), None),
+        (
+            "written",
+            &|| {
+                drop(opened());
+                write(place.end(), &[7; 3000]);
+            },
+            None,
+        ),
+        ("closed again", &closed_again, None),
+        ("settled", &is_settled, Some(settled)),
+        (
+            "a log again",
+            &|| {
+                is_settled();
+                unsettle(&path).unwrap();
+            },
+            None,
+        ),
+        (
+            "closed again and settled",
+            &|| {
+                closed_again();
+                is_settled();
+            },
+            Some(settled),
+        ),
+        (
+            "shorter",
+            &|| {
+                drop(opened());
+                file().set_len(place.end() as u64 - 1).unwrap();
+            },
+            Some(changed),
+        ),
+        ("another one", &|| write(8176, b"?"), Some(changed)),
+        ("another front", &|| write(100, b"?"), Some(changed)),
+        ("without a seal", &|| write(4032, &[0; 64]), Some(changed)),
+    ];
+    for (about, change, error) in cases {
+        fs::write(&path, &place.closed).unwrap();
+        let _ = fs::remove_file(path_of(&path));
+        let [unread, indexed, again] = [(); 3].map(|()| open_view(&path).unwrap());
+        let wanted = read_whole(&open_view(&path).unwrap()).unwrap();
+        indexed.records(0).unwrap();
+        change();
+        for view in [&unread, &indexed, &again] {
+            match (read_whole(view), error) {
+                (Ok(bytes), None) => assert!(bytes == wanted, "{about}"),
+                (Err(e), Some(error)) => assert!(e.to_string().contains(error), "{about}: {e}"),
+                (other, _) => panic!("{about}: {:?}", other.map(drop)),
+            }
+        }
+    }
 }

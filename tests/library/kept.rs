@@ -521,3 +521,30 @@ fn of_a_deleted_log_nothing_is_kept_that_nobody_has_open() {
     assert!(other.upgrade().is_some());
     read_whole(&held).unwrap();
 }
+
+/// A log that changes all the time costs no more memory than one that does not. A program that has a past state open reads on.
+#[test]
+fn of_past_states_nothing_is_kept_that_nobody_has_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, new) = (dir.path().join("log"), dir.path().join("new"));
+    let source = SourceDir::open(dir.path()).unwrap();
+    let catalog = Catalog::new(source, MemoryLimits::each(BUDGET), InProcess::default());
+    let change = || {
+        fs::copy(corpus().join("nd.log.h5"), &new).unwrap();
+        fs::rename(&new, &path).unwrap();
+        let view = catalog.open(Path::new("log")).unwrap();
+        read_whole(&view).unwrap();
+        view
+    };
+    let held = change();
+    let of_one = catalog.budget().used();
+    (0..20).for_each(|_| drop(change()));
+    let used = || {
+        let _ = catalog.get(Path::new("log")).unwrap();
+        catalog.budget().used()
+    };
+    wait_until("past states are let go", || used() <= 2 * of_one);
+    read_whole(&held).unwrap();
+    drop(held);
+    wait_until("the last one is let go", || used() <= of_one);
+}

@@ -7,6 +7,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use h5logfs_convert::settle::{Held, Intent};
+use h5logfs_log::find_signature;
+use h5logfs_log::settled::state::SettledState;
+use h5logfs_log::source_dir::SourceDir;
+use h5logfs_log::source_file::SourceFile;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::common::amount::{cases, first_seed};
@@ -49,15 +53,32 @@ fn settled_logs_are_what_was_expected_and_come_back() {
     let pythons = Python::all();
     check_corpus(&best_corpus(), |path, expected| {
         let log = fs::read(path).unwrap();
+        let own = state(path);
         settle(path).map_err(|e| e.to_string())?;
+        let (file, settled) = (File::open(path).unwrap(), state(path));
         for python in &pythons {
             python.same(path, expected)?;
         }
         is_silent(path)?;
+        let is_known = |settled: &SettledState| settled.is_that_of(&file).unwrap();
+        if own.is_some() || !settled.as_ref().is_some_and(is_known) {
+            return Err("its settled state is not known".into());
+        }
         unsettle(path).map_err(|e| e.to_string())?;
+        if settled.as_ref().is_some_and(is_known) {
+            return Err("a log is taken for the settled file".into());
+        }
         let back = fs::read(path).unwrap() == log;
         back.then_some(()).ok_or("not the log that it was".into())
     });
+}
+
+/// The settled state of a file, as a mount looks for it.
+fn state(path: &Path) -> Option<SettledState> {
+    let (dir, name) = SourceDir::of_file(path).unwrap();
+    let file = SourceFile::open(&dir, &name).unwrap();
+    let signature = find_signature(&file).unwrap().unwrap();
+    file.settled_state(signature).unwrap()
 }
 
 /// Reads a file with a reader that is not libhdf5.
@@ -139,6 +160,7 @@ fn programs_write_to_settled_logs() {
             assert_eq!(said.trim(), "same");
             let refused = unsettle(path).expect_err("it became a log").to_string();
             assert!(refused.contains("has written to it"), "{refused}");
+            assert!(state(path).is_none());
             Ok(())
         });
     }

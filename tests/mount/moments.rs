@@ -1,6 +1,6 @@
 //! A log that grows: what a file that is open goes on to show, what each flush changes for tools, and the flushes as files.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use tempfile::{NamedTempFile, TempDir, TempPath};
 
 use crate::common::people::{ALICE, BOB, can_be_others, set_mode};
-use crate::common::settled::settle;
+use crate::common::settled::{settle, unsettle};
 use crate::common::unclosed::Log;
 use crate::common::{
     Mounted, User, can_mount, errno, messages, names_in, tested_program, wait_until,
@@ -305,6 +305,59 @@ fn an_open_file_keeps_its_state_when_another_one_replaces_the_log() {
     assert_eq!(errno(outcome), Some(Errno::IO));
     let said = fs::read_to_string(&told).unwrap();
     assert!(said.contains("changed since it was opened"), "{said}");
+}
+
+/// A settled file keeps its state, or is an error, when it becomes a log again and is settled once more, with other bytes in the
+/// same places. What a program writes into the ordinary file shows, as on the disk.
+#[test]
+fn an_open_settled_file_never_shows_another_state() {
+    if !can_mount(User::Caller) {
+        return;
+    }
+    for options in ["", ",nopassthrough"] {
+        let (dir, mut log) = begin();
+        let (mounted, told) = mounted_with_messages(dir.path(), options);
+        let shown = mounted.join("below/run.h5");
+        (1..=3).for_each(|flush| grow(&mut log, flush));
+        recover(&log.path());
+        settle(&log.path()).unwrap();
+        let state = fs::read(log.path()).unwrap();
+        let open = || File::open(&shown).unwrap();
+        let (held, late) = (open(), open());
+        assert!(read(&held, 0, state.len()).unwrap() == state);
+        let writer = OpenOptions::new().write(true).open(log.path()).unwrap();
+        writer.write_all_at(b"!", 9000).unwrap();
+        drop_pages(&held);
+        assert_eq!(read(&held, 9000, 1).unwrap(), b"!");
+        writer.write_all_at(&state[9000..9001], 9000).unwrap();
+        drop_pages(&late);
+        unsettle(&log.path()).unwrap();
+        let is_error = |file: &File, about: &str| {
+            drop_pages(file);
+            for at in [0, 9000, state.len() - 10] {
+                let outcome = read(file, at, 10);
+                assert_eq!(errno(outcome), Some(Errno::IO), "{about}, byte {at}");
+            }
+        };
+        is_error(&late, "a log again");
+        // The same log once more is the same file.
+        settle(&log.path()).unwrap();
+        assert!(fs::read(log.path()).unwrap() == state);
+        drop_pages(&held);
+        assert!(read(&held, 0, state.len()).unwrap() == state);
+        unsettle(&log.path()).unwrap();
+        // As a job leaves it that opens the log again.
+        log.save();
+        grow(&mut log, 4);
+        is_error(&held, "an append");
+        recover(&log.path());
+        is_error(&held, "closed again");
+        settle(&log.path()).unwrap();
+        assert!(fs::read(&shown).unwrap() == fs::read(log.path()).unwrap());
+        is_error(&held, "settled again");
+        let said = fs::read_to_string(&told).unwrap();
+        assert!(said.contains("it was settled when it was opened"), "{said}");
+    }
 }
 
 /// What is asked for of a closed log, or of a settled one, is an error, and never another state.

@@ -15,6 +15,7 @@ use h5logfs_common::error::Error;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::Listings;
 use h5logfs_log::scan::companions::{self, Companions};
+use h5logfs_log::settled::state::SettledState;
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::Identity;
@@ -130,11 +131,12 @@ impl CatalogEntry {
                 .map(path)
                 .sum()
         });
-        let error = match &self.presented {
+        let presented = match &self.presented {
             Presented::Broken(_) => MAX_ERROR,
+            Presented::Settled(_) => size_of::<SettledState>(),
             _ => 0,
         };
-        size_of::<Self>() + files.sum::<usize>() + hidden.sum::<usize>() + companions + error
+        size_of::<Self>() + files.sum::<usize>() + hidden.sum::<usize>() + companions + presented
     }
 
     /// `is_of_flush`: see [`CatalogEntry::is_of_flush`].

@@ -43,6 +43,7 @@ mod entry;
 pub mod index_dir;
 mod opening;
 pub mod options;
+mod outdated;
 mod reported;
 mod stored_scan;
 mod superseded;
@@ -67,6 +68,7 @@ use h5logfs_log::journal::{self, unflushed::is_spill_dir};
 use h5logfs_log::log_files::may_hide;
 use h5logfs_log::scan::companions::{self, Look};
 use h5logfs_log::scan::{ListingScans, Listings, Scanner, Settings};
+use h5logfs_log::settled::state::SettledState;
 use h5logfs_log::snapshot::Source;
 use h5logfs_log::source_dir::{SourceDir, SourcePath, stat_in};
 use h5logfs_log::source_file::{Identity, SourceFile};
@@ -78,6 +80,7 @@ pub use at::At;
 use at::{Entries, Key};
 use entry::{CatalogEntry, CompanionStates};
 use opening::{Candidate, Opener, SCAN_ATTEMPTS, companion_states};
+use outdated::Outdated;
 use reported::Reported;
 use superseded::Superseded;
 
@@ -131,6 +134,8 @@ impl<T> Lookup<T> {
 pub enum Presented {
     /// The file is not a log. It is presented with its own bytes.
     Plain,
+    /// The file was a log, and `h5logfs settle` has made an ordinary file of it in this state. It is presented with its own bytes.
+    Settled(Arc<SettledState>),
     /// The file is a log. It is presented as the canonical HDF5 file.
     View {
         /// The number of this state of the log. It changes whenever the log changes.
@@ -153,6 +158,17 @@ impl Presented {
     fn has_changed(&self) -> bool {
         matches!(self, Presented::Broken(e) if matches!(**e, Error::Changed { .. }) || e.is_stale())
     }
+}
+
+/// How a file that is no log is presented.
+fn plain(source: &SourceFile, signature: Option<u64>) -> Result<Presented> {
+    let settled = match signature {
+        Some(signature) => source.settled_state(signature)?,
+        None => None,
+    };
+    Ok(settled.map_or(Presented::Plain, |state| {
+        Presented::Settled(Arc::new(state))
+    }))
 }
 
 /// Whether `view` shows the log at `relative`.
@@ -186,6 +202,7 @@ pub struct Catalog {
     listings: Listings,
     entries: Entries,
     superseded: Superseded,
+    outdated: Outdated,
     /// What was compared of logs with checksums.
     compared: Lru<PathBuf, Arc<Compared>>,
     /// Of several threads that want the same file scanned, one scans it.
@@ -213,7 +230,8 @@ impl Catalog {
             listings: Listings::default(),
             entries: Entries::new(MEMORY),
             compared: Lru::new(COMPARED_MEMORY),
-            superseded: Superseded::new(budget),
+            superseded: Superseded::new(Arc::clone(&budget)),
+            outdated: Outdated::new(budget),
             scanning: SingleFlight::default(),
             reported: Reported::default(),
             since: Instant::now(),
@@ -313,7 +331,7 @@ impl Catalog {
             Presented::View { grows: true, .. } => (flush <= newest.newest).then_some(at),
             Presented::View { .. } => (flush == newest.newest).then_some(present),
             Presented::Broken(_) => Some(present),
-            Presented::Plain | Presented::Absent => None,
+            Presented::Plain | Presented::Settled(_) | Presented::Absent => None,
         }))
     }
 
@@ -362,7 +380,7 @@ impl Catalog {
             }
             Presented::Broken(error) => Err(Error::Remembered(Arc::clone(error))),
             Presented::Absent => Err(self.absent(relative)),
-            Presented::Plain => Err(Error::NotALog {
+            Presented::Plain | Presented::Settled(_) => Err(Error::NotALog {
                 path: self.dir.full_path(relative),
                 reason: "plain file".into(),
             }),
@@ -456,7 +474,7 @@ impl Catalog {
             companions: look.companions,
             states: Vec::new(),
         };
-        let plain = Presented::Plain;
+        let plain = plain(&source, look.signature)?;
         Ok(self.entry_without_view(since, at, &source, plain, companions))
     }
 
@@ -499,7 +517,8 @@ impl Catalog {
         }
     }
 
-    /// Lets go of views of logs that were deleted, once in a while. Nobody may ever ask for their paths again.
+    /// Lets go of views of logs that were deleted, and of what is kept of states that are past, once in a while. Nobody may ever ask
+    /// for their paths again.
     fn forget_deleted(&self) {
         let now = self.since.elapsed().as_millis() as u64;
         let last = self.asked_for_deleted.load(Ordering::Relaxed);
@@ -512,6 +531,7 @@ impl Catalog {
             .compare_exchange(last, now, set, failed);
         if swapped.is_ok() {
             self.budget().forget_deleted();
+            self.outdated.forget();
         }
     }
 
@@ -528,6 +548,7 @@ impl Catalog {
             Some(view) if grows => self.superseded.keep(at.path, &view),
             _ => self.budget().drop_view(generation),
         }
+        self.outdated.add(generation, Weak::clone(&entry.view));
     }
 
     /// The view of one generation of a log that is not closed, if it is still in memory and the files of the log have
@@ -647,7 +668,7 @@ impl Catalog {
             }
             Err(Error::NotALog { reason, .. }) => {
                 log::debug!("{path}: passed through: {reason}");
-                Presented::Plain
+                plain(&source, look.signature)?
             }
             Err(Error::NoMoment { reason, .. }) if !is_present => {
                 log::debug!("{path}: {reason}");
@@ -727,6 +748,7 @@ impl Catalog {
             && let Presented::View { generation, .. } = entry.presented
         {
             self.budget().drop_view(generation);
+            self.outdated.add(generation, Weak::clone(&entry.view));
         }
     }
 
@@ -772,7 +794,7 @@ impl Catalog {
             }
             // The companion may be the reason why the log is broken.
             Presented::Broken(_) => may_hide(),
-            Presented::Plain | Presented::Absent => false,
+            Presented::Plain | Presented::Settled(_) | Presented::Absent => false,
         })
     }
 

@@ -1,6 +1,8 @@
 //! The front of a file that our writer made (`docs/formats/journal.md`, section 3).
 
 use super::file_id::{FileId, MARK_END};
+use super::front_bytes::UNCLOSED;
+pub use super::front_bytes::begins_unclosed;
 use super::source_file::SourceFile;
 use crate::window::Piece;
 use h5logfs_common::error::Result;
@@ -15,9 +17,6 @@ pub fn extents_until(end: u64) -> Piece {
         len: end - FRONT,
     }
 }
-
-/// The first bytes of a file that is not closed, for a program or a person that opens it.
-const UNCLOSED: &[u8; 64] = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n";
 
 /// The front of a file that is not closed yet.
 pub fn unclosed_front(id: &FileId) -> Vec<u8> {
@@ -37,12 +36,7 @@ pub fn is_unclosed(file: &SourceFile) -> Result<bool> {
     Ok(begins_unclosed(&bytes))
 }
 
-/// The same for a file of which these are the first bytes.
-pub fn begins_unclosed(front: &[u8]) -> bool {
-    front.starts_with(UNCLOSED)
-}
-
-/// The same for the first bytes of a file whose first write may have been cut off.
+/// Whether the first bytes of a file are those of a front that is not closed, of which the first write may have been cut off.
 pub(crate) fn begins_unclosed_text(begin: &[u8]) -> bool {
     let len = begin.len().min(UNCLOSED.len());
     begin[..len] == UNCLOSED[..len]

@@ -16,6 +16,7 @@ mod space;
 mod symbol_table;
 mod window;
 
+pub use super::settled::record::SUPERBLOCK;
 pub use added::Added;
 pub use dataset::{DatasetHeader, HeaderAttribute, HeaderSpace};
 pub use fields::Fields;
@@ -33,9 +34,6 @@ use h5logfs_common::buffers::zeroed;
 use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
-
-/// Bytes of the superblock of an image: of version 0, with 8-byte addresses (II.A).
-pub const SUPERBLOCK: usize = 96;
 
 /// The largest rank of a dataspace (`H5S_MAX_RANK`).
 pub const MAX_RANK: usize = 32;

@@ -13,7 +13,8 @@
 //! | [`own_parts`] | what proves that a file is part of a log, before it is removed or renamed |
 //! | [`log_dir`] | logs that are directories, known by the index in them |
 //! | [`walk`] | paths on which other users may change names, for root |
-//! | [`arrangement`], [`window`], [`file_id`], [`front`], [`descriptors`] | bytes in them |
+//! | [`arrangement`], [`window`], [`file_id`], [`front_bytes`], [`front`], [`descriptors`] | bytes in them |
+//! | [`lasting`], [`settled`] | what of a file stays when it changes |
 //! | [`journal`] | the form of a log that is not closed |
 //! | [`snapshot`] | what the scan of one log file found, as plain data |
 //! | [`scan`] | what client and server of a scan share |
@@ -39,8 +40,10 @@ pub mod file_id;
 pub mod filters;
 pub mod flat;
 pub mod front;
+pub mod front_bytes;
 pub mod image;
 pub mod journal;
+pub mod lasting;
 pub mod lattice;
 pub mod log_dir;
 pub mod log_files;
@@ -73,6 +76,7 @@ use flat::Flat;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
+use h5logfs_common::memory::Reserved;
 use model::Selections;
 use origins::Origins;
 use records::RecordList;
@@ -186,6 +190,11 @@ pub trait Layout {
 
     /// Bytes of the record tables in their files.
     fn tables_len(&self, sources: &[SourceFile]) -> u64;
+
+    /// The same log, with its record tables where an append to the closed log leaves them; `None` where it leaves none of them.
+    fn after_append(&self, _: &Task, _: &[SourceFile]) -> Result<Option<Reserved<Tables>>, Fault> {
+        Ok(None)
+    }
 
     /// How the records of each dataset may tile it. This walks through the tables once.
     fn tilings(&self, sources: &[SourceFile]) -> Tilings;

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::arrangement::Arrangement;
 use super::counters::ReadCounter;
 use super::file_id::FileId;
+use super::lasting::Lasting;
 use super::settled::is_settled;
+use super::settled::state::SettledState;
 use super::source_dir::{SourceDir, SourcePath};
 use h5logfs_common::error::{Error, Result, is_stale};
 use h5logfs_common::fault::Fault;
@@ -113,6 +115,8 @@ pub struct SourceFile {
     grows: bool,
     /// That of a file that grows. There may be other bytes in a file of the same number that has grown, too.
     id: Option<FileId>,
+    /// The part of a closed file that stays where it is when the log is opened again.
+    lasting: Option<Lasting>,
     arrangement: Arrangement,
     guard: Option<Arc<dyn Guard>>,
     read: ReadCounter,
@@ -151,6 +155,7 @@ impl SourceFile {
             origin: None,
             grows: false,
             id: None,
+            lasting: None,
             arrangement: Arrangement::Whole,
             guard: None,
             read: ReadCounter::default(),
@@ -205,6 +210,27 @@ impl SourceFile {
             guard: Some(guard),
             ..self
         }
+    }
+
+    /// The same file. If it is one of a closed log of our writers, its extents can be read for as long as they stay where they
+    /// are, also when a program opens the log again and appends to it. All other bytes have to be those of the file as it
+    /// was opened.
+    pub fn with_lasting(self) -> Result<Self> {
+        let found = self.with_file(Lasting::of)?;
+        // What was read is that of the state in which the file was opened.
+        let lasting = found.filter(|_| !self.grows && self.is_as_opened().unwrap_or(false));
+        Ok(SourceFile { lasting, ..self })
+    }
+
+    /// Where the extents end that can be read after an append; `None` where nothing can.
+    pub fn lasting_end(&self) -> Option<u64> {
+        self.lasting.map(|lasting| lasting.end())
+    }
+
+    /// Whether no byte of the file has changed since it was opened, as far as its state tells.
+    pub fn is_as_opened(&self) -> Result<bool> {
+        let now = Identity::from(&self.metadata()?);
+        Ok(self.identity.has_bytes_in(now, false))
     }
 
     /// The identifier of a file that our writer made; `None` of others.
@@ -321,8 +347,13 @@ impl SourceFile {
     /// Whether another opening is one of this file, with these bytes.
     fn is_same(&self, again: &File) -> io::Result<bool> {
         let now = Identity::from(&again.metadata()?);
+        let is_still = self.identity.is_still(now, self.grows);
+        if let Some(lasting) = self.lasting.filter(|_| !is_still) {
+            let is_own = self.identity.is_same_file(now) && self.identity.owner == now.owner;
+            return Ok(is_own && lasting.is_in(again)? && !is_settled(again, now.size)?);
+        }
         let has_id = !self.grows || self.id.is_some() && FileId::of(again)? == self.id;
-        Ok(self.identity.is_still(now, self.grows) && has_id)
+        Ok(is_still && has_id)
     }
 
     fn changed(&self) -> Error {
@@ -332,13 +363,16 @@ impl SourceFile {
     }
 
     /// Fails with [`Error::Changed`] where the file no longer has the bytes that the snapshot describes, also where a longer file
-    /// was copied into it, and with the reason where it grew because it was settled.
+    /// was copied into it, and with the reason where it grew because it was settled. Of a closed file, whose extents
+    /// [stay](SourceFile::with_lasting) where they are, only these count: all other bytes are compared as they are read.
     pub fn check_unchanged(&self) -> Result<()> {
         let now = Identity::from(&self.metadata()?);
-        if !self.identity.has_bytes_in(now, self.grows) {
+        let is_unchanged = self.identity.has_bytes_in(now, self.grows);
+        let may_last = self.lasting.is_some() && self.identity.is_same_file(now);
+        if !is_unchanged && !may_last {
             return Err(self.changed());
         }
-        if !self.grows || now.modified == self.identity.modified {
+        if is_unchanged && (!self.grows || now.modified == self.identity.modified) {
             return Ok(());
         }
         if self.is_settled()? {
@@ -347,10 +381,16 @@ impl SourceFile {
             return Err(Error::of(&self.path, reason));
         }
         // Another file may have been copied into this one.
-        if self.id.is_some() && self.file_id()? != self.id {
-            return Err(self.changed());
-        }
-        Ok(())
+        let is_own = match self.lasting {
+            Some(lasting) => self.with_file(|file| lasting.is_in(file))?,
+            None => self.id.is_none() || self.file_id()? == self.id,
+        };
+        if is_own { Ok(()) } else { Err(self.changed()) }
+    }
+
+    /// The settled state in which it is; `None` where it is no log that was settled. Its signature is at `signature`.
+    pub fn settled_state(&self, signature: u64) -> Result<Option<SettledState>> {
+        self.with_file(|file| SettledState::of(file, file.metadata()?.len(), signature))
     }
 
     /// Whether it was a log that is settled by now: an ordinary HDF5 file.
@@ -432,7 +472,7 @@ impl SourceFile {
     /// of extents.
     pub fn read_unguarded(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.read.add(buf.len());
-        self.with_file(|file| {
+        let read = self.with_file(|file| {
             file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
                 io::ErrorKind::UnexpectedEof => io::Error::new(
                     e.kind(),
@@ -440,7 +480,13 @@ impl SourceFile {
                 ),
                 _ => e,
             })
-        })
+        });
+        let is_lasting = |lasting: &Lasting| lasting.has(offset, buf.len() as u64);
+        match &self.lasting {
+            // The state is compared behind the read: only then it tells of what was read, or why nothing was.
+            Some(lasting) if !is_lasting(lasting) && !self.is_as_opened()? => Err(self.changed()),
+            _ => read,
+        }
     }
 }
 

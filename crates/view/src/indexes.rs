@@ -13,6 +13,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 use h5logfs_log::origins::Origins;
 use h5logfs_log::snapshot::Dataset;
+use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{DatasetRecords, Logged, RecordTable};
 
 /// In bytes. Smaller indexes, of logs with smaller tables, are not kept on disk: to make one anew takes a
@@ -157,6 +158,14 @@ impl View {
 
     /// Makes an index, and tells whether it is worth to be kept on disk.
     fn make_index(&self, task: &Task, inputs: IndexInputs<'_>) -> Result<(DatasetIndex, bool)> {
+        self.with_tables(task, || self.make_index_once(task, inputs))
+    }
+
+    fn make_index_once(
+        &self,
+        task: &Task,
+        inputs: IndexInputs<'_>,
+    ) -> Result<(DatasetIndex, bool)> {
         let wanted = inputs.strip.is_none().then_some(inputs.dataset);
         let (table, found) = self.table_for(task, wanted)?;
         let table = table.as_ref();
@@ -193,9 +202,33 @@ impl View {
         Ok(())
     }
 
+    /// Does something with the record tables. Where it fails because a program has opened the closed log again and writes where
+    /// the tables were, it is done again with the entries in the extents, of which the tables had copies.
+    fn with_tables<T>(&self, task: &Task, act: impl Fn() -> Result<T>) -> Result<T> {
+        let was_moved = self.after_append.get().is_some();
+        let outcome = act();
+        if outcome.is_ok() || was_moved || !self.was_appended_to() {
+            return outcome;
+        }
+        let tables = self.snapshot.log.layout().after_append(task, &self.sources);
+        match tables.map_err(|fault| Error::of(self.path(), fault))? {
+            None => return outcome,
+            // Another thread may have been faster.
+            Some(tables) => drop(self.after_append.set(tables.unowned())),
+        }
+        act()
+    }
+
+    /// Whether what its files have behind their extents is another state by now.
+    fn was_appended_to(&self) -> bool {
+        let has_changed = |file: &SourceFile| file.is_as_opened().is_ok_and(|is| !is);
+        let mut lasting = self.sources.iter().filter(|s| s.lasting_end().is_some());
+        lasting.any(has_changed)
+    }
+
     /// The record tables of the log.
     pub(super) fn table(&self, task: &Task) -> Result<Arc<dyn RecordTable>> {
-        let (table, _) = self.table_for(task, None)?;
+        let (table, _) = self.with_tables(task, || self.table_for(task, None))?;
         Ok(table)
     }
 
@@ -206,12 +239,19 @@ impl View {
         wanted: Option<&Logged<'_>>,
     ) -> Result<(Arc<dyn RecordTable>, Option<DatasetRecords>)> {
         let mut found = None;
-        let table = self.budget.table(task, self.generation, || {
+        let moved = self.after_append.get();
+        let key = (self.generation, moved.is_some());
+        let table = self.budget.table(task, key, || {
             let datasets = self.snapshot.datasets.iter();
             let logged: Vec<_> = datasets.filter_map(Dataset::logged).collect();
-            let layout = self.snapshot.log.layout();
             let failed = |fault: Fault| Error::of(self.path(), fault);
-            self.check_tables(task)?;
+            let layout = match moved {
+                Some(tables) => tables.layout(),
+                None => {
+                    self.check_tables(task)?;
+                    self.snapshot.log.layout()
+                }
+            };
             let read = layout.read_tables_for(task, &self.sources, &logged, wanted);
             let (table, records) = read.map_err(failed)?;
             self.check_unchanged(0..self.sources.len())?;
@@ -241,12 +281,14 @@ impl View {
 
     /// The same as part of `task`.
     pub(super) fn records_for(&self, task: &Task, number: usize) -> Result<DatasetRecords> {
-        let logged = self.logged(number)?;
-        let table = self.table(task)?;
-        let found = table.records(task, &self.sources, &logged, &self.selections);
-        let found = found.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
-        self.check_unchanged(0..self.sources.len())?;
-        Ok(found)
+        self.with_tables(task, || {
+            let logged = self.logged(number)?;
+            let (table, _) = self.table_for(task, None)?;
+            let found = table.records(task, &self.sources, &logged, &self.selections);
+            let found = found.map_err(|fault| self.bad_data(number, "all of it".into(), fault))?;
+            self.check_unchanged(0..self.sources.len())?;
+            Ok(found)
+        })
     }
 
     fn logged(&self, number: usize) -> Result<Logged<'_>> {

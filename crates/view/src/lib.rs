@@ -58,9 +58,10 @@ pub use gaps::Gap;
 pub use grid::{ChunkId, Grid};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, TooLarge};
-use h5logfs_common::memory::{Hold, Reservation};
+use h5logfs_common::memory::{Hold, Reservation, Reserved};
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task::{Running, Task, processor_time};
+use h5logfs_log::Tables;
 use h5logfs_log::descriptors;
 use h5logfs_log::journal::guard::SealGuard;
 use h5logfs_log::journal::sealed::SealedFile;
@@ -89,6 +90,8 @@ pub struct View {
     /// The completed file metadata, which stands behind the user block.
     preamble: Vec<u8>,
     sources: Vec<SourceFile>,
+    /// The layout with the record tables where an append to the closed log has left them.
+    after_append: OnceLock<Reserved<Tables>>,
     /// What compares data with their checksums, by the number of the source.
     guards: BTreeMap<usize, Arc<SealGuard>>,
     /// What the indexes of the datasets share.
@@ -180,6 +183,7 @@ impl View {
             map,
             preamble,
             sources,
+            after_append: OnceLock::new(),
             selections: Selections::default(),
             budget,
             snapshot,
@@ -326,7 +330,7 @@ fn open_sources(
         let file = if source.grows {
             file.first_bytes(source.identity.size)?
         } else {
-            file
+            file.with_lasting()?
         };
         sources.push(match guards.get(&number) {
             Some(guard) => file.guarded_by(Arc::clone(guard) as Arc<dyn Guard>),

@@ -56,7 +56,7 @@ fn sources(catalog: &Catalog) -> usize {
             let view = catalog.open(Path::new(FILE)).unwrap();
             view.snapshot().sources.len()
         }
-        Presented::Plain | Presented::Absent => 0,
+        Presented::Plain | Presented::Settled(_) | Presented::Absent => 0,
         Presented::Broken(e) => panic!("{e}"),
     }
 }

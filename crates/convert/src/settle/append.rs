@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::held::Held;
-use super::record::Checksum;
 use h5logfs_common::error::Result;
+use h5logfs_log::settled::record::Checksum;
 
 /// Bytes that one system call writes.
 const STEP: usize = 1 << 20;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use super::record::{Mark, Superblock};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::{Image, SUPERBLOCK};
@@ -16,6 +15,7 @@ use h5logfs_log::journal::{self, Beside, JobState};
 use h5logfs_log::log_dir;
 use h5logfs_log::log_files::LogFiles;
 use h5logfs_log::scan::companions::log_of;
+use h5logfs_log::settled::record::{Mark, Superblock};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::walk;

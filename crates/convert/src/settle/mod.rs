@@ -10,7 +10,6 @@ mod append;
 mod held;
 mod plan;
 mod ready;
-mod record;
 mod undo;
 
 use std::io;
@@ -21,6 +20,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_common::parallel;
 use h5logfs_log::image::{Added, Image, SUPERBLOCK};
 use h5logfs_log::journal::{parent, sync};
+use h5logfs_log::settled::record::{Mark, Record, Superblock};
 use h5logfs_log::snapshot::{Content, Snapshot, Storage};
 use h5logfs_view::{ChunkId, View};
 
@@ -29,7 +29,6 @@ use append::Appender;
 pub use held::{Held, Intent};
 pub use plan::{DatasetPlan, Plan};
 pub use ready::{How, Ready, settle};
-use record::{Mark, Record, Superblock};
 use undo::is_settled;
 pub use undo::undo;
 

@@ -4,9 +4,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::held::Held;
-use super::record::{Checksum, Record};
 use super::replace_superblock;
 use h5logfs_common::error::Result;
+use h5logfs_log::settled::record::{Checksum, Record};
 
 /// Brings the log back, byte for byte but for what was written into chunks that lie in it. Fails where anything else was
 /// written to the file since it was settled.

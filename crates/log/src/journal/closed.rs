@@ -9,27 +9,15 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::line::Header;
 use crate::file_id::FileId;
 use crate::front::FRONT;
-use crate::logvol::extent::{crc32, each_piece};
-use crate::settled::{self, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
+pub use crate::front_bytes::{CloseSeal, Closed, SEAL_AT};
+use crate::front_bytes::{SEAL_LEN, sum_of};
+use crate::logvol::extent::each_piece;
 use crate::source_file::SourceFile;
 use crate::window::Piece;
 use h5logfs_common::fault::Fault;
 
-/// Where it stands in the front: at the end of the first page, so that no page shows the metadata of a close without it.
-pub const SEAL_AT: usize = settled::SEAL_AT;
 /// Stands for the begin of objects that are not there yet.
 const UNFINISHED: u64 = u64::MAX;
-
-/// What a close tells of a data file, or of a master.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Closed {
-    /// The last flush of the log.
-    pub flush: u64,
-    /// Where the extents end, and the table begins.
-    pub end: u64,
-    /// Whether extents of the log have seals, so that readers compare what they read.
-    pub has_seals: bool,
-}
 
 /// What a close makes of a log in one file, but for its objects.
 #[derive(Debug, Clone, Copy)]
@@ -55,72 +43,7 @@ impl ClosedLog<'_> {
     }
 }
 
-/// The seal: what a closed file has behind its extents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CloseSeal {
-    /// Zeros in that of an earlier version.
-    closed: Closed,
-    /// Where the table ends, and the objects begin.
-    start: u64,
-    /// Bytes of objects.
-    len: u64,
-    /// The sum over these.
-    objects: u64,
-    /// The sum over the front without the seal.
-    front: u64,
-}
-
 impl CloseSeal {
-    fn to_bytes(self) -> [u8; SEAL_LEN] {
-        let mut bytes = [0; SEAL_LEN];
-        let Closed {
-            flush,
-            end,
-            has_seals,
-        } = self.closed;
-        bytes[..8].copy_from_slice(if has_seals { WITH_SEALS } else { WITHOUT_SEALS });
-        let numbers = [self.start, self.len, self.objects, self.front, flush, end];
-        for (place, number) in bytes[8..56].as_chunks_mut().0.iter_mut().zip(numbers) {
-            *place = number.to_le_bytes();
-        }
-        let crc = crc32(&bytes[..60]);
-        bytes[60..].copy_from_slice(&crc.to_le_bytes());
-        bytes
-    }
-
-    /// `None` where the front has no seal. Fails where one is damaged that says that extents have seals.
-    fn of(front: &[u8]) -> Result<Option<Self>, Fault> {
-        let Some(bytes) = front.get(SEAL_AT..SEAL_AT + SEAL_LEN) else {
-            return Ok(None);
-        };
-        let has_seals = bytes[..8] == *WITH_SEALS;
-        if !has_seals && bytes[..8] != *WITHOUT_SEALS {
-            return Ok(None);
-        }
-        if bytes[60..] != crc32(&bytes[..60]).to_le_bytes() {
-            if !has_seals {
-                return Ok(None);
-            }
-            return Err("the seal of the close does not match its checksum".into());
-        }
-        let mut numbers = [0; 6];
-        for (number, place) in numbers.iter_mut().zip(bytes[8..56].as_chunks().0) {
-            *number = u64::from_le_bytes(*place);
-        }
-        let [start, len, objects, front, flush, end] = numbers;
-        Ok(Some(CloseSeal {
-            closed: Closed {
-                flush,
-                end,
-                has_seals,
-            },
-            start,
-            len,
-            objects,
-            front,
-        }))
-    }
-
     /// The seal in the front of a file. See [`CloseSeal::of`].
     pub(super) fn read(file: &SourceFile) -> Result<Option<(Self, Vec<u8>)>, Fault> {
         if file.len() < FRONT {
@@ -168,7 +91,7 @@ impl CloseSeal {
 
     /// Fails where this is not the front of the close, and where a file of `len` bytes does not have the objects.
     fn check_front(&self, front: &[u8], len: u64) -> Result<(), Fault> {
-        if sum_of(front) != self.front {
+        if !self.is_of(front) {
             return Err("its front does not match its checksum".into());
         }
         if self.start == UNFINISHED {
@@ -190,13 +113,6 @@ impl CloseSeal {
         }
         Ok(())
     }
-}
-
-/// The sum over a front, but for the seal in it.
-fn sum_of(front: &[u8]) -> u64 {
-    let mut bytes = front.to_vec();
-    bytes[SEAL_AT..SEAL_AT + SEAL_LEN].fill(0);
-    xxh3_64(&bytes)
 }
 
 /// Puts the seal into the front of a file whose objects begin at `start`.

@@ -19,6 +19,8 @@ use crate::window::Piece;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
+use h5logfs_common::memory::Reservation;
+use h5logfs_common::task::Task;
 
 /// The header of an extent: the bytes that one rank adds in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,6 +262,9 @@ pub fn sections_after(
     })
 }
 
+/// What the section of a rank takes besides its pieces, in bytes.
+const OF_SECTION: u64 = 128;
+
 /// The most extents of one data file that are held in memory, 16 bytes each.
 pub const MOST_EXTENTS: usize = 1 << 26;
 
@@ -312,6 +317,31 @@ pub fn entries_by_rank(
     let mut sections = Sections::default();
     sections.add(Extents::new(file, range, 0..last), |_| Ok(()))?;
     Ok(sections.by_rank)
+}
+
+/// The same of all extents in a range of bytes, which are compared with their checksums. The lists count in `reservation`.
+pub(super) fn sections_in(
+    task: &Task,
+    file: &SourceFile,
+    range: Range<u64>,
+    reservation: &mut Reservation,
+) -> Result<BTreeMap<u32, Vec<Piece>>, Fault> {
+    let mut by_rank = BTreeMap::<u32, Vec<Piece>>::new();
+    for extent in Extents::any(file, range) {
+        task.check()?;
+        let extent = extent?;
+        let piece = extent.entries();
+        if piece.len == 0 {
+            continue;
+        }
+        extent.check_entries(file)?;
+        let rank = extent.header.rank;
+        if !by_rank.contains_key(&rank) {
+            reservation.grow(OF_SECTION)?;
+        }
+        reservation.push(by_rank.entry(rank).or_default(), piece)?;
+    }
+    Ok(by_rank)
 }
 
 /// Number of the last flush that has an extent in front of `end`; 0 without one. An append to a closed log needs it. Fails

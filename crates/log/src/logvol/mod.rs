@@ -32,6 +32,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use super::front::FRONT;
 use super::model::Selections;
 use super::origins::Origins;
 use super::source_file::SourceFile;
@@ -43,6 +44,7 @@ pub use entries::table_head;
 pub use growing::GrowingTable;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
+use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 use table::EntryTable;
 
@@ -158,6 +160,51 @@ impl Tables {
     }
 }
 
+impl Tables {
+    /// The tables of a log that our writers have closed, in the extents of its data files, of which the tables have copies. `None` where
+    /// they cannot be read after an append to the log.
+    fn in_extents(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+    ) -> Result<Option<Reserved<Self>>, Fault> {
+        let end = |source: u16| sources.get(usize::from(source))?.lasting_end();
+        let lasts = |data: &LogDataset| {
+            let data_end = data.offset.checked_add(data.len);
+            data.offset == FRONT && data_end.is_some() && data_end == end(data.source)
+        };
+        let has_data = |table: &LogDataset| {
+            let mut data = self.data.iter();
+            data.any(|data| data.source == table.source)
+        };
+        if !self.data.iter().all(lasts) || !self.metadata.iter().all(has_data) {
+            return Ok(None);
+        }
+        let mut reservation = task.reservation();
+        let mut sections = Vec::new();
+        for data in &self.data {
+            let file = &sources[usize::from(data.source)];
+            let range = data.offset..data.offset + data.len;
+            let found = extent::sections_in(task, file, range, &mut reservation)?;
+            let section = |(rank, pieces)| Section {
+                source: data.source,
+                rank,
+                pieces,
+            };
+            sections.extend(found.into_iter().map(section));
+        }
+        let tables = Tables {
+            config: self.config,
+            ids: self.ids,
+            metadata: Vec::new(),
+            sections,
+            data: self.data.clone(),
+            diagnostics: self.diagnostics.clone(),
+        };
+        Ok(Some(Reserved::new(tables, reservation)))
+    }
+}
+
 impl Layout for Tables {
     fn name(&self) -> &'static str {
         "Log VOL"
@@ -197,6 +244,18 @@ impl Layout for Tables {
 
     fn tables_len(&self, _: &[SourceFile]) -> u64 {
         self.entry_bytes()
+    }
+
+    fn after_append(
+        &self,
+        task: &Task,
+        sources: &[SourceFile],
+    ) -> Result<Option<Reserved<super::Tables>>, Fault> {
+        let found = self.in_extents(task, sources)?;
+        Ok(found.map(|found| {
+            let (tables, reservation) = found.into_parts();
+            Reserved::new(super::Tables::LogVol(tables), reservation)
+        }))
     }
 
     fn tilings(&self, sources: &[SourceFile]) -> Tilings {

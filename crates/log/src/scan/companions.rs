@@ -36,6 +36,8 @@ pub struct Look {
     pub foreign: ForeignFiles,
     /// It is one HDF5 file in several, of this kind. It needs no scan: see [`unscanned`](super::unscanned).
     pub unscanned: Option<Kind>,
+    /// Where its HDF5 signature was found, if that was looked for.
+    pub signature: Option<u64>,
 }
 
 /// The companion files of one file that may come and go without a change of it.
@@ -146,6 +148,7 @@ pub fn look(
                     companions: None,
                     foreign: ForeignFiles::default(),
                     unscanned: None,
+                    signature: None,
                 });
             }
             companions => companions?,
@@ -160,6 +163,7 @@ pub fn look(
             companions: Some(companions),
             foreign,
             unscanned: is_stub.then_some(Kind::Subfiling),
+            signature: None,
         });
     }
     // Before anything else: a stub may look like a file that has all its data.
@@ -167,7 +171,8 @@ pub fn look(
         return Ok(look);
     }
     // None of the flushes that a settled log had can be shown, which a scan says.
-    let may_be_log = may_be_log(&files, source)?
+    let signature = find_signature(source)?;
+    let may_be_log = may_be_log_at(&files, source, signature)?
         || (settings.moment != Moment::Newest && source.is_settled()?);
     let mut foreign = ForeignFiles::default();
     if may_be_log {
@@ -180,6 +185,7 @@ pub fn look(
         companions: None,
         foreign,
         unscanned: None,
+        signature,
     })
 }
 
@@ -195,6 +201,7 @@ fn look_at_driver(
             companions: None,
             foreign: ForeignFiles::default(),
             unscanned: Some(kind),
+            signature: None,
         }))
     };
     let is_stub = match striped::driver(source)? {
@@ -213,6 +220,7 @@ fn look_at_driver(
         companions: Some(companions),
         foreign,
         unscanned: may_be_log.then_some(Kind::Subfiling),
+        signature: None,
     }))
 }
 
@@ -223,7 +231,16 @@ fn is_subfile(place: &SourcePath) -> bool {
 
 /// Whether a scan may find a log in a file that is no netCDF classic file.
 pub fn may_be_log(files: &LogFiles<'_>, source: &SourceFile) -> Result<bool> {
-    let Some(signature) = find_signature(source)? else {
+    may_be_log_at(files, source, find_signature(source)?)
+}
+
+/// The same for a file of which it is known where its signature is.
+fn may_be_log_at(
+    files: &LogFiles<'_>,
+    source: &SourceFile,
+    signature: Option<u64>,
+) -> Result<bool> {
+    let Some(signature) = signature else {
         if adios::is_index(files.log(), source)? {
             return Ok(true);
         }

@@ -10,6 +10,7 @@
 
 pub(super) mod lru;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -104,7 +105,8 @@ impl Weight for () {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum IndexKey {
     View(Generation),
-    Table(Generation),
+    /// As the scan has found them, or after an append.
+    Table(Generation, bool),
     Index(Generation, u32, Option<Strip>),
     Plan(Generation, PlanKey),
 }
@@ -119,7 +121,7 @@ impl BytesKey {
 impl IndexKey {
     fn generation(&self) -> Generation {
         let (IndexKey::View(generation)
-        | IndexKey::Table(generation)
+        | IndexKey::Table(generation, _)
         | IndexKey::Index(generation, ..)
         | IndexKey::Plan(generation, _)) = self;
         *generation
@@ -209,10 +211,18 @@ impl Budget {
 
     /// Drops all that is kept for a view.
     pub fn forget(&self, view: Generation) {
-        self.caches.bytes.remove_all(|key| key.generation() == view);
+        self.forget_all(&HashSet::from([view]));
+    }
+
+    /// The same for several views. This looks through all that is kept.
+    pub fn forget_all(&self, views: &HashSet<Generation>) {
+        let is_meant = |generation| views.contains(&generation);
+        self.caches
+            .bytes
+            .remove_all(|key| is_meant(key.generation()));
         self.caches
             .indexes
-            .remove_all(|key| key.generation() == view);
+            .remove_all(|key| is_meant(key.generation()));
     }
 
     /// Drops what is kept until it has at most so many bytes, chunks first.
@@ -296,12 +306,16 @@ impl Budget {
             // The cache has one, and this list another.
             Arc::strong_count(view) <= 2 && view.is_deleted()
         };
+        let mut deleted = HashSet::new();
         for value in self.caches.indexes.values() {
             if let Indexed::View(view) = value
                 && is_idle(&view)
             {
-                self.forget(view.generation());
+                deleted.insert(view.generation());
             }
+        }
+        if !deleted.is_empty() {
+            self.forget_all(&deleted);
         }
     }
 
@@ -313,14 +327,15 @@ impl Budget {
             .insert(key, Indexed::View(Arc::clone(view)));
     }
 
-    /// The record tables of a log, made by one thread while others that want them wait.
+    /// The record tables of a log, made by one thread while others that want them wait. `is_moved`: they lie where an append to
+    /// the log has left them.
     pub(super) fn table<E>(
         &self,
         task: &Task,
-        generation: Generation,
+        (generation, is_moved): (Generation, bool),
         make: impl FnOnce() -> Result<Arc<dyn RecordTable>, E>,
     ) -> Result<Arc<dyn RecordTable>, E> {
-        let key = IndexKey::Table(generation);
+        let key = IndexKey::Table(generation, is_moved);
         match self
             .caches
             .indexes

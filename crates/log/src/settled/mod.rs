@@ -1,25 +1,19 @@
 //! Tells whether a file that was a log has been closed and settled (`docs/formats/settled.md`): then it is no log any more, and
-//! programs may write where its data lie.
+//! programs may write where its data lie. [`record`] has what a settled file has besides an ordinary one, and [`state`] tells one
+//! settled state of a file from others.
+
+pub mod record;
+pub mod state;
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use xxhash_rust::xxh3::xxh3_128;
+use crate::front_bytes::{SEAL_AT, SEAL_LEN, WITH_SEALS, WITHOUT_SEALS};
+use record::{Mark, SUPERBLOCK};
 
 /// The first bytes of the mark that `h5logfs settle` puts behind a closed file.
 pub const SETTLING: &[u8; 16] = b"h5logfs-settling";
-/// Bytes of a superblock, and where that of the log stands in the mark.
-const SUPERBLOCK: usize = 96;
-const SUPERBLOCK_AT: usize = 32;
-/// Bytes of the mark. The last 16 are the checksum of the others.
-const MARK: usize = SUPERBLOCK_AT + SUPERBLOCK + 16;
-/// Where the seal of a close stands in a file, and how long it is. The superblock of the file is in front of it.
-pub(crate) const SEAL_AT: usize = 4096 - SEAL_LEN;
-pub(crate) const SEAL_LEN: usize = 64;
-/// How the seal of a log begins whose extents have seals, and that of any other.
-pub(crate) const WITH_SEALS: &[u8; 8] = b"h5lgclos";
-pub(crate) const WITHOUT_SEALS: &[u8; 8] = b"h5lgdone";
 
 /// Whether the mark lies behind the log, and the superblock of the file is not that of the log any more. Of a log that is not
 /// closed this reads no more than where its seal would be.
@@ -30,19 +24,18 @@ pub fn is_settled(file: &File, len: u64) -> io::Result<bool> {
     let mut seal = [0; SEAL_LEN];
     file.read_exact_at(&mut seal, SEAL_AT as u64)?;
     let mark_at = end_of_log(&seal);
-    let Some(mark_at) = mark_at.filter(|at| len.saturating_sub(*at) >= MARK as u64) else {
+    let Some(mark_at) = mark_at.filter(|at| len.saturating_sub(*at) >= Mark::SIZE as u64) else {
         return Ok(false);
     };
-    let mut mark = [0; MARK];
+    let mut mark = [0; Mark::SIZE];
     file.read_exact_at(&mut mark, mark_at)?;
-    let (mark, sum) = mark.split_at(SUPERBLOCK_AT + SUPERBLOCK);
     // What an interrupted attempt has left of a mark is none.
-    if !mark.starts_with(SETTLING) || xxh3_128(mark).to_le_bytes() != sum {
+    let Some(mark) = Mark::from_bytes(&mark) else {
         return Ok(false);
-    }
+    };
     let mut superblock = [0; SUPERBLOCK];
     file.read_exact_at(&mut superblock, 0)?;
-    Ok(mark[SUPERBLOCK_AT..] != superblock)
+    Ok(mark.superblock != superblock)
 }
 
 /// Where the log ends, rounded up as for the mark; `None` where no close has told it. Behind the magic number the seal tells where

@@ -1,9 +1,12 @@
 //! What a settled file has besides an ordinary one (`docs/formats/settled.md`): a mark in front of what was appended, by
 //! which an interrupted attempt is known, and a record at the end, with which the log can be brought back.
 
-use h5logfs_log::image::SUPERBLOCK;
-use h5logfs_log::settled::SETTLING;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::SETTLING;
+
+/// Bytes of the superblock of an image: of version 0, with 8-byte addresses (II.A).
+pub const SUPERBLOCK: usize = 96;
 
 /// The bytes that change last.
 pub type Superblock = [u8; SUPERBLOCK];

@@ -1,0 +1,92 @@
+//! What of a closed log stays where it is when a program opens the log again: its extents. An append writes behind them, where
+//! the table and the objects were, and replaces the front (`docs/formats/journal.md`, section 2.6).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::thread;
+
+use crate::file_id::{FileId, MARK_END as FRONT};
+use crate::front_bytes::{CloseSeal, begins_unclosed};
+
+/// How often a front is read again that a program may be writing at this moment.
+const ATTEMPTS: usize = 100;
+
+/// The part of a file that stays.
+#[derive(Debug, Clone, Copy)]
+pub struct Lasting {
+    id: FileId,
+    /// Where the extents end, as the close has told it.
+    end: u64,
+}
+
+/// What the front of a file says of its extents.
+enum Front {
+    /// They end at this offset, or further on.
+    Closed(u64),
+    /// The log is not closed. Its extents only grow.
+    Unclosed,
+}
+
+impl Lasting {
+    /// That of a closed file of our writers; `None` of any other, and of one that an earlier version closed.
+    pub fn of(file: &File) -> io::Result<Option<Self>> {
+        if FileId::of(file)?.is_none() {
+            return Ok(None);
+        }
+        Ok(match Self::look(file)? {
+            Some((id, Front::Closed(end))) => Some(Lasting { id, end }),
+            _ => None,
+        })
+    }
+
+    /// Where the extents end.
+    pub fn end(self) -> u64 {
+        self.end
+    }
+
+    /// Whether all of these bytes of the file stay.
+    pub fn has(self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        offset >= FRONT && end.is_some_and(|end| end <= self.end)
+    }
+
+    /// Whether a file has the extents still: it is the same log, closed or not, and as long at least. A log that is settled is not looked
+    /// for here.
+    pub fn is_in(self, file: &File) -> io::Result<bool> {
+        for _ in 0..ATTEMPTS {
+            match Self::look(file)? {
+                Some((id, front)) => {
+                    let end = match front {
+                        Front::Closed(end) => end,
+                        Front::Unclosed => file.metadata()?.len(),
+                    };
+                    return Ok(id == self.id && end >= self.end);
+                }
+                None => thread::yield_now(),
+            }
+        }
+        Ok(false)
+    }
+
+    /// `None` where the front is not one that our writers leave, or not wholly there.
+    fn look(file: &File) -> io::Result<Option<(FileId, Front)>> {
+        let mut front = vec![0; FRONT as usize];
+        match file.read_exact_at(&mut front, 0) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        Ok(FileId::in_front(&front).zip(Front::of(&front)))
+    }
+}
+
+impl Front {
+    fn of(front: &[u8]) -> Option<Self> {
+        if begins_unclosed(front) {
+            return Some(Front::Unclosed);
+        }
+        let seal = CloseSeal::of(front).ok()??;
+        let is_whole = seal.is_of(front) && seal.closed.end >= FRONT;
+        is_whole.then_some(Front::Closed(seal.closed.end))
+    }
+}
