@@ -18,7 +18,7 @@ use h5logfs_output::automatic::Cause;
 use h5logfs_output::files::Files;
 use h5logfs_output::log_writer::{LogWriter, Part};
 use h5logfs_output::{Base, LocalOutcome, Options, Ranks, Subfiles};
-use h5logfs_scan::closing::{How, Outcome, recover};
+use h5logfs_scan::closing::{Did, Handled, How, Outcome, recover};
 use h5logfs_scan::definitions::ClosedLog;
 use h5logfs_scan::scan;
 use tempfile::TempDir;
@@ -167,7 +167,6 @@ fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
     );
     journals.push([&begun[..begun.len() - 30], &[0; 30][..]].concat());
     journals.push(vec![0; 700]);
-    journals.push(b"\xffnonsense".to_vec());
     for (number, journal) in journals.iter().enumerate() {
         place.put(&place.closed, journal);
         assert_eq!(shown(&place.path()), (None, vec![8]), "{number}");
@@ -296,10 +295,35 @@ fn the_torn_end_of_a_journal_is_an_ordinary_state() {
             "{recovered:?}"
         );
     }
-    // A commit behind the damage tells of a flush that was complete.
     let commit = &second[second.iter().position(|b| *b == b'\n').unwrap() + 1..];
-    for damage in [&[0; 512][..], b"x", b"00000000 {}\n"] {
-        place.put(&place.unclosed, &[first, damage, commit].concat());
+    // Of the last flush a part did not come to the disk, so no program was promised it. What of it did is kept.
+    place.put(&place.unclosed, &[first, &[0; 512][..], commit].concat());
+    let Outcome::Recovered(recovered) = recover(&place.path(), How::default()).unwrap() else {
+        panic!("it was closed");
+    };
+    assert!(recovered.flushes == 1 && recovered.torn.is_some_and(|torn| torn.is_end));
+    assert!(matches!(
+        recovered.unflushed,
+        Some(Handled {
+            did: Did::Kept(_),
+            ..
+        })
+    ));
+    fs::remove_file(path_of_kept(&place.path(), 1)).unwrap();
+    place.put(&place.unclosed, &[first, &[0; 512][..], commit].concat());
+    let mut writer = append(&place.path()).unwrap();
+    flush(&mut writer, &[7]);
+    drop(writer);
+    assert_eq!(shown(&place.path()), (Some(2), vec![7]));
+    // Any other commit behind damage tells of a flush that was complete.
+    let behind = |damage: &[u8], commits: usize| [damage, &commit.repeat(commits)].concat();
+    for damage in [
+        behind(b"x", 1),
+        behind(b"00000000 {}\n", 1),
+        behind(&[0; 512], 2),
+        [&behind(&[0; 512], 1)[..], b"more\n"].concat(),
+    ] {
+        place.put(&place.unclosed, &[first, &damage].concat());
         let refused = recover(&place.path(), How::default()).unwrap_err();
         assert!(
             refused.to_string().contains("`--last-flush 1` drops them"),
@@ -420,11 +444,35 @@ fn what_a_crash_at_the_creation_leaves_is_no_dead_end() {
         ".log.h5.h5logfs-journal.h5logfs-new-30313233",
     ];
     let left = left.map(|name| place.dir.path().join(name));
-    left.iter()
-        .for_each(|left| fs::write(left, "left").unwrap());
+    fs::write(&left[0], &front[..300]).unwrap();
+    fs::write(&left[1], &place.journal[..30]).unwrap();
     append(&place.path()).unwrap();
     assert_eq!(recovered(&place.path()), 2);
     assert!(left.iter().all(|left| !left.exists()));
+}
+
+/// A user's file that has the name of the journal, beside a log that is closed and beside one that is not.
+#[test]
+fn a_file_that_is_no_journal_is_left_alone() {
+    let place = Place::new();
+    let notes = b"\xffnotes";
+    for (log, words) in [
+        (&place.closed, "does not belong to the log of this name"),
+        (&place.unclosed, "a journal without a first line"),
+    ] {
+        place.put(log, notes);
+        let refused = append(&place.path()).map(drop).unwrap_err();
+        assert!(
+            refused.contains("does not belong") || refused.contains(words),
+            "{refused}"
+        );
+        match recover(&place.path(), How::default()) {
+            Ok(said) => assert!(matches!(said, Outcome::Closed(kept) if kept.is_empty())),
+            Err(e) => assert!(e.to_string().contains(words), "{e}"),
+        }
+        assert_eq!(fs::read(path_of(&place.path())).unwrap(), notes);
+        assert!(fs::read(place.path()).unwrap() == *log);
+    }
 }
 
 #[test]

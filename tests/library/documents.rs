@@ -110,3 +110,24 @@ fn the_site_has_all_pages() {
     let pages: BTreeSet<PathBuf> = pages.filter(|path| !path.ends_with("SUMMARY.md")).collect();
     assert_eq!(listed, pages);
 }
+
+/// A row with fewer cells than its head shows less than it says.
+#[test]
+fn rows_of_tables_have_all_cells() {
+    let mut uneven = Vec::new();
+    for path in documents() {
+        let mut wanted = None;
+        for line in prose(&path) {
+            let row = line.trim().replace("\\|", "");
+            if !row.starts_with('|') {
+                wanted = None;
+                continue;
+            }
+            let cells = row.matches('|').count();
+            if *wanted.get_or_insert(cells) != cells {
+                uneven.push(format!("{}: {row}", path.display()));
+            }
+        }
+    }
+    assert_eq!(uneven, Vec::<String>::new());
+}

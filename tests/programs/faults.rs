@@ -549,10 +549,20 @@ fn in_the_way(job: &Job) {
     };
     let cases: [(&str, Options, u32, &str); 7] = [
         ("folder", two(), 0, "need a directory of this name"),
-        ("subfile", two(), 0, "there are subfiles of a log"),
+        ("subfile", two(), 0, "subfile.h5.1 does not belong to"),
         ("existing", Options::default(), 0, "it exists already"),
-        ("unclosed", Options::default(), 0, "journal cannot be read"),
-        ("orphan", Options::default(), 0, "journal cannot be read"),
+        (
+            "unclosed",
+            Options::default(),
+            0,
+            "journal does not belong to",
+        ),
+        (
+            "orphan",
+            Options::default(),
+            0,
+            "journal does not belong to",
+        ),
         ("journal", replacing(), 0, "a directory of this name"),
         ("missing/log", Options::default(), 0, "does not exist"),
     ];

@@ -126,7 +126,6 @@ mod tests {
 
     use super::*;
     use crate::front::unclosed_front;
-    use crate::journal::{Header, Journal};
 
     const ID: FileId = FileId([7; 16]);
 
@@ -172,25 +171,5 @@ mod tests {
         fs::create_dir(dir.path().join("a.h5.4")).unwrap();
         assert!(!subfiles(ID).has(&dir.path().join("a.h5.4")).unwrap());
         assert!(!subfiles(ID).has(&dir.path().join("a.h5.5")).unwrap());
-    }
-
-    #[test]
-    fn a_journal_begins_as_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("journal");
-        Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
-        let bytes = fs::read(&path).unwrap();
-        for len in [0, 1, 8, 9, 15, BEGIN] {
-            assert!(begins_as_journal(&bytes[..len]), "{len}");
-        }
-        assert!(begins_as_journal(&[0; BEGIN]));
-        for other in [
-            "notes",
-            "{\"journal\":1",
-            "0123456 {\"journal\":",
-            "01234567 {\"commit\"",
-        ] {
-            assert!(!begins_as_journal(other.as_bytes()), "{other}");
-        }
     }
 }

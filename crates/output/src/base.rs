@@ -34,7 +34,7 @@ pub struct Base {
 impl Base {
     /// That of a log that is not closed, whose objects `lines` make. Fails where flushes would be lost.
     pub fn of_journal(recorded: &Recorded, lines: Vec<Line>) -> Result<Self, Fault> {
-        if let Some(torn) = recorded.torn.filter(|torn| torn.hides_flushes()) {
+        if let Some(torn) = recorded.torn.filter(|torn| torn.may_lose_flushes()) {
             return Err(Fault::Refused(format!(
                 "{torn}. `h5logfs recover --last-flush {}` drops them; after that it can be appended to",
                 recorded.flushes()

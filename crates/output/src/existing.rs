@@ -183,6 +183,7 @@ impl Existing {
                 path.display()
             )));
         }
+        existing.check_journal()?;
         match existing.why_to_keep_file() {
             Some(reason) => Err(Fault::Refused(format!("{}: {reason}", path.display()))),
             None => Ok(existing),

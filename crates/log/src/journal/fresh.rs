@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub fn refresh(file: impl AsFd) -> FileSystem {
     let file = file.as_fd();
     let system = FileSystem::of(file);
-    if LOCAL.iter().any(|local| system.0 == Some(*local)) {
+    if system.is_local() {
         return system;
     }
     let start = Instant::now();
@@ -68,6 +68,11 @@ impl FileSystem {
     /// That of an open file.
     pub fn of(file: impl AsFd) -> Self {
         FileSystem(fstatfs(file).ok().map(|found| found.f_type))
+    }
+
+    /// Whether one kernel writes all its files, and shows all that was written.
+    pub fn is_local(self) -> bool {
+        LOCAL.iter().any(|local| self.0 == Some(*local))
     }
 
     /// Whether it is NFS, of whatever version.

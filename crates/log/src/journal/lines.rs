@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader};
 use flate2::Crc;
 use serde::Deserialize;
 
+use super::fresh::FileSystem;
 use super::line::{Header, LONGEST_HEADER, LONGEST_LINE, Line, MOST_SUBFILES, VERSION};
 use crate::file_id::FileId;
 use crate::source_file::SourceFile;
@@ -26,6 +27,9 @@ pub struct Torn {
     pub cause: Cause,
     /// The last flush of which a commit stands in the line or behind it: it was complete, and cannot be shown.
     pub last_hidden: Option<u64>,
+    /// A loss of power has left the end of the journal so: a hole is in the line, on a file system that shows all that was
+    /// written, and the journal ends with the commit of one flush, the next one.
+    pub is_end: bool,
 }
 
 /// Why a line of a journal is not valid.
@@ -46,6 +50,12 @@ impl Torn {
     pub fn hides_flushes(&self) -> bool {
         self.last_hidden.is_some() || self.cause == Cause::Unknown
     }
+
+    /// Whether flushes may be lost that were acknowledged. Of one that has a hole the disk was never told, so no program was promised
+    /// it.
+    pub fn may_lose_flushes(&self) -> bool {
+        self.hides_flushes() && !self.is_end
+    }
 }
 
 impl Display for Torn {
@@ -53,6 +63,9 @@ impl Display for Torn {
         let what = match self.cause {
             Cause::Interrupted => "is torn: a flush that did not return",
             Cause::Damaged => "is damaged: flushes from there on cannot be shown",
+            Cause::Missing if self.is_end => {
+                "is not all there: a part of the last flush did not come to the disk"
+            }
             Cause::Missing if self.last_hidden.is_some() => {
                 "is not all there: flushes from there on cannot be shown"
             }
@@ -149,10 +162,12 @@ impl<'a> Lines<'a> {
             None if text.contains(&0) => Cause::Missing,
             None => Cause::Interrupted,
         };
+        let hidden = commit_in(&text);
         self.torn = Some(Torn {
             line: self.number,
             cause,
-            last_hidden: commit_in(&text),
+            last_hidden: hidden,
+            is_end: false,
         });
         Ok(None)
     }
@@ -163,28 +178,43 @@ impl<'a> Lines<'a> {
         let Some(mut torn) = self.torn else {
             return Ok(None);
         };
-        torn.last_hidden = torn.last_hidden.max(self.last_commit()?);
+        let mut hidden = Hidden {
+            last: torn.last_hidden,
+            commits: torn.last_hidden.iter().count(),
+            ends_with_commit: torn.last_hidden.is_some(),
+        };
+        self.find_commits(&mut hidden)?;
+        torn.last_hidden = hidden.last;
+        torn.is_end = torn.cause == Cause::Missing
+            && hidden.commits == 1
+            && hidden.ends_with_commit
+            && FileSystem::of(self.source).is_local();
         if torn.last_hidden.is_some() && torn.cause == Cause::Interrupted {
             torn.cause = Cause::Damaged;
         }
         Ok(Some(torn))
     }
 
-    /// The largest number of a commit in the bytes that were not read yet. Where these are very many, any.
-    fn last_commit(&mut self) -> Result<Option<u64>> {
-        let (mut last, mut line, mut searched) = (None, Vec::new(), 0);
+    /// Looks for commits in the bytes that were not read yet. Where these are very many, there may be any.
+    fn find_commits(&mut self, hidden: &mut Hidden) -> Result<()> {
+        let (mut line, mut searched) = (Vec::new(), 0);
         loop {
             line.clear();
             let mut part = io::Read::take(&mut self.reader, LONGEST_LINE);
             let read = part.read_until(b'\n', &mut line);
             let read = read.map_err(|e| Error::io(self.source.path(), e))?;
             if read == 0 {
-                return Ok(last);
+                return Ok(());
             }
-            last = last.max(commit_in(&line));
+            let commit = commit_in(&line);
+            hidden.last = hidden.last.max(commit);
+            hidden.commits += commit.iter().count();
+            hidden.ends_with_commit = commit.is_some();
             searched += read as u64;
             if searched > MOST_SEARCHED {
-                return Ok(Some(u64::MAX));
+                hidden.last = Some(u64::MAX);
+                hidden.ends_with_commit = false;
+                return Ok(());
             }
         }
     }
@@ -197,6 +227,14 @@ impl<'a> Lines<'a> {
         self.sum.update(text);
         (sum == self.sum.sum()).then_some(text)
     }
+}
+
+/// Commits in and behind a line that is not valid.
+struct Hidden {
+    last: Option<u64>,
+    commits: usize,
+    /// Nothing follows the last of them.
+    ends_with_commit: bool,
 }
 
 /// The number of the flush, if a text ends with a whole line that is a commit, whatever stands before it. The checksum is not

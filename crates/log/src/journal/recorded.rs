@@ -75,7 +75,11 @@ impl Recorded {
                 "an append without the state that it continues".into(),
             ));
         }
-        found.torn = lines.end()?;
+        let next = found.flushes().checked_add(1);
+        found.torn = lines.end()?.map(|torn| Torn {
+            is_end: torn.is_end && torn.last_hidden == next,
+            ..torn
+        });
         Ok(found)
     }
 

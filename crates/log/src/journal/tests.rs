@@ -6,6 +6,7 @@ use super::definition::Definition;
 use super::shadow::{LoggedDataset, Packing};
 use super::*;
 use crate::file_id::FileId;
+use crate::own_parts::{BEGIN, begins_as_journal};
 use crate::source_dir::SourceDir;
 
 const ID: FileId = FileId([7; 16]);
@@ -335,5 +336,25 @@ fn automatic_flushes_tell_the_last_one_that_was_asked_for() {
     ] {
         write(&new, &bad);
         assert!(read(&path).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_journal_begins_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    Journal::create(&path, &Header::new(&ID, 1, 0, 0), false).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    for len in [0, 1, 8, 9, 15, BEGIN] {
+        assert!(begins_as_journal(&bytes[..len]), "{len}");
+    }
+    assert!(begins_as_journal(&[0; BEGIN]));
+    for other in [
+        "notes",
+        "{\"journal\":1",
+        "0123456 {\"journal\":",
+        "01234567 {\"commit\"",
+    ] {
+        assert!(!begins_as_journal(other.as_bytes()), "{other}");
     }
 }

@@ -799,9 +799,12 @@ fn choose_flushes(
             let journal = files.open(&SourcePath::below(journal::path_of(files.log())))?;
             Recorded::read_until(&journal, last)
         }
-        (None, Some(torn)) if torn.hides_flushes() => {
-            let reason = format!("{torn}; `--last-flush {flushes}` drops them");
-            Err(Error::of(path, reason))
+        (None, Some(torn)) if torn.may_lose_flushes() => {
+            let way_out = match last_whole(files, &all) {
+                Some(last) if last == flushes => format!("; `--last-flush {last}` drops them"),
+                last => words_of_way_out(last),
+            };
+            Err(Error::of(path, format!("{torn}{way_out}")))
         }
         (None, _) => Ok(all),
     }
@@ -817,10 +820,12 @@ fn check_whole(path: &Path, files: &LogFiles<'_>, journal: &Recorded) -> Result<
         return Ok(());
     };
     let Unseen { flush, reason } = unseen;
-    let before = flush.saturating_sub(1);
+    let way_out = last_whole(files, journal).map_or(String::new(), |last| {
+        format!(". If it is damaged, `--last-flush {last}` drops it")
+    });
     let reason = format!(
         "not all of flush {flush} can be read here: {reason}. Where another node wrote it a short time ago, wait, or \
-         recover the log there. If it is damaged, `--last-flush {before}` drops it"
+         recover the log there{way_out}"
     );
     Err(Error::of(path, reason))
 }
@@ -830,32 +835,46 @@ fn with_way_out(files: &LogFiles<'_>, journal: &Recorded, damage: Error) -> Erro
     let Error::BadFile { path, reason } = damage else {
         return damage;
     };
-    let has_all = |commits: usize| {
-        let sources = open_data_files(files, &journal.header)?;
-        for (number, source) in sources.iter().enumerate() {
-            let ends = journal.ends(number).take(commits);
-            if !sections(source, number as u16, ends)?
-                .diagnostics
-                .is_empty()
-            {
-                return Ok(false);
-            }
-        }
-        Ok::<bool, Error>(true)
-    };
-    let numbers: Vec<usize> = (1..=journal.commits.len()).collect();
-    let whole = numbers.partition_point(|commits| has_all(*commits).unwrap_or(false));
-    let last = whole.checked_sub(1).and_then(|at| journal.commits.get(at));
-    let way_out = match last {
-        Some(last) if whole < journal.commits.len() => {
-            format!("; `--last-flush {}` drops what is damaged", last.flush)
-        }
-        _ => String::new(),
-    };
+    let last = last_whole(files, journal);
+    let last = last.filter(|last| *last < journal.flushes());
     Error::BadFile {
         path,
-        reason: reason + &way_out,
+        reason: reason + &words_of_way_out(last),
     }
+}
+
+fn words_of_way_out(last: Option<u64>) -> String {
+    match last {
+        Some(0) => "; no flush is whole: `--last-flush 0` leaves an empty log".to_owned(),
+        Some(last) => format!("; `--last-flush {last}` drops what is damaged"),
+        None => String::new(),
+    }
+}
+
+/// The last flush up to which data files have all that the journal speaks of, so that the log can be closed with it. `None` where it
+/// cannot be closed with any.
+fn last_whole(files: &LogFiles<'_>, journal: &Recorded) -> Option<u64> {
+    let sources = open_data_files(files, &journal.header).ok()?;
+    let is_whole = |commits: usize| {
+        let has_all = |(number, source): (usize, &SourceFile)| {
+            let ends = journal.ends(number).take(commits);
+            let found = sections(source, number as u16, ends);
+            found.is_ok_and(|found| found.diagnostics.is_empty())
+        };
+        sources.iter().enumerate().all(has_all)
+    };
+    let numbers: Vec<usize> = (1..=journal.commits.len()).collect();
+    let whole = numbers.partition_point(|commits| is_whole(*commits));
+    let last = match whole.checked_sub(1) {
+        Some(at) => journal.commits.get(at)?.flush,
+        // Without a flush it has nothing. An append begins with a state that it needs.
+        None => 0,
+    };
+    let unseen = is_sealed(journal)
+        .then(|| first_unseen(journal, &sources, MOST_DATA))
+        .flatten();
+    let last = unseen.map_or(last, |unseen| last.min(unseen.flush.saturating_sub(1)));
+    (last >= journal.first_flush()).then_some(last)
 }
 
 fn read_data_files(
@@ -928,6 +947,7 @@ fn closed_log<'a>(journal: &'a Recorded, file: &DataFile) -> ClosedLog<'a> {
 #[cfg(test)]
 mod tests {
     use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
 
     use std::os::unix::ffi::OsStrExt;
 
