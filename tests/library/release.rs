@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 /// What the script reads, below the project.
 const FILES: &str = "Cargo.toml Cargo.lock CHANGELOG.md CITATION.cff crates/*/Cargo.toml crates/plugins/*/Cargo.toml \
-    docs/formats/versions.md crates/log/src/journal/line.rs crates/convert/src/settle/record.rs crates/view/src/index/store.rs \
+    docs/formats/versions.md crates/log/src/journal/line.rs crates/log/src/settled/record.rs crates/view/src/index/store.rs \
     include/h5logfs_writer.h packaging/libh5logfs_writer.symbols scripts/release-check.sh";
 
 /// A copy of the files.

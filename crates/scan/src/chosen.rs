@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::tree::Original;
+use super::original::Original;
 use crate::hdf5_sys::{self as h5, Id, Kind, Target};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::scan::Choice;

@@ -1,11 +1,10 @@
 //! What all copies of datasets have in common.
 
 use super::elements::Elements;
-use super::tree::{Copier, Object, Original};
+use super::original::{Object, Original, stored_space};
+use super::tree::Copier;
 use crate::hdf5_sys::{self as h5, Id, Link, Space, StorageClass};
 use h5logfs_common::fault::Fault;
-use h5logfs_log::image::HeaderBytes;
-use h5logfs_objects::{Dataspace, Objects};
 
 type Result<T> = std::result::Result<T, Fault>;
 
@@ -55,19 +54,6 @@ impl<'a> Template<'a> {
             _ => h5::dataset_space(&old.id),
         }
     }
-}
-
-/// The extent of the dataset whose object header is at an address, as the file has it. libhdf5 makes that of a virtual dataset anew where
-/// it is asked, of its sources, which are not there as the program sees them: of one without an extent, as an anchor is, it takes
-/// what is in memory.
-pub fn stored_space(bytes: &dyn HeaderBytes, address: u64) -> Result<Space> {
-    Ok(match Objects::open(bytes)?.dataset(address)?.space {
-        Dataspace::Null => Space::Null,
-        Dataspace::Simple { dims, max_dims } => Space::Simple {
-            dims,
-            max: max_dims,
-        },
-    })
 }
 
 impl Copier<'_> {

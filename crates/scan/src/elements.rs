@@ -4,8 +4,8 @@
 //! to something else in their file, as references and those of variable length do, have to be read and written by libhdf5. It
 //! gets those of chunks that are there.
 
+use super::original::{Object, Original};
 use super::references::Translator;
-use super::tree::{Object, Original};
 use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass, Values};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::boxes::Bounds;

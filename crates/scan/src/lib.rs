@@ -10,7 +10,7 @@
 //! What these have in common:
 //!
 //! * `layout_objects`: what a walk has to know of an HDF5 layout. Each layout implements it.
-//! * `tree` copies the objects of a file into another one, `dataset` has what all copies of datasets share, `elements` copies
+//! * `tree` copies the objects of a file into another one, `original` is that file, `dataset` has what all copies of datasets share, `elements` copies
 //!   those that are not logged, and `references` translates the references between objects. `room` bounds what is copied.
 //! * `shown` makes the image of a view that way.
 //! * `shadow`: the objects of a log that a program writes through HDF5 itself.
@@ -38,6 +38,7 @@ mod hdf5_sys;
 mod layout_objects;
 mod logvol;
 mod netcdf;
+mod original;
 mod references;
 mod room;
 mod scales;
@@ -74,9 +75,9 @@ use h5logfs_log::snapshot::Snapshot;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_log::{Tables, carries_mark, find_signature, striped};
 use layout_objects::LayoutObjects;
+use original::Original;
 use room::Room;
 use sources::Sources;
-use tree::Original;
 
 /// Scans trusted files with the libhdf5 of this process, one file at a time. What plug-ins that may load stays as it is.
 #[derive(Debug, Default)]

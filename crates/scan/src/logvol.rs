@@ -159,8 +159,12 @@ fn chunk_shape(values: &[i64], rank: usize) -> Result<Vec<u64>> {
     let sides = values
         .iter()
         .map(|v| u64::try_from(*v).ok().filter(|v| *v > 0));
+    let is_countable = |shape: &[u64]| {
+        let elements = shape.iter().try_fold(1_u64, |n, side| n.checked_mul(*side));
+        elements.is_some()
+    };
     match sides.collect::<Option<Vec<u64>>>() {
-        Some(shape) if shape.len() == rank => Ok(shape),
+        Some(shape) if shape.len() == rank && is_countable(&shape) => Ok(shape),
         _ => Err(format!("{CHUNK} is {values:?} for rank {rank}").into()),
     }
 }
@@ -377,5 +381,6 @@ mod tests {
         assert_eq!(chunk_shape(&[2, 3], 2), Ok(vec![2, 3]));
         assert!(chunk_shape(&[2], 2).is_err());
         assert!(chunk_shape(&[2, 0], 2).is_err());
+        assert!(chunk_shape(&[i64::MAX, 3], 2).is_err());
     }
 }

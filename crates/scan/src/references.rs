@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::dataset::stored_space;
+use super::original::stored_space;
 use crate::hdf5_sys::{self as h5, Id, Space, StorageClass};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;

@@ -171,8 +171,8 @@ pub fn intact_seal(file: &File, len: u64, front: &[u8], most: u64) -> Option<Clo
 /// Without seals of the extents nothing is compared: another program may have changed the objects of such a log. But they have to be
 /// there.
 pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fault> {
-    let found = CloseSeal::read(file)?;
-    if let Some((seal, _)) = &found
+    let found = CloseSeal::read(file);
+    if let Ok(Some((seal, _))) = &found
         && !seal.closed.has_seals
         && seal.start == UNFINISHED
     {
@@ -180,7 +180,7 @@ pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fau
         return Err(reason.into());
     }
     let check = || {
-        let Some((seal, front)) = found.filter(|(seal, _)| seal.closed.has_seals) else {
+        let Some((seal, front)) = found?.filter(|(seal, _)| seal.closed.has_seals) else {
             return Ok(None);
         };
         seal.check(file, &front, most)?;

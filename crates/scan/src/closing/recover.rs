@@ -949,8 +949,6 @@ mod tests {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt;
 
-    use std::os::unix::ffi::OsStrExt;
-
     use super::*;
     use crate::hdf5_sys::{Link, Name, Space, Target, Values};
     use h5logfs_log::filters::{Filter, OPTIONAL};
