@@ -105,7 +105,7 @@ help:
 	@echo '    test-mpich, test-cluster-mpich    what needs MPI, with MPICH, built in $(TARGET_DIR)/mpich'
 	@echo '    test-models       locks and threads, in thousands of orders of their steps'
 	@echo '    test-python       the Python package, from a wheel with an HDF5 of its own'
-	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, against tests/hdf5/expected.txt'
+	@echo '    test-hdf5         the tests that come with HDF5 1.14, with our plug-ins, with HDF5 1.14 and 2.2, against tests/hdf5/expected.txt'
 	@echo '    test-dist         archive, RPM, wheel and image, in a Debian 11, 12 and 13 of their own, with podman, Apptainer and Slurm; as root'
 	@echo 'make test-part   one of these parts of it, by default another one each day, PART=...:'
 	@echo '              $(PARTS)'
@@ -253,7 +253,8 @@ test-nfs: setup
 
 # Natively, and in each way of using a plug-in.
 test-hdf5: setup
-	H5LOGFS_TEST_HDF5="$$(scripts/hdf5-tests.sh)" && export H5LOGFS_TEST_HDF5 && $(TESTS) --test hdf5
+	H5LOGFS_TEST_HDF5="$$(scripts/hdf5-tests.sh)" && H5LOGFS_TEST_HDF5_2="$$(scripts/hdf5-2-tests.sh)" && \
+		export H5LOGFS_TEST_HDF5 H5LOGFS_TEST_HDF5_2 && $(TESTS) --test hdf5
 
 attack: setup
 	$(TESTS) --test hostile

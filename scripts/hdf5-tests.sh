@@ -26,14 +26,6 @@ options=(
 )
 serial=(-DHDF5_ENABLE_THREADSAFE=ON)
 parallel=("-DCMAKE_C_COMPILER=$mpicc" -DHDF5_ENABLE_PARALLEL=ON)
-# Each changes one line of test/h5test.c.
-changes=(
-    # In h5_get_vfd_fapl.
-    --expression='0,/if (!env || !\*env)/s//if (!env || !*env || !strcmp(env, "h5logfs"))/'
-    # In h5_get_test_driver_name.
-    --expression='s/if ((envval = getenv(HDF5_DRIVER)))/if ((envval = getenv(HDF5_DRIVER)) \&\& strcmp(envval, "h5logfs"))/'
-)
-
 fail() {
     printf 'hdf5-tests: %s\n' "$@" >&2
     exit 1
@@ -45,8 +37,8 @@ done
 archive=$(scripts/hdf5-source.sh)
 
 # Another MPI, compiler or version needs another build.
-state=$(printf '%s\n' "${options[@]}" "${serial[@]}" "${parallel[@]}" "${changes[@]}" && sha256sum <"$archive" && "$mpicc" -show &&
-    "$mpicc" --version)
+state=$(printf '%s\n' "${options[@]}" "${serial[@]}" "${parallel[@]}" && cat scripts/hdf5-tests-source.sh && sha256sum <"$archive" &&
+    "$mpicc" -show && "$mpicc" --version)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/h5logfs-tests
 dir=$cache/hdf5-tests-$(printf %s "$state" | sha256sum | cut -c 1-16)
 
@@ -56,14 +48,6 @@ step() {
         tail -n 20 "$dir/said" >&2
         fail "this has failed: $*"
     }
-}
-
-# The tests ask their library which driver the environment names. They know how to use those of HDF5, and leave out what differs
-# with any but the default one. With ours they do what they do without a name: libhdf5 then loads it.
-patch_tests() {
-    local file=$dir/source/test/h5test.c
-    sed -i "${changes[@]}" "$file"
-    [ "$(grep -c '"h5logfs"' "$file")" -eq ${#changes[@]} ] || fail "$file is not as it was known"
 }
 
 # build NAME DIRECTORY... [-- OPTION...]: builds what these directories of the sources name.
@@ -87,11 +71,7 @@ exec 9>"$dir/lock"
 flock 9
 if [ ! -e "$dir/done" ]; then
     echo "hdf5-tests: building the tests of HDF5 1.14, which takes about ten minutes" >&2
-    rm -rf "$dir/source"
-    mkdir "$dir/source"
-    # As old as they are in the archive, so that a build that was ended goes on.
-    tar -x -z -f "$archive" -C "$dir/source" --strip-components=1
-    patch_tests
+    scripts/hdf5-tests-source.sh "$dir/source"
     build serial test -- "${serial[@]}"
     build parallel testpar -- "${parallel[@]}"
     touch "$dir/done"

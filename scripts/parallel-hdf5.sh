@@ -91,22 +91,6 @@ if [ "${1:-}" = directory ] || [ -d "$prefix" ]; then
     exit
 fi
 
-# Prints the directory of a crate, which cargo downloads if it is not there yet.
-crate() {
-    local name=${1%=*} version=${1#*=} dir=$work/crates/$1
-    mkdir -p "$dir"
-    printf '%s\n' '[package]' 'name = "sources"' 'version = "0.0.0"' 'edition = "2021"' '[lib]' 'path = "lib.rs"' \
-        '[dependencies]' "$name = \"=$version\"" >"$dir/Cargo.toml"
-    touch "$dir/lib.rs"
-    local metadata=(cargo metadata --quiet --format-version 1 --manifest-path "$dir/Cargo.toml")
-    { "${metadata[@]}" --offline 2>/dev/null || "${metadata[@]}"; } | python3 -c '
-import json, os, sys
-packages = json.load(sys.stdin)["packages"]
-manifest = next(p["manifest_path"] for p in packages if p["name"] == sys.argv[1])
-print(os.path.dirname(manifest))
-' "$name"
-}
-
 # Adds HDF5's Fortran modules to the sources of HDF5.
 add_fortran() {
     local archive
@@ -133,7 +117,7 @@ build() {
 
 build_hdf5() {
     local from
-    from=$(crate "$hdf5") || fail "cargo cannot get $hdf5"
+    from=$(scripts/crate.sh "$hdf5") || fail "cargo cannot get $hdf5"
     cp -R "$from/ext/hdf5" "$work/hdf5"
     if [ -n "$is_bare" ]; then
         :
@@ -147,7 +131,7 @@ build_hdf5() {
 
 build_netcdf() {
     local from
-    from=$(crate "$netcdf") || fail "cargo cannot get $netcdf"
+    from=$(scripts/crate.sh "$netcdf") || fail "cargo cannot get $netcdf"
     cp -R "$from/source" "$work/netcdf"
     # The crate has no tests, but they are configured.
     mkdir -p "$work/netcdf/h5_test"

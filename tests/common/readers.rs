@@ -111,6 +111,21 @@ impl Python {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// The libhdf5 that a module brings.
+    pub fn library_of(&self, module: &str) -> PathBuf {
+        let code = format!(
+            "
+import {module}
+for line in open('/proc/self/maps'):
+    path = line.split(' ')[-1].strip()
+    if 'libhdf5' in path and '_hl' not in path:
+        print(path)
+        break
+"
+        );
+        self.run(&code, &[]).trim().into()
+    }
+
     /// Whether two files are the same to a reader, apart from what a log does not record; what
     /// differs if not.
     pub fn same(&self, got: &Path, expected: &Path) -> Result<(), String> {

@@ -10,16 +10,6 @@ use crate::common::PROGRAM;
 use crate::common::connector::Connector;
 use crate::common::readers::Python;
 
-/// The libhdf5 that h5py brings.
-fn library(python: &Python) -> PathBuf {
-    let code = "
-import glob, h5py, os
-libraries = os.path.join(os.path.dirname(os.path.dirname(h5py.__file__)), 'h5py.libs')
-print(glob.glob(libraries + '/libhdf5-*.so*')[0])
-";
-    python.run(code, &[]).trim().into()
-}
-
 /// The lines about a libhdf5 in an environment, and whether none was bad.
 fn lines(library: &PathBuf, variables: Vec<(&'static str, OsString)>) -> (Vec<String>, bool) {
     let mut doctor = Command::new(PROGRAM);
@@ -50,7 +40,7 @@ fn what_is_wrong_is_found() {
     let Some(python) = Python::new() else {
         return;
     };
-    let (connector, library) = (Connector::new(), library(&python));
+    let (connector, library) = (Connector::new(), python.library_of("h5py"));
     let name = library.display().to_string();
     let (good, _) = lines(&library, connector.used_as("h5logfs fsync=flush"));
     for what in ["VOL connector", "file driver"] {
@@ -120,7 +110,7 @@ fn a_program_that_plugins_do_not_find_is_told() {
     let Some(python) = Python::new() else {
         return;
     };
-    let library = library(&python);
+    let library = python.library_of("h5py");
     let (plugins, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(plugins.path().join("libh5logfs_connector.so"), "elsewhere").unwrap();
     let found = || {

@@ -5,12 +5,15 @@
 //! |---|---|
 //! | `table` | the table of expected results |
 //! | `report` | what a program prints, and how it ends |
+//! | `judge` | a table of our own, of all types and properties |
 //!
-//! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory. Without it nothing is run.
+//! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory, and `H5LOGFS_TEST_HDF5_2` to that of those with
+//! HDF5 2.2. Without them nothing is run.
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod judge;
 mod report;
 mod table;
 
@@ -31,6 +34,9 @@ use table::Table;
 /// Processor time that all processes of a program may take together: much more than any does that ends.
 const MOST_CPU: Duration = Duration::from_secs(600);
 
+/// Stands before the name of a program with HDF5 2.2.
+const LATER: &str = "2.2";
+
 /// How long one may take that waits and does nothing. Other programs may keep the machine busy meanwhile.
 const LONGEST: Duration = Duration::from_secs(2400);
 
@@ -40,11 +46,12 @@ struct Way {
     variables: Vec<(&'static str, OsString)>,
 }
 
-/// Programs of one process, or under `mpirun`.
+/// Programs of one process, or under `mpirun`, or of one process with HDF5 2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Programs {
     Serial,
     Parallel,
+    Later,
 }
 
 fn native() -> Way {
@@ -75,12 +82,7 @@ fn through_the_connector_that_passes_all_on() {
 
 #[test]
 fn through_the_driver() {
-    let driver = Driver::new();
-    let way = Way {
-        name: "driver",
-        variables: driver.used(),
-    };
-    check(&way, Programs::Serial);
+    check_driver(Programs::Serial);
 }
 
 #[test]
@@ -133,6 +135,40 @@ fn parallel_through_the_connector_without_logs() {
     check_connector("passing", "h5logfs match=none", Programs::Parallel);
 }
 
+#[test]
+fn later_natively() {
+    check(&native(), Programs::Later);
+}
+
+#[test]
+fn later_through_the_driver() {
+    check_driver(Programs::Later);
+}
+
+#[test]
+fn later_through_the_connector() {
+    check_connector("connector", "h5logfs", Programs::Later);
+}
+
+#[test]
+fn later_through_the_connector_that_settles() {
+    check_connector("settle", "h5logfs settle=yes", Programs::Later);
+}
+
+#[test]
+fn later_through_the_connector_without_logs() {
+    check_connector("passing", "h5logfs match=none", Programs::Later);
+}
+
+fn check_driver(programs: Programs) {
+    let driver = Driver::new();
+    let way = Way {
+        name: "driver",
+        variables: driver.used(),
+    };
+    check(&way, programs);
+}
+
 fn check_connector(name: &'static str, connector: &str, programs: Programs) {
     let plugins = Connector::new();
     let way = Way {
@@ -144,7 +180,7 @@ fn check_connector(name: &'static str, connector: &str, programs: Programs) {
 
 /// Runs what the table has for a way, and compares what comes of it.
 fn check(way: &Way, programs: Programs) {
-    let Some(built) = std::env::var_os("H5LOGFS_TEST_HDF5") else {
+    let Some(built) = std::env::var_os(programs.variable()) else {
         eprintln!("skipped: make test-hdf5 builds and runs the tests of HDF5");
         return;
     };
@@ -179,10 +215,18 @@ fn check(way: &Way, programs: Programs) {
 
 impl Programs {
     fn of(command: &str) -> Self {
-        if command.starts_with("mpirun ") {
-            Programs::Parallel
-        } else {
-            Programs::Serial
+        match command.split_once(' ') {
+            Some(("mpirun", _)) => Programs::Parallel,
+            Some((LATER, _)) => Programs::Later,
+            _ => Programs::Serial,
+        }
+    }
+
+    /// The variable with the directory that they are in.
+    fn variable(self) -> &'static str {
+        match self {
+            Programs::Serial | Programs::Parallel => "H5LOGFS_TEST_HDF5",
+            Programs::Later => "H5LOGFS_TEST_HDF5_2",
         }
     }
 }
@@ -232,6 +276,7 @@ fn alone(test: &str, tests: &[String]) -> String {
 fn start(built: &Path, command: &str, way: &Way, dir: &Path) -> Job {
     let words: Vec<&str> = command.split(' ').collect();
     let path = |build: &str, name: &str| {
+        // Those with HDF5 2.2 are of one build.
         let path = built.join(build).join("bin").join(name);
         assert!(path.is_file(), "{} is not there", path.display());
         path
@@ -241,6 +286,11 @@ fn start(built: &Path, command: &str, way: &Way, dir: &Path) -> Job {
             let mut mpirun = Mpi::of_build().run(ranks.parse().unwrap(), &path("parallel", name));
             mpirun.args(&words[4..]);
             mpirun
+        }
+        [LATER, name, ..] => {
+            let mut program = Command::new(path("", name));
+            program.args(&words[2..]);
+            program
         }
         _ => {
             let mut program = Command::new(path("serial", words[0]));
