@@ -1,11 +1,11 @@
 //! Where a command writes what it makes of logs: to a new file, or to standard output. What is refused is refused before
 //! anything is written, and no file of a log that is read is ever written over.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +18,7 @@ use tempfile::NamedTempFile;
 use crate::fs::shown::ShownFile;
 use h5logfs_common::error::Error;
 use h5logfs_log::log_dir;
+use h5logfs_log::rights;
 use h5logfs_log::scan::Settings;
 use h5logfs_log::scan::overwrite::{Originals, check_target};
 use h5logfs_log::source_dir::SourceDir;
@@ -247,10 +248,25 @@ impl NewFile {
         let temporary = tempfile::Builder::new()
             .prefix(&name.0)
             .rand_bytes(0)
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
+            .permissions(Permissions::from_mode(0o666))
             .tempfile_in(self.here(""))
             .map_err(without_path)?;
+        self.limit(temporary.as_file())?;
         Ok(temporary)
+    }
+
+    /// Lets nobody read the file who may not read what it is made of: root may read the file of a user that no other one may.
+    fn limit(&self, file: &File) -> io::Result<()> {
+        let found = file.metadata()?;
+        let mut mode = found.mode() & 0o777 & self.originals.permissions(found.gid());
+        // A file that is replaced has the permissions that its user wants.
+        if let Ok(before) = rights::permissions(&self.here(&self.name), found.gid()) {
+            mode &= before | 0o600;
+        }
+        if found.mode() & 0o777 == mode {
+            return Ok(());
+        }
+        file.set_permissions(Permissions::from_mode(mode))
     }
 
     /// The file is complete and has so many bytes.

@@ -74,8 +74,8 @@ fn a_closed_log_with_a_long_name_is_read_in_all_ways() {
     reads(&plain, &path);
     // The longest name that can be written, and one more.
     for (len, words) in [
-        (212, ""),
-        (213, "its name of 213 bytes is too long for a log"),
+        (217, ""),
+        (218, "its name of 218 bytes is too long for a log"),
     ] {
         let mut program = writes.command();
         program
@@ -247,4 +247,58 @@ os._exit(0)
         assert!(refused.contains(words), "{refused}");
     }
     assert_eq!(fs::read_to_string(journal).unwrap(), "notes");
+}
+
+/// As natively, where no file is replaced but written over.
+#[test]
+fn a_truncated_file_keeps_what_users_may_do_with_it() {
+    let connector = Connector::new();
+    let (Some(python), Some(natively)) = (connector.python(), Python::new()) else {
+        return;
+    };
+    let code = "
+import os, stat, sys
+import h5py
+os.chdir(sys.argv[1])
+os.umask(0o022)
+def rights(path):
+    return oct(stat.S_IMODE(os.stat(path).st_mode)), {n: os.getxattr(path, n) for n in os.listxattr(path)}
+for mode in 0o600, 0o640, 0o666, 0o644:
+    with open('run.h5', 'w') as f:
+        os.fchmod(f.fileno(), mode)
+    try:
+        os.setxattr('run.h5', 'user.note', b'value')
+    except OSError:
+        pass
+    expected = rights('run.h5')
+    with h5py.File('run.h5', 'w') as f:
+        f['x'] = range(10)
+        f.flush()
+        print(rights('run.h5') == expected)
+    for _ in range(2):
+        with h5py.File('run.h5', 'a') as f:
+            f['x'][3] = 1
+            f.flush()
+            for part in os.listdir('.'):
+                print(rights(part)[0] == expected[0])
+    os.remove('run.h5')
+with open('run.h5', 'w') as f:
+    os.fchmod(f.fileno(), 0o444)
+if os.getuid() == 0:
+    os.chmod('.', 0o777)
+    os.setuid(65534)
+try:
+    h5py.File('run.h5', 'w')
+    print('written over')
+except OSError as e:
+    print('Permission denied' in str(e) or str(e))
+print(os.listdir('.'))
+";
+    for python in [natively, python] {
+        let dir = tempfile::tempdir().unwrap();
+        let said = python.run(code, &[dir.path()]);
+        let (all, last) = said.trim_end().rsplit_once('\n').unwrap();
+        assert_eq!(last, "['run.h5']");
+        assert!(all.lines().all(|line| line == "True"), "{said}");
+    }
 }

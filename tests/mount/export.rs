@@ -1,7 +1,7 @@
 //! `h5logfs export` and `compact`: where they write, and what they never write over.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
-use crate::common::people::{copy, corpus};
+use crate::common::people::{ALICE, copy, corpus};
 use crate::common::unclosed;
 use crate::common::{Mounted, PROGRAM, User, can_mount, is_root, messages, names_in};
 
@@ -436,4 +436,70 @@ fn a_signal_leaves_nothing_of_a_result() {
             .unwrap()
             .success()
     );
+}
+
+/// What is made of logs can be read by those who may read all of them, and by nobody else.
+#[test]
+fn a_file_that_is_made_gives_no_wider_rights() {
+    let dir = logs(&["corpus/fill.log.h5", "corpus/nd.log.h5"]);
+    let [log, other, out] = ["fill.log.h5", "nd.log.h5", "out"].map(|name| dir.path().join(name));
+    let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let mode = || out.metadata().unwrap().mode() & 0o777;
+    let report = || {
+        let mut report = Command::new(PROGRAM);
+        report
+            .arg("report")
+            .args([&log, &other])
+            .arg("-o")
+            .arg(&out);
+        report
+    };
+    let run = |mut command: Command| {
+        // The group and all others may read what the program makes.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 022 && exec \"$@\"", "sh"]);
+        shell.arg(command.get_program()).args(command.get_args());
+        command = shell;
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", messages(&output));
+    };
+    let owned_by_others = is_root();
+    set(&other, 0o644);
+    for (given, expected) in [
+        (0o600, 0o600),
+        (0o640, 0o640),
+        (0o644, 0o644),
+        (0o604, 0o604),
+    ] {
+        set(&log, given);
+        for command in COMMANDS {
+            run(make(command, &[&log, &out]));
+            assert_eq!(mode(), expected, "{command} of {given:o}");
+            fs::remove_file(&out).unwrap();
+        }
+        run(report());
+        assert_eq!(mode(), expected, "report of {given:o}");
+        fs::remove_file(&out).unwrap();
+    }
+    // Root's group is another one than that of the user.
+    if owned_by_others {
+        chown(&log, Some(ALICE.uid), Some(ALICE.gid)).unwrap();
+        for (given, expected) in [
+            (0o600, 0o600),
+            (0o640, 0o600),
+            (0o660, 0o600),
+            (0o644, 0o644),
+        ] {
+            set(&log, given);
+            run(make("export", &[&log, &out]));
+            assert_eq!(mode(), expected, "{given:o}");
+            fs::remove_file(&out).unwrap();
+        }
+    }
+    // What is replaced may be as private as its user wants it.
+    set(&log, 0o644);
+    fs::write(&out, "").unwrap();
+    set(&out, 0o600);
+    run(make("export", &[Path::new("--force"), &log, &out]));
+    assert_eq!(mode(), 0o600);
 }

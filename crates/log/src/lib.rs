@@ -11,6 +11,7 @@
 //! | [`model`], [`records`], [`conversion`], [`numbers`], [`base`], [`origins`] | records, whatever the layout |
 //! | [`source_file`], [`source_dir`], [`log_files`], [`ownership`] | the files of a log, and whose files count |
 //! | [`own_parts`] | what proves that a file is part of a log, before it is removed or renamed |
+//! | [`rights`] | who may read a file that takes the place of another one, or lies beside it |
 //! | [`log_dir`] | logs that are directories, known by the index in them |
 //! | [`walk`] | paths on which other users may change names, for root |
 //! | [`arrangement`], [`window`], [`file_id`], [`front_bytes`], [`front`], [`descriptors`] | bytes in them |
@@ -56,6 +57,7 @@ pub mod own_parts;
 pub mod ownership;
 pub mod plain;
 pub mod records;
+pub mod rights;
 pub mod scan;
 pub mod settled;
 pub mod snapshot;

@@ -31,6 +31,7 @@ use h5logfs_log::own_parts::OwnDir;
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::{Individual, SourceFile, individual};
 use h5logfs_log::walk::{OthersMay, walk};
+use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 
 /// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
@@ -257,6 +258,9 @@ impl Existing {
         let first = parts.first();
         first.map_or(Ok(()), |part| check_others(&part.path))?;
         parts.iter().try_for_each(|part| check_owner(&part.path))?;
+        if self.file.is_some() {
+            check_writable(&self.path)?;
+        }
         self.check_alone(&self.spills)?;
         self.check_alone(&self.subfiles)?;
         self.check_subfiles(options)
@@ -691,6 +695,22 @@ fn check_owner(path: &Path) -> FaultResult {
         path.display(),
         parent(path).display()
     )))
+}
+
+/// Fails where this user may not write to a file, though to its directory: a program that wrote over it would be refused.
+fn check_writable(path: &Path) -> FaultResult {
+    let may_write = rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
+    match may_write {
+        Err(e @ (Errno::ACCESS | Errno::PERM)) => {
+            let fault = Fault::from(io::Error::from(e)).of_file(path);
+            Err(fault.told(format!(
+                "{}: it may not be written to, so it is not replaced: {}",
+                path.display(),
+                io::Error::from(e)
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Fails where readers would not take the journal of this user for that of a log which this one owns.

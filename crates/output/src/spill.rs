@@ -17,8 +17,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use h5logfs_common::fault::Fault;
+use h5logfs_log::journal::held::log_of;
 use h5logfs_log::journal::{HeldFile, parent};
 use h5logfs_log::logvol::extent::move_extent;
+use h5logfs_log::rights::limit;
 
 use crate::extent::{has_locks, take_place, write_all};
 use crate::late::when_there;
@@ -58,7 +60,13 @@ impl Aside {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         let created = when_there(|| options.open(&self.path));
-        let created = created.and_then(|file| HeldFile::new(file, self.path.clone()));
+        let created = created.and_then(|file| {
+            // Who may not read the log may not read what comes into it.
+            if let Some(log) = log_of(&self.path) {
+                limit(&file, &log)?;
+            }
+            HeldFile::new(file, self.path.clone())
+        });
         let about =
             |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", self.path.display()));
         self.file = Some(created.map_err(about)?);

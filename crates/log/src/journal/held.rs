@@ -16,9 +16,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::path_of;
+use super::{SUFFIX, path_of};
 use crate::file_id::FileId;
+use crate::logvol::names::{SPILL_DIR, SUBFILE_DIR};
 use crate::own_parts::is_unfinished;
+use crate::rights;
 
 /// An open file and its name. As long as it is open, no other file gets its inode number.
 #[derive(Debug)]
@@ -64,7 +66,8 @@ impl HeldFile {
         begin: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (new, file) = create_hidden(path, number)?;
-        let placed = begin(&file).and_then(|()| {
+        let begun = give_rights(&file, path, replace).and_then(|()| begin(&file));
+        let placed = begun.and_then(|()| {
             if replace {
                 file.sync_all()?;
                 std::fs::rename(&new, path)
@@ -124,7 +127,7 @@ const MOST_ATTEMPTS: u32 = 1000;
 
 /// The longest name that a file beside the log at `log` may have for a moment: that of a new journal which is being created.
 pub fn longest_beside(log: &Path) -> PathBuf {
-    hidden(&path_of(log), &FileId::default().number(), MOST_ATTEMPTS)
+    hidden(&path_of(log), &FileId::default().number(), 0)
 }
 
 /// The name of a file that will be at `path` when it is complete.
@@ -136,6 +139,40 @@ fn hidden(path: &Path, number: &str, attempt: u32) -> PathBuf {
         name.push(format!("-{attempt}"));
     }
     path.with_file_name(name)
+}
+
+/// Gives a file that will be at `path` the rights of its log, or of the file that it replaces.
+fn give_rights(new: &File, path: &Path, replace: bool) -> io::Result<()> {
+    let log = log_of(path).filter(|log| log.symlink_metadata().is_ok_and(|log| log.is_file()));
+    match log {
+        Some(log) => rights::limit(new, &log),
+        None if replace && path.symlink_metadata().is_ok() => rights::take_over(new, path),
+        None => Ok(()),
+    }
+}
+
+/// The log of which the file at `path` is a part beside it, by its name.
+pub fn log_of(path: &Path) -> Option<PathBuf> {
+    let begin_of = |name: &OsStr, suffix: &str| {
+        let name = name.as_bytes().strip_suffix(suffix.as_bytes())?;
+        (!name.is_empty()).then(|| OsStr::from_bytes(name).to_owned())
+    };
+    let name = path.file_name()?;
+    // Some have a number.
+    let bytes = name.as_bytes();
+    let digits = bytes.iter().rev().take_while(|b| b.is_ascii_digit());
+    let without_number = bytes[..bytes.len() - digits.count()].strip_suffix(b"-");
+    let names = [Some(name), without_number.map(OsStr::from_bytes)];
+    let mut names = names.into_iter().flatten();
+    let beside = names
+        .find_map(|name| begin_of(name, SUFFIX).or_else(|| begin_of(name, super::kept::SUFFIX)));
+    if let Some(log) = beside {
+        return Some(path.with_file_name(log));
+    }
+    let dir = path.parent()?;
+    let name = dir.file_name()?;
+    let log = begin_of(name, SUBFILE_DIR).or_else(|| begin_of(name, SPILL_DIR))?;
+    Some(dir.with_file_name(log))
 }
 
 /// Creates a file beside `path`, under a name that is free: one that died while it created a file may have left that.
@@ -299,6 +336,23 @@ mod tests {
         remove();
         assert!(!left[1].exists() && other.exists());
         assert!(users.iter().all(|user| user.exists()));
+    }
+
+    #[test]
+    fn the_log_of_a_part_is_known_by_its_name() {
+        for part in [
+            "a.h5.h5logfs-journal",
+            "a.h5.h5logfs-unflushed",
+            "a.h5.h5logfs-unflushed-12",
+            "a.h5.subfiles/b.h5.3",
+            "a.h5.h5logfs-spill/0.1",
+        ] {
+            let log = log_of(&Path::new("/d").join(part));
+            assert_eq!(log.as_deref(), Some(Path::new("/d/a.h5")), "{part}");
+        }
+        for other in ["a.h5", "a-2", ".h5logfs-journal", "/", "x/a.h5"] {
+            assert_eq!(log_of(&Path::new("/d").join(other)), None, "{other}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, fchown};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use flate2::Crc;
@@ -152,11 +152,7 @@ pub fn extended(
         sum.update(said.ok_or(io::ErrorKind::InvalidData)?);
     }
     encode_all(lines, &mut sum, &mut text)?;
-    let stat = old.metadata()?;
     HeldFile::create(path, &recorded.id.number(), true, |new| {
-        new.set_permissions(stat.permissions())?;
-        // Only root may give a file away. Otherwise it belongs to the user who recovers it.
-        let _ = fchown(new, Some(stat.uid()), Some(stat.gid()));
         lock(new)?;
         new.write_all_at(&text, 0)
     })

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::companions::{all_files, log_of, parts};
 use crate::front::is_unclosed;
 use crate::log_dir;
+use crate::rights;
 use crate::source_dir::SourceDir;
 use crate::source_file::{Identity, SourceFile};
 use crate::{find_signature, netcdf};
@@ -16,7 +17,15 @@ use h5logfs_common::error::{Error, Result};
 
 /// The files of a log that is read, while a new file is made of it.
 #[derive(Debug, Default)]
-pub struct Originals(Vec<(PathBuf, Identity)>);
+pub struct Originals(Vec<Original>);
+
+#[derive(Debug)]
+struct Original {
+    path: PathBuf,
+    identity: Identity,
+    /// It has the owner of the log. Any user may have given another file such a name.
+    is_own: bool,
+}
 
 impl Originals {
     /// All files of the log at `relative`.
@@ -26,9 +35,28 @@ impl Originals {
             let dir = dir.of(&place).ok()?;
             // What cannot be looked at cannot be replaced either.
             let stat = dir.stat(&place.path).ok()?;
-            Some((dir.full_path(&place.path), Identity::from(&stat)))
+            Some(Original {
+                path: dir.full_path(&place.path),
+                identity: Identity::from(&stat),
+                is_own: true,
+            })
         });
-        Originals(found.collect())
+        let mut found: Vec<Original> = found.collect();
+        // The log file is the first.
+        let owner = found.first().map(|log| log.identity.owner);
+        for original in &mut found {
+            original.is_own = Some(original.identity.owner) == owner;
+        }
+        Originals(found)
+    }
+
+    /// What users may do with a file that is made of these, in this group: no more than with each of them. Nothing is taken from its
+    /// owner. What cannot be looked at takes all.
+    pub fn permissions(&self, group: u32) -> u32 {
+        const OF_OWNER: u32 = 0o700;
+        let own = self.0.iter().filter(|original| original.is_own);
+        let each = own.map(|original| rights::permissions(&original.path, group).unwrap_or(0));
+        each.fold(0o777, |all, own| all & (own | OF_OWNER))
     }
 
     /// Adds the files of another log.
@@ -39,12 +67,13 @@ impl Originals {
 
     /// Fails if `file` is one of them. `path` is what the user calls it.
     pub fn check_other(&self, path: &Path, file: Identity) -> Result<()> {
-        let Some((own, _)) = self.0.iter().find(|(_, own)| own.is_same_file(file)) else {
+        let is_same = |original: &&Original| original.identity.is_same_file(file);
+        let Some(own) = self.0.iter().find(is_same) else {
             return Ok(());
         };
         let mut reason = "is read, so it is not written over".to_owned();
-        if own != path {
-            reason = format!("this is {}, which {reason}", own.display());
+        if own.path != path {
+            reason = format!("this is {}, which {reason}", own.path.display());
         }
         Err(Error::of(path, reason))
     }

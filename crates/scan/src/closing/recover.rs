@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
-use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -561,11 +560,7 @@ fn shorten(
     id: &FileId,
     begin: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<HeldFile> {
-    let stat = old.metadata()?;
     HeldFile::create(path, &id.number(), true, |mut new| {
-        new.set_permissions(stat.permissions())?;
-        // Only root may give a file away. Otherwise it belongs to the user who recovers it.
-        let _ = fchown(new, Some(stat.uid()), Some(stat.gid()));
         begin(new)?;
         io::copy(&mut old.take(len), &mut new).map(drop)
     })
