@@ -353,7 +353,7 @@ fn read_across(place: &Place, python: &Python) -> String {
 }
 
 #[test]
-fn open_views_go_on_or_fail() {
+fn open_views_go_on() {
     let Some(python) = Python::new().or_else(Python::old) else {
         return;
     };
@@ -363,8 +363,7 @@ fn open_views_go_on_or_fail() {
     // What is in front of the last flush does not change.
     let unclosed = Place::of_pattern(3, 0, false);
     assert_eq!(read_across(&unclosed, &python), "True\n");
-    // The table of the closed log is gone.
+    // The table of the closed log is gone: what it had is found in the extents.
     let closed = Place::of_pattern(3, 0, true);
-    let read = read_across(&closed, &python);
-    assert!(read.contains("[Errno 5]"), "{read}");
+    assert_eq!(read_across(&closed, &python), "True\n");
 }
