@@ -125,6 +125,7 @@ fn dataset<B: HeaderBytes>(objects: &Objects<B>, object: u64) {
     if let Some(fill) = &dataset.fill {
         let _ = objects.values(&dataset.datatype, fill);
     }
+    let _ = objects.mappings(&dataset);
     match &dataset.layout {
         Layout::Compact(elements) => {
             let _ = objects.values(&dataset.datatype, elements);
@@ -132,7 +133,7 @@ fn dataset<B: HeaderBytes>(objects: &Objects<B>, object: u64) {
         Layout::Chunked { .. } => {
             let _ = objects.chunk_addresses(&dataset);
         }
-        Layout::Contiguous { .. } | Layout::Other(_) => {}
+        Layout::Contiguous { .. } | Layout::Virtual(_) | Layout::Other(_) => {}
     }
 }
 

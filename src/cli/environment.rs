@@ -1,7 +1,7 @@
 //! What the commands take over of the environment. It is made for the programs of a user, with their HDF5, and not for ours: a
 //! command that went through the VOL connector to close a log would ask itself.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 
 use h5logfs_log::scan::SUBFILE_VARIABLES;
 
@@ -13,8 +13,24 @@ const PREFIXES: [&str; 4] = ["HDF5_", "H5_", "H5D_", "H5FD_"];
 pub fn forget_hdf5() {
     let names = std::env::vars_os().map(|(name, _)| name);
     for name in names.filter(|name| is_of_hdf5(name)) {
-        // SAFETY: no other thread reads the environment.
-        unsafe { std::env::remove_var(name) };
+        forget(&name);
+    }
+}
+
+/// Removes a variable, and overwrites its text: a process that is forked would hold it still, where nothing finds it any more.
+fn forget(name: &OsStr) {
+    let Ok(text) = CString::new(name.as_encoded_bytes()) else {
+        return;
+    };
+    // SAFETY: no other thread reads the environment, and nothing here keeps a pointer into it. A value lies behind its name and a
+    // sign, in memory of the process, and ends with a zero byte.
+    unsafe {
+        let value = libc::getenv(text.as_ptr());
+        std::env::remove_var(name);
+        if !value.is_null() {
+            let head = text.as_bytes().len() + 1;
+            value.sub(head).write_bytes(0, head + libc::strlen(value));
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use super::element::Element;
-use super::log::{Inner, Metadata};
+use super::log::{Inner, Log, Metadata};
 use super::parts::Layout;
 use super::reading::{self, Reading, Source};
 use super::selection::{Selection, bytes_of};
 use super::stored::{Reader, Stored};
+use super::virtuals::Virtual;
 use bytemuck::allocation::try_zeroed_vec;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, Shortage};
@@ -16,6 +17,7 @@ use h5logfs_common::task::Task;
 use h5logfs_log::boxes::Bounds;
 use h5logfs_log::filters::Filter;
 use h5logfs_log::numbers::{NumberFormat, NumberType};
+use h5logfs_log::snapshot;
 use h5logfs_objects::{self as objects, Class, DatasetInfo, Dataspace, Datatype, Value};
 use h5logfs_view::Hyperslabs;
 use ndarray::{ArrayD, IxDyn};
@@ -29,21 +31,70 @@ pub struct Dataset {
     dims: Vec<u64>,
     /// Where its elements lie in the canonical file, where the snapshot does not have them. It is looked up once.
     stored: OnceLock<Stored>,
+    /// Where its elements are in other datasets: what it is made of, or why that cannot be known.
+    made_of: Option<std::result::Result<Virtual, Fault>>,
+    /// How many virtual datasets have led to it.
+    depth: u8,
 }
 
 impl Dataset {
-    pub(crate) fn new(log: Arc<Inner>, path: &str, address: u64, info: DatasetInfo) -> Self {
+    /// `depth`: how many virtual datasets have led to it.
+    pub(crate) fn new(
+        log: Arc<Inner>,
+        path: &str,
+        address: u64,
+        info: DatasetInfo,
+        depth: u8,
+    ) -> Self {
         let dims = match &info.space {
             Dataspace::Simple { dims, .. } => dims.clone(),
             Dataspace::Null => Vec::new(),
         };
-        Dataset {
+        let is_virtual = matches!(info.layout, objects::Layout::Virtual(_));
+        let mut dataset = Dataset {
+            made_of: is_virtual.then(|| Virtual::new(log.objects().mappings(&info)?)),
             log,
             path: path.to_owned(),
             address,
             info,
             dims,
             stored: OnceLock::new(),
+            depth,
+        };
+        dataset.find_extent();
+        dataset
+    }
+
+    /// That of a virtual dataset may depend on others. One that cannot be known stays that of the file, and no element can be read.
+    fn find_extent(&mut self) {
+        let Some(Ok(made_of)) = &self.made_of else {
+            return;
+        };
+        match made_of.dims(self) {
+            Ok(found) => {
+                if let Dataspace::Simple { dims, .. } = &mut self.info.space {
+                    dims.clone_from(&found);
+                }
+                self.dims = found;
+            }
+            Err(error) => self.made_of = Some(Err(error.to_string().into())),
+        }
+    }
+
+    /// A piece of work with it.
+    pub(crate) fn task(&self) -> Task {
+        self.log.open.view().task(None)
+    }
+
+    /// How many virtual datasets have led to it.
+    pub(crate) fn depth(&self) -> u8 {
+        self.depth
+    }
+
+    /// The log that it is of, as its program opens it.
+    pub(crate) fn own_log(&self) -> Log {
+        Log {
+            inner: Arc::clone(&self.log),
         }
     }
 
@@ -78,6 +129,38 @@ impl Dataset {
             objects::Layout::Chunked { chunk, .. } => Some(chunk),
             _ => None,
         }
+    }
+
+    /// Why its elements cannot be read, as far as what is known of it tells without a read; `None` where nothing is against it. Fails
+    /// where its chunks cannot be looked at.
+    pub fn refusal(&self) -> Result<Option<String>> {
+        if let Some(Err(fault)) = &self.made_of {
+            return Ok(Some(fault.to_string()));
+        }
+        if let Some(number) = self.log.number(self.address) {
+            let datasets = &self.log.open.view().snapshot().datasets;
+            return Ok(datasets
+                .get(number)
+                .and_then(|dataset| match &dataset.content {
+                    snapshot::Content::Unreadable(reason) => Some(reason.clone()),
+                    _ => None,
+                }));
+        }
+        if let objects::Layout::Other(reason) = &self.info.layout {
+            return Ok(Some(reason.clone()));
+        }
+        let unknown = |filter: &&Filter| !filter.can_undo();
+        if self.info.filters.iter().find(unknown).is_none() {
+            return Ok(None);
+        }
+        let _inside = self.log.enter()?;
+        let Stored::Chunks(chunks) = self.reader()?.stored else {
+            return Ok(None);
+        };
+        let mut applied = (chunks.found.iter()).flat_map(|chunk| chunk.filters(&self.info.filters));
+        let number = applied.find(unknown).map(|filter| filter.id);
+        Ok(number
+            .map(|id| format!("its chunks went through filter {id}, which h5logfs cannot undo")))
     }
 
     /// The filters of its chunks.
@@ -149,9 +232,83 @@ impl Dataset {
         self.with_source(|source| reading::read(source, selection, reading, out))
     }
 
+    /// Reads a selection as bytes of elements of another type of numbers, as HDF5 converts them, or of the same type. Fails for any other.
+    pub(crate) fn read_as(
+        &self,
+        datatype: &Datatype,
+        selection: &Selection,
+        reading: Reading<'_>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        if self.info.datatype == *datatype {
+            return self.read_bytes(selection, reading, out);
+        }
+        let formats = number_format(&self.info.datatype).zip(number_format(datatype));
+        let Some((_, to)) = formats else {
+            return Err(self.failed(
+                "its elements are of another type than those that are made of them".into(),
+            ));
+        };
+        match to.kind {
+            NumberType::I8 => self.read_numbers::<i8>(to, selection, reading, out),
+            NumberType::U8 => self.read_numbers::<u8>(to, selection, reading, out),
+            NumberType::I16 => self.read_numbers::<i16>(to, selection, reading, out),
+            NumberType::U16 => self.read_numbers::<u16>(to, selection, reading, out),
+            NumberType::I32 => self.read_numbers::<i32>(to, selection, reading, out),
+            NumberType::U32 => self.read_numbers::<u32>(to, selection, reading, out),
+            NumberType::I64 => self.read_numbers::<i64>(to, selection, reading, out),
+            NumberType::U64 => self.read_numbers::<u64>(to, selection, reading, out),
+            NumberType::F32 => self.read_numbers::<f32>(to, selection, reading, out),
+            NumberType::F64 => self.read_numbers::<f64>(to, selection, reading, out),
+        }
+    }
+
+    fn read_numbers<T: Element>(
+        &self,
+        format: NumberFormat,
+        selection: &Selection,
+        reading: Reading<'_>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let mut numbers: Vec<T> = self.zeroed(Some((out.len() / size_of::<T>()) as u64))?;
+        self.read_into(selection, reading, &mut numbers)?;
+        out.copy_from_slice(bytemuck::cast_slice(&numbers));
+        if format.big_endian != T::FORMAT.big_endian {
+            out.chunks_exact_mut(size_of::<T>())
+                .for_each(<[u8]>::reverse);
+        }
+        Ok(())
+    }
+
+    /// Fills memory with what was never written.
+    pub(crate) fn fill(&self, out: &mut [u8]) {
+        match &self.info.fill {
+            Some(fill) => {
+                let each = out.chunks_exact_mut(fill.len().max(1));
+                each.for_each(|to| to.copy_from_slice(fill));
+            }
+            None => out.fill(0),
+        }
+    }
+
+    /// What a virtual dataset is made of.
+    fn made_of(&self) -> Result<Option<&Virtual>> {
+        let made_of = self.made_of.as_ref().map(std::result::Result::as_ref);
+        made_of
+            .transpose()
+            .map_err(|fault| self.failed(fault.clone()))
+    }
+
     fn with_source(&self, read: impl FnOnce(&Elements<'_>) -> Result<()>) -> Result<()> {
         let _inside = self.log.enter()?;
         let view = self.log.open.view();
+        if let Some(made_of) = self.made_of()? {
+            return read(&Elements {
+                dataset: self,
+                chunk: self.dims.clone(),
+                content: Content::Virtual(made_of),
+            });
+        }
         let elements = match self.log.number(self.address) {
             Some(number) => Elements {
                 dataset: self,
@@ -211,6 +368,19 @@ impl Dataset {
             // Few bytes of a file may claim any number of elements.
             return Err(self.failed("its elements are more than cache_size allows".into()));
         }
+        if let Some(made_of) = self.made_of()? {
+            let fill = vec![0; self.info.datatype.size as usize];
+            let fill = self.log.with(&self.path, |objects| {
+                objects.values(
+                    &self.info.datatype,
+                    self.info.fill.as_deref().unwrap_or(&fill),
+                )
+            })?;
+            let fill = fill
+                .first()
+                .ok_or_else(|| self.failed("no fill value".into()))?;
+            return made_of.values(self, fill);
+        }
         let mut bytes = self.zeroed(len)?;
         self.read_bytes(&Selection::All, Reading::default(), &mut bytes)?;
         self.log.with(&self.path, |objects| {
@@ -256,6 +426,7 @@ struct Elements<'a> {
 enum Content<'a> {
     Log(Hyperslabs<'a>),
     File(Reader<'a, Metadata>),
+    Virtual(&'a Virtual),
 }
 
 impl Source for Elements<'_> {
@@ -266,14 +437,14 @@ impl Source for Elements<'_> {
             is_filtered: !self.dataset.info.filters.is_empty(),
             has_small_records: match &self.content {
                 Content::Log(slabs) => slabs.has_small_records(),
-                Content::File(_) => false,
+                Content::File(_) | Content::Virtual(_) => false,
             },
             element: self.dataset.element(),
         }
     }
 
     fn task(&self) -> Task {
-        self.dataset.log.open.view().task(None)
+        self.dataset.task()
     }
 
     fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
@@ -283,6 +454,7 @@ impl Source for Elements<'_> {
                 let read = reader.read(task, wanted, out);
                 read.map_err(|fault| self.dataset.failed(fault))
             }
+            Content::Virtual(made_of) => made_of.read(self.dataset, task, wanted, out),
         }
     }
 

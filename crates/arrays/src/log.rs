@@ -23,6 +23,8 @@ pub(crate) struct Inner {
     objects: Objects<Metadata>,
     /// Numbers of the datasets whose elements lie in the log, by the addresses of their headers.
     numbers: HashMap<u64, usize>,
+    /// How many virtual datasets have led here.
+    depth: u8,
 }
 
 /// The metadata of the canonical file of a log.
@@ -61,8 +63,19 @@ impl Log {
         }
     }
 
+    /// The file of a source of a virtual dataset: a log, or a plain HDF5 file.
+    pub(crate) fn source(path: &Path, of: &Dataset) -> Result<Self> {
+        let options = of.log().open.options().of_another();
+        let open = direct::open_any(path, &options)?;
+        Self::at_depth(Arc::new(open), of.depth() + 1)
+    }
+
     /// The objects of a log that is open.
     pub fn of(open: Arc<OpenLog>) -> Result<Self> {
+        Self::at_depth(open, 0)
+    }
+
+    fn at_depth(open: Arc<OpenLog>, depth: u8) -> Result<Self> {
         let objects = {
             let _inside = open.enter()?;
             let objects = Objects::open(Metadata(Arc::clone(&open)));
@@ -73,6 +86,7 @@ impl Log {
         Ok(Log {
             inner: Arc::new(Inner {
                 numbers: numbers.collect(),
+                depth,
                 open,
                 objects,
             }),
@@ -95,9 +109,14 @@ impl Log {
 
     /// The object at a path; `None` where no link leads to one.
     pub fn object(&self, path: &str) -> Result<Option<Object>> {
+        self.object_below(path, self.inner.depth)
+    }
+
+    /// The same for the source of a virtual dataset.
+    pub(crate) fn object_below(&self, path: &str, depth: u8) -> Result<Option<Object>> {
         self.inner.with(path, |objects| {
             let address = objects.find(path)?;
-            let look = |address| self.look(objects, path, address);
+            let look = |address| self.look(objects, path, address, depth);
             address.map(look).transpose()
         })
     }
@@ -105,19 +124,31 @@ impl Log {
     /// The object whose header is at an address, as links and references tell it, with a path for it. A walk through a group is
     /// faster with the addresses of its links than with paths.
     pub fn object_at(&self, path: &str, address: u64) -> Result<Object> {
-        self.inner
-            .with(path, |objects| self.look(objects, path, address))
+        self.inner.with(path, |objects| {
+            self.look(objects, path, address, self.inner.depth)
+        })
     }
 
-    fn look(&self, objects: &Objects<Metadata>, path: &str, address: u64) -> Result<Object, Fault> {
+    fn look(
+        &self,
+        objects: &Objects<Metadata>,
+        path: &str,
+        address: u64,
+        depth: u8,
+    ) -> Result<Object, Fault> {
         Ok(match objects.object(address)? {
             objects::Object::Group => Object::Group,
             objects::Object::Datatype(datatype) => Object::Datatype(datatype),
             objects::Object::Dataset(info) => {
                 let log = Arc::clone(&self.inner);
-                Object::Dataset(Box::new(Dataset::new(log, path, address, info)))
+                Object::Dataset(Box::new(Dataset::new(log, path, address, info, depth)))
             }
         })
+    }
+
+    /// The address of the object at a path; `None` where no link leads to one. Links of one object have one.
+    pub fn address_of(&self, path: &str) -> Result<Option<u64>> {
+        self.inner.with(path, |objects| objects.find(path))
     }
 
     /// What there is at a path; `None` where no link leads to an object.

@@ -92,6 +92,7 @@ impl Stored {
             Layout::Chunked { chunk, .. } => {
                 Chunks::of(objects, dataset, dims, chunk, task).map(Stored::Chunks)
             }
+            Layout::Virtual(_) => Err("its elements are in other datasets".into()),
             Layout::Other(reason) => Err(reason.as_str().into()),
         }
     }

@@ -22,6 +22,7 @@ use h5logfs_common::error::{Error, Result};
 use h5logfs_log::log_dir;
 use h5logfs_log::scan::Listings;
 use h5logfs_log::scan::companions;
+use h5logfs_log::scan::unscanned;
 use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_log::source_file::SourceFile;
@@ -56,6 +57,7 @@ pub struct OpenLog {
     /// Its state, for the next one who opens it.
     remembered: Option<Remembered>,
     state: State,
+    options: Box<ReadOptions>,
 }
 
 /// What tells the states of logs apart: logs that were opened with equal ones show the same bytes.
@@ -108,6 +110,11 @@ impl OpenLog {
             Some(held) => &held.view,
             None => unreachable!("a log that is being dropped is not used"),
         }
+    }
+
+    /// The options with which it was opened.
+    pub fn options(&self) -> &ReadOptions {
+        &self.options
     }
 
     /// Which state of the log it shows.
@@ -163,6 +170,7 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         Ok(OpenLog {
             remembered: Remembered::of(candidate.dir.path(), options, &view),
             state: State::of(&view, options),
+            options: Box::new(options.clone()),
             held: Some(Held {
                 view,
                 shared: shared.clone(),
@@ -171,6 +179,27 @@ pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     };
     let opened = of_log(path, options, open)?;
     Ok(opened.map_or(Opened::Plain, Opened::Log))
+}
+
+/// Opens what is at `path`, in its present state: a log, or a plain HDF5 file, whose canonical file is the same bytes. Fails where it is
+/// neither.
+pub fn open_any(path: &Path, options: &ReadOptions) -> Result<OpenLog> {
+    if let Opened::Log(log) = open(path, options)? {
+        return Ok(log);
+    }
+    let inside = fork_gate::enter();
+    let _inside = inside.map_err(|broken| Error::of(path, broken.to_string()))?;
+    let (dir, relative) = log_dir::place_of(path)?;
+    let file = SourceFile::open(&dir, &relative)?;
+    let snapshot = unscanned::whole(SourcePath::below(&relative), &file)?;
+    let shared = shared::of(options.memory);
+    let view = View::open(&dir, snapshot, Arc::clone(&shared.budget), None)?;
+    Ok(OpenLog {
+        remembered: None,
+        state: State::of(&view, options),
+        options: Box::new(options.clone()),
+        held: Some(Held { view, shared }),
+    })
 }
 
 /// Scans the log at `path` in its present state, without opening its view. `None` where there is none, as

@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use h5logfs_log::journal::Moment;
 use h5logfs_log::scan::{Chunking, LAYOUT_OPTIONS, LayoutOption, Settings};
 use h5logfs_view::cache::MemoryLimits;
 
@@ -209,6 +210,13 @@ impl ReadOptions {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// The options for a file that an open one leads to: its newest state.
+    pub fn of_another(&self) -> Self {
+        let mut options = self.clone();
+        options.settings.moment = Moment::Newest;
+        options
     }
 
     /// The limits of a scan for readers with these options.

@@ -56,6 +56,8 @@ pub enum Layout {
         /// Chunks that go past the edge of the dataset have no filters.
         has_plain_edges: bool,
     },
+    /// In other datasets: the global heap collection with the mappings, and their number there. `None`: there are none.
+    Virtual(Option<(u64, u32)>),
     /// Somewhere else: what this crate cannot find.
     Other(String),
 }
@@ -215,9 +217,14 @@ fn new_layout(version: u8, fields: &mut Fields<'_>) -> Result<Option<Layout>> {
             read.map(|(index, dims, plain_edges)| chunked(index, dims, plain_edges))
                 .transpose()
         }
-        (VIRTUAL, 4..) => Ok(Some(Layout::Other(
-            "its elements are in other datasets".to_owned(),
-        ))),
+        (VIRTUAL, 4..) => {
+            let mut read = || {
+                let address = fields.address()?;
+                let index = fields.u32()?;
+                Some(Layout::Virtual(address.map(|address| (address, index))))
+            };
+            Ok(read())
+        }
         _ => Err(format!("a layout of class {class}").into()),
     }
 }
@@ -393,7 +400,10 @@ mod tests {
             };
             assert_eq!(read(&message.concat()), expected);
         }
-        assert!(matches!(read(&[4, 3]), Layout::Other(_)));
+        let heap = [&[4, 3][..], &address, &[7, 0, 0, 0]].concat();
+        assert_eq!(read(&heap), Layout::Virtual(Some((80, 7))));
+        let empty = [&[4, 3][..], &none, &[0; 4]].concat();
+        assert_eq!(read(&empty), Layout::Virtual(None));
     }
 
     #[test]

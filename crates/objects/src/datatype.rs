@@ -181,6 +181,29 @@ pub struct Member {
 }
 
 impl FloatFormat {
+    /// Whether it is that of the extended numbers of an x87, `long double` of C there: 80 bits, with the first bit of the mantissa.
+    pub fn is_x87(&self) -> bool {
+        let normalization = Normalization::Stored;
+        let format = FloatFormat {
+            normalization,
+            ..*self
+        };
+        let x87 = FloatFormat {
+            bits: Bits {
+                offset: 0,
+                precision: 80,
+            },
+            sign: 79,
+            exponent_at: 64,
+            exponent_bits: 15,
+            mantissa_at: 0,
+            mantissa_bits: 64,
+            bias: 16_383,
+            normalization,
+        };
+        self.normalization != Normalization::Implied && format == x87
+    }
+
     /// The format that IEEE 754 gives to a number of 2, 4 or 8 bytes.
     pub fn ieee(size: u32) -> Option<Self> {
         let (exponent_bits, mantissa_bits) = match size {

@@ -19,7 +19,7 @@
 //! * `group` reads links, and follows paths. In it: `link`, one link, and `symbol_table`, those of old groups.
 //! * `attribute`, `dataset`, [`Datatype`] (`datatype`): what the header of an object says.
 //! * `chunks`: the chunk indexes of datasets.
-//! * `value`: elements as plain values.
+//! * `value`: elements as plain values. `virtuals`: which elements of virtual datasets are those of others.
 //! * `heap`: local, global and fractal heaps. `messages`: object headers.
 //! * [`closed`]: what a log is closed with.
 //! * `bounds`: how much a walk may take.
@@ -48,6 +48,7 @@ mod heap;
 mod messages;
 mod superblock;
 mod value;
+mod virtuals;
 
 pub use attribute::Attribute;
 pub use chunks::{Chunk, ChunkIndex};
@@ -58,6 +59,7 @@ pub use datatype::{
 pub use group::{Link, LinkTarget};
 pub use h5logfs_log::image::HeaderSpace as Dataspace;
 pub use value::{Region, Value};
+pub use virtuals::{Mapping, Picked, Steps, UNLIMITED};
 
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;

@@ -52,6 +52,11 @@ impl Objects {
         Ok(found.map(kind_name))
     }
 
+    /// The address of the object at a path; None where no path leads to one. All links of an object have the same.
+    fn address(&self, py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
+        unlocked_log(py, || self.0.address_of(path))
+    }
+
     /// The links of a group, by name: name, order of creation if the group keeps it, "hard", "soft", "external" or "other", what
     /// that leads to, and the kind of the object behind a hard link.
     fn links<'py>(&self, py: Python<'py>, group: &str) -> PyResult<Bound<'py, PyList>> {
@@ -288,6 +293,11 @@ impl Elements {
             let read = self.0.read_bytes(&selection, reading, bytes);
             read.map_err(|e| exception(&e))
         })
+    }
+
+    /// Why its elements cannot be read, as far as that is known without a read; None where nothing is against it.
+    fn refusal(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        unlocked_log(py, || self.0.refusal())
     }
 
     /// All elements as plain values, in row-major order: for elements of variable length.

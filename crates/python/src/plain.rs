@@ -59,6 +59,9 @@ pub fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'p
             ("variable_list", size, described(py, base)?).into_bound_py_any(py)
         }
         Class::Complex { base } => ("complex", size, described(py, base)?).into_bound_py_any(py),
+        Class::Float { big_endian, format } if format.is_x87() => {
+            ("extended", size, *big_endian).into_bound_py_any(py)
+        }
         Class::Integer { .. } => {
             ("other", size, "an integer with unused bits").into_bound_py_any(py)
         }

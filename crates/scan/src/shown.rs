@@ -394,7 +394,7 @@ impl Model {
             creation: creation.clone(),
             set: None,
             described: h5::describe_type(datatype),
-            element_size: h5::type_size(datatype)? as u64,
+            element_size: (h5::type_size(datatype)? + shape.more_in_file()) as u64,
             fill,
             shape,
         })
@@ -501,7 +501,8 @@ impl DatasetPlan {
     }
 
     fn chosen(template: &Template<'_>, space: Space, chooser: &Chooser<'_>) -> Result<Self> {
-        let element = h5::type_size(&template.datatype)? as u64;
+        let more = Shape::of(&template.datatype)?.more_in_file();
+        let element = (h5::type_size(&template.datatype)? + more) as u64;
         let mut plan = Self::contiguous(space);
         if !plan.dims.is_empty() {
             plan.storage = Storage::Chunked(chooser.plain(&plan.dims, &plan.max_dims, element));

@@ -169,7 +169,8 @@ const OWN: [MountOption; 9] = [
     MountOption {
         name: "passthrough",
         value: Value::Flag(|options, on| options.passthrough = on),
-        help: "the kernel reads files that are no logs without the daemon: where root mounts, from Linux 6.9 on",
+        help: "the kernel reads files that are no logs without the daemon: where root mounts, from Linux 6.9 on. Settled files are \
+               read by the daemon, since they may become logs again",
         default: "on",
     },
     MountOption {
@@ -346,7 +347,7 @@ fn number(option: &str, value: &[u8], most: usize) -> anyhow::Result<usize> {
 #[cfg(test)]
 mod tests {
     use h5logfs_catalog::index_dir::IndexDir;
-    use h5logfs_log::scan::{Chunking, LAYOUT_OPTIONS};
+    use h5logfs_log::scan::{Chunking, LAYOUT_OPTIONS, Settings};
     use h5logfs_view::cache::MemoryLimits;
 
     use super::*;
@@ -392,7 +393,10 @@ mod tests {
                         cache_size: 2 << 30,
                         index_memory: 1 << 30,
                     },
-                    settings: Chunking::Size(8 << 20).into(),
+                    settings: Settings {
+                        most: 1 << 30,
+                        ..Chunking::Size(8 << 20).into()
+                    },
                     index_dir: IndexDir::At("/scratch/kept".into()),
                     index_dir_size: 20 << 20,
                     ..read_options()

@@ -173,7 +173,7 @@ impl<B: HeaderBytes> Shown<'_, B> {
                 add("chunk", json!(chunk));
                 ("chunked", None)
             }
-            Layout::Other(_) => ("other", None),
+            Layout::Virtual(_) | Layout::Other(_) => ("other", None),
         };
         add("layout", json!(layout));
         if self.elements == Elements::Absent {

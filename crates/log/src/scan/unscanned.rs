@@ -1,12 +1,13 @@
 //! Snapshots of files that need no scan: no libhdf5, and no process of its own.
 
 use super::{Choice, ScanRequest};
-use crate::Tables;
+use crate::flat::{Flat, FlatMember};
 use crate::log_files::LogFiles;
 use crate::snapshot::{Snapshot, Source};
 use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
 use crate::striped::{self, Found, Kind, family, subfiles};
+use crate::{Tables, find_signature};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
@@ -31,6 +32,7 @@ pub fn snapshot(
             subfiles::Entry::of(&files, file).find(companions)?
         }
         Kind::Family => family::find(&files, file)?,
+        Kind::Whole => all_of(file)?,
         Kind::Multi => {
             return Err(Error::NotALog {
                 path: file.path().to_owned(),
@@ -47,6 +49,38 @@ pub fn snapshot(
     let reservation = task.reserve(snapshot.bytes() as u64);
     let reservation = reservation.map_err(|reason| Error::of(file.path(), reason))?;
     Ok(Reserved::new(snapshot, reservation))
+}
+
+/// The snapshot of a plain HDF5 file, whose bytes are shown as they are. Fails with [`Error::NotALog`] for any other file.
+pub fn whole(place: SourcePath, file: &SourceFile) -> Result<Snapshot> {
+    Ok(of_found(all_of(file)?, place, file))
+}
+
+fn all_of(file: &SourceFile) -> Result<Found> {
+    let user_block = find_signature(file)?.ok_or_else(|| Error::NotALog {
+        path: file.path().to_owned(),
+        reason: "it is no HDF5 file".into(),
+    })?;
+    let member = FlatMember {
+        source: Some(0),
+        name: String::new(),
+    };
+    let flat = Flat {
+        len: file.len(),
+        user_block,
+        promised: file.len(),
+        stripe: file.len().max(1),
+        members: vec![member],
+        patches: Vec::new(),
+    };
+    Ok(Found {
+        tables: striped::Tables {
+            kind: Kind::Whole,
+            flat,
+        },
+        members: Vec::new(),
+        diagnostics: Vec::new(),
+    })
 }
 
 fn of_found(found: Found, place: SourcePath, file: &SourceFile) -> Snapshot {

@@ -37,6 +37,8 @@ pub enum Kind {
     Subfiling,
     /// Over the members of a family.
     Family,
+    /// Not at all: it is one file.
+    Whole,
     /// Over members with addresses that no flat file has: split, and multi.
     Multi,
 }
@@ -93,6 +95,7 @@ impl Layout for Tables {
         match self.kind {
             Kind::Subfiling => "HDF5 subfiling",
             Kind::Family => "HDF5 family",
+            Kind::Whole => "HDF5",
             Kind::Multi => "HDF5 multi",
         }
     }

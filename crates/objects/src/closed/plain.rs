@@ -348,7 +348,7 @@ impl<'a> Reader<'a> {
             Layout::Chunked { chunk, .. } => (Some(chunk), allocation::INCREMENTAL),
             Layout::Contiguous { .. } => (None, allocation::LATE),
             Layout::Compact(_) => (None, allocation::EARLY),
-            Layout::Other(_) => return Ok(None),
+            Layout::Virtual(_) | Layout::Other(_) => return Ok(None),
         };
         let filters = match one(kind::PIPELINE) {
             Some(message) => match pipeline(message.data) {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import warnings
+from collections import Counter, deque
+from functools import cached_property
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -25,10 +27,10 @@ HIDDEN = {
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 _NO_COORDINATE = "_nc4_non_coord_"
 _PLAIN = {"integer", "float", "text", "variable_text", "enumeration", "opaque"}
-# Deflate, shuffle and fletcher32.
-_FILTERS = {1, 2, 3}
-# Groups within groups.
-_DEEPEST = 200
+# Deflate, shuffle, fletcher32 and szip.
+_FILTERS = {1, 2, 3, 4}
+# A group may have so many paths. With links in all directions there would be more than can be counted.
+_MOST_PATHS = 64
 
 
 class NotNetcdf(Exception):
@@ -71,6 +73,7 @@ class File:
         self.labelled = 0
         self.phony = 0
         self._items: dict[str, tuple[Array, Attributes]] = {}
+        self._log_path = log.path
         root = log["/"]
         assert isinstance(root, _LogGroup)
         self.root = Group(self, root, None)
@@ -89,15 +92,39 @@ class File:
         return group
 
     def below(self, group: Group) -> list[Group]:
-        """A group, and all groups in it, each before those in it. Raises OSError where links lead round in a circle."""
-        if group.path.count("/") > _DEEPEST:
-            raise OSError(f"{group.path}: the groups do not end")
-        groups = [group]
-        for name in group.children:
-            child = group.child(name)
-            assert child is not None
-            groups += self.below(child)
+        """A group, and all groups in it, each before those in it. Links that lead back to a group that they are in are left out, with a
+        warning."""
+        inside = self._inside(group)
+        groups, waiting = [], [group]
+        while waiting:
+            group = waiting.pop()
+            groups.append(group)
+            waiting += reversed(inside[group.path])
         return groups
+
+    def _inside(self, group: Group) -> dict[str, list[Group]]:
+        """The groups in each group, by its path. Where several paths lead to a group, the shortest ones count."""
+        inside: dict[str, list[Group]] = {}
+        left_out = []
+        waiting, paths = deque([group]), Counter[int]()
+        while waiting:
+            group = waiting.popleft()
+            followed = inside[group.path] = []
+            for name in group.children:
+                address = group.address_of(name)
+                if group.is_inside(address) or paths[address] == _MOST_PATHS:
+                    left_out.append(group._joined(name))
+                    continue
+                paths[address] += 1
+                child = group.child(name)
+                assert child is not None
+                followed.append(child)
+            waiting += followed
+        if left_out:
+            some = ", ".join(left_out[:3]) + (", ..." if len(left_out) > 3 else "")
+            reason = f"they lead back to a group that they are in, or {_MOST_PATHS} other paths lead there"
+            warnings.warn(f"{self._log_path}: {len(left_out)} links are left out ({some}): {reason}", stacklevel=4)
+        return inside
 
     def item(self, array: Array) -> tuple[Array, Attributes]:
         """An array with its attributes, which are read once."""
@@ -127,8 +154,9 @@ class Group:
         self._labels: dict[str, list[Optional[str]]] = {}
         self._refused: Optional[Exception] = None
         phony: Counter[int] = Counter()
-        self._members = set(group._members())
-        for name, kind in group._members():
+        members = list(group._members())
+        self._members = set(members)
+        for name, kind in members:
             if kind == "group":
                 self.children[name] = None
             elif kind == "datatype":
@@ -138,6 +166,23 @@ class Group:
             else:
                 self._refused = NotNetcdf(f"the link {self._joined(name)} leads out of the file")
         self._add_phony(phony)
+
+    @cached_property
+    def address(self) -> int:
+        """Of its object: all links to it have the same."""
+        return self.address_of("")
+
+    def address_of(self, name: str) -> int:
+        """Of the object that a link in it leads to, without a look at what that holds."""
+        found = self._group._objects.native.address(self._joined(name))
+        return -1 if found is None else found
+
+    def is_inside(self, address: int) -> bool:
+        """Whether it is the group at an address, or one of the groups that its path leads through is."""
+        group: Optional[Group] = self
+        while group is not None and group.address != address:
+            group = group._parent
+        return group is not None
 
     def child(self, name: str) -> Optional[Group]:
         """A group in it; None where there is none of this name."""
@@ -314,7 +359,8 @@ def is_netcdf(described: _types.Described) -> bool:
         return is_netcdf(described[2])
     if kind == "compound":
         return all(_is_member(member) for _, _, member in described[2])
-    return kind in _PLAIN
+    # netCDF-4 has no long doubles, but its programs in Python take them.
+    return kind in _PLAIN or (kind == "extended" and _types.is_number(described))
 
 
 def _is_member(described: _types.Described) -> bool:

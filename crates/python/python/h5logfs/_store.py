@@ -340,8 +340,9 @@ def _refusal(array: Array) -> Optional[str]:
     """Why no array of Zarr can be this dataset; None where one can."""
     if array._shape is None:
         return "it has no extent"
-    if array._described[0] == "variable_text":
-        return None
+    unreadable = array._native.refusal()
+    if unreadable is not None or array._described[0] == "variable_text":
+        return unreadable
     base = (array.dtype.subdtype or (array.dtype, ()))[0]
     if not _has_elements(array._described) or packed_type(base) is None:
         return f"no Zarr array has elements of the type {array._described[0]}"

@@ -64,7 +64,7 @@ def _text(text: bytes) -> str:
 def _converted(described: Described, value: Any) -> Any:
     """A plain value as an element of an array of its type."""
     kind = described[0]
-    if kind in ("text", "opaque", "bitfield", "integer", "float", "enumeration"):
+    if kind in ("text", "opaque", "bitfield", "integer", "float", "extended", "enumeration"):
         return value
     if kind == "variable_text":
         return _text(value)
@@ -84,6 +84,19 @@ def _converted(described: Described, value: Any) -> Any:
 
 def _number(code: str) -> Callable[[Described], np.dtype[Any]]:
     return lambda described: np.dtype(f"{'>' if described[-1] else '<'}{code}{described[1]}")
+
+
+def is_number(described: Described) -> bool:
+    """Whether an element of one of the classes of numbers is a number of numpy, too."""
+    return dtype(described).kind != "V"
+
+
+def _extended(described: Described) -> np.dtype[Any]:
+    """The extended numbers of an x87, where they are the long doubles of numpy; else bytes."""
+    _, size, big = described
+    own = np.dtype(np.longdouble)
+    is_own = not big and own.itemsize == size and np.finfo(own).nmant == 63
+    return own if is_own else np.dtype(f"V{size}")
 
 
 def _integer(described: Described) -> np.dtype[Any]:
@@ -106,7 +119,10 @@ def _is_complex(described: Described) -> bool:
     """Whether a compound is what h5py writes for complex numbers."""
     parts = [(name, member[0], member[1], offset) for name, offset, member in described[2]]
     half = described[1] // 2
-    return half in (4, 8) and parts == [("r", "float", half, 0), ("i", "float", half, half)]
+    kind = "float" if half in (4, 8) else "extended"
+    if kind == "extended" and not is_number(described[2][0][2]):
+        return False
+    return parts == [("r", kind, half, 0), ("i", kind, half, half)]
 
 
 def _compound(described: Described) -> np.dtype[Any]:
@@ -134,6 +150,7 @@ def _complex(described: Described) -> np.dtype[Any]:
 _MADE: dict[str, Callable[[Described], np.dtype[Any]]] = {
     "integer": _integer,
     "float": _number("f"),
+    "extended": _extended,
     "bitfield": _number("u"),
     "text": lambda described: np.dtype(f"S{described[1]}"),
     "variable_text": lambda _: np.dtype(object),

@@ -333,7 +333,18 @@ def _decoded(store: AbstractDataStore, **decoding: Any) -> Dataset:
 
 def _paths_below(group: Any, path: str) -> list[str]:
     """The paths of a group and of all groups in it, each before those in it."""
+    return _paths_within(group, path, ())
+
+
+def _paths_within(group: Any, path: str, above: tuple[Any, ...]) -> list[str]:
+    import h5py
+
+    found = h5py.h5o.get_info(group._h5group.id)
+    own = (found.fileno, found.addr)
+    if own in above:
+        # A link leads back to a group that it is in.
+        return []
     paths = [path]
     for name, below in group.groups.items():
-        paths += _paths_below(below, f"{path.rstrip('/')}/{name}")
+        paths += _paths_within(below, f"{path.rstrip('/')}/{name}", (*above, own))
     return paths

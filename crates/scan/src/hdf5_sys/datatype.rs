@@ -96,6 +96,18 @@ impl Shape {
         }
     }
 
+    /// How many bytes more an element has in a file than in memory: a text is a pointer here, and there a length and a place in a heap.
+    pub fn more_in_file(&self) -> usize {
+        const IN_FILE: usize = 16;
+        match self {
+            Shape::VariableString => IN_FILE - size_of::<*const c_char>(),
+            Shape::Sequence { .. } => IN_FILE - size_of::<hvl_t>(),
+            Shape::Compound(members) => members.iter().map(|(_, m)| m.more_in_file()).sum(),
+            Shape::Array { count, base, .. } => count.saturating_mul(base.more_in_file()),
+            Shape::Plain | Shape::ObjectReference | Shape::RegionReference => 0,
+        }
+    }
+
     pub fn has_references(&self) -> bool {
         match self {
             Shape::ObjectReference | Shape::RegionReference => true,
