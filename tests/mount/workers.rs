@@ -371,7 +371,7 @@ fn metadata_have_to_fit_into_their_memory() {
     let Some(hostile) = Hostile::new("index_memory=16M") else {
         return;
     };
-    // What was never logged, and is in chunks, is a part of the image.
+    // What was never logged, and is in chunks, is a part of the image. It is unreadable by itself.
     let path = hostile.source.path().join("large.h5");
     fs::copy(GOOD, &path).unwrap();
     let file = hdf5::File::append(&path).unwrap();
@@ -384,7 +384,7 @@ fn metadata_have_to_fit_into_their_memory() {
     let size = fs::metadata(&path).unwrap().len();
     assert!(size > 20 << 20, "{size}");
     assert_eq!(hostile.errno("large.h5"), Some(Errno::IO));
-    assert_eq!(hostile.told("are more than index_memory"), 1);
+    assert!(hostile.told("that index_memory has left") > 0);
     assert_eq!(hostile.errno("good.h5"), None);
 }
 

@@ -1,14 +1,15 @@
-//! Datasets of a log, and their elements.
+//! Datasets of a log, and their elements. `virtuals` has those of datasets that are made of others.
+
+mod virtuals;
 
 use std::sync::{Arc, OnceLock};
 
 use super::element::Element;
-use super::log::{Inner, Log, Metadata};
+use super::log::{Inner, Log, Metadata, Object};
 use super::parts::Layout;
 use super::reading::{self, Reading, Source};
 use super::selection::{Selection, bytes_of};
 use super::stored::{Reader, Stored};
-use super::virtuals::Virtual;
 use bytemuck::allocation::try_zeroed_vec;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::{Fault, Shortage};
@@ -21,6 +22,7 @@ use h5logfs_log::snapshot;
 use h5logfs_objects::{self as objects, Class, DatasetInfo, Dataspace, Datatype, Value};
 use h5logfs_view::Hyperslabs;
 use ndarray::{ArrayD, IxDyn};
+use virtuals::Virtual;
 
 /// A dataset of an open log.
 pub struct Dataset {

@@ -18,7 +18,7 @@
 //! * `dataset`: what a dataset is, and where its elements come from: the log, or (`stored`) the canonical file itself.
 //! * `selection`: what is read. `parts`: that in pieces, each of which is read at once. `reading`: the threads that read them.
 //!   `points`: single elements.
-//! * `virtuals`: datasets whose elements are those of others.
+//! * `dataset::virtuals`: datasets whose elements are those of others.
 //! * `placed`: where chunks lie in the files of the log, for other readers of these.
 //! * `boxes`: copies of boxes between arrays.
 //! * `element`: numbers of Rust, and conversions to them.
@@ -37,7 +37,6 @@ mod points;
 mod reading;
 mod selection;
 mod stored;
-mod virtuals;
 
 pub use dataset::Dataset;
 pub use element::Element;

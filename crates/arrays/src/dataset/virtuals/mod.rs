@@ -9,9 +9,9 @@ mod walk;
 
 use std::cell::Cell;
 
-use super::dataset::Dataset;
-use super::reading::Reading;
-use super::selection::{Axis, Selection, bytes_of};
+use super::Dataset;
+use crate::reading::Reading;
+use crate::selection::{Axis, Selection, bytes_of};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;

@@ -5,8 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::dataset::Dataset;
-use super::super::log::{Log, Object};
+use super::super::{Dataset, Log, Object};
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::lru::Lru;
