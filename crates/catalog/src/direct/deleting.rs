@@ -171,10 +171,17 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.h5_0_0.meta", "b.h5"]);
         let (dir, held, files) = place();
         fs::write(dir.path().join("a.h5.subfiles/notes"), "").unwrap();
+        // What a rank has spilled, and a file of a user with such a name.
+        let spills = dir.path().join("a.h5.h5logfs-spill");
+        fs::create_dir(&spills).unwrap();
+        fs::write(spills.join("0.1"), "h5lgxtnt").unwrap();
+        fs::write(spills.join("0.2"), "notes").unwrap();
         delete(&held, Path::new("a.h5"), files).unwrap();
         assert_eq!(
             names(dir.path()),
             [
+                "a.h5.h5logfs-spill",
+                "a.h5.h5logfs-spill/0.2",
                 "a.h5.subfiles",
                 "a.h5.subfiles/notes",
                 "a.h5_0_0.meta",

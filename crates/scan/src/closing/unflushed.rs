@@ -360,7 +360,10 @@ pub fn restore(
     // Another job may have gone on in the meantime.
     let closed = sealed(master).map_err(|fault| Error::of(path, fault))?;
     if closed.map(|closed| closed.flush) != Some(journal.flushes()) {
-        std::fs::remove_file(&journal_path).map_err(|e| Error::io(&journal_path, e))?;
+        let removed = held
+            .check_name()
+            .and_then(|()| std::fs::remove_file(&journal_path));
+        removed.map_err(|e| Error::io(&journal_path, e))?;
         return Err(Error::of(
             path,
             "it goes on while what was kept of it is taken in",
