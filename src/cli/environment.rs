@@ -1,7 +1,7 @@
 //! What the commands take over of the environment. It is made for the programs of a user, with their HDF5, and not for ours: a
 //! command that went through the VOL connector to close a log would ask itself.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, OsStr, c_char};
 
 use h5logfs_log::scan::SUBFILE_VARIABLES;
 
@@ -17,21 +17,43 @@ pub fn forget_hdf5() {
     }
 }
 
+unsafe extern "C" {
+    /// Pointers to the texts of the environment, and a null pointer behind them (POSIX).
+    static mut environ: *mut *mut c_char;
+}
+
 /// Removes a variable, and overwrites its text: a process that is forked would hold it still, where nothing finds it any more.
 fn forget(name: &OsStr) {
-    let Ok(text) = CString::new(name.as_encoded_bytes()) else {
-        return;
-    };
-    // SAFETY: no other thread reads the environment, and nothing here keeps a pointer into it. A value lies behind its name and a
-    // sign, in memory of the process, and ends with a zero byte.
+    // SAFETY: no other thread reads the environment, and nothing here keeps a pointer into it. A text lies in memory of the process
+    // and ends with a zero byte.
     unsafe {
-        let value = libc::getenv(text.as_ptr());
+        let text = text_of(name);
         std::env::remove_var(name);
-        if !value.is_null() {
-            let head = text.as_bytes().len() + 1;
-            value.sub(head).write_bytes(0, head + libc::strlen(value));
+        if let Some(text) = text {
+            text.write_bytes(0, libc::strlen(text));
         }
     }
+}
+
+/// Where the text of a variable lies: its name, a sign, its value.
+///
+/// # Safety
+///
+/// No thread changes the environment meanwhile.
+unsafe fn text_of(name: &OsStr) -> Option<*mut c_char> {
+    // SAFETY: the list ends with a null pointer, and each text with a zero byte.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            let text = CStr::from_ptr(*at).to_bytes();
+            let rest = text.strip_prefix(name.as_encoded_bytes());
+            if rest.is_some_and(|rest| rest.starts_with(b"=")) {
+                return Some(*at);
+            }
+            at = at.add(1);
+        }
+    }
+    None
 }
 
 /// Those that tell where subfiles lie are the commands' own business: they are the defaults of an option.
