@@ -218,8 +218,8 @@ impl Case<'_> {
         let number = said.split_once("`--last-flush ").map(|(_, rest)| rest);
         let digits = number.and_then(|rest| Some(rest.split_once('`')?.0));
         let last: Option<u64> = digits.and_then(|digits| digits.parse().ok());
-        let is_needed = !self.is_of_kill && may_drop_flush(path, &said);
-        let Some(last) = last.filter(|_| is_needed) else {
+        let is_needed = |last: &u64| !self.is_of_kill && may_drop_flush(path, &said, *last);
+        let Some(last) = last.filter(is_needed) else {
             return Err(format!("recover: {said}"));
         };
         let how = How {
@@ -267,9 +267,9 @@ impl Case<'_> {
     }
 }
 
-/// Whether flushes would be dropped of which the journal speaks, where it is the journal that is damaged. Where only a part of the
-/// last one did not come to the disk, none of them was promised, and the command goes on by itself.
-fn may_drop_flush(path: &Path, said: &str) -> bool {
+/// Whether more would be dropped than a part of the last flush, where it is the journal that is damaged. Where only that did not
+/// come to the disk, no flush is lost that was promised, and the command goes on by itself. `last`: the last whole flush.
+fn may_drop_flush(path: &Path, said: &str, last: u64) -> bool {
     let damage = said.split_once("line ");
     let damage = damage.and_then(|(_, rest)| rest.split_once(" of the journal"));
     let Some(line) = damage.and_then(|(number, _)| number.parse::<usize>().ok()) else {
@@ -278,9 +278,21 @@ fn may_drop_flush(path: &Path, said: &str) -> bool {
     let journal = std::fs::read(path_of(path)).unwrap();
     let journal = String::from_utf8_lossy(&journal);
     let rest: Vec<&str> = journal.split('\n').skip(line - 1).collect();
-    let commits = rest.iter().filter(|line| line.contains("\"commit\""));
+    let commits: Vec<u64> = rest.iter().copied().filter_map(flush_of).collect();
     let has_hole = rest.first().is_some_and(|line| line.contains('\0'));
-    commits.count() > usize::from(has_hole)
+    match commits[..] {
+        [] => false,
+        // A hole that has the commit of one flush, with that of the next one behind it, takes both.
+        [flush] => !has_hole || flush > last + 1,
+        _ => true,
+    }
+}
+
+/// The flush whose commit a line of a journal is.
+fn flush_of(line: &str) -> Option<u64> {
+    let (_, commit) = line.split_once("\"commit\":{\"flush\":")?;
+    let digits = commit.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 /// Whether libhdf5 can read the file as it is.
