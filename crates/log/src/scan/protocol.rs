@@ -25,6 +25,7 @@ use crate::journal::sealed::KnownFlush;
 use crate::log_files::foreign;
 use crate::ownership::Foreign;
 use crate::source_dir::{PathBytes, SourcePath, bytes_of_path};
+use h5logfs_common::buffers;
 use h5logfs_common::error::Error;
 use h5logfs_common::memory::Reservation;
 
@@ -406,17 +407,16 @@ impl<S: AsFd, W: Wait> Channel<S, W> {
         Ok((message, body, descriptor))
     }
 
-    /// Allocates memory as bytes arrive, not by the length that the other end claims.
+    /// Counts memory as bytes arrive, not by the length that the other end claims. The list has its room from the start, because
+    /// a snapshot is large, and a list that grows exists twice while its bytes move. Room that no byte has reached takes no memory.
     fn body(&self, len: usize, reservation: &mut Reservation) -> io::Result<Vec<u8>> {
         const PIECE: usize = 1 << 20;
-        let mut body = Vec::new();
+        let no_memory = |e| io::Error::new(io::ErrorKind::OutOfMemory, e);
+        let mut body = buffers::with_room(len).map_err(no_memory)?;
         while body.len() < len {
             let from = body.len();
             let to = len.min(from + PIECE);
-            let no_memory = |e| io::Error::new(io::ErrorKind::OutOfMemory, e);
-            let reserved = reservation.grow((to - from) as u64);
-            let reserved = reserved.and_then(|()| reservation.make_room(&mut body, to - from));
-            reserved.map_err(no_memory)?;
+            reservation.grow((to - from) as u64).map_err(no_memory)?;
             body.resize(to, 0);
             self.fill(&mut body[from..])?;
         }
