@@ -89,3 +89,27 @@ fn little_stays_when_all_logs_are_closed() {
     drop(open(&path, "index_dir=none,cache_size=19M"));
     assert!(kept.upgrade().is_none());
 }
+
+#[test]
+fn a_log_that_is_handed_over_is_not_scanned_again() {
+    let (_dir, path) = log(7);
+    let (_other, another) = log(8);
+    let scans = |log: &OpenLog| log.view().budget().stats().scans.get();
+    let first = open(&path, "index_dir=none,cache_size=18M");
+    let before = scans(&first);
+    let (taken, second) = direct::hand_over(&path, first, || {
+        let not_meant = open(&another, "index_dir=none,cache_size=18M");
+        assert_eq!(scans(&not_meant), before + 1);
+        let with_others = open(&path, "index_dir=none,cache_size=18M,chunk=1M");
+        assert_eq!(scans(&with_others), before + 2);
+        let taken = open(&path, "index_dir=none,cache_size=18M");
+        assert_eq!(scans(&taken), before + 2);
+        (taken, open(&path, "index_dir=none,cache_size=18M"))
+    });
+    assert_eq!(scans(&taken), before + 3);
+    assert!(!std::ptr::eq(&**taken.view(), &**second.view()));
+    assert_eq!(
+        scans(&open(&path, "index_dir=none,cache_size=18M")),
+        before + 4
+    );
+}

@@ -5,12 +5,14 @@
 //! process that closes logs is an exception (`workers/one_close.rs`).
 //!
 //! * `shared` is that memory, which open logs share.
+//! * `handed_over` hands an open log to another part of the process.
 //! * `fork_gate` keeps the process from forking while a thread is at work here.
 //! * `deleting` deletes a log with its files.
 //! * `program` looks for the program that scans and closes.
 
 mod deleting;
 mod fork_gate;
+mod handed_over;
 mod program;
 mod shared;
 
@@ -35,6 +37,7 @@ use crate::workers::{Limits, OneScan, one_close};
 use shared::{InUse, Remembered, Shared};
 
 pub use fork_gate::{Broken, Inside, enter};
+pub use handed_over::hand_over;
 pub use program::beside_library as program_beside;
 
 pub use crate::options::ReadOptions as Options;
@@ -165,6 +168,9 @@ impl Drop for OpenLog {
 
 /// Opens what is at `path`, in its present state. Fails for a log that cannot be presented, with the reason.
 pub fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
+    if let Some(log) = handed_over::take(path, options) {
+        return Ok(Opened::Log(log));
+    }
     let open = |shared: &InUse, candidate: Candidate<'_>| {
         let view = opener(options, shared)?.open(candidate)?.view;
         Ok(OpenLog {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use h5logfs_catalog::direct::{self, OpenLog, Options};
 use h5logfs_file_driver::is_written;
-use h5logfs_host::types::{SUCCESS, Status, access};
+use h5logfs_host::types::{Id, SUCCESS, Status, access};
 use h5logfs_log::log_dir;
 use h5logfs_output::Ranks;
 
@@ -26,14 +26,14 @@ use h5logfs_common::fault::Fault;
 
 /// Opens a log for reading. `None` for a plain file.
 pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>, Fault> {
-    let Some(_log) = log_to_read(info, request)? else {
+    let Some(log) = log_to_read(info, request)? else {
         return Ok(None);
     };
     let number = OnceLock::new();
     let session = Arc::new(Session::new(info, request, Kind::Read { number })?);
     registry::add(&session)?;
     let info = info.native()?;
-    let under = shown(&info, request)?;
+    let under = shown(&info, request, log)?;
     if let Kind::Read { number } = &session.kind
         && !under.is_null()
     {
@@ -56,15 +56,15 @@ pub fn open(info: &Arc<Info>, request: &Request<'_>) -> Result<Option<OpenedLog>
 /// Opens a log for reading, as a file of the native connector that nothing of ours knows of. `None` for a plain file; null if it
 /// cannot be opened: then the reason is on the error stack.
 pub fn open_shown(native: &Info, request: &Request<'_>) -> Result<Option<*mut c_void>, Fault> {
-    let Some(_log) = log_to_read(native, request)? else {
+    let Some(log) = log_to_read(native, request)? else {
         return Ok(None);
     };
-    shown(native, request).map(Some)
+    shown(native, request, log).map(Some)
 }
 
-/// Opens a log by the file driver.
-fn shown(native: &Info, request: &Request<'_>) -> Result<*mut c_void, Fault> {
-    with_driver(native, request.fapl, |fapl| {
+/// Opens a log by the file driver, which takes `log`.
+fn shown(native: &Info, request: &Request<'_>, log: OpenLog) -> Result<*mut c_void, Fault> {
+    with_log(native, request, log, |fapl| {
         // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
         native.library.quietly(|f| unsafe {
             (f.H5VLfile_open)(
@@ -78,17 +78,28 @@ fn shown(native: &Info, request: &Request<'_>) -> Result<*mut c_void, Fault> {
     })
 }
 
+/// Calls libhdf5 with the file driver in the list, which takes `log` where it opens the file of the request.
+fn with_log<R>(
+    native: &Info,
+    request: &Request<'_>,
+    log: OpenLog,
+    call: impl FnOnce(Id) -> R,
+) -> Result<R, Fault> {
+    let path = log_dir::file_of(request.path());
+    direct::hand_over(&path, log, || with_driver(native, request.fapl, call))
+}
+
 /// Whether a log can be opened.
 pub fn is_accessible(
     info: &Arc<Info>,
     request: &Request<'_>,
     accessible: *mut bool,
 ) -> Result<Option<Status>, Fault> {
-    let Some(_log) = log_at(info, request)? else {
+    let Some(log) = log_at(info, request)? else {
         return Ok(None);
     };
     let info = info.native()?;
-    let status = with_driver(&info, request.fapl, |fapl| {
+    let status = with_log(&info, request, log, |fapl| {
         let mut args = FileSpecific {
             operation: FileSpecific::ACCESSIBLE,
             arguments: FileSpecificArguments {
