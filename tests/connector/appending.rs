@@ -53,6 +53,50 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
+/// Readers have no room for the elements of one dataset, and read all others. A program that appends has the room: else the dataset
+/// would be lost, or the log could never grow again.
+#[test]
+#[ignore = "takes a gigabyte of memory"]
+fn a_log_grows_that_readers_cannot_show_whole() {
+    let connector = Connector::new();
+    let Some(python) = connector.python() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let code = "
+import h5py, numpy as np, sys
+path, size = sys.argv[1], 100 << 20
+with h5py.File(path, 'w') as f:
+    f['small'] = np.arange(4)
+    large = f.create_dataset('large', 3, h5py.vlen_dtype('u1'))
+    for n in range(3):
+        large[n] = np.full(size, n, 'u1')
+with h5py.File(path, 'a') as f:
+    f['more'] = np.arange(5)
+with h5py.File(path, 'r') as f:
+    assert f['small'][:].tolist() == [0, 1, 2, 3] and f['more'][4] == 4
+    try:
+        f['large'][0]
+    except OSError as error:
+        assert 'index_memory' in str(error), error
+    else:
+        raise SystemExit('it was read')
+print('good')
+";
+    let path = dir.path().join("log.h5");
+    assert_eq!(python.run(code, &[&path]).trim(), "good");
+    let reader = Driver::new();
+    let roomy = vec![("HDF5_DRIVER_CONFIG", "index_memory=1G".into())];
+    let python = reader.python().unwrap().with_variables(roomy);
+    let code = "
+import h5py, sys
+with h5py.File(sys.argv[1]) as f:
+    print(sorted(f), [int(f['large'][n][-1]) for n in range(3)])
+";
+    let said = python.run(code, &[&path]);
+    assert_eq!(said.trim(), "['large', 'more', 'small'] [0, 1, 2]");
+}
+
 /// Ranks that have closed the log know how far its datasets reached, and tell it to each other.
 #[test]
 fn what_ranks_have_cut_off_does_not_come_back() {

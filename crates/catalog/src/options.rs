@@ -97,8 +97,7 @@ const OWN: [ReadOption; 9] = [
         "memory for metadata and indexes; at least 16M",
         "256M",
         |options, name, value| {
-            options.memory.index_memory = size(name, value)?;
-            options.settings.most = options.memory.index_memory;
+            options.allow_metadata(size(name, value)?);
             Ok(())
         },
     ),
@@ -217,6 +216,12 @@ impl ReadOptions {
         let mut options = self.clone();
         options.settings.moment = Moment::Newest;
         options
+    }
+
+    /// Allows metadata and indexes of `bytes`: the option `index_memory`.
+    pub fn allow_metadata(&mut self, bytes: u64) {
+        self.memory.index_memory = bytes;
+        self.settings.most = bytes;
     }
 
     /// The limits of a scan for readers with these options.

@@ -189,7 +189,9 @@ fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<F
         let table = Some(table).filter(|table| !table.is_empty());
         return Ok((objects, Base { lines, ..base }, table));
     }
-    let snapshot = direct::snapshot(path, &direct::Options::default())?;
+    let mut options = direct::Options::default();
+    options.allow_metadata(MOST_METADATA);
+    let snapshot = direct::snapshot(path, &options)?;
     let snapshot = snapshot.ok_or_else(|| format!("{}: it is no log", path.display()))?;
     let objects = Objects::of_snapshot(path, &snapshot)?;
     let base = match recorded {
@@ -204,6 +206,10 @@ fn base_of(path: &Path, log: &FoundLog, recorded: Option<&Recorded>) -> Result<F
 }
 
 type Found = (Objects, Base, Option<KnownTable>);
+
+/// Bytes of metadata that a log may have to which a program appends. That is more than readers allow: what a reader leaves out as
+/// unreadable would be lost, and the program that made it had room for it, too.
+const MOST_METADATA: u64 = 1 << 30;
 
 /// Where a log has so few flushes that its close may read the headers of all extents once, nothing is known, and all is found
 /// out.
