@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::{Gid, Uid, User, getgrouplist, setfsgid, setfsuid};
-use rustix::process::{geteuid, getgid, getgroups, getuid};
+use rustix::process::{geteuid, getgroups};
 use rustix::thread::set_thread_groups;
 
 use h5logfs_log::walk::{OthersMay, walk};
@@ -30,8 +30,11 @@ pub fn with_owners_rights<T>(file: &Path, act: impl FnOnce() -> Result<T>) -> Re
     }
 }
 
-/// The rights of another user, until this is dropped.
+/// The rights of another user, until this is dropped. It holds the rights of before, which need not be those of the real user:
+/// a program that is set-user-ID root runs with the effective user alone.
 struct Rights {
+    user: Uid,
+    group: Gid,
     groups: Vec<rustix::process::Gid>,
 }
 
@@ -48,13 +51,14 @@ impl Rights {
             .into_iter()
             .map(|group| rustix::process::Gid::from_raw(group.as_raw()))
             .collect();
-        let before = Rights {
-            groups: getgroups()?,
-        };
+        let own_groups = getgroups()?;
         set_thread_groups(&groups)?;
-        setfsgid(Gid::from_raw(gid));
-        setfsuid(Uid::from_raw(uid));
         // These calls tell no error, but what was set before.
+        let before = Rights {
+            group: setfsgid(Gid::from_raw(gid)),
+            user: setfsuid(Uid::from_raw(uid)),
+            groups: own_groups,
+        };
         ensure!(
             setfsuid(Uid::from_raw(uid)).as_raw() == uid
                 && setfsgid(Gid::from_raw(gid)).as_raw() == gid,
@@ -66,8 +70,8 @@ impl Rights {
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        setfsuid(Uid::from_raw(getuid().as_raw()));
-        setfsgid(Gid::from_raw(getgid().as_raw()));
+        setfsuid(self.user);
+        setfsgid(self.group);
         if let Err(e) = set_thread_groups(&self.groups) {
             log::warn!("cannot take back the groups of root: {e}");
         }

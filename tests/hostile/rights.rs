@@ -117,6 +117,25 @@ fn root_changes_no_log_of_a_third_user() {
     assert!(recovered.is_some() && journal.is_none());
 }
 
+#[test]
+fn root_has_its_own_rights_again_after_the_log_of_another_user() {
+    let Some((parent, [home, _])) = homes() else {
+        return;
+    };
+    let _ = logs(ALICE, &home);
+    let own_log = parent.path().join("own.h5");
+    fs::copy(corpus().join("tiny.log.h5"), &own_log).unwrap();
+    fs::set_permissions(&own_log, Permissions::from_mode(0o600)).unwrap();
+    // The effective user alone is root, as in a set-user-ID program.
+    let output = Command::new("setpriv")
+        .args(["--ruid=65534", "--", PROGRAM, "settle"])
+        .args([&home.join("closed.h5"), &own_log])
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// A directory in that of the attacker, who gives its name again and again to a link to the directory of the victim. `act` is
 /// told its name, and a path that leads to it in any case. Fails where `act` says once that the attacker has won.
 fn races(what: &str, attacker: &Path, victim: &Path, mut act: impl FnMut(&Path, &Path) -> bool) {

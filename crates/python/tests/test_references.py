@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import h5logfs
+from h5logfs import _zarr
 
 pytest.importorskip("numcodecs")
 zarr = pytest.importorskip("zarr")
@@ -434,3 +435,14 @@ def test_parquet_replaces_references_only(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match=re.escape(str(tmp_path))):
         h5logfs.references(log("nd")).to_parquet(tmp_path)
     assert target.exists()
+
+
+@pytest.mark.parametrize("dtype, fill", [("<i2", -9), ("?", True), ("<f4", float("nan"))])
+def test_an_inlined_chunk_has_fill_values_past_the_edge(dtype: str, fill: Any, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "edge.h5", "w") as file:
+        values = np.zeros((10, 2), dtype)
+        dataset = file.create_dataset("d", data=values, chunks=(4, 2), fillvalue=fill)
+        grid = _zarr._Grid(dataset.shape, dataset.chunks)
+        chunk = np.frombuffer(_zarr._elements(dataset, grid, 2, dataset.dtype), dtype).reshape(4, 2)
+    assert same(chunk[:2], values[8:])
+    assert same(chunk[2:], np.full((2, 2), fill, dtype))

@@ -317,7 +317,7 @@ def _elements(dataset: h5py.Dataset, grid: _Grid, chunk: int, dtype: np.dtype[An
     """The elements of a chunk, with fill values past the edge of the dataset."""
     inside = np.asarray(dataset[grid.region(chunk)])
     inner = inside.shape[len(grid.shape):]
-    whole = np.zeros(grid.chunk + inner, dtype)
+    whole = np.full(grid.chunk + inner, dataset.fillvalue, dtype)
     whole[tuple(slice(0, side) for side in inside.shape)] = inside
     return whole.tobytes()
 
