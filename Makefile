@@ -337,9 +337,10 @@ install-program:
 	install -D -m 644 packaging/man/mount.h5logfs.8 $(DESTDIR)$(DATADIR)/man/man8/mount.h5logfs.8
 	umask 022 && install -D -m 644 packaging/man/h5logfs_driver.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_driver.7
 	umask 022 && install -D -m 644 packaging/man/h5logfs_connector.7 $(DESTDIR)$(DATADIR)/man/man7/h5logfs_connector.7
-	install -d $(DESTDIR)$(DOCDIR)/formats $(DESTDIR)$(DOCDIR)/examples
+	install -d $(DESTDIR)$(DOCDIR)/formats $(DESTDIR)$(DOCDIR)/decisions $(DESTDIR)$(DOCDIR)/examples
 	install -m 644 README.md CHANGELOG.md LICENSE LICENSE-MIT LICENSE-APACHE $(filter-out docs/SUMMARY.md,$(wildcard docs/*.md)) $(DESTDIR)$(DOCDIR)
 	install -m 644 docs/formats/*.md $(DESTDIR)$(DOCDIR)/formats
+	install -m 644 docs/decisions/*.md $(DESTDIR)$(DOCDIR)/decisions
 	install -m 644 $(EXAMPLES) $(DESTDIR)$(DOCDIR)/examples
 	install -D -m 644 packaging/h5logfs.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/h5logfs.conf
 	install -d $(DESTDIR)$(SYSTEMDDIR)/system $(DESTDIR)$(SYSTEMDDIR)/user

@@ -10,14 +10,22 @@ fn documents() -> Vec<PathBuf> {
     let folders = [
         "",
         "docs",
+        "docs/decisions",
         "docs/start",
         "docs/formats",
         "docs/reports",
         "benches",
+        "crates/python/src",
+        "src",
+        "tests",
     ];
+    let crates = fs::read_dir(root.join("crates")).unwrap();
+    let crates = crates.map(|folder| folder.unwrap().path());
     let files = folders
         .iter()
-        .flat_map(|folder| fs::read_dir(root.join(folder)).unwrap())
+        .map(|folder| root.join(folder))
+        .chain(crates)
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
         .map(|file| file.unwrap().path());
     files
         .filter(|path| path.extension().is_some_and(|e| e == "md"))

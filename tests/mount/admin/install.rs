@@ -114,6 +114,7 @@ fn everything_is_installed_in_its_place() {
         "share/bash-completion/completions/h5logfs",
         "share/doc/h5logfs/LICENSE",
         "share/doc/h5logfs/README.md",
+        "share/doc/h5logfs/decisions/0002-the-table-is-a-second-copy.md",
         "share/doc/h5logfs/examples/fstab.example",
         "share/doc/h5logfs/formats/logvol.md",
         "share/doc/h5logfs/operations.md",
