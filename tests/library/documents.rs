@@ -10,6 +10,7 @@ fn documents() -> Vec<PathBuf> {
     let folders = [
         "",
         "docs",
+        "docs/decisions",
         "docs/start",
         "docs/formats",
         "docs/reports",
