@@ -15,8 +15,8 @@ I = ctypes.c_int64
 UNLIMITED = 2**64 - 1
 # What returns an identifier; all others return a status or a number.
 IDENTIFIERS = """H5Fcreate H5Fopen H5Gcreate2 H5Gopen2 H5Dcreate2 H5Dopen2 H5Oopen H5Acreate2 H5Aopen H5Aopen_by_idx H5Aget_type H5Aget_space
-H5Dget_type H5Dget_space H5Dget_create_plist H5Gget_create_plist H5Tcreate H5Tcopy H5Tarray_create2 H5Tvlen_create H5Tenum_create
-H5Tcomplex_create H5Tget_super H5Tget_member_type H5Screate H5Screate_simple H5Pcreate H5Scopy H5Ropen_object""".split()
+H5Dget_type H5Dget_space H5Dget_create_plist H5Gget_create_plist H5Tget_create_plist H5Tcreate H5Tcopy H5Tarray_create2 H5Tvlen_create
+H5Tenum_create H5Tcomplex_create H5Tget_super H5Tget_member_type H5Screate H5Screate_simple H5Pcreate H5Scopy H5Ropen_object""".split()
 
 
 class Hdf5Error(Exception):
@@ -364,6 +364,30 @@ def links(h, file):
     h.H5Lcreate_external(b"other.h5", b"/x", file, b"external", 0, 0)
 
 
+def untimed(h, file):
+    """Objects of all kinds without times, with a group and a dataset between them that have some."""
+    def list_for(objects):
+        made = h.H5Pcreate(h.id(f"H5P_CLS_{objects}_CREATE_ID"))
+        h.H5Pset_obj_track_times(made, 0)
+        return made
+    datatype = h.H5Tcopy(h.id("H5T_STD_I32LE"))
+    h.H5Tcommit2(file, b"named", datatype, 0, list_for("DATATYPE"), 0)
+    group = h.H5Gcreate2(file, b"group", 0, list_for("GROUP"), 0)
+    h.H5Gcreate2(group, b"timed", 0, 0, 0)
+    space = h.H5Screate_simple(2, sizes(6, 4), None)
+    kinds = {b"contiguous": [], b"another": [], b"chunked": [CHUNKS], b"compact": [layout(0)]}
+    for parent in (file, group):
+        for name, settings in kinds.items():
+            dcpl = list_for("DATASET")
+            for setting in settings:
+                setting(h, dcpl)
+            write(h, h.H5Dcreate2(parent, name, h.id("H5T_STD_I32LE"), space, 0, dcpl, 0), file, 24)
+        others = {b"variable": h.H5Tvlen_create(h.id("H5T_STD_I32LE")), b"of_named": datatype}
+        for name, kind in others.items():
+            write(h, h.H5Dcreate2(parent, name, kind, space, 0, list_for("DATASET"), 0), file, 24)
+        write(h, h.H5Dcreate2(parent, b"between", datatype, space, 0, 0, 0), file, 24)
+
+
 def external(h, file):
     name = os.path.join(os.getcwd(), "external.raw").encode()
     dataset_with(setting("H5Pset_external", name, 0, UNLIMITED - 2**64))(h, file)
@@ -397,7 +421,8 @@ PROPERTIES = {
     "filter that may be left out": dataset_with(CHUNKS, setting("H5Pset_filter", 1, 1, 1, (ctypes.c_uint * 1)(9))),
     "chunks at edges not filtered": dataset_with(CHUNKS, DEFLATE, setting("H5Pset_chunk_opts", 2)),
     "chunk as it is stored": chunk_as_stored, "no times": dataset_with(CHUNKS, setting("H5Pset_obj_track_times", 0)),
-    "times": dataset_with(CHUNKS, setting("H5Pset_obj_track_times", 1)), "null dataspace": of_no_elements(2), "scalar": scalar,
+    "times": dataset_with(CHUNKS, setting("H5Pset_obj_track_times", 1)), "no times, objects of all kinds": untimed,
+    "null dataspace": of_no_elements(2), "scalar": scalar,
     "no elements": dataset_with(dims=(0, 4)), "no elements, unlimited": dataset_with(CHUNKS, dims=(0, 4), most=(UNLIMITED, 4)),
     "few attributes": attributes(3), "many attributes": attributes(40),
     "attributes in order": attributes(3, setting("H5Pset_attr_creation_order", 3)),
@@ -591,6 +616,7 @@ def file_text(h, file):
             text = {"kind": kind, "attributes": attributes_text(h, file, thing)}
             if kind == 3:
                 text["type"] = type_text(h, thing)
+                text.update(object_text(h, h.H5Tget_create_plist(thing)))
             else:
                 datatype, space = h.H5Dget_type(thing), h.H5Dget_space(thing)
                 text["type"], text["space"] = type_text(h, datatype), space_text(h, space)

@@ -3,7 +3,7 @@
 use super::elements::Elements;
 use super::original::{Object, Original, stored_space};
 use super::tree::Copier;
-use crate::hdf5_sys::{self as h5, Id, Link, Space, StorageClass};
+use crate::hdf5_sys::{self as h5, Format, Id, Link, Space, StorageClass};
 use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -20,6 +20,8 @@ pub struct NewLink<'a> {
 pub struct Template<'a> {
     pub datatype: Id,
     pub creation: Id,
+    /// As [`Object::format`] has it.
+    pub format: Option<Format>,
     pub at: &'a NewLink<'a>,
 }
 
@@ -33,6 +35,7 @@ impl<'a> Template<'a> {
         old.prepare(&creation)?;
         Ok(Template {
             datatype: h5::dataset_type(&old.id)?,
+            format: old.format(&creation)?,
             creation,
             at,
         })

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use super::layout_objects::LayoutObjects;
-use crate::hdf5_sys::{self as h5, Id, Space};
+use crate::hdf5_sys::{self as h5, Format, Id, Space};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;
 use h5logfs_objects::{Dataspace, Objects};
@@ -65,7 +65,7 @@ impl Object {
     /// Lets the copy have times if the object has some: the creation properties that libhdf5 tells of an object do not
     /// say it of all. And large attributes, or very many, which only version 2 object headers can hold elsewhere.
     pub fn prepare(&self, creation: &Id) -> Result<()> {
-        h5::track_times(creation, self.info.times[2] != 0)?;
+        h5::track_times(creation, self.has_times())?;
         if self.info.version < 2 {
             return Ok(());
         }
@@ -79,6 +79,23 @@ impl Object {
             }
         }
         Ok(())
+    }
+
+    /// The format in which the copy has to be made, with the properties that [`prepare`](Self::prepare) has set; `None` for any. In the
+    /// oldest one, libhdf5 says that all objects have times, unless they keep the order of their attributes. Headers of version 2 say
+    /// that of all objects which have some.
+    pub fn format(&self, creation: &Id) -> Result<Option<Format>> {
+        Ok(if self.info.version < 2 {
+            Some(Format::Oldest)
+        } else if self.has_times() || h5::tracks_attributes(creation)? {
+            None
+        } else {
+            Some(Format::V18)
+        })
+    }
+
+    fn has_times(&self) -> bool {
+        self.info.times[2] != 0
     }
 
     pub fn has_very_many_attributes(&self) -> bool {

@@ -10,7 +10,7 @@ use super::layout_objects::{Anchor, Owner};
 use super::original::{Object, Original};
 use super::room::Room;
 use super::tree::{self, Copied, Copier, Datasets, MadeAtOnce};
-use crate::hdf5_sys::{self as h5, Id, Shape, Space, StorageClass};
+use crate::hdf5_sys::{self as h5, Format, Id, Shape, Space, StorageClass};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::filters::Filter;
@@ -137,6 +137,7 @@ impl Datasets for Shown<'_> {
         let Some(mut model) = self.models.remove(&found.like) else {
             return Ok(None);
         };
+        copier.set_format(model.format)?;
         let made = self.logged(at, &mut model, anchor);
         self.models.insert(found.like, model);
         let (new, address) = made?;
@@ -369,6 +370,7 @@ struct Model {
     /// The type with which objects of the image are made.
     datatype: Id,
     creation: Id,
+    format: Option<Format>,
     /// What `creation` says of storage and filters, if that was set here.
     set: Option<(Storage, Vec<Filter>)>,
     shape: Shape,
@@ -392,6 +394,7 @@ impl Model {
         Ok(Model {
             datatype: copier.type_in_copy(datatype)?,
             creation: creation.clone(),
+            format: template.format,
             set: None,
             described: h5::describe_type(datatype),
             element_size: (h5::type_size(datatype)? + shape.more_in_file()) as u64,

@@ -10,7 +10,7 @@ use super::layout_objects::Owner;
 use super::original::{Object, Original};
 use super::references::Translator;
 use super::room::Room;
-use crate::hdf5_sys::{self as h5, Id, Kind, Link, Shape, Target};
+use crate::hdf5_sys::{self as h5, Format, Id, Kind, Link, Shape, Target};
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_log::image::ObjectTimes;
@@ -79,6 +79,7 @@ pub fn copy(
         original,
         room,
         target: target.clone(),
+        format: Format::Oldest,
         is_sharing: h5::shares_messages(&h5::file_creation(original.file)?)?,
         committed: HashMap::new(),
         is_part: datasets.choice().is_some_and(|choice| !choice.has_all()),
@@ -109,6 +110,8 @@ pub struct Copier<'a> {
     /// For elements, and values of attributes. Those that have none are left out.
     pub room: Room,
     target: Id,
+    /// In which libhdf5 makes the next object there.
+    format: Format,
     /// Objects of the file share messages.
     pub is_sharing: bool,
     /// Committed types in the copy, by their addresses in the file.
@@ -264,6 +267,7 @@ impl Copier<'_> {
         datasets: &mut dyn Datasets,
     ) -> Result<()> {
         let template = Template::of(old, at, self.is_sharing)?;
+        self.set_format(template.format)?;
         let (new, owner) = datasets.make(self, old, &template)?;
         let new_address = h5::address(&new)?;
         self.out.objects.insert(old.info.address, new_address);
@@ -273,6 +277,7 @@ impl Copier<'_> {
     fn make_group(&mut self, old: Object, at: &NewLink<'_>) -> Result<Group> {
         let creation = h5::creation_of_copy(&old.id)?;
         old.prepare(&creation)?;
+        self.set_format(old.format(&creation)?)?;
         let new = h5::create_group(at.parent, at.link, &creation)?;
         let new_address = h5::address(&new)?;
         self.out.objects.insert(old.info.address, new_address);
@@ -282,6 +287,16 @@ impl Copier<'_> {
             new,
             path: at.path.to_owned(),
         })
+    }
+
+    /// Sets the format of the next objects; `None`: that of the last ones. A change costs a flush of the copy, so objects that may have
+    /// any change nothing.
+    pub fn set_format(&mut self, format: Option<Format>) -> Result<()> {
+        if let Some(format) = format.filter(|format| *format != self.format) {
+            h5::set_format(&self.target, format)?;
+            self.format = format;
+        }
+        Ok(())
     }
 
     /// The links that the copy of a group has. A name stays as it is if the one that it should get is the name of
@@ -495,6 +510,7 @@ impl Copier<'_> {
 
     /// Writes what had to wait for the addresses of all objects.
     fn postponed_work(&mut self) -> Result<()> {
+        self.set_format(Some(Format::Oldest))?;
         let (objects, target) = (self.out.objects.clone(), self.target.clone());
         let mut translator = Translator {
             file: self.original.file,
@@ -545,10 +561,18 @@ impl Copier<'_> {
         self.commit_type(&old)
     }
 
-    /// Makes the copy of a committed type that has none yet.
+    /// Makes the copy of a committed type that has none yet. The dataset that has to have it follows in its own format.
     fn commit_type(&mut self, old: &Object) -> Result<Id> {
+        let format = self.format;
+        let new = self.commit_type_in_its_format(old);
+        self.set_format(Some(format))?;
+        new
+    }
+
+    fn commit_type_in_its_format(&mut self, old: &Object) -> Result<Id> {
         let creation = h5::type_creation(&old.id)?;
         old.prepare(&creation)?;
+        self.set_format(old.format(&creation)?)?;
         let new = h5::commit_copy(&self.target, &old.id, &creation)?;
         let address = old.info.address;
         self.out.objects.insert(address, h5::address(&new)?);

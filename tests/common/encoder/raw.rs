@@ -80,6 +80,10 @@ pub fn group_properties() -> Id {
     property_list(class_of(H5P_CLS_GROUP_CREATE))
 }
 
+pub fn type_properties() -> Id {
+    property_list(class_of(H5P_CLS_DATATYPE_CREATE))
+}
+
 /// The classes of property lists are known only after libhdf5 was initialized.
 fn class_of(class: &'static hid_t) -> hid_t {
     hdf5::sync::sync(|| *class)

@@ -471,6 +471,85 @@ fn comments_and_times() {
     }
 }
 
+/// Whether the creation properties of an object say that it has times.
+fn tracks_times(object: &Id) -> bool {
+    let list = match raw::info(object).type_ {
+        H5O_type_t::H5O_TYPE_GROUP => call!(H5Gget_create_plist(object.get())),
+        H5O_type_t::H5O_TYPE_DATASET => call!(H5Dget_create_plist(object.get())),
+        _ => call!(H5Tget_create_plist(object.get())),
+    };
+    let (list, mut tracks) = (Id::own(list), 0);
+    call!(H5Pget_obj_track_times(list.get(), &mut tracks));
+    tracks != 0
+}
+
+/// Objects of all kinds, and between them some with times. Headers of the oldest format cannot say that there are none.
+#[test]
+fn objects_have_times_as_in_the_log() {
+    for (latest, tracked) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+        let mut log = log_file();
+        log.latest = latest;
+        let mut names = vec!["a".to_owned()];
+        let shown = show_file(&log, |file| {
+            let set = |list: Id| {
+                call!(H5Pset_obj_track_times(list.get(), tracked));
+                list
+            };
+            let number = raw::standard(H5T_STD_I32LE);
+            let named = raw::standard(H5T_STD_I32LE);
+            let (name, list) = (raw::text("named"), set(raw::type_properties()));
+            let (at, named_id) = (file.get(), named.get());
+            call!(H5Tcommit2(at, name.as_ptr(), named_id, 0, list.get(), 0));
+            names.push("named".into());
+            let group = raw::create_group_with(file, "g", set(raw::group_properties()).get());
+            names.push("g".into());
+            raw::create_group(&group, "timed");
+            names.push("g/timed".into());
+            for (parent, path) in [(file, ""), (&group, "g/")] {
+                for (kind, datatype) in [
+                    ("contiguous", &number),
+                    ("compact", &number),
+                    ("chunked", &number),
+                    ("variable", &raw::sequence_type(&number)),
+                    ("of a committed type", &named),
+                ] {
+                    let list = set(raw::dataset_properties());
+                    match kind {
+                        "compact" => {
+                            call!(H5Pset_layout(list.get(), H5D_layout_t::H5D_COMPACT));
+                        }
+                        "chunked" => {
+                            call!(H5Pset_chunk(list.get(), 1, [2].as_ptr()));
+                        }
+                        _ => {}
+                    }
+                    let space = raw::space(&[3]);
+                    let dataset = raw::create_dataset(parent, kind, datatype, &space, &list);
+                    if !raw::has_pointers(datatype) {
+                        raw::write(&dataset, &[7; 12]);
+                    }
+                    names.push(format!("{path}{kind}"));
+                }
+                // The second one is made like the first one.
+                for (id, name) in [(1, "logged"), (2, "logged too")] {
+                    let list = set(raw::dataset_properties());
+                    let anchor =
+                        raw::create_dataset(parent, name, &number, &raw::null_space(), &list);
+                    Dataset::new(name, id, Type::I32, &[6, 5]).mark(&anchor);
+                    names.push(format!("{path}{name}"));
+                }
+            }
+        });
+        let original = raw::open_file(&shown.path);
+        for name in &names {
+            let (old, new) = (raw::open(&original, name), raw::open(&shown.file, name));
+            let has_none = latest && tracked == 0 && !["a", "g/timed"].contains(&name.as_str());
+            assert_eq!(tracks_times(&old), !has_none, "{name}, latest: {latest}");
+            assert_eq!(tracks_times(&new), !has_none, "{name}, latest: {latest}");
+        }
+    }
+}
+
 /// Times of long ago: what the view shows cannot be those of its own making.
 #[test]
 fn old_times_stay_old() {

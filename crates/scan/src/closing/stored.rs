@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::anchor::{AnchorNumbers, AnchorWriter, stub};
 use crate::dataset::{NewLink, Template};
-use crate::hdf5_sys::{self as h5, Id};
+use crate::hdf5_sys::{self as h5, Format, Id};
 use crate::layout_objects::{Anchor, LayoutObjects, Owner};
 use crate::original::{Object, Original};
 use crate::room::Room;
@@ -105,6 +105,7 @@ struct StoredDatasets<'a> {
 struct Model {
     datatype: Id,
     creation: Id,
+    format: Option<Format>,
     chunk: Option<Vec<u64>>,
     filters: Vec<Filter>,
 }
@@ -143,6 +144,7 @@ impl Datasets for StoredDatasets<'_> {
                 model
             }
         };
+        copier.set_format(model.format)?;
         let new = self.anchor(
             at,
             &model,
@@ -202,6 +204,7 @@ impl Model {
         Ok(Model {
             datatype: copier.type_in_copy(&template.datatype)?,
             creation: template.creation.clone(),
+            format: template.format,
             chunk: chunk.transpose()?,
             filters: filters.transpose()?.unwrap_or_default(),
         })

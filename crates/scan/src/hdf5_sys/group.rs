@@ -252,6 +252,13 @@ pub fn orders_attributes(creation: &Id) -> Result<bool> {
     Ok(flags & H5P_CRT_ORDER_INDEXED != 0)
 }
 
+/// Whether an object keeps the order in which it got its attributes.
+pub fn tracks_attributes(creation: &Id) -> Result<bool> {
+    let mut flags = 0;
+    h5!(H5Pget_attr_creation_order(creation.0, &mut flags))?;
+    Ok(flags & H5P_CRT_ORDER_TRACKED != 0)
+}
+
 /// Whether a group keeps the order in which it got its links.
 pub fn orders_links(creation: &Id) -> Result<bool> {
     creation_order(creation).map(|flags| flags != 0)
