@@ -14,6 +14,7 @@ fn documents() -> Vec<PathBuf> {
         "docs/formats",
         "docs/reports",
         "benches",
+        "findings",
     ];
     let files = folders
         .iter()
