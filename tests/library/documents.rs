@@ -18,6 +18,7 @@ fn documents() -> Vec<PathBuf> {
         "crates/python/src",
         "src",
         "tests",
+        "findings",
     ];
     let crates = fs::read_dir(root.join("crates")).unwrap();
     let crates = crates.map(|folder| folder.unwrap().path());

@@ -27,7 +27,7 @@ class Growing:
     """A log which a job writes, of bytes in `/d` or of other datasets: byte by byte as `docs/formats/journal.md` says."""
 
     def __init__(self, path: Path, datasets: Sequence[dict] = (BYTES,)) -> None:
-        self.path, self.journal, self._said, self._flush, self._values = path, "", 0, 0, 0
+        self.path, self._said, self._flush, self._unwritten = path, 0, 0, ""
         data = bytearray(FRONT)
         line = b"h5logfs log that was not closed. Its journal lies beside it.  \n\n"
         data[: len(line)] = line
@@ -41,20 +41,23 @@ class Growing:
     def _line(self, value: dict) -> None:
         text = json.dumps(value, separators=(",", ":"))
         self._said = zlib.crc32(text.encode(), self._said)
-        self.journal += f"{self._said:08x} {text}\n"
+        self._unwritten += f"{self._said:08x} {text}\n"
 
     def flush(self, length: int, time: int) -> None:
         """A flush of definitions alone: the dataset is so long now."""
         self.flush_extents([[length]], time)
 
     def flush_extents(self, extents: Sequence[list[int]], time: int) -> None:
-        """The same for several datasets."""
+        """The same for several datasets. As a job does it: no file is shorter at any time."""
         self._flush += 1
         for number, dims in enumerate(extents):
             self._line({"define": {"extent": {"dataset": number, "dims": dims}}})
         self._line({"commit": {"flush": self._flush, "ends": [len(self.data)], "time": time}})
-        self.path.write_bytes(self.data)
-        Path(f"{self.path}.h5logfs-journal").write_text(self.journal)
+        if self._flush == 1:
+            self.path.write_bytes(self.data)
+        with open(f"{self.path}.h5logfs-journal", "a") as journal:
+            journal.write(self._unwritten)
+        self._unwritten = ""
 
 
 @pytest.fixture
@@ -118,6 +121,34 @@ def test_a_follower_sees_each_flush_in_order_and_the_close(growing: Growing) -> 
     seen.extend(follower)
     assert [log.flush and log.flush.number for log in seen] == [1, 2, 3, 4, 5, 6, 7, None]
     assert [length(log) for log in seen] == [3, 4, 6, 8, 10, 12, 14, 14]
+
+
+def test_a_follower_looks_again_as_long_as_the_log_changes(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower, newest = h5logfs.follow(growing.path, timeout=60), h5logfs.Log._newest
+    next(follower)
+    growing.flush(5, 2500)
+    whole = growing.path.read_bytes()
+    states = [whole[:length] for length in (64, 4096, len(whole))]
+    failed = []
+
+    def between_changes(log: h5logfs.Log) -> h5logfs.Log:
+        try:
+            return newest(log)
+        except (OSError, ValueError) as error:
+            failed.append(error)
+            raise
+        finally:
+            if states:
+                growing.path.write_bytes(states.pop(0))
+
+    monkeypatch.setattr(h5logfs.Log, "_newest", between_changes)
+    growing.path.write_bytes(b"")
+    assert next(follower).flush == h5logfs.Flush(2, datetime(1970, 1, 1, 0, 0, 2, 500000, timezone.utc), False)
+    assert len(failed) == 3
+    # What stays is told.
+    growing.path.write_bytes(b"")
+    with pytest.raises(ValueError, match="not a log"):
+        next(follower)
 
 
 def test_a_follower_waits_in_an_event_loop(growing: Growing) -> None:

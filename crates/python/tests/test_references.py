@@ -395,7 +395,7 @@ def test_stored_virtual_datasets_are_read_without_h5logfs(large: tuple[Path, int
 
     target = str(tmp_path / f"virtual.{form}")
     inlined = [name for name, (_, inlined) in REFERENCED.items() if inlined]
-    # With pandas 3, fsspec cannot read Parquet of kerchunk with chunks that are inlined, or were never written.
+    # With pandas 3 and pyarrow, fsspec cannot read Parquet of kerchunk with chunks that are inlined, or were never written.
     left_out = ["sparse", *inlined] if form == "parquet" else []
     with virtualizarr.open_virtual_dataset(
         f"file://{large[0]}",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # A signal, as of Ctrl-C, waits for no longer.
 _STEP = 0.2
+# How often a follower looks at a log that changes meanwhile, as the program does.
+_ATTEMPTS = 10
 
 
 class Flush(NamedTuple):
@@ -274,15 +276,19 @@ class Follower:
         """Waits for a moment."""
         if not self._changes.wait(_STEP):
             return None
-        try:
-            newer = last._newest()
-        except (OSError, ValueError):
-            # A log that is being closed or replaced may be neither the one nor the other.
-            if self._changes.wait(_STEP):
-                newer = last._newest()
-            else:
-                raise
+        newer = self._newest(last)
         return None if newer._native().is_same(last._native()) else newer
+
+    def _newest(self, last: Log) -> Log:
+        """The newest state. Looks again where that fails and the log changes meanwhile."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return last._newest()
+            except (OSError, ValueError):
+                # A log that is being closed or replaced may be neither the one nor the other.
+                if not self._changes.wait(_STEP):
+                    raise
+        return last._newest()
 
     def _check(self, begin: float) -> None:
         if self._timeout is not None and clock.monotonic() - begin >= self._timeout:
