@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::common::clock::settle;
 use crate::common::encoder::{Dataset, Entry, LogFile, Type, read_whole};
 use h5logfs_catalog::direct::{self, OpenLog, Opened, Options};
+use h5logfs_catalog::workers::{Limits, OneScan};
+use h5logfs_common::error::Error;
+use h5logfs_common::task::Task;
+use h5logfs_log::scan::{ScanRequest, Scanner, Settings};
+use h5logfs_log::source_dir::SourceDir;
 use tempfile::TempDir;
 
 const CHUNK: usize = 4096;
@@ -111,5 +116,21 @@ fn a_log_that_is_handed_over_is_not_scanned_again() {
     assert_eq!(
         scans(&open(&path, "index_dir=none,cache_size=18M")),
         before + 4
+    );
+}
+
+/// A job may make its file anew while a reader looks at it.
+#[test]
+fn a_log_that_becomes_empty_before_it_is_scanned_has_changed() {
+    let (_dir, path) = log(7);
+    std::fs::write(&path, b"").unwrap();
+    let (dir, name) = SourceDir::of_file(&path).unwrap();
+    let limits = Limits::of(crate::common::PROGRAM.into(), 1);
+    let settings = Settings::default();
+    let request = ScanRequest::alone(&dir, &name, &settings);
+    let scanned = OneScan::new(limits).scan(&Task::unlimited(), request);
+    assert!(
+        matches!(&scanned, Err(Error::Changed { path: changed }) if *changed == path),
+        "{scanned:?}"
     );
 }

@@ -131,7 +131,7 @@ impl SourceDir {
     }
 
     /// Whether another process opens the files.
-    pub(super) fn is_remote(&self) -> bool {
+    pub fn is_remote(&self) -> bool {
         matches!(self.access, Access::Remote(..))
     }
 
