@@ -2,7 +2,7 @@
 # setup.sh PURPOSE: installs what one purpose needs.
 #
 # build: a build. build-system-hdf5: one with the libhdf5 of the system. mpi: a build with the writer. python: the Python package. bench: the benchmark of reading. bench-mpi: the
-# benchmarks of writing, which compile HDF5. demo: the demo. deb: the Debian packages. dist: the archive for other machines.
+# benchmarks of writing, which compile HDF5. demo: the part of the demo that reads. demo-mpi: the one that writes. deb: the Debian packages. dist: the archive for other machines.
 # test-dist: its tests. test: make test. all: make test-all, but
 # for what these install: tables: the tests of PyTables. vtk: that of ParaView's readers. notebook: that of the notebook. types: those of the Python package's types. distributed: those of a distributed file
 # system. nfs: those of NFS.
@@ -57,13 +57,14 @@ tables | vtk | notebook | types) packages=(python3 python3-venv) ;;
 nfs) packages=("${nfs[@]}") ;;
 # No server is started: the tests start their own.
 distributed) packages=(glusterfs-server glusterfs-client) ;;
-demo) packages+=("${hdf5[@]}" "${mpi[@]}" "${readers[@]}") ;;
+demo) packages+=("${system_hdf5[@]}" "${readers[@]}") ;;
+demo-mpi) packages+=("${mpi[@]}") ;;
 test | all)
     packages+=("${hdf5[@]}" "${system_hdf5[@]}" "${mpi[@]}" "${other_mpi[@]}" "${readers[@]}" "${copying[@]}" "${packing[@]}" man-db mandoc "${administration[@]}" "${nodes[@]}"
         "${power[@]}" "${compiling[@]}")
     ;;
 *)
-    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|deb|dist|test-dist|test|all|tables|vtk|notebook|types|distributed|nfs" >&2
+    echo "usage: setup.sh build|build-system-hdf5|mpi|python|bench|bench-mpi|demo|demo-mpi|deb|dist|test-dist|test|all|tables|vtk|notebook|types|distributed|nfs" >&2
     exit 2
     ;;
 esac
@@ -227,7 +228,7 @@ bench | demo | test | all)
 esac
 # After the readers, which have a cmake, too.
 case $purpose in
-build | mpi | dist | test-dist | python | bench | bench-mpi | demo) scripts/cmake.sh install >/dev/null ;;
+build | mpi | dist | test-dist | python | bench | bench-mpi) scripts/cmake.sh install >/dev/null ;;
 esac
 for compilation in "${compilations[@]}"; do
     wait "$compilation"
