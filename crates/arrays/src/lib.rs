@@ -1,18 +1,9 @@
 //! Arrays straight from logs: the objects of a log, and the elements of its datasets in memory of the caller, by several threads
 //! and without libhdf5.
 //!
-//! ```no_run
-//! use h5logfs_arrays::{Log, Options, Selection};
-//! # fn show() -> Result<(), h5logfs_common::error::Error> {
-//! let log = Log::open("run42/output.h5", &Options::default())?;
-//! let temperature = log.dataset("/T")?;
-//! println!("{:?} in chunks of {:?}", temperature.shape(), temperature.chunk());
-//! let last = temperature.shape()[0] - 1;
-//! let slab = temperature.read::<f64>(&Selection::hyperslab(&[last, 0, 0], &[1, 64, 64]))?;
-//! println!("{}", slab.sum());
-//! # Ok(())
-//! # }
-//! ```
+#![doc = "```ignore"]
+#![doc = include_str!("../examples/read_slab.rs")]
+#![doc = "```"]
 //!
 //! * `log`: an open log, and paths to its objects. The objects themselves are those of [`objects`].
 //! * `dataset`: what a dataset is, and where its elements come from: the log, or (`stored`) the canonical file itself.

@@ -4,29 +4,9 @@
 //! changed, keeps the outcome, and notices when the file changes again. A [`WorkerPool`] is the scanner that
 //! runs libhdf5 in other processes, without rights.
 //!
-//! ```no_run
-//! use std::path::Path;
-//!
-//! use h5logfs_catalog::workers::{Limits, WorkerPool};
-//! use h5logfs_catalog::{Catalog, Presented};
-//! use h5logfs_log::source_dir::SourceDir;
-//! use h5logfs_view::cache::MemoryLimits;
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let scanner = WorkerPool::start(Limits::default())?;
-//! let dir = SourceDir::open(Path::new("/data/run7"))?;
-//! let catalog = Catalog::new(dir, MemoryLimits::default(), scanner);
-//!
-//! let path = Path::new("checkpoint.h5");
-//! if let Presented::View { len, .. } = catalog.get(path)? {
-//!     println!("{len} bytes as canonical HDF5");
-//!     let view = catalog.open(path)?;
-//!     let mut superblock = [0; 96];
-//!     view.read_at(0, &mut superblock)?;
-//! }
-//! # Ok(())
-//! # }
-//! ```
+#![doc = "```ignore"]
+#![doc = include_str!("../examples/read_log.rs")]
+#![doc = "```"]
 //!
 //! A scan may take as long as its limits allow. A thread that must not wait so long asks with [`Wait::No`] and
 //! gets [`Lookup::NeedsScan`] instead of the outcome of a scan.

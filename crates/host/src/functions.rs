@@ -19,7 +19,7 @@ pub trait Functions: Copy + Send + 'static {
 
 /// Declares functions of libhdf5 by their own names, and how they are found.
 ///
-/// ```
+/// ```ignore
 /// h5logfs_host::functions! {
 ///     /// Functions that this needs.
 ///     pub struct Functions for "example" {

@@ -1,19 +1,9 @@
 //! The objects of an HDF5 file, read from its bytes without libhdf5: links, attributes, datatypes, and what a dataset is made
 //! of; and those of a closed log, made of the ones of its shadow ([`closed`]). Sections are those of the HDF5 File Format Specification 3.0.
 //!
-//! ```
-//! use h5logfs_objects::Objects;
-//! # fn show(bytes: Vec<u8>) -> Result<(), h5logfs_common::fault::Fault> {
-//! let objects = Objects::open(bytes)?;
-//! if let Some(dataset) = objects.find("/group/temperature")? {
-//!     println!("{:?}", objects.dataset(dataset)?.space);
-//!     for attribute in objects.attributes(dataset)? {
-//!         println!("{:?}", objects.values(&attribute.datatype, &attribute.bytes)?);
-//!     }
-//! }
-//! # Ok(())
-//! # }
-//! ```
+#![doc = "```ignore"]
+#![doc = include_str!("../examples/show_dataset.rs")]
+#![doc = "```"]
 //!
 //! * `superblock` finds the root group.
 //! * `group` reads links, and follows paths. In it: `link`, one link, and `symbol_table`, those of old groups.

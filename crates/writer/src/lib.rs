@@ -13,27 +13,9 @@
 //!
 //! A file is created, or a log of earlier jobs is opened again, closed or not ([`Writer::open`]).
 //!
-//! ```no_run
-//! use h5logfs_writer::{DatasetSpec, Options, Selection, Writer};
-//! use mpi::traits::*;
-//!
-//! let universe = mpi::initialize().expect("MPI runs once in a process");
-//! let world = universe.world();
-//! let (rank, ranks) = (world.rank() as u64, world.size() as u64);
-//!
-//! let mut file = Writer::create("run.h5", &world, Options::default())?;
-//! let spec = DatasetSpec::new::<f64>(&[0, ranks * 100]).unlimited(0);
-//! let pressure = file.dataset("/air/pressure", spec)?;
-//! file.attribute("/air/pressure", "units", "Pa")?;
-//! for step in 0..10 {
-//!     file.extend(pressure, &[step + 1, ranks * 100])?;
-//!     let (start, count) = ([step, rank * 100], [1, 100]);
-//!     file.write(pressure, Selection::block(&start, &count), &[1e5; 100])?;
-//!     file.flush()?;
-//! }
-//! file.close()?;
-//! # Ok::<(), h5logfs_writer::Error>(())
-//! ```
+#![doc = "```ignore"]
+#![doc = include_str!("../examples/pressure.rs")]
+#![doc = "```"]
 
 mod appends;
 mod batch;
