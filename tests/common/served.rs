@@ -29,6 +29,10 @@ pub enum Refusal {
     Invalid,
     /// The file was removed on another node.
     Stale,
+    /// The disk is full.
+    NoSpace,
+    /// The disk fails.
+    Failed,
 }
 
 pub type Answer<T> = Result<T, Refusal>;
@@ -131,6 +135,8 @@ impl From<Refusal> for Errno {
             Refusal::NotEmpty => Errno::ENOTEMPTY,
             Refusal::Invalid => Errno::EINVAL,
             Refusal::Stale => Errno::ESTALE,
+            Refusal::NoSpace => Errno::ENOSPC,
+            Refusal::Failed => Errno::EIO,
         }
     }
 }

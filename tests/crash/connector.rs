@@ -1,16 +1,18 @@
 //! Logs that HDF5 programs write through the VOL connector, with a shadow.
 
 use std::fs;
+use std::process::Command;
 
 use h5logfs_log::journal::path_of;
 
 use super::common::connector::Connector;
 use super::common::element::{WIDTH, attribute};
 use super::common::readers::said;
+use super::failing::sweep;
 use super::judge::Work;
 use super::recorder::SAID;
 use super::run;
-use super::scenario::{NAME, Stage};
+use super::scenario::{NAME, Stage, ended};
 
 /// Writes rows as `writer-crash` does: `LOG SAID FLUSH FSYNC STEP...`.
 const WRITE: &str = "
@@ -94,22 +96,62 @@ for step in sys.argv[7:]:
         os._exit(0)
 ";
 
-/// Runs the program. Returns whether there is one.
-fn write(stage: &Stage<'_>, connector: &Connector, flush: u64, options: &str, steps: &str) -> bool {
-    let Some(python) = connector.python() else {
-        return false;
-    };
+/// The program, where there is an h5py for it.
+fn program(
+    stage: &Stage<'_>,
+    connector: &Connector,
+    flush: u64,
+    options: &str,
+    steps: &str,
+) -> Option<Command> {
     let options: Vec<&str> = options.split(',').collect();
     let vol = format!("h5logfs {}", options.join(";"));
+    let python = connector.python()?;
     let python = python.with_variables(connector.used_as(&vol));
     let fsync = options[0].trim_start_matches("fsync=");
     let mut command = python.command();
     command.args(["-c", WRITE]);
     command.args([stage.recorder.join(NAME), stage.recorder.join(SAID)]);
     command.args([&flush.to_string(), fsync, &WIDTH.to_string(), &attribute(1)]);
-    let output = command.args(steps.split(' ')).output().unwrap();
+    command.args(steps.split(' '));
+    Some(command)
+}
+
+/// Runs the program. Returns whether there is one.
+fn write(stage: &Stage<'_>, connector: &Connector, flush: u64, options: &str, steps: &str) -> bool {
+    let Some(mut command) = program(stage, connector, flush, options, steps) else {
+        return false;
+    };
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     true
+}
+
+/// Each request to the file system fails in one run.
+#[test]
+fn calls_of_an_hdf5_program_that_fail() {
+    let connector = Connector::new();
+    if connector.python().is_none() {
+        return;
+    }
+    let options = "fsync=flush,checksums=yes";
+    let attempt = |stage: &Stage<'_>, flush, steps| {
+        ended(&mut program(stage, &connector, flush, options, steps).unwrap())
+    };
+    sweep(
+        "connector, create",
+        Work::Connector,
+        |_| {},
+        |stage| attempt(stage, 0, "create flush flush close"),
+    );
+    sweep(
+        "connector, append",
+        Work::Connector,
+        |stage| {
+            write(stage, &connector, 0, options, "create flush close");
+        },
+        |stage| attempt(stage, 1, "open flush close"),
+    );
 }
 
 const WAYS: [(&str, bool); 4] = [

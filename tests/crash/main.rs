@@ -2,12 +2,15 @@
 //! to files, one by one, and each is read, recovered, settled and appended to. What was acknowledged has to be there, nothing
 //! else may be shown, and no state is a dead end.
 //!
+//! Calls of the system that fail leave states, too, which are judged likewise (`failing`).
+//!
 //! `H5LOGFS_TEST_CASES` is the number of states for each scenario.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod connector;
+mod failing;
 mod history;
 mod images;
 mod judge;

@@ -1,6 +1,7 @@
 //! A file system in memory that records what programs do to its files.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
@@ -22,6 +23,17 @@ struct State {
     disk: Disk,
     history: History,
     known: BTreeMap<u64, Known>,
+    /// Requests that could have failed.
+    asked: usize,
+    failing: Option<Failing>,
+}
+
+/// Requests that fail, of those that open or change files.
+#[derive(Debug, Clone)]
+pub struct Failing {
+    /// Counted from the first request to the file system.
+    pub requests: Range<usize>,
+    pub with: Refusal,
 }
 
 /// What else is known of a file.
@@ -37,6 +49,8 @@ impl Recorder {
             disk: Disk::default(),
             history: History::default(),
             known: BTreeMap::new(),
+            asked: 0,
+            failing: None,
         };
         let owner = (
             rustix::process::geteuid().as_raw(),
@@ -63,6 +77,16 @@ impl Recorder {
     pub fn say(&self, line: impl Into<String>) {
         let said = Operation::Say(line.into());
         self.state.lock().unwrap().history.0.push(said);
+    }
+
+    /// How many requests could have failed.
+    pub fn asked(&self) -> usize {
+        self.state.lock().unwrap().asked
+    }
+
+    /// Lets requests fail, or none any more.
+    pub fn fail(&self, failing: Option<Failing>) {
+        self.state.lock().unwrap().failing = failing;
     }
 
     /// What was done so far.
@@ -99,6 +123,16 @@ impl State {
             return Some(SAID_NUMBER);
         }
         self.disk.directories.get(&directory)?.get(name).copied()
+    }
+
+    /// Counts a request, and fails where it is to.
+    fn admit(&mut self) -> Answer<()> {
+        let number = self.asked;
+        self.asked += 1;
+        match &self.failing {
+            Some(failing) if failing.requests.contains(&number) => Err(failing.with),
+            _ => Ok(()),
+        }
     }
 
     fn done(&mut self, operation: Operation) {
@@ -164,6 +198,7 @@ impl Served for Requests {
         owner: (u32, u32),
     ) -> Answer<u64> {
         let mut state = self.state();
+        state.admit()?;
         if state.place(place).is_some() {
             return Err(Refusal::Exists);
         }
@@ -181,6 +216,7 @@ impl Served for Requests {
 
     fn link(&self, inode: u64, place: Place<'_>) -> Answer<()> {
         let mut state = self.state();
+        state.admit()?;
         if state.place(place).is_some() {
             return Err(Refusal::Exists);
         }
@@ -191,6 +227,7 @@ impl Served for Requests {
 
     fn remove(&self, place: Place<'_>) -> Answer<()> {
         let mut state = self.state();
+        state.admit()?;
         let inode = state.place(place).ok_or(Refusal::NoEntry)?;
         state.check_empty(inode)?;
         let place = owned(place);
@@ -200,6 +237,7 @@ impl Served for Requests {
 
     fn rename(&self, from: Place<'_>, to: Place<'_>, replaces: bool) -> Answer<()> {
         let mut state = self.state();
+        state.admit()?;
         let inode = state.place(from).ok_or(Refusal::NoEntry)?;
         match state.place(to) {
             Some(_) if !replaces => return Err(Refusal::Exists),
@@ -214,11 +252,12 @@ impl Served for Requests {
     }
 
     fn open(&self, inode: u64) -> Answer<u64> {
-        self.state()
-            .known
-            .contains_key(&inode)
-            .then_some(0)
-            .ok_or(Refusal::NoEntry)
+        let mut state = self.state();
+        if inode != SAID_NUMBER {
+            state.admit()?;
+        }
+        let is_known = state.known.contains_key(&inode);
+        is_known.then_some(0).ok_or(Refusal::NoEntry)
     }
 
     fn read(&self, inode: u64, _: u64, offset: u64, len: u64) -> Answer<Vec<u8>> {
@@ -237,6 +276,7 @@ impl Served for Requests {
             state.history.0.extend(lines);
             return Ok(());
         }
+        state.admit()?;
         state.file(inode)?;
         state.changed(inode);
         let data = data.to_vec();
@@ -253,6 +293,7 @@ impl Served for Requests {
         if inode == SAID_NUMBER {
             return Ok(());
         }
+        state.admit()?;
         state.file(inode)?;
         state.changed(inode);
         state.done(Operation::Resize { inode, len });
@@ -267,7 +308,9 @@ impl Served for Requests {
     }
 
     fn sync(&self, inode: u64, _: u64) -> Answer<()> {
-        self.state().done(Operation::Sync { inode });
+        let mut state = self.state();
+        state.admit()?;
+        state.done(Operation::Sync { inode });
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! Runs programs on files that are recorded, and judges what crashes could have left of these.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::common::amount::{either, first_seed, told};
 use super::common::mpirun::{Job, Mpi, configure, program};
@@ -35,7 +36,7 @@ pub struct Kind {
 /// Where programs run.
 pub struct Stage<'a> {
     pub recorder: &'a Recorder,
-    kind: Kind,
+    pub kind: Kind,
 }
 
 impl Stage<'_> {
@@ -49,6 +50,20 @@ impl Stage<'_> {
     pub fn write_to(&self, name: &str, said: &str, flush: u64, options: &str, steps: &str) {
         let path = self.recorder.join(name);
         run_writer(self.kind.ranks, &path, said, flush, options, steps);
+    }
+
+    /// Runs the program, which may fail. Returns whether it has not. Fails with what it said where it was killed.
+    pub fn attempt(&self, flush: u64, options: &str, steps: &str) -> Result<bool, String> {
+        let (path, said) = (self.recorder.join(NAME), self.recorder.join(SAID));
+        let dir = tempfile::tempdir().unwrap();
+        let said = said.to_str().unwrap();
+        ended(&mut writer(dir.path(), &path, said, flush, options, steps))
+    }
+
+    /// Runs a command, as [`Stage::attempt`] does.
+    pub fn attempt_command(&self, arguments: &[&str]) -> Result<bool, String> {
+        let mut command = Command::new(PROGRAM);
+        ended(command.current_dir(self.recorder.path()).args(arguments))
     }
 
     /// The same, and neither the program nor those that it starts see the locks of others.
@@ -108,13 +123,13 @@ fn run_writer_with(
     options: &str,
     steps: &str,
 ) {
-    let flush = flush.to_string();
-    let mut arguments = vec![path.to_str().unwrap(), said, &flush, options];
-    arguments.extend(steps.split(' '));
-    let program = program("writer-crash");
     if ranks > 1 {
-        let mut command = Mpi::of_build().run(ranks as u32, &program);
-        command.args(&arguments).env("H5LOGFS_PROGRAM", PROGRAM);
+        let flush = flush.to_string();
+        let mut command = Mpi::of_build().run(ranks as u32, &program("writer-crash"));
+        command.args([path.to_str().unwrap(), said, &flush, options]);
+        command
+            .args(steps.split(' '))
+            .env("H5LOGFS_PROGRAM", PROGRAM);
         if locks == Locks::Unseen {
             without_locks(&mut command);
         }
@@ -122,22 +137,44 @@ fn run_writer_with(
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut command = Command::new(program);
-    configure(&mut command, dir.path());
-    command.env("H5LOGFS_PROGRAM", PROGRAM);
+    let mut command = writer(dir.path(), path, said, flush, options, steps);
     if locks == Locks::Unseen {
         without_locks(&mut command);
     }
-    let output = command.args(arguments).output().unwrap();
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", messages(&output));
+}
+
+/// The program `writer-crash` as a single process, which may use the directory `dir` for itself.
+fn writer(dir: &Path, path: &Path, said: &str, flush: u64, options: &str, steps: &str) -> Command {
+    let mut command = Command::new(program("writer-crash"));
+    configure(&mut command, dir);
+    command.env("H5LOGFS_PROGRAM", PROGRAM);
+    command.args([path.to_str().unwrap(), said, &flush.to_string(), options]);
+    command.args(steps.split(' '));
+    command
+}
+
+/// Lets a program end. Returns whether it has not failed.
+pub fn ended(command: &mut Command) -> Result<bool, String> {
+    let output = command.output().unwrap();
+    match output.status.signal() {
+        None => Ok(output.status.success()),
+        Some(_) => Err(messages(&output)),
+    }
+}
+
+/// Keeps the other tests of this process waiting: a thread that starts programs would hand them the locks of another one for a
+/// moment.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets programs run, and judges states that crashes could have left. Prints a row of the table, and what was violated.
 /// Returns how often.
 pub fn check(name: &str, kind: Kind, drive: impl FnOnce(&Stage<'_>)) -> usize {
-    // In one process, another thread that starts programs would hand them the locks of this one for a moment.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = alone();
     let recorder = Recorder::new();
     drive(&Stage {
         recorder: &recorder,

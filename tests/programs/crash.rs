@@ -5,7 +5,7 @@
 //! ```
 //!
 //! FLUSH is the number of the flush before the first one that is written, and OPTIONS are names of options, or NAME=VALUE,
-//! with commas between them. STEPs are `create`, `open`, `flush`, `automatic` (with the option of that name: the log flushes
+//! with commas between them; with `again`, a flush that fails is tried once more. STEPs are `create`, `open`, `flush`, `automatic` (with the option of that name: the log flushes
 //! itself), `fork` (a child tries to write, to flush and to close), `recover` and `append` (another process does that meanwhile),
 //! `refused` (what is written then cannot be flushed), `spill` (what is written is not flushed; with the option `small` a part of it goes to the file), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
 //! they mean.
@@ -39,6 +39,7 @@ fn main() {
         path,
         said: (world.rank() == 0).then(|| File::options().append(true).open(said).unwrap()),
         options: parse(options),
+        is_patient: options.split(',').any(|option| option == "again"),
         flush: flush.parse().unwrap(),
         log: None,
         world: &world,
@@ -61,6 +62,8 @@ fn parse(text: &str) -> Options {
             // In the next definition after a write.
             "automatic" => options.flush_bytes = Some(1),
             "overwrite" => options.overwrite = true,
+            // Of the program: see `is_patient`.
+            "again" => {}
             "discard" => (options.overwrite, options.discard_unclosed) = (true, true),
             other => panic!("the option {other}"),
         }
@@ -73,6 +76,8 @@ struct Program<'a> {
     /// On the first rank.
     said: Option<File>,
     options: Options,
+    /// A flush that fails is tried once more.
+    is_patient: bool,
     /// The last flush that was acknowledged.
     flush: u64,
     log: Option<Log>,
@@ -123,7 +128,7 @@ impl Program<'_> {
                 self.say("may", self.flush + 1);
                 self.write();
                 if step == "flush" {
-                    self.log.as_mut().unwrap().writer.flush().unwrap();
+                    self.flush_log();
                 } else {
                     self.let_flush();
                 }
@@ -170,6 +175,15 @@ impl Program<'_> {
             }
             other => panic!("the step {other}"),
         }
+    }
+
+    fn flush_log(&mut self) {
+        let writer = &mut self.log.as_mut().unwrap().writer;
+        let mut flushed = writer.flush();
+        if flushed.is_err() && self.is_patient {
+            flushed = writer.flush();
+        }
+        flushed.unwrap();
     }
 
     /// Lets another process do something to the log, on the first rank.
