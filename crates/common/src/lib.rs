@@ -1,4 +1,4 @@
-//! What all parts of h5logfs use. Nothing here knows of logs or HDF5.
+//! The base of all parts of h5logfs. It knows nothing of logs or HDF5.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! A report in the text format of Prometheus. Names end with the unit, counters with `_total`; units are seconds
-//! and bytes. Each sample has the mount as a label, so one file can have those of several mounts.
+//! A report in the text format of Prometheus. Names end with the unit, counters with `_total`; units are seconds and bytes.
+//! Each sample has the mount as a label, so one file can hold several mounts.
 
 use std::fmt::Write;
 
@@ -117,7 +117,7 @@ type Labels<'a> = &'a [(&'a str, &'a str)];
 
 struct Text {
     written: String,
-    /// The label of all samples.
+    /// Label of all samples.
     mount: String,
 }
 
