@@ -1,7 +1,7 @@
-//! What goes to disk: the records of a log, its extents, flushes and journal, written by any number of ranks.
+//! Output to disk: the records of a log, its extents, flushes and journal, written by any number of ranks.
 //!
-//! The writer and the VOL connector use this crate. It knows neither MPI nor libhdf5: the ranks are a
-//! [`Communicator`](ranks::Communicator), and what is closed is the users' affair.
+//! The writer and the VOL connector use this crate. It knows neither MPI nor libhdf5. The ranks are a
+//! [`Communicator`](ranks::Communicator), and its users decide what a closed log contains.
 //!
 //! | module | contents |
 //! |---|---|
@@ -79,7 +79,7 @@ pub use options::{Fsync, Options, Subfiles};
 pub use ranks::{GlobalOutcome, LocalOutcome, Ranks};
 pub use selection::{Blocks, Selection};
 
-/// Errors of collective calls leave through this function, which adds the file.
+/// Adds the file to the error of a collective call.
 pub fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
     match outcome {
         GlobalOutcome::Good => Ok(()),

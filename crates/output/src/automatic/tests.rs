@@ -1,4 +1,4 @@
-//! Ranks that are threads, each with a clock of its own.
+//! Ranks are threads here, each with its own clock.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -8,23 +8,23 @@ use crate::ranks::Communicator;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What the first rank has sent.
+/// Words that the first rank has sent.
 #[derive(Default)]
 struct Sent {
     words: Mutex<Vec<u64>>,
     more: Condvar,
 }
 
-/// A rank that only sends and gets words.
+/// A rank that only exchanges words.
 struct Member {
     rank: u32,
     size: u32,
     sent: Arc<Sent>,
-    /// How many words it has begun to send or get.
+    /// Number of words that it has begun to send or receive.
     begun: Mutex<usize>,
 }
 
-/// A word of this number.
+/// The word with this number.
 struct Numbered {
     number: usize,
     sent: Arc<Sent>,
@@ -80,13 +80,13 @@ impl Communicator for Member {
     }
 }
 
-/// A rank, its clock, and what it has done.
+/// A rank, its clock, and its flushes.
 struct Rank {
     ranks: Ranks,
     automatic: Automatic,
     now: Time,
     calls: u32,
-    /// The collective calls in which it has flushed.
+    /// Collective calls in which it has flushed.
     flushed: Vec<u32>,
 }
 
@@ -128,7 +128,7 @@ fn every() -> Options {
     }
 }
 
-/// Runs so many ranks, and returns what each has done, and the words that were sent.
+/// Runs `size` ranks. Returns the ranks, and the words sent.
 fn run(size: u32, options: &Options, act: impl Fn(&mut Rank) + Sync) -> (Vec<Rank>, Vec<u64>) {
     let sent = Arc::new(Sent::default());
     let done = thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn run(size: u32, options: &Options, act: impl Fn(&mut Rank) + Sync) -> (Vec<Ran
     (done, words)
 }
 
-/// Numbers that look random.
+/// A pseudo-random number.
 fn random(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6364136223846793005)
@@ -163,7 +163,7 @@ fn all_ranks_flush_in_the_same_calls() {
         let (ranks, words) = run(4, &every(), |rank| {
             let mut state = seed * 4 + u64::from(rank.ranks.rank());
             for call in 1..=CALLS {
-                // What a rank does by itself takes its time, and no other rank knows of it.
+                // Calls of one rank take time, and no other rank knows of them.
                 for _ in 0..random(&mut state) % 5 {
                     rank.now += Duration::from_millis(random(&mut state) % 100);
                     rank.call(Call::Own);
@@ -183,12 +183,12 @@ fn all_ranks_flush_in_the_same_calls() {
         for rank in &ranks {
             assert_eq!(rank.flushed, *flushed, "seed {seed}");
         }
-        // One in each collective call but those that flush, and one more in each flush.
+        // One word in each collective call that does not flush, and one more in each flush.
         assert_eq!(words.len(), (CALLS + CALLS / 77) as usize);
     }
 }
 
-/// Only ranks that are further than one call ahead of the first one would wait for it.
+/// A rank waits for the first one only if it is more than one call ahead.
 #[test]
 fn no_rank_waits_for_one_that_has_come_to_the_call_before() {
     let sent = Arc::new(Sent::default());
@@ -199,7 +199,7 @@ fn no_rank_waits_for_one_that_has_come_to_the_call_before() {
         other.call(Call::Own);
         other.call(Call::Collective);
     }
-    // Nor does the first one wait for others, whatever it does by itself.
+    // The first rank does not wait for others, whatever it does by itself.
     first.now += EVERY;
     first.call(Call::Own);
     first.call(Call::Collective);
@@ -210,7 +210,7 @@ fn no_rank_waits_for_one_that_has_come_to_the_call_before() {
     assert_eq!(other.flushed, [12]);
 }
 
-/// The flush will find out what else is wrong with them.
+/// Different calls do not hang: the flush reports them.
 #[test]
 fn ranks_that_do_not_make_the_same_calls_come_to_the_flush() {
     let (ranks, _) = run(3, &every(), |rank| {
@@ -219,7 +219,7 @@ fn ranks_that_do_not_make_the_same_calls_come_to_the_flush() {
             (0..calls).for_each(|_| rank.call(Call::Collective));
             rank.flush();
         }
-        // They make the same again.
+        // Now the ranks make the same calls again.
         rank.now += EVERY;
         rank.calls = 0;
         (0..4).for_each(|_| rank.call(Call::Collective));
@@ -268,7 +268,7 @@ fn a_process_alone_flushes_in_any_call() {
     assert!(Automatic::of(&Options::default(), begin).is_none());
 }
 
-/// Nothing tells before what the first rank has spilled. An attempt that fails is not repeated at once.
+/// Before the first flush nothing defines what the first rank has spilled. A failed attempt is not repeated at once.
 #[test]
 fn the_first_flush_follows_the_first_spill() {
     for is_complete in [true, false] {
@@ -300,7 +300,7 @@ fn a_buffer_is_as_old_as_the_first_of_what_it_has() {
     automatic.note(1);
     assert!(is_old(&mut automatic, 10 * EVERY, 1));
     assert!(!is_old(&mut automatic, 10 * EVERY, 2));
-    // It could not be spilled.
+    // The buffer could not be spilled.
     automatic.set_spilled(false);
     assert!(!is_old(&mut automatic, 10 * EVERY, 1));
     assert!(is_old(&mut automatic, 11 * EVERY, 1));
