@@ -179,7 +179,7 @@ fn flush_every(seconds: f64) -> Result<Option<Duration>> {
     Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
-/// A flag of 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
+/// Reads a flag of 64 bits. A narrower one could lie in the final padding of an earlier struct, which has arbitrary bytes.
 fn wide_flag(value: i64, name: &'static str) -> Result<bool> {
     input::flag(c_int::try_from(value).unwrap_or(-1), name)
 }

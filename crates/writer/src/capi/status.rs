@@ -79,7 +79,7 @@ impl ApiError {
         ApiError::new(H5LOGFS_ERR_DEFINITION, message)
     }
 
-    /// The same error with the object that it is about in front.
+    /// This error with the object concerned in front.
     pub fn about(mut self, object: impl Display) -> Self {
         self.message = format!("{object}: {}", self.message);
         self
@@ -111,7 +111,7 @@ thread_local! {
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_last_error() -> *const c_char {
     const NOTHING: &CStr = c"";
-    // While a thread ends, its thread-local data may be gone already.
+    // The thread-local data of an ending thread may be gone.
     let message = MESSAGE.try_with(|message| match message.try_borrow() {
         Ok(text) => text.as_ptr(),
         Err(_) => NOTHING.as_ptr(),
@@ -121,7 +121,7 @@ pub extern "C" fn h5logfs_last_error() -> *const c_char {
 
 /// Runs the body of a C function. Turns an error or a panic into its code, and keeps the message.
 pub(super) fn to_status(body: impl FnOnce() -> Result<()>) -> c_int {
-    // Unwind safe: a panic poisons the lock of the file that it may have left half changed.
+    // Unwind safe: a panic poisons the lock of the file that it may have left inconsistent.
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return H5LOGFS_OK as c_int,
         Ok(Err(error)) => error,

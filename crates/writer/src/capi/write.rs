@@ -204,14 +204,14 @@ pub unsafe extern "C" fn h5logfs_lend_points(
     unsafe { write(DataMode::Lend, dataset, data, size, selection) }
 }
 
-/// What a call does with the caller's data.
+/// The use of the caller's data.
 #[derive(Clone, Copy)]
 pub(super) enum DataMode {
     Copy,
     Lend,
 }
 
-/// A selection as the C functions get it.
+/// A selection as the C functions receive it.
 #[derive(Clone, Copy)]
 pub(super) enum CSelection {
     All,
@@ -219,7 +219,7 @@ pub(super) enum CSelection {
         start: *const u64,
         count: *const u64,
     },
-    /// Start, stride, count, block.
+    /// Start, stride, count and block.
     Hyperslab([*const u64; 4]),
     Blocks {
         number: usize,
@@ -232,7 +232,7 @@ pub(super) enum CSelection {
     },
 }
 
-/// Blocks of which each has a start and a count with a place of its own.
+/// Blocks given by lists of pointers to their starts and counts.
 #[derive(Clone, Copy)]
 struct Lists {
     number: usize,
@@ -241,11 +241,11 @@ struct Lists {
 }
 
 impl Lists {
-    /// All starts one behind the other, and all counts.
+    /// All starts one after the other, and all counts.
     ///
     /// # Safety
-    /// Each pointer is NULL, or points to as many pointers as there are blocks; each of these is NULL, or points to a number
-    /// for each dimension.
+    /// Each pointer is NULL, or points to one pointer for each block; each of these is NULL, or points to one number for each
+    /// dimension.
     unsafe fn read(self, rank: usize) -> Result<[Vec<u64>; 2]> {
         let join = |lists, what: &str| -> Result<Vec<u64>> {
             // SAFETY: promised by the caller.
@@ -290,14 +290,13 @@ unsafe fn write_lists(
         starts: starts.as_ptr(),
         counts: counts.as_ptr(),
     };
-    // SAFETY: promised by the caller; the coordinates live until this returns.
+    // SAFETY: promised by the caller; the coordinates outlive the call.
     unsafe { write(mode, id, data, size, selection) }
 }
 
 impl CSelection {
     /// # Safety
-    /// Each pointer is NULL, or points to as many numbers as the selection has in a dataset of this
-    /// rank.
+    /// Each pointer is NULL, or points to as many numbers as the selection has in a dataset of this rank.
     pub unsafe fn read<'a>(self, rank: usize) -> Result<Selection<'a>> {
         static ONES: [u64; MAX_DIMS] = [1; MAX_DIMS];
         // SAFETY: promised by the caller.
@@ -354,7 +353,7 @@ unsafe fn write(
     unsafe { write_from(mode, dataset, std::ptr::null(), data, size, selection) }
 }
 
-/// Without a memory space, the data are the selected elements one behind the other.
+/// Writes from memory. Without a memory space, the data are the selected elements one after the other.
 ///
 /// # Safety
 /// The pointers are what they are documented to be.
@@ -384,7 +383,7 @@ pub(super) unsafe fn write_from(
     })
 }
 
-/// Refuses a write whose arguments are wrong. Returns the whole error.
+/// Refuses a write with wrong arguments. Returns the complete error.
 pub(super) fn refuse(writer: &mut Writer, dataset: &Dataset, error: ApiError) -> ApiError {
     let error = error.about(format!("dataset {}", dataset.path));
     writer.refuse(Fault::Refused(error.message.clone()));
