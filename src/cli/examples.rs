@@ -6,7 +6,7 @@ use super::compact::ranks;
 
 /// One call of a command.
 pub struct Example {
-    /// What it does.
+    /// Description of the example.
     pub purpose: &'static str,
     pub call: &'static str,
 }
@@ -15,7 +15,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
     Example { purpose, call }
 }
 
-/// The examples of each command.
+/// Examples by command.
 const EXAMPLES: [(&str, &[Example]); 15] = [
     (
         "mount",
@@ -202,7 +202,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
     ),
 ];
 
-/// Those of the program for MPI jobs.
+/// Examples of the program for MPI jobs.
 const OF_JOBS: (&str, &[Example]) = (
     ranks::NAME,
     &[

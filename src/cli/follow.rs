@@ -1,4 +1,4 @@
-//! `h5logfs follow`: tells of each flush of a running job.
+//! `h5logfs follow`: reports each flush of a running job.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,15 +22,15 @@ use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::Identity;
 
-/// Lower priority than that of a job. The processes that scan inherit it.
+/// Priority below that of a job. The processes that scan inherit it.
 const NICE: i32 = 10;
-/// How often the lock of the job is looked at.
+/// Time between two looks at the job's lock.
 const LOOK_AT_JOB: Duration = Duration::from_secs(1);
-/// A follower that is further behind goes on with the newest flush.
+/// Most flushes by which a follower may be late. Beyond that it skips to the newest flush.
 const MOST_BEHIND: u64 = 32;
-/// So does one that has told for so long of flushes that it had missed: the next ones are to be told of soon.
+/// Longest time for reporting missed flushes. Then it skips to the newest flush, so that new ones are reported soon.
 const MOST_CATCHING_UP: Duration = Duration::from_millis(100);
-/// Datasets that a line names.
+/// Most datasets named in a line.
 const MOST_NAMES: usize = 4;
 
 /// Tell of each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
@@ -72,37 +72,37 @@ pub enum Until {
 #[error("{}: its job has ended, and has not closed it: `h5logfs recover {}` does", _0.display(), _0.display())]
 pub struct JobEnded(pub PathBuf);
 
-/// What there is to tell. Times are those of the journal.
+/// An event to report. Times are those of the journal.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event {
     /// A flush is complete.
     Flush(Flush),
-    /// The log has changed, and is not closed. Its layout does not number its flushes.
+    /// The log has changed, and is not closed. Its layout does not number flushes.
     Unclosed(Unclosed),
     /// The log is closed.
     Closed {
-        /// It is an ordinary HDF5 file, whose extents are not looked at.
+        /// Whether it is an ordinary HDF5 file, whose extents are not examined.
         settled: bool,
-        /// Bytes of the files of the log.
+        /// Size of the log's files, in bytes.
         bytes: u64,
-        /// Those that have another extent than at the last event.
+        /// Datasets whose extent has changed since the last event.
         datasets: Vec<Extent>,
     },
     /// No process holds the journal any more.
     Ended,
-    /// Another log has taken the place of the one that was followed.
+    /// Another log has replaced the followed one.
     Replaced,
 }
 
 #[derive(Debug, Serialize)]
 struct Unclosed {
-    /// Bytes of the files of the log.
+    /// Size of the log's files, in bytes.
     bytes: u64,
-    /// How many more there are than at the last event.
+    /// Growth since the last event, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_bytes: Option<u64>,
-    /// Those that have another extent than at the last event.
+    /// Datasets whose extent has changed since the last event.
     datasets: Vec<Extent>,
 }
 
@@ -111,39 +111,39 @@ struct Flush {
     flush: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<Timestamp>,
-    /// The program has not asked for it.
+    /// Whether the flush was automatic.
     automatic: bool,
-    /// Bytes of the files of the log, up to the end of the flush.
+    /// Size of the log's files up to the end of the flush, in bytes.
     bytes: u64,
-    /// How many more there are than at the last event.
+    /// Growth since the last event, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_bytes: Option<u64>,
     /// Seconds since the flush of the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// Those that have another extent than at the last event.
+    /// Datasets whose extent has changed since the last event.
     datasets: Vec<Extent>,
 }
 
-/// A dataset, and how large it is now.
+/// A dataset with its present extent.
 #[derive(Debug, Serialize)]
 struct Extent {
     name: String,
     dims: Vec<u64>,
 }
 
-/// What was told last.
+/// The last reported state.
 #[derive(Default)]
 struct Told {
-    /// The last flush that was told of.
+    /// The last reported flush.
     flush: u64,
     is_closed: bool,
-    /// Its file is an ordinary one of this kind, and no log any more.
+    /// The kind of ordinary file that has replaced the log.
     plain: Option<Plain>,
     bytes: u64,
     time: Option<i64>,
     dims: BTreeMap<String, Vec<u64>>,
-    /// Device and inode of the log file.
+    /// Device and inode number of the log file.
     file: Option<(u64, u64)>,
 }
 
@@ -162,7 +162,7 @@ impl Told {
         }
     }
 
-    /// The datasets that had other extents at an earlier state. Without one, all.
+    /// Datasets whose extents differ from an earlier state; all datasets without one.
     fn changed_since(&self, before: Option<&Told>) -> Vec<Extent> {
         let earlier = |name| before.and_then(|before| before.dims.get(name));
         let changed = self
@@ -182,13 +182,13 @@ impl From<(&String, &Vec<u64>)> for Extent {
     }
 }
 
-/// Bytes of the files of a log.
+/// Size of a log's files, in bytes.
 fn bytes(snapshot: &Snapshot) -> u64 {
     let sizes = snapshot.sources.iter().map(|source| source.identity.size);
     sizes.fold(0, u64::saturating_add)
 }
 
-/// Whether there is no log, or none in the state that was asked for.
+/// Whether there is no log, or not in the requested state.
 pub fn is_no_log(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
@@ -203,9 +203,9 @@ struct Follower<'a, W> {
     changes: Changes,
     out: Output<W>,
     told: Option<Told>,
-    /// The journal of a log that is not closed, where it tells whether its job runs.
+    /// The journal of an unclosed log, if its lock tells whether the job runs.
     journal: Option<SourcePath>,
-    /// Since when no process holds the journal, and whether that was told.
+    /// Since when no process holds the journal, and whether that was reported.
     ended: Option<(Instant, bool)>,
 }
 
@@ -215,7 +215,7 @@ pub fn run(args: FollowArgs) -> Result<()> {
         settings.moment == Moment::Newest,
         "follow tells of every flush: it takes neither at_flush nor at_time"
     );
-    // The job comes first, where it runs on this node.
+    // The job has priority on its node.
     let _ = nice(NICE);
     let changes = Changes::of(&args.file);
     let changes = changes.map_err(|e| anyhow::anyhow!("{}: {e}", args.file.display()))?;
@@ -245,7 +245,7 @@ impl<W: Write> Follower<'_, W> {
         }
     }
 
-    /// Tells of what is new. Returns whether the log is closed.
+    /// Reports what is new. Returns whether the log is closed.
     fn catch_up(&mut self) -> Result<bool> {
         self.journal = None;
         let newest = match self.scan(Moment::Newest) {
@@ -280,7 +280,7 @@ impl<W: Write> Follower<'_, W> {
                 break;
             }
             match self.scan(Moment::Flush(flush)) {
-                // Meanwhile the log was closed, and may have been opened again.
+                // The log was closed meanwhile, and may have been opened again.
                 Err(error) if is_no_log(&error) => {}
                 missed => self.tell_flush(&missed?.snapshot, flush)?,
             }
@@ -294,7 +294,7 @@ impl<W: Write> Follower<'_, W> {
         Ok(false)
     }
 
-    /// Tells where another log has taken the place of the one that was told of.
+    /// Reports that another log has replaced the reported one.
     fn notice_other(&mut self, now: &Told) -> Result<()> {
         let is_other =
             |told: &Told| told.file != now.file || (!now.is_closed && told.flush > now.flush);
@@ -305,7 +305,7 @@ impl<W: Write> Follower<'_, W> {
         Ok(())
     }
 
-    /// The state of a closed log that is an ordinary file now.
+    /// The state of a closed log that has become an ordinary file.
     fn became(&self, plain: Plain) -> Result<Told> {
         let found = Identity::from(&self.args.file.metadata()?);
         let dims = self.told.as_ref().map(|told| told.dims.clone());
@@ -319,7 +319,7 @@ impl<W: Write> Follower<'_, W> {
         })
     }
 
-    /// The log in one state, which may change while it is scanned.
+    /// Scans the log in one state. The log may change meanwhile.
     fn scan(&mut self, moment: Moment) -> Result<Scanned> {
         let file = &self.args.file;
         let scanned = self.changes.retry(|| self.scanner.scan_at(file, moment));
@@ -331,7 +331,7 @@ impl<W: Write> Follower<'_, W> {
         }
     }
 
-    /// The log as a flush has left it. Some logs that were closed meanwhile can still show it.
+    /// Reports the state after a flush. Some logs that were closed meanwhile can still show it.
     fn tell_flush(&mut self, snapshot: &Snapshot, flush: u64) -> Result<()> {
         let now = Told {
             flush,
@@ -347,7 +347,7 @@ impl<W: Write> Follower<'_, W> {
             automatic: snapshot.asked < snapshot.flushes,
             bytes: now.bytes,
             new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
-            // The state in which an append began tells no time.
+            // The state at the begin of an append has no time.
             seconds: before.and_then(|before| seconds_between(before.time?, now.time?)),
             datasets: now.changed_since(before),
         });
@@ -355,7 +355,7 @@ impl<W: Write> Follower<'_, W> {
         Ok(self.tell(&event)?)
     }
 
-    /// A log that does not number its flushes, in another state than the one that was told of.
+    /// Reports a changed log whose layout does not number flushes.
     fn tell_unclosed(&mut self, now: Told) -> Result<()> {
         let before = self.told.as_ref();
         let datasets = now.changed_since(before);
@@ -389,7 +389,7 @@ impl<W: Write> Follower<'_, W> {
         Ok(self.tell(&event)?)
     }
 
-    /// Tells once that the job has ended, when that is so for as long as a close may take.
+    /// Reports the end of the job once, when it has lasted longer than a close may take.
     fn look_at_job(&mut self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
@@ -440,13 +440,14 @@ impl<W: Write> Follower<'_, W> {
     }
 }
 
-/// The seconds between two times of a journal, which may be any numbers. `None` where they do not grow: clocks are set back.
+/// Seconds between two times of a journal, which may be any numbers. `None` if time does not increase: clocks may be set
+/// back.
 fn seconds_between(before: i64, now: i64) -> Option<f64> {
     let passed = now.checked_sub(before).filter(|passed| *passed > 0);
     passed.map(|milliseconds| milliseconds as f64 / 1e3)
 }
 
-/// The flushes between the last one that was told of and the newest one, if they are not too many.
+/// The flushes between the last reported one and the newest one, if they are few.
 fn missed(last: Option<u64>, newest: u64) -> std::ops::Range<u64> {
     match last {
         Some(last) if newest > last && newest - last <= MOST_BEHIND => last + 1..newest,
@@ -477,7 +478,7 @@ impl Flush {
     }
 }
 
-/// How many more bytes a log has than before, or else how many it has.
+/// The growth of a log, or else its size.
 fn more_bytes(new: Option<u64>, all: u64) -> String {
     match new {
         Some(new) => format!("+{}", report::bytes(new.into())),

@@ -87,7 +87,7 @@ pub struct UmountArgs {
 struct Request {
     source: PathBuf,
     mount_point: PathBuf,
-    /// `name`, or `name=value`. Later ones win.
+    /// Options as `name` or `name=value`. Later ones win.
     options: Vec<OsString>,
 }
 
@@ -109,7 +109,7 @@ pub fn run(args: MountArgs) -> anyhow::Result<()> {
     let request = Request::of(&args)?;
     let options = request.parsed()?;
     if args.foreground {
-        // Apptainer and its like run a command beside.
+        // Apptainer and similar programs run the user's command at the same time.
         logging::to_stderr(fs::given_device(&request.mount_point).is_some())?;
         let outcome = serve_in_foreground(&request, &options);
         log::logger().flush();
@@ -128,7 +128,7 @@ pub fn watch(args: WatchArgs) -> anyhow::Result<()> {
     Ok(fs::run_watcher(args.mount)?)
 }
 
-/// Unmounts all, also where one of them fails, and prints each error.
+/// Unmounts all mount points, even after a failure, and prints each error.
 pub fn umount(args: UmountArgs) -> anyhow::Result<()> {
     let in_use = if args.lazy {
         fs::InUse::Detach
@@ -166,7 +166,7 @@ impl Request {
         Request::with_config(source, mount_point, options, args.config.as_deref())
     }
 
-    /// Options of the configuration file come first, so that `given` wins.
+    /// Makes the request. Options of the configuration file come first, so that `given` wins.
     fn with_config<'a>(
         source: Option<&Path>,
         mount_point: &Path,
@@ -208,7 +208,7 @@ fn serve_in_background(request: &Request, options: &MountOptions) -> anyhow::Res
     }
     background::leave_session();
     background::report_ready()?;
-    // Standard error leads to /dev/null from here on.
+    // Standard error is /dev/null from here on.
     let outcome = running.serve(|| ());
     let outcome = outcome.inspect_err(|error| log::error!("{error}"));
     log::logger().flush();

@@ -128,7 +128,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
     }
 }
 
-/// What lies beside a closed log, and what can be done with it.
+/// The text about a file beside a closed log, and about what can be done with it.
 fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
     let path = path.display();
     let removes = "`--discard-unflushed` removes it";
@@ -156,7 +156,7 @@ fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
     }
 }
 
-/// Tells what was done, or would be, with what no flush covers.
+/// Reports on data that no flush covers: what was done with them, or would be.
 fn tell_unflushed(
     out: &mut Output<impl Write>,
     file: &Path,

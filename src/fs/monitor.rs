@@ -37,7 +37,7 @@ impl Monitor {
         Report::new(budget.stats(), usage)
     }
 
-    /// Writes the state to the log, in a few lines.
+    /// Writes a summary of the state to the log.
     pub fn log_state(&self) {
         for line in summary(&self.report()) {
             log::info!("state: {line}");

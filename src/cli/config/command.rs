@@ -29,7 +29,7 @@ pub struct ConfigArgs {
     pub config: Option<PathBuf>,
 }
 
-/// The error lists all errors of the file.
+/// Runs the command. The error lists all errors of the file.
 pub fn run(args: ConfigArgs) -> Result<()> {
     if let Some(file) = args.check {
         return check(file);
