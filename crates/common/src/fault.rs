@@ -56,7 +56,7 @@ pub enum Fault {
     Told {
         /// The kind of that fault.
         kind: Kind,
-        /// Its text.
+        /// Text.
         text: String,
     },
 }
@@ -80,7 +80,7 @@ pub enum Kind {
 pub struct TooLarge {
     /// What is too large: a chunk, an index.
     pub what: &'static str,
-    /// Its size.
+    /// Size.
     pub bytes: u64,
     /// The option that bounds it.
     pub option: &'static str,

@@ -54,7 +54,7 @@ pub struct Log {
     pub open: OpenLog,
     /// The file was opened for writing, so nothing of it is read.
     pub is_refused: bool,
-    /// It was opened for writing only because a file that leads to it is open for writing.
+    /// The file was opened for writing only because a file that leads to it is open for writing.
     pub is_inherited: bool,
     is_told: AtomicBool,
     /// End of the space that libhdf5 has allocated. libhdf5 stores it in the drivers.

@@ -34,7 +34,7 @@ pub(crate) struct Aside {
 struct Kept {
     /// The part at its usual path.
     part: Part,
-    /// Its path while it is aside.
+    /// Path while it is aside.
     aside: PathBuf,
 }
 

@@ -41,9 +41,9 @@ pub(crate) fn now() -> Time {
 /// A call of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// All ranks make it, in the same order.
+    /// A call that all ranks make, in the same order.
     Collective,
-    /// One rank makes it by itself.
+    /// A call of one rank alone.
     Own,
 }
 

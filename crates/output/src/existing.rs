@@ -67,7 +67,7 @@ struct Below {
 struct LogFile {
     id: Option<FileId>,
     unclosed: bool,
-    /// It has bytes after its front.
+    /// Whether the file has bytes after its front.
     has_data: bool,
 }
 
@@ -96,7 +96,7 @@ struct OldJournal {
 
 /// The statement of a journal.
 enum Says {
-    /// Its records.
+    /// Records.
     Recorded(Box<Recorded>),
     /// Nothing: the log of its name is closed, or no line of the journal reached the disk.
     Nothing,

@@ -22,7 +22,7 @@ pub struct FoundLog {
     path: PathBuf,
     file: Arc<File>,
     metadata: Metadata,
-    /// Its first bytes; none if it is shorter than a log.
+    /// First bytes; none if the file is shorter than a log.
     front: Vec<u8>,
 }
 
@@ -76,22 +76,22 @@ impl FoundLog {
         &self.file
     }
 
-    /// Its metadata when it was opened.
+    /// Metadata of the file when it was opened.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Its identity.
+    /// Identity of the file.
     pub fn identity(&self) -> Identity {
         Identity::from(&self.metadata)
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn len(&self) -> u64 {
         self.metadata.len()
     }
 
-    /// Whether it is empty.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -101,7 +101,7 @@ impl FoundLog {
         FileId::in_front(&self.front)
     }
 
-    /// Whether it has the front of an unclosed log.
+    /// Whether the file has the front of an unclosed log.
     pub fn is_unclosed(&self) -> bool {
         begins_unclosed(&self.front)
     }

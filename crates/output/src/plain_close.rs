@@ -42,7 +42,7 @@ pub struct Ended {
 /// A log that was just closed.
 #[derive(Default)]
 pub struct JustClosed {
-    /// Its table, for the next close.
+    /// Table, for the next close.
     pub table: KnownTable,
     /// The seal of the close, if it is known.
     pub seal: Option<CloseSeal>,
@@ -52,7 +52,7 @@ pub struct JustClosed {
 pub struct TabledLog<'a> {
     /// Path of the file.
     pub path: &'a Path,
-    /// Its journal.
+    /// Journal.
     pub journal: &'a Journal,
     /// The file, opened by this rank alone.
     pub file: &'a File,

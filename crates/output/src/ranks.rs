@@ -180,7 +180,7 @@ pub trait SharedFile: Send + Sync {
 /// The outcome of an operation on this rank.
 #[derive(Debug)]
 pub enum LocalOutcome {
-    /// It succeeded.
+    /// The operation succeeded.
     Good,
     /// A write was refused. The operation goes on.
     Refused(Fault),

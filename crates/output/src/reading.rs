@@ -58,7 +58,7 @@ pub struct Written<'a> {
 /// A logged dataset, as the reader needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Readable<'a> {
-    /// Its ID.
+    /// ID.
     pub id: u32,
     /// Current extent.
     pub dims: &'a [u64],

@@ -14,7 +14,7 @@ use h5logfs_host::{Kind, foreign, keep_panics_quiet};
 pub struct Optional {
     /// Number of the operation.
     pub operation: c_int,
-    /// Its arguments.
+    /// Arguments.
     pub arguments: *mut c_void,
 }
 

@@ -22,7 +22,7 @@ pub struct Reopened {
     pub files: Files,
     /// Definitions of its objects.
     pub definitions: Vec<Definition>,
-    /// Its table, as far as the first rank knows it.
+    /// Table, as far as the first rank knows it.
     pub table: KnownTable,
 }
 
