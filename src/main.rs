@@ -120,7 +120,7 @@ fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
         mount_option_for(argument.to_str()?, next)
     });
     if let Some(option) = tip {
-        let tip = format!("mount options stand behind -o: `-o {option}`");
+        let tip = format!("mount options follow -o: `-o {option}`");
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
     }

@@ -33,11 +33,11 @@ const MOST_CATCHING_UP: Duration = Duration::from_millis(100);
 /// Most datasets named in a line.
 const MOST_NAMES: usize = 4;
 
-/// Tell of each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
+/// Report each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The exit status is 3 where --until closed waits for a job that has ended without a close. Logs of other programs may not tell \
-that: then it waits on. Without --until the command goes on until it is interrupted, also when the log is closed and another job \
+The exit status is 3 if --until closed waits for a job that has ended without a close. Logs of other programs may not show \
+that; then it waits on. Without --until the command goes on until it is interrupted, even when the log is closed and another job \
 appends to it.")]
 pub struct FollowArgs {
     /// The log file
@@ -48,7 +48,7 @@ pub struct FollowArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub until: Option<Until>,
 
-    /// Seconds after which a job has ended whose journal no process holds
+    /// Seconds after which a job counts as ended if no process holds its journal
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub timeout: u32,
 
@@ -213,7 +213,7 @@ pub fn run(args: FollowArgs) -> Result<()> {
     let settings = args.view.settings()?;
     ensure!(
         settings.moment == Moment::Newest,
-        "follow tells of every flush: it takes neither at_flush nor at_time"
+        "follow reports every flush: it takes neither at_flush nor at_time"
     );
     // The job has priority on its node.
     let _ = nice(NICE);

@@ -40,7 +40,7 @@ pub struct LsArgs {
     #[arg(value_name = "DIR|FILE", default_value = ".")]
     pub paths: Vec<PathBuf>,
 
-    /// Go into directories below, too; not through symbolic links
+    /// Include directories below, but not through symbolic links
     #[arg(short, long)]
     pub recursive: bool,
 
@@ -48,7 +48,7 @@ pub struct LsArgs {
     #[arg(long, value_enum, default_value_t = Order::Name)]
     pub sort: Order,
 
-    /// Turn the order round
+    /// Reverse the order
     #[arg(long)]
     pub reverse: bool,
 

@@ -31,8 +31,8 @@ const SHELLS: [(Shell, &str); 3] = [
 
 /// A section for the end of each page, which the command line does not contain.
 const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
-0 for success; 1 for a failure, which a message on standard error tells; 2 for a command line that
-cannot be understood.
+0 for success; 1 for a failure, with a message on standard error; 2 for a command line that cannot
+be understood.
 "#;
 
 pub fn run(args: PagesArgs, command: Command) -> Result<()> {

@@ -15,12 +15,12 @@ use h5logfs_common::parallel::cores;
 use h5logfs_convert::settle::{self, Held, How, Intent, Plan, Ready};
 use h5logfs_view::View;
 
-/// Make a log an ordinary HDF5 file where it is, without moving chunks that the log has as they are needed
+/// Make a log an ordinary HDF5 file in place, without moving chunks that are already stored as needed
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-What an ordinary file needs besides is appended; the first bytes of the file change last, in one write. If this is \
-interrupted, also by a crash of the system, the file is either the log that it was or an ordinary file, and the command \
-can be run again. The time that --dry-run tells counts 500 MB/s for writing, and 50 MB/s a core for compressing chunks.
+The missing parts of an ordinary file are appended; the first bytes of the file change last, in one write. After an \
+interruption, even a crash of the system, the file is either the log that it was or an ordinary file, and the command \
+can be run again. The time that --dry-run prints assumes 500 MB/s for writing, and 50 MB/s a core for compressing chunks.
 
 Until a program writes to the file, --undo makes it the log that it was, byte for byte.
 

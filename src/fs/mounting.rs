@@ -302,7 +302,7 @@ pub fn mount_device(request: &Request<'_>) -> Result<OwnedFd> {
 
 fn mounted_at(mount_point: &Path, table: &Table) -> Result<MountId> {
     let id = table.read()?.ours_at(mount_point);
-    id.ok_or_else(|| Error::of(mount_point, "the mount has vanished again"))
+    id.ok_or_else(|| Error::of(mount_point, "the mount has disappeared again"))
 }
 
 pub fn open_device() -> Result<OwnedFd, Errno> {

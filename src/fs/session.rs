@@ -473,7 +473,7 @@ fn wait_for_end(
     match inbox.recv_timeout(GRACE_PERIOD) {
         Ok(Event::Ended(outcome)) => outcome,
         Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {
-            log::warn!("files are still open; whoever reads on will get an error");
+            log::warn!("files are still open; further reads of them will fail");
             Ok(())
         }
         Err(RecvTimeoutError::Disconnected) => Ok(()),

@@ -364,7 +364,7 @@ pub unsafe extern "C-unwind" fn read(
 /// libhdf5 passes `size` bytes at `buf`. They may be uninitialised; nothing reads them before they are written.
 unsafe fn place<'a>(buf: *mut c_void, size: usize) -> Result<&'a mut [u8], Fault> {
     let Some(buf) = NonNull::new(buf.cast::<u8>()) else {
-        return Err("no place for the bytes that are read".into());
+        return Err("no buffer for the read".into());
     };
     // SAFETY: promised by the caller.
     Ok(unsafe { slice::from_raw_parts_mut(buf.as_ptr(), size) })

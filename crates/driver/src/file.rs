@@ -87,7 +87,7 @@ impl Log {
     /// fails while it closes the file. So the write succeeds.
     pub fn lost(&self) -> Option<String> {
         let is_told = self.is_told.swap(true, Relaxed);
-        (!is_told).then(|| format!("what was written by a link is lost: {}", self.read_only()))
+        (!is_told).then(|| format!("data written through a link are lost: {}", self.read_only()))
     }
 
     /// Orders logs. libhdf5 reuses an open file that is equal to a new one, so a log that has grown is another file. A file

@@ -113,7 +113,7 @@ impl MpiFile {
     fn write_error(&self, offset: u64, rest: &[&[u8]]) -> Fault {
         let piece = rest.first().copied().unwrap_or_default();
         match self.file.write_all_at(piece, offset) {
-            Ok(()) => "MPI wrote less than it was told to, and does not say why".into(),
+            Ok(()) => "MPI wrote fewer bytes than requested, and reported no error".into(),
             Err(e) => e.into(),
         }
     }

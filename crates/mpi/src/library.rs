@@ -20,7 +20,7 @@ const _: () = assert!(
         [b'M', ..] => matches!(Handles::compiled_for(), Handles::Numbers),
         _ => true,
     },
-    "what is built here was built for another MPI: give each MPI a target directory of its own (CARGO_TARGET_DIR)"
+    "this target directory has a build for another MPI: give each MPI its own (CARGO_TARGET_DIR)"
 );
 
 /// The kind of MPI handles.

@@ -109,8 +109,7 @@ impl Creation {
                 // Readers do not follow a symbolic link to it.
                 if !dir.symlink_metadata().is_ok_and(|found| found.is_dir()) {
                     return Err(Fault::Refused(format!(
-                        "{}: the subfiles need a directory of this name, and what has the name is none: move it away, \
-                         or choose another name",
+                        "{}: the subfiles need a directory of this name, but this is none: move it away, or choose another name",
                         dir.display()
                     )));
                 }

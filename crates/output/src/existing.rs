@@ -247,7 +247,7 @@ impl Existing {
         if !may_go && let Some(reason) = self.why_to_keep() {
             return Err(Fault::Refused(format!(
                 "{shown}: {reason}. Or choose another name. Only the options `overwrite` and `discard_unclosed` \
-                 together destroy what is there; with `keep_unclosed` in place of the latter it gets another name"
+                 together destroy it; with `keep_unclosed` in place of the latter it gets another name"
             )));
         }
         if !options.overwrite {
@@ -271,8 +271,8 @@ impl Existing {
             (None, None) => match self.spills.own.first() {
                 None => Ok(()),
                 Some(first) => Err(Fault::Refused(format!(
-                    "{shown}: there is what ranks have written to a log of this name, such as {}, and the log itself \
-                     is not there. Move or remove it, choose another name, or set the option `overwrite`",
+                    "{shown}: ranks of a log of this name have left files, such as {}, but the log itself is not there. Move or \
+                     remove them, choose another name, or set the option `overwrite`",
                     first.display()
                 ))),
             },
@@ -310,7 +310,7 @@ impl Existing {
             return None;
         }
         Some(format!(
-            "it was not closed, and its journal is not there, so nothing tells its flushes. If its journal was moved, \
+            "it was not closed, and its journal is not there, so its flushes are unknown. If its journal was moved, \
              move it back to {}, and let `h5logfs recover {}` close the file",
             journal::path_of(&self.path).display(),
             self.path.display()
@@ -325,7 +325,7 @@ impl Existing {
             Says::Nothing | Says::Else => return None,
             Says::Unknown(reason) => {
                 return Some(format!(
-                    "its journal cannot be read, so nothing tells its flushes ({reason})"
+                    "its journal cannot be read, so its flushes are unknown ({reason})"
                 ));
             }
         };
@@ -354,7 +354,7 @@ impl Existing {
                  If it was moved, move its journal to it"
             ),
         };
-        let warning = "It may still run: this file system has no locks, which would tell. ";
+        let warning = "It may still run: this file system has no locks to show that. ";
         Some(if may_run {
             format!("{warning}{reason}")
         } else {
@@ -399,7 +399,7 @@ impl Existing {
         match find() {
             Ok(found) if found.is_empty() => None,
             Ok(found) => Some(found.summary().to_string()),
-            Err(e) => Some(format!("what no flush covers and cannot be read ({e})")),
+            Err(e) => Some(format!("unflushed data that cannot be read ({e})")),
         }
     }
 
@@ -735,7 +735,7 @@ fn check_others(path: &Path) -> FaultResult {
     }
     Err(Fault::Refused(format!(
         "{}: root replaces nothing in a directory where other users may rename files: run the job as the owner of that \
-         directory, remove what is there first, or choose another name",
+         directory, remove the file first, or choose another name",
         path.display()
     )))
 }

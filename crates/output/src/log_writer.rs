@@ -183,7 +183,7 @@ impl LogWriter {
         }
         if self.ranks.size() > 1 {
             return Err(Fault::Refused(
-                "this process was forked from a rank of a parallel job, and cannot read what the ranks write: it has to \
+                "this process was forked from a rank of a parallel job, and cannot read their writes: it has to \
                  open the file by itself"
                     .into(),
             ));

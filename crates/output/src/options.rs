@@ -164,8 +164,8 @@ impl Options {
     pub(crate) fn check_settle(&self, has_subfiles: bool) -> FaultResult {
         if self.settle && has_subfiles {
             return Err(Fault::Refused(
-                "the option `settle` is for a log in one file. Of a log with subfiles its data lie in other files: leave \
-                 the option out, and `h5logfs compact` or `h5logfs export` makes one file of them"
+                "the option `settle` is for a log in one file. This log has subfiles, so its data lie in other files: leave the \
+                 option out, and `h5logfs compact` or `h5logfs export` makes one file of them"
                     .into(),
             ));
         }

@@ -181,7 +181,7 @@ fn just_opened() -> Fault {
 }
 
 /// Advice about a log that could not be opened on all ranks.
-pub(crate) const KEPT: &str = "The log is not closed now, and holds what it held: open it again, or let `h5logfs recover` \
+pub(crate) const KEPT: &str = "The log is not closed now, and has lost nothing: open it again, or let `h5logfs recover` \
                                close it";
 
 /// Opens a file whose name is checked.

@@ -243,7 +243,7 @@ impl Spill {
             && let Some(Err(e)) = self.own().map(|own| own.set_len(0))
         {
             // The next extents overwrite it.
-            log::warn!("the space of what was spilled is not free: {e}");
+            log::warn!("the space of spilled data is not free: {e}");
         }
         self.extents.clear();
         self.stopped = false;

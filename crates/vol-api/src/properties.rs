@@ -39,7 +39,7 @@ fn has<T>(library: &Library, list: Id, property: &Property<T>) -> Result<bool, F
     match library.quietly(|f| unsafe { (f.H5Pisa_class)(list, class) }) {
         0 => Ok(false),
         1.. => Ok(true),
-        _ => Err("what is given is no property list".into()),
+        _ => Err("the identifier is no property list".into()),
     }
 }
 
@@ -99,7 +99,7 @@ unsafe fn get<T: Copy>(list: Id, property: &Property<T>, place: *mut T) -> Statu
             // SAFETY: the name is a C string, and there is room for the value, which [`set`] has set.
             let status = library.quietly(|f| unsafe { (f.H5Pget)(list, name, place) });
             if status < 0 {
-                return Err("the property cannot be had".into());
+                return Err("the property cannot be read".into());
             }
         }
         // SAFETY: promised by the caller.

@@ -83,7 +83,7 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definiti
     };
     if recorded.shadow.is_some() {
         return Err(Fault::Refused(
-            "an HDF5 program makes it through the VOL connector, and did not close it. HDF5 programs can append to it, \
+            "an HDF5 program has made it through the VOL connector and not closed it. HDF5 programs can append to it, \
              or `h5logfs recover` closes it"
                 .into(),
         ));

@@ -127,7 +127,7 @@ impl Parser<'_> {
     fn defaults(&mut self, keys: Spanned<Keys>) -> Vec<Setting> {
         let section = self.section(keys);
         if section.source.is_some() || section.point.is_some() {
-            let reason = "`source` and `point` belong into a [[mount]]";
+            let reason = "`source` and `point` belong in a [[mount]]";
             self.error(section.line, format_args!("[{DEFAULTS}]: {reason}"));
         }
         section.settings

@@ -36,10 +36,9 @@ pub use probe::{ProbeArgs, run as probe};
 /// Find out what of h5logfs works here, and what to do about the rest
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Looks at HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs as the caller has them, at the \
-plug-ins, at the program that these start, at each libhdf5 of the machine and of the Python of the caller, at what a mount needs, \
-at Python, MPI, the index directory, and limits. Prints a line for each; those that begin with `bad` are what is wrong, and say what \
-helps.")]
+Examines HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs in the caller's environment; the \
+plug-ins, and the program that they start; each libhdf5 of the machine and of the caller's Python; and mounts, Python, MPI, the \
+index directory, and limits. Prints a line for each. A line that begins with `bad` says what is wrong, and what helps.")]
 pub struct DoctorArgs {
     /// Further libhdf5 to look at, such as that of a module or a container
     #[arg(value_name = "LIBHDF5")]

@@ -186,7 +186,8 @@ const OWN: [MountOption; 9] = [
             };
             Ok(())
         }),
-        help: "as what logs are shown that are directories, as NAME.bp: as HDF5 files, or as they are, with an HDF5 file NAME.bp.h5 beside each",
+        help: "how logs that are directories, as NAME.bp, are shown: as HDF5 files, or unchanged, with an HDF5 file NAME.bp.h5 \
+               beside each",
         default: "file",
     },
     MountOption {

@@ -22,10 +22,10 @@ use crate::fs;
 #[command(
     override_usage = "h5logfs run [OPTIONS] SRC MNT -- COMMAND [ARGUMENT]...",
     after_help = "\
-Nobody but COMMAND and what it starts sees the mount, and nothing of it is left when they have ended, however that was. No root is \
-needed, and no fusermount3, but a kernel that gives users namespaces. MNT is any directory, also SRC itself. COMMAND gets the \
-signals that `h5logfs run` gets. The exit status is that of COMMAND; 128 and the number of the signal that has ended it; 127 \
-where there is no such program, 126 where it cannot be started, and 125 where nothing was mounted."
+Only COMMAND and the processes that it starts see the mount, and it is gone when the last of them ends. This needs neither \
+root nor fusermount3, but a kernel that gives users namespaces. MNT is any directory, even SRC itself. COMMAND gets the \
+signals that `h5logfs run` gets. The exit status is that of COMMAND; 128 plus the number of the signal that has ended it; 127 \
+if there is no such program, 126 if it cannot be started, and 125 if nothing was mounted."
 )]
 pub struct RunArgs {
     /// The directory that holds the log files, or one log file

@@ -47,7 +47,7 @@ const FEWEST_CELLS: usize = 400;
 const MOST_FLUSHES: usize = 120;
 const MOST_RANKS: usize = 64;
 
-/// Make a page of logs for a browser: what is written of each dataset, and by which flush and rank
+/// Make a page about logs for a browser: the written parts of each dataset, by flush and rank
 #[derive(Debug, Clone, Args)]
 // Here -o names the output file.
 #[command(mut_arg("options", |options| options.short(None).long("option")))]
@@ -99,7 +99,7 @@ pub fn run(mut args: ReportArgs) -> Result<()> {
     let failed = files.iter().filter(|file| file.content.is_err()).count();
     ensure!(
         failed == 0,
-        "{failed} of {} files cannot be read: the page tells why",
+        "{failed} of {} files cannot be read: the page says why",
         files.len()
     );
     Ok(())

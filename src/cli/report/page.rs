@@ -187,7 +187,7 @@ impl Page {
         if left_out > 0 {
             put!(
                 self,
-                "<p>The row tells all of {} datasets, which one record each has written wholly.</p>\n",
+                "<p>{} datasets have no details, because one record has written all of each.</p>\n",
                 Grouped(left_out)
             );
         }

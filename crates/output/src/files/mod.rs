@@ -109,8 +109,8 @@ impl Files {
                 format!("{named}: {e}")
             };
             e.told(told).with(
-                "Nothing was written: it would go into a file without that name, or over what another process has made of \
-                 the log. If the log was moved, move it back, with its journal and subfiles, and flush again",
+                "Nothing was written: the data would go into a file without that name, or into a log that another process \
+                 has changed. If the log was moved, move it back, with its journal and subfiles, and flush again",
             )
         })
     }
@@ -119,7 +119,7 @@ impl Files {
     pub(crate) fn check_unclosed(&self) -> FaultResult {
         self.look_at_names().map_err(|(path, e)| {
             e.told(format!("{}: {e}", path.display())).with(
-                "The log was closed or moved after this process was forked, which has to open it by itself",
+                "The log was closed or moved after this process was forked: this process has to open it itself",
             )
         })
     }

@@ -186,10 +186,10 @@ impl Shared {
         let notes = &mut self.notes[part];
         let mut appended = notes.extend_words(words);
         if notes.len() / size_of::<u64>() > u32::MAX as usize {
-            appended = Err(io::Error::other("more notes than can be counted"));
+            appended = Err(io::Error::other("too many notifications"));
         }
         if let Err(e) = appended {
-            log::warn!("other ranks cannot see what is written: {e}");
+            log::warn!("other ranks cannot see the writes of this one: {e}");
             self.is_lost = true;
         }
     }
@@ -360,7 +360,7 @@ impl Neighbours {
         let open = |(rank, place)| {
             let opened: io::Result<Opened> = open((rank, place));
             opened.map_err(|e| {
-                Fault::from(e).at(format!("what rank {rank} has written cannot be seen"))
+                Fault::from(e).at(format!("the writes of rank {rank} are not visible"))
             })
         };
         self.others().map(open).collect()

@@ -102,7 +102,7 @@ impl Other {
     fn state(&self) -> Result<State, Fault> {
         self.opened.state().ok_or_else(|| {
             format!(
-                "rank {} could not tell what it has written: a flush lets others see it",
+                "rank {} could not notify the others of its writes: a flush makes them visible",
                 self.rank()
             )
             .into()
@@ -161,7 +161,7 @@ impl Other {
 
     fn damaged(&self) -> Fault {
         let rank = self.rank();
-        format!("what rank {rank} tells of its writes is damaged").into()
+        format!("the notifications of rank {rank} are damaged").into()
     }
 
     fn add(&mut self, dataset: u32, filtered: bool, blocks: &Blocks, stored: u64) {

@@ -109,7 +109,7 @@ pub(super) fn result_pointer<T>(result: *mut T, what: &str) -> Result<NonNull<T>
 
 pub(super) fn unknown_value(what: &str, value: i64) -> ApiError {
     ApiError::invalid(format!(
-        "{what} has no value {value}: h5logfs_writer.h says which there are"
+        "{what} has no value {value}: h5logfs_writer.h lists the values"
     ))
 }
 
