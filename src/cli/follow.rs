@@ -347,7 +347,7 @@ impl<W: Write> Follower<'_, W> {
             automatic: snapshot.asked < snapshot.flushes,
             bytes: now.bytes,
             new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
-            // The state at the begin of an append has no time.
+            // The state at the start of an append has no time.
             seconds: before.and_then(|before| seconds_between(before.time?, now.time?)),
             datasets: now.changed_since(before),
         });

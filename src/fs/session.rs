@@ -447,7 +447,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
 }
 
 /// Waits for the end of the session. A stop signal unmounts. Open files then stay readable for a grace period, which a second
-/// signal ends. Long requests fail from the begin of this period on. A mount of the caller ends with the session, because
+/// signal ends. Long requests fail from the start of this period on. A mount of the caller ends with the session, because
 /// this process cannot unmount it.
 fn wait_for_end(
     inbox: &Receiver<Event>,

@@ -29,13 +29,13 @@
 //! | module | contents |
 //! |---|---|
 //! | `class` | the table of callbacks |
-//! | `declared` | what HDF5 declares of an open file |
-//! | `library` | the functions of libhdf5 that it calls |
-//! | `open` | what a path is opened as |
+//! | `declared` | HDF5's declarations about an open file |
+//! | `library` | the functions of libhdf5 that the driver calls |
+//! | `open` | opening, replacing and deleting a path |
 //! | `memory` | files in memory, for the connector |
 //! | `written` | plain files that libhdf5 writes |
 //! | `file` | an open file |
-//! | `callbacks` | what libhdf5 calls |
+//! | `callbacks` | the callbacks for libhdf5 |
 //!
 //! `crates/plugins/driver` makes the object that libhdf5 loads. The VOL connector registers the same class in the library
 //! that has loaded it.

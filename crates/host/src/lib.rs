@@ -9,11 +9,11 @@
 //! | `types` | types and numbers that all headers of HDF5 use |
 //! | `entry` | entry points that know their return address |
 //! | `caller` | the object of the process that an address lies in, and the symbols that it defines |
-//! | `at_end` | what is done when a block ends, however it does |
-//! | `foreign` | exceptions of other languages, which go through us to the program |
+//! | `at_end` | actions at the end of a block |
+//! | `foreign` | exceptions of other languages, on their way to the program |
 //! | `library` | one libhdf5: its functions, calls from within a call of it, its error stack |
-//! | `functions` | how functions are declared and found |
-//! | `lists` | operations and properties that programs have through `crates/vol-api`, and the connector knows |
+//! | `functions` | declaring and finding functions |
+//! | `lists` | operations and properties shared by `crates/vol-api` and the connector |
 
 #![warn(missing_docs)]
 

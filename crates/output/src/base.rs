@@ -12,7 +12,7 @@ use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 
-/// The state of a log at the begin of an append.
+/// The state of a log at the start of an append.
 #[derive(Debug, Clone)]
 pub struct Base {
     /// The identifier of the log.

@@ -167,7 +167,7 @@ impl DataFile<'_> {
 struct Section {
     earlier: Vec<Piece>,
     own_len: u64,
-    /// Begin in the file.
+    /// Start in the file.
     at: u64,
 }
 

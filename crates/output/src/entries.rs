@@ -81,7 +81,7 @@ pub struct Section {
 struct Spelled {
     /// Number of the list.
     list: u64,
-    /// Begin of the list in the first dimension. `None`: the entry has a record number, and its selection holds for any
+    /// Start of the list in the first dimension. `None`: the entry has a record number, and its selection holds for any
     /// record.
     first: Option<u64>,
     /// The part of the extent that the selection depends on.
@@ -148,7 +148,7 @@ impl Section {
         self.drops
     }
 
-    /// Base to subtract from the data offsets of the pending entries, for offsets from the begin of the data since the last
+    /// Base to subtract from the data offsets of the pending entries, for offsets from the start of the data since the last
     /// flush.
     pub fn base(&self) -> u64 {
         self.base
@@ -389,7 +389,7 @@ fn record_of(dataset: DatasetInfo<'_>, blocks: &Blocks) -> Option<u64> {
     (dataset.records && blocks.are_in_one_record()).then_some(record)
 }
 
-/// Begin of the selection in the first dimension, if the entry has that dimension.
+/// Start of the selection in the first dimension, if the entry has that dimension.
 fn first_index(blocks: &Blocks, skip: usize) -> Option<u64> {
     blocks.starts.first().copied().filter(|_| skip == 0)
 }

@@ -39,7 +39,7 @@ pub enum Form<'a> {
     },
     /// Section 6.3: the selection of an earlier entry of the same section.
     Shared {
-        /// Distance back to the begin of that entry, in bytes.
+        /// Distance back to the start of that entry, in bytes.
         back: u64,
         /// Flags of that entry.
         flags: i32,

@@ -98,7 +98,7 @@ pub(crate) fn has_locks(file: &File) -> bool {
     !matches!(locked, Err(Errno::NOSYS | Errno::OPNOTSUPP))
 }
 
-/// Extends a locked file by `len` bytes. Returns their begin.
+/// Extends a locked file by `len` bytes. Returns their start.
 fn lengthen(file: &File, flushed: u64, len: u64) -> io::Result<u64> {
     let offset = file.metadata()?.len().max(flushed);
     let end = offset.checked_add(len);

@@ -24,7 +24,7 @@ pub struct Lists {
 #[derive(Debug)]
 struct Known {
     blocks: Blocks,
-    /// Begin in the first dimension.
+    /// Start in the first dimension.
     low: u64,
     /// End in each dimension.
     ends: Vec<u64>,
@@ -32,9 +32,9 @@ struct Known {
 
 /// The place of a list in the first dimension.
 struct Place {
-    /// Begin of its first block.
+    /// Start of its first block.
     first: u64,
-    /// Begin and end of all blocks.
+    /// Start and end of all blocks.
     low: u64,
     end: u64,
 }

@@ -72,7 +72,7 @@ pub fn serve(kind: Kind, act: impl FnOnce(&'static Library) -> Result<Status, Fa
 pub fn answer<R>(kind: Kind, act: impl FnOnce(&'static Library) -> Result<R, Fault>) -> Option<R> {
     keep_panics_quiet();
     let library = panic::catch_unwind(find).ok().flatten()?;
-    // SAFETY: it may be called at any time. It clears the error stack, like any public function at its begin.
+    // SAFETY: it may be called at any time. It clears the error stack, like any public function at its start.
     unsafe { (library.functions().H5open)() };
     let done = foreign::caught(|| act(library));
     let done = done.unwrap_or_else(|_| Err("an error in h5logfs itself".into()));

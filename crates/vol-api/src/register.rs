@@ -50,7 +50,7 @@ fn plugins() -> Option<CString> {
     CString::new(plugins.into_os_string().into_vec()).ok()
 }
 
-/// The begin of `H5VL_class_t`, padded to more than the size of any of its versions.
+/// The start of `H5VL_class_t`, padded to more than the size of any of its versions.
 #[repr(C)]
 pub struct Class {
     version: c_uint,

@@ -638,7 +638,7 @@ impl Writer {
         self.definition_error(Fault::Refused(reason))
     }
 
-    /// The file and the rank, as the begin of a message.
+    /// The file and the rank, as the start of a message.
     pub(crate) fn place(&self) -> String {
         format!("{}: rank {}", self.path.display(), self.rank)
     }

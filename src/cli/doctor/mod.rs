@@ -6,8 +6,8 @@
 //! | module | contents |
 //! |---|---|
 //! | `libraries` | the libhdf5 of the machine |
-//! | `machine` | what a mount, Python, MPI and kept indexes need |
-//! | `probe` | one libhdf5, and what it does with the plug-ins |
+//! | `machine` | support for mounts, Python, MPI and kept indexes |
+//! | `probe` | one libhdf5, and its use of the plug-ins |
 
 mod libraries;
 mod machine;
@@ -47,7 +47,7 @@ pub struct DoctorArgs {
 
 /// Name of connector and driver in the environment.
 const NAME: &str = "h5logfs";
-/// Begin of the name of all connector plug-ins; the plug-in for serial programs has this name.
+/// Start of the name of all connector plug-ins; the plug-in for serial programs has this name.
 const CONNECTOR: &str = "libh5logfs_connector";
 const DRIVER: &str = "libh5logfs_driver";
 /// Variable with the directories in which libhdf5 looks for plug-ins.

@@ -12,7 +12,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create}
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// Distance between the begins of two parts, in bytes.
+/// Distance between the starts of two parts, in bytes.
 pub const PART: u64 = 1 << 40;
 /// Size of the first mapping of a part, in bytes. Pages take memory when they are written. A mapping that grows loses its
 /// pages, which are faulted in again.
@@ -70,7 +70,7 @@ impl Drop for Mapping {
     }
 }
 
-/// A number at the begin of a file in memory.
+/// A number at the start of a file in memory.
 #[derive(Debug)]
 pub struct Word(Mapping);
 

@@ -2,7 +2,7 @@
 //!
 //! The first word is the number of complete flushes. Notifications follow:
 //!
-//! * [`SPILLED`], with the number of a data file from bit 8 on; begin and end of an extent there;
+//! * [`SPILLED`], with the number of a data file from bit 8 on; start and end of an extent there;
 //! * [`WRITTEN`], with 256 for a record that may have passed filters, a slot from bit 9 on, the number of dimensions from
 //!   bit 16 on, the dataset from bit 32 on; the number of blocks; stored bytes; the start of each block; the count of each
 //!   block. A slot other than 0 refers to these blocks from now on;

@@ -26,7 +26,7 @@ pub(super) struct Other {
     source: u16,
     /// The state up to which its notifications were read. `None`: none was.
     known: Option<State>,
-    /// Number of complete flushes at the begin of the notifications.
+    /// Number of complete flushes at the start of the notifications.
     flush: u64,
     /// Bytes of data in the notifications read.
     data: u64,

@@ -76,8 +76,8 @@ pub unsafe extern "C" fn h5logfs_write_blocks(
     unsafe { write(DataMode::Copy, dataset, data, size, selection) }
 }
 
-/// Writes `number` blocks as `h5logfs_write_blocks`, of lists as `H5Dwrite_n` takes them: block `i` begins at `starts[i]`
-/// and has the sides `counts[i]`. Copies the data. Local.
+/// Writes `number` blocks as `h5logfs_write_blocks`, given as lists like those of `H5Dwrite_n`: block `i`
+/// begins at `starts[i]` and has the extent `counts[i]`. Copies the data. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_write_n(
     dataset: h5logfs_id,
@@ -263,7 +263,7 @@ impl Lists {
 }
 
 /// # Safety
-/// The pointers are what they are documented to be.
+/// The pointers are valid as documented.
 unsafe fn write_lists(
     mode: DataMode,
     id: h5logfs_id,
@@ -341,7 +341,7 @@ impl CSelection {
 }
 
 /// # Safety
-/// The pointers are what they are documented to be.
+/// The pointers are valid as documented.
 unsafe fn write(
     mode: DataMode,
     dataset: h5logfs_id,
@@ -356,7 +356,7 @@ unsafe fn write(
 /// Writes from memory. Without a memory space, the data are the selected elements one after the other.
 ///
 /// # Safety
-/// The pointers are what they are documented to be.
+/// The pointers are valid as documented.
 pub(super) unsafe fn write_from(
     mode: DataMode,
     dataset: h5logfs_id,
@@ -391,7 +391,7 @@ pub(super) fn refuse(writer: &mut Writer, dataset: &Dataset, error: ApiError) ->
 }
 
 /// # Safety
-/// `space` is NULL, or what it is documented to be.
+/// `space` is NULL, or valid as documented.
 unsafe fn within<'a>(
     elements: Source<'a>,
     space: *const h5logfs_memory_space,
