@@ -21,7 +21,7 @@ use h5logfs_convert::compact::{Source, left_out::LeftOut};
 use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
 use h5logfs_log::scan::Choice;
 
-/// Make an ordinary, small HDF5 file of a log: only what was written, in compressed chunks
+/// Make an ordinary, small HDF5 file from a log: only the written data, in compressed chunks
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("out", |out| out.help(
     "The file to write, which appears when it is complete; or -, for standard output, which gets it when it is complete"

@@ -43,11 +43,11 @@ pub struct InspectArgs {
     #[arg(long, conflicts_with_all = ["incomplete", "map"])]
     pub records: bool,
 
-    /// Show only datasets that are not wholly written, and at which indices of the unlimited dimension elements are missing
+    /// Show only datasets that are not wholly written, with the indices of the unlimited dimension where elements are missing
     #[arg(long, conflicts_with = "map")]
     pub incomplete: bool,
 
-    /// Draw how much of this dataset is written, and show which bytes of the log make up each chunk that has any
+    /// Draw the written share of this dataset, and show the bytes of the log in each chunk that has any
     #[arg(long, value_name = "DATASET")]
     pub map: Option<String>,
 

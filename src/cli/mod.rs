@@ -120,12 +120,11 @@ pub struct ViewArgs {
     #[arg(short = 'o', value_name = "OPTION=VALUE", help = options_help())]
     pub options: Vec<OsString>,
 
-    /// Read a log that is not closed as this flush left it
+    /// Read an unclosed log as this flush left it
     #[arg(long, value_name = "NUMBER", value_parser = Moment::of_flush)]
     pub at_flush: Option<Moment>,
 
-    /// Read a log that is not closed as the last flush left it that was complete at this time: 2026-03-01T12:00:00, or with Z
-    /// behind it
+    /// Read an unclosed log as the last flush complete at this time left it: 2026-03-01T12:00:00, or with Z at the end
     #[arg(long, value_name = "TIME", value_parser = Moment::of_time, conflicts_with = "at_flush")]
     pub at_time: Option<Moment>,
 

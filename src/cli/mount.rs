@@ -25,8 +25,7 @@ use options::MountOptions;
 #[derive(Debug, Clone, Args)]
 #[command(override_usage = "h5logfs mount [OPTIONS] SRC MNT\n       h5logfs mount [OPTIONS] MNT")]
 pub struct MountArgs {
-    /// The directory that holds the log files, or one log file; may be left out where the configuration
-    /// file has it with MNT
+    /// The directory that holds the log files, or one log file; optional if the configuration file names it for MNT
     #[arg(value_name = "SRC")]
     pub source_or_point: PathBuf,
 
@@ -37,7 +36,7 @@ pub struct MountArgs {
     #[arg(short = 'o', value_name = "OPTIONS", help = options_help(), long_help = options_long_help())]
     pub options: Vec<OsString>,
 
-    /// Take FILE for the configuration file [default: root's /etc/h5logfs.toml, a user's
+    /// Use FILE as the configuration file [default: root's /etc/h5logfs.toml, a user's
     /// ~/.config/h5logfs.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -50,7 +49,7 @@ pub struct MountArgs {
     #[arg(long, hide = true)]
     pub daemon_child: bool,
 
-    /// One option for the daemon, of wherever it came from: it looks no further
+    /// One option for the daemon, which reads no other source of options
     #[arg(long = "option", hide = true, requires = "daemon_child")]
     pub resolved: Vec<OsString>,
 }
@@ -77,7 +76,7 @@ pub struct UmountArgs {
     #[arg(value_name = "MNT", required = true)]
     pub mount_points: Vec<PathBuf>,
 
-    /// Also where programs have files open there: these can still read them
+    /// Unmount even if programs have files open there, which stay readable
     #[arg(short = 'z', long)]
     pub lazy: bool,
 }

@@ -77,7 +77,7 @@ pub struct CloseArgs {
 /// The process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
 struct CallerArgs {
-    /// The release of h5logfs that it is of
+    /// The release of the calling h5logfs
     #[arg(long)]
     release: String,
 }

@@ -68,7 +68,7 @@ pub enum Error {
         fault: Fault,
     },
 
-    /// The process that scanned the file crashed, or was killed for going past its limits.
+    /// The process that scanned the file crashed, or was killed for exceeding its limits.
     #[error("{}: it cannot be scanned: {reason}", path.display())]
     ScanDied {
         /// The file.

@@ -32,10 +32,10 @@ use h5logfs_output::ranks::{JobError, Ranks};
 /// Name of the program.
 pub const NAME: &str = "h5logfs-compact-mpi";
 
-/// Make an ordinary, small HDF5 file of a log, with all processes of an MPI job
+/// Make an ordinary, small HDF5 file from a log, with all processes of an MPI job
 ///
-/// It does what h5logfs compact does, and makes the same file. mpirun, or whatever starts the jobs of the MPI that it was
-/// built with, starts it: all processes share the chunks. They have to reach the log and the directory of OUT.
+/// It makes the same file as h5logfs compact. Start it with mpirun, or another launcher of the MPI that it was built with.
+/// All processes share the chunks, and need access to the log and to the directory of OUT.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = NAME,

@@ -40,7 +40,7 @@ Examines HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of 
 plug-ins, and the program that they start; each libhdf5 of the machine and of the caller's Python; and mounts, Python, MPI, the \
 index directory, and limits. Prints a line for each. A line that begins with `bad` says what is wrong, and what helps.")]
 pub struct DoctorArgs {
-    /// Further libhdf5 to look at, such as that of a module or a container
+    /// Further libhdf5 to examine, such as that of a module or a container
     #[arg(value_name = "LIBHDF5")]
     pub libraries: Vec<PathBuf>,
 }

@@ -32,7 +32,7 @@ pub struct HelperArgs {
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<OsString>,
 
-    /// Pass over unknown options, with a message
+    /// Ignore unknown options, with a message
     #[arg(short = 's')]
     pub sloppy: bool,
 

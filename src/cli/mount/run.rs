@@ -17,7 +17,7 @@ use super::options::{self, MountOptions};
 use super::{Request, logging, session_options};
 use crate::fs;
 
-/// Run a command for which SRC is mounted at MNT, in a namespace of its own; then unmount
+/// Run a command with SRC mounted at MNT in a namespace of its own, then unmount
 #[derive(Debug, Clone, Args)]
 #[command(
     override_usage = "h5logfs run [OPTIONS] SRC MNT -- COMMAND [ARGUMENT]...",
@@ -43,7 +43,7 @@ pub struct RunArgs {
     #[arg(short = 'o', value_name = "OPTIONS", help = super::options_help(), long_help = super::options_long_help())]
     pub options: Vec<OsString>,
 
-    /// Take FILE for the configuration file [default: root's /etc/h5logfs.toml, a user's
+    /// Use FILE as the configuration file [default: root's /etc/h5logfs.toml, a user's
     /// ~/.config/h5logfs.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

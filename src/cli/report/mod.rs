@@ -64,7 +64,7 @@ pub struct ReportArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// While a log is not closed, write the page again when it has changed; a browser shows each new one by itself
+    /// While a log is not closed, write the page again when it has changed; a browser reloads it by itself
     #[arg(long)]
     pub watch: bool,
 
