@@ -134,7 +134,7 @@ struct Extent {
 
 /// The last reported state.
 #[derive(Default)]
-struct Told {
+struct Reported {
     /// The last reported flush.
     flush: u64,
     is_closed: bool,
@@ -147,11 +147,11 @@ struct Told {
     file: Option<(u64, u64)>,
 }
 
-impl Told {
+impl Reported {
     fn of(snapshot: &Snapshot) -> Self {
         let extent = |dataset: &Dataset| (dataset.name.clone(), dataset.dims.clone());
         let first = snapshot.sources.first().map(|source| source.identity);
-        Told {
+        Reported {
             flush: snapshot.flushes,
             is_closed: snapshot.is_closed(),
             plain: None,
@@ -163,7 +163,7 @@ impl Told {
     }
 
     /// Datasets whose extents differ from an earlier state; all datasets without one.
-    fn changed_since(&self, before: Option<&Told>) -> Vec<Extent> {
+    fn changed_since(&self, before: Option<&Reported>) -> Vec<Extent> {
         let earlier = |name| before.and_then(|before| before.dims.get(name));
         let changed = self
             .dims
@@ -202,7 +202,7 @@ struct Follower<'a, W> {
     scanner: LogScanner<'a>,
     changes: Changes,
     out: Output<W>,
-    told: Option<Told>,
+    reported: Option<Reported>,
     /// The journal of an unclosed log, if its lock tells whether the job runs.
     journal: Option<SourcePath>,
     /// Since when no process holds the journal, and whether that was reported.
@@ -224,7 +224,7 @@ pub fn run(args: FollowArgs) -> Result<()> {
         args: &args,
         changes,
         out: Output::stdout(),
-        told: None,
+        reported: None,
         journal: None,
         ended: None,
     };
@@ -253,8 +253,8 @@ impl<W: Write> Follower<'_, W> {
             Err(error) => match self.changes.plain().filter(|_| is_no_log(&error)) {
                 Some(plain) => {
                     let now = self.became(plain)?;
-                    self.notice_other(&now)?;
-                    self.tell_closed(now)?;
+                    self.report_other(&now)?;
+                    self.report_closed(now)?;
                     return Ok(true);
                 }
                 None => return Err(error),
@@ -262,18 +262,21 @@ impl<W: Write> Follower<'_, W> {
         };
         let found = Found::of(&newest.snapshot, newest.files()?);
         self.changes.learn(&found);
-        let now = Told::of(&newest.snapshot);
-        self.notice_other(&now)?;
+        let now = Reported::of(&newest.snapshot);
+        self.report_other(&now)?;
         if now.is_closed {
-            self.tell_closed(now)?;
+            self.report_closed(now)?;
             return Ok(true);
         }
         if newest.snapshot.journal.is_none() {
-            self.tell_unclosed(now)?;
+            self.report_unclosed(now)?;
             return Ok(false);
         }
-        let last = self.told.as_ref().filter(|told| !told.is_closed);
-        let last = last.map(|told| told.flush);
+        let last = self
+            .reported
+            .as_ref()
+            .filter(|reported| !reported.is_closed);
+        let last = last.map(|reported| reported.flush);
         let begin = Instant::now();
         for flush in missed(last, now.flush) {
             if begin.elapsed() > MOST_CATCHING_UP {
@@ -282,12 +285,12 @@ impl<W: Write> Follower<'_, W> {
             match self.scan(Moment::Flush(flush)) {
                 // The log was closed meanwhile, and may have been opened again.
                 Err(error) if is_no_log(&error) => {}
-                missed => self.tell_flush(&missed?.snapshot, flush)?,
+                missed => self.report_flush(&missed?.snapshot, flush)?,
             }
         }
         let newest = newest.snapshot;
         if last.is_none_or(|last| last < now.flush) {
-            self.tell_flush(&newest, now.flush)?;
+            self.report_flush(&newest, now.flush)?;
         }
         let journal = newest.journal.as_ref().filter(|_| newest.tells_job());
         self.journal = journal.map(|journal| journal.place.clone());
@@ -295,27 +298,28 @@ impl<W: Write> Follower<'_, W> {
     }
 
     /// Reports that another log has replaced the reported one.
-    fn notice_other(&mut self, now: &Told) -> Result<()> {
-        let is_other =
-            |told: &Told| told.file != now.file || (!now.is_closed && told.flush > now.flush);
-        if self.told.as_ref().is_some_and(is_other) {
-            self.tell(&Event::Replaced)?;
-            self.told = None;
+    fn report_other(&mut self, now: &Reported) -> Result<()> {
+        let is_other = |reported: &Reported| {
+            reported.file != now.file || (!now.is_closed && reported.flush > now.flush)
+        };
+        if self.reported.as_ref().is_some_and(is_other) {
+            self.print_event(&Event::Replaced)?;
+            self.reported = None;
         }
         Ok(())
     }
 
     /// The state of a closed log that has become an ordinary file.
-    fn became(&self, plain: Plain) -> Result<Told> {
+    fn became(&self, plain: Plain) -> Result<Reported> {
         let found = Identity::from(&self.args.file.metadata()?);
-        let dims = self.told.as_ref().map(|told| told.dims.clone());
-        Ok(Told {
+        let dims = self.reported.as_ref().map(|reported| reported.dims.clone());
+        Ok(Reported {
             is_closed: true,
             plain: Some(plain),
             bytes: found.size,
             dims: dims.unwrap_or_default(),
             file: Some((found.device, found.inode)),
-            ..Told::default()
+            ..Reported::default()
         })
     }
 
@@ -332,13 +336,13 @@ impl<W: Write> Follower<'_, W> {
     }
 
     /// Reports the state after a flush. Some logs that were closed meanwhile can still show it.
-    fn tell_flush(&mut self, snapshot: &Snapshot, flush: u64) -> Result<()> {
-        let now = Told {
+    fn report_flush(&mut self, snapshot: &Snapshot, flush: u64) -> Result<()> {
+        let now = Reported {
             flush,
             is_closed: false,
-            ..Told::of(snapshot)
+            ..Reported::of(snapshot)
         };
-        let before = self.told.as_ref();
+        let before = self.reported.as_ref();
         let event = Event::Flush(Flush {
             flush: now.flush,
             time: now
@@ -351,15 +355,15 @@ impl<W: Write> Follower<'_, W> {
             seconds: before.and_then(|before| seconds_between(before.time?, now.time?)),
             datasets: now.changed_since(before),
         });
-        self.told = Some(now);
-        Ok(self.tell(&event)?)
+        self.reported = Some(now);
+        Ok(self.print_event(&event)?)
     }
 
     /// Reports a changed log whose layout does not number flushes.
-    fn tell_unclosed(&mut self, now: Told) -> Result<()> {
-        let before = self.told.as_ref();
+    fn report_unclosed(&mut self, now: Reported) -> Result<()> {
+        let before = self.reported.as_ref();
         let datasets = now.changed_since(before);
-        let is_same = |told: &Told| !told.is_closed && told.bytes == now.bytes;
+        let is_same = |reported: &Reported| !reported.is_closed && reported.bytes == now.bytes;
         if datasets.is_empty() && before.is_some_and(is_same) {
             return Ok(());
         }
@@ -368,25 +372,25 @@ impl<W: Write> Follower<'_, W> {
             new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
             datasets,
         });
-        self.told = Some(now);
-        Ok(self.tell(&event)?)
+        self.reported = Some(now);
+        Ok(self.print_event(&event)?)
     }
 
-    fn tell_closed(&mut self, now: Told) -> Result<()> {
+    fn report_closed(&mut self, now: Reported) -> Result<()> {
         // Programs may go on to write into an ordinary file.
-        let told = self.told.as_ref().and_then(|told| told.plain);
-        if now.plain.is_some() && told == now.plain {
+        let reported = self.reported.as_ref().and_then(|reported| reported.plain);
+        if now.plain.is_some() && reported == now.plain {
             return Ok(());
         }
-        let datasets = now.changed_since(self.told.as_ref());
+        let datasets = now.changed_since(self.reported.as_ref());
         let event = Event::Closed {
             settled: now.plain == Some(Plain::Hdf5),
             bytes: now.bytes,
             datasets,
         };
-        let flush = self.told.as_ref().map_or(0, |told| told.flush);
-        self.told = Some(Told { flush, ..now });
-        Ok(self.tell(&event)?)
+        let flush = self.reported.as_ref().map_or(0, |reported| reported.flush);
+        self.reported = Some(Reported { flush, ..now });
+        Ok(self.print_event(&event)?)
     }
 
     /// Reports the end of the job once, when it has lasted longer than a close may take.
@@ -398,18 +402,18 @@ impl<W: Write> Follower<'_, W> {
             self.ended = None;
             return Ok(());
         }
-        let (since, is_told) = *self.ended.get_or_insert((Instant::now(), false));
-        if is_told || since.elapsed() < Duration::from_secs(self.args.timeout.into()) {
+        let (since, is_reported) = *self.ended.get_or_insert((Instant::now(), false));
+        if is_reported || since.elapsed() < Duration::from_secs(self.args.timeout.into()) {
             return Ok(());
         }
         if self.args.until == Some(Until::Closed) {
             return Err(JobEnded(self.args.file.clone()).into());
         }
         self.ended = Some((since, true));
-        Ok(self.tell(&Event::Ended)?)
+        Ok(self.print_event(&Event::Ended)?)
     }
 
-    fn tell(&mut self, event: &Event) -> io::Result<()> {
+    fn print_event(&mut self, event: &Event) -> io::Result<()> {
         if self.args.json {
             return self.out.json_line(event);
         }

@@ -78,7 +78,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
     match outcome {
         Outcome::Closed(kept) => {
             for kept in kept {
-                writeln!(out, "{shown}: note: {}", words_of_kept(kept))?;
+                writeln!(out, "{shown}: note: {}", text_of_kept(kept))?;
             }
             writeln!(out, "{shown}: closed already, nothing to do")
         }
@@ -110,7 +110,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
                 writeln!(out, "{shown}: {diagnostic}")?;
             }
             if let Some(handled) = unflushed {
-                tell_unflushed(out, file, handled, dry)?;
+                report_unflushed(out, file, handled, dry)?;
             }
             let automatic = asked_for(*flushes, *asked);
             if !automatic.is_empty() {
@@ -129,7 +129,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
 }
 
 /// The text about a file beside a closed log, and about what can be done with it.
-fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
+fn text_of_kept(KeptFile { path, state }: &KeptFile) -> String {
     let path = path.display();
     let removes = "`--discard-unflushed` removes it";
     match state {
@@ -155,7 +155,7 @@ fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
 }
 
 /// Reports on data that no flush covers: what was done with them, or would be.
-fn tell_unflushed(
+fn report_unflushed(
     out: &mut Output<impl Write>,
     file: &Path,
     Handled { summary, did }: &Handled,

@@ -89,13 +89,13 @@ fn open_plain(library: &Library, request: &Request<'_>) -> Option<Content> {
     });
     let file = NonNull::new(file)?;
     if request.has(access::WRITE) {
-        note_written(library, request.fapl, file);
+        record_written(library, request.fapl, file);
     }
     Some(Content::Plain(file))
 }
 
 /// Records a plain file that was opened for writing.
-fn note_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
+fn record_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
     let mut handle = ptr::null_mut::<c_void>();
     // SAFETY: the default driver has opened the file, the list is of this library, and there is a place for the address of
     // the descriptor.

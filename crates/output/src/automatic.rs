@@ -102,7 +102,7 @@ impl Automatic {
 
     /// Begins a call. Returns whether all ranks flush in it, which is the same on all ranks. `has_room`: the log can take
     /// automatic flushes.
-    pub fn is_told(&mut self, ranks: &Ranks, call: Call, now: Time, has_room: bool) -> bool {
+    pub fn begin_call(&mut self, ranks: &Ranks, call: Call, now: Time, has_room: bool) -> bool {
         self.set_now(now);
         let is_due = has_room && self.is_due();
         if ranks.size() == 1 {
@@ -137,7 +137,7 @@ impl Automatic {
     }
 
     /// Waits for the pending word, but not until the buffer [is old](Self::is_old). Returns whether it has come.
-    pub fn waits_in_time(&mut self, times: u32) -> bool {
+    pub fn wait_for_word(&mut self, times: u32) -> bool {
         let (Some(word), Some(oldest), Some(every)) = (&mut self.word, self.oldest, self.every)
         else {
             return true;
@@ -155,7 +155,7 @@ impl Automatic {
     }
 
     /// Counts `bytes` logged in the present call.
-    pub fn note(&mut self, bytes: u64) {
+    pub fn add_logged(&mut self, bytes: u64) {
         self.logged = self.logged.saturating_add(bytes);
         self.oldest.get_or_insert(self.now);
     }
@@ -168,7 +168,7 @@ impl Automatic {
 
     /// Goes one step towards a flush: takes the pending word, and waits for all ranks. Returns whether another step follows,
     /// which begins with a pending word. Collective.
-    pub fn goes_to_flush(&mut self, ranks: &Ranks) -> bool {
+    pub fn step_to_flush(&mut self, ranks: &Ranks) -> bool {
         if ranks.size() == 1 {
             return false;
         }

@@ -239,11 +239,11 @@ impl LogWriter {
             return false;
         };
         let has_room = self.files.has_room_for_more();
-        let is_told = automatic.is_told(&self.ranks, call, automatic::now(), has_room);
-        if !is_told {
+        let must_flush = automatic.begin_call(&self.ranks, call, automatic::now(), has_room);
+        if !must_flush {
             self.spill_old();
         }
-        is_told
+        must_flush
     }
 
     /// Begins a call that tells the other ranks nothing. Spills data that have been in the buffer too long. Local.
@@ -268,7 +268,7 @@ impl LogWriter {
     fn spill_while_waiting(&mut self) {
         let patience = self.patience();
         if let Some(automatic) = &mut self.automatic
-            && !automatic.waits_in_time(patience)
+            && !automatic.wait_for_word(patience)
         {
             self.begin_write();
         }
@@ -279,7 +279,7 @@ impl LogWriter {
         loop {
             self.spill_while_waiting();
             let automatic = self.automatic.as_mut();
-            if !automatic.is_some_and(|automatic| automatic.goes_to_flush(&self.ranks)) {
+            if !automatic.is_some_and(|automatic| automatic.step_to_flush(&self.ranks)) {
                 return;
             }
         }
@@ -346,7 +346,7 @@ impl LogWriter {
     ) -> FaultResult {
         self.check_own()?;
         if let Some(automatic) = &mut self.automatic {
-            automatic.note(elements.len() as u64);
+            automatic.add_logged(elements.len() as u64);
         }
         let goes_through = self.goes_through(form, blocks);
         if !goes_through {

@@ -27,7 +27,7 @@ const FEW_DATASETS: usize = 6;
 const MANY_DATASETS: usize = 1000;
 
 /// Whether the row of a dataset describes it fully: one record has written all of it.
-fn is_told_by_row(dataset: &DatasetReport) -> bool {
+fn is_described_by_row(dataset: &DatasetReport) -> bool {
     match &dataset.content {
         DatasetContent::Logged(map) => {
             map.records == 1 && map.faults.is_empty() && !map.is_estimate() && map.covered() >= 1.0
@@ -182,7 +182,7 @@ impl Page {
         self.datasets(number, &log.datasets);
         let is_open = log.datasets.len() <= FEW_DATASETS;
         let is_brief = log.datasets.len() > MANY_DATASETS;
-        let without = |dataset: &DatasetReport| is_brief && is_told_by_row(dataset);
+        let without = |dataset: &DatasetReport| is_brief && is_described_by_row(dataset);
         let left_out = log.datasets.iter().filter(|d| without(d)).count();
         if left_out > 0 {
             put!(
@@ -293,7 +293,7 @@ impl Page {
         let is_brief = datasets.len() > MANY_DATASETS;
         for (at, dataset) in datasets.iter().enumerate() {
             let name = Text(&dataset.name);
-            if is_brief && is_told_by_row(dataset) {
+            if is_brief && is_described_by_row(dataset) {
                 put!(self, "<tr><td class=\"name\">{name}</td>");
                 self.number(1, &"100.0 %");
                 put!(self, "<td>everywhere</td>");

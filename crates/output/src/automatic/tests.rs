@@ -109,14 +109,14 @@ impl Rank {
 
     fn call(&mut self, call: Call) {
         self.calls += u32::from(call == Call::Collective);
-        if self.automatic.is_told(&self.ranks, call, self.now, true) {
+        if self.automatic.begin_call(&self.ranks, call, self.now, true) {
             self.flushed.push(self.calls);
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        while self.automatic.goes_to_flush(&self.ranks) {}
+        while self.automatic.step_to_flush(&self.ranks) {}
         self.automatic.set_flushed(self.now, true);
     }
 }
@@ -239,7 +239,7 @@ fn what_the_first_rank_has_logged_makes_all_flush() {
         rank.now += 100 * EVERY;
         for _ in 0..12 {
             let bytes = [300, 5000][rank.ranks.rank() as usize];
-            rank.automatic.note(bytes);
+            rank.automatic.add_logged(bytes);
             rank.call(Call::Collective);
         }
     });
@@ -252,19 +252,19 @@ fn what_the_first_rank_has_logged_makes_all_flush() {
 fn a_process_alone_flushes_in_any_call() {
     let mut automatic = Automatic::of(&every(), now()).unwrap();
     let (ranks, begin) = (Ranks::one(), automatic.flushed);
-    let mut is_told = |call, after, has_room| {
-        let told = automatic.is_told(&ranks, call, begin + after, has_room);
+    let mut must_flush = |call, after, has_room| {
+        let told = automatic.begin_call(&ranks, call, begin + after, has_room);
         if told {
-            assert!(!automatic.goes_to_flush(&ranks));
+            assert!(!automatic.step_to_flush(&ranks));
             automatic.set_flushed(begin + after, true);
         }
         told
     };
-    assert!(!is_told(Call::Own, EVERY / 2, true));
-    assert!(is_told(Call::Own, EVERY, true));
-    assert!(!is_told(Call::Collective, EVERY + EVERY / 2, true));
-    assert!(!is_told(Call::Own, 2 * EVERY, false));
-    assert!(is_told(Call::Collective, 2 * EVERY, true));
+    assert!(!must_flush(Call::Own, EVERY / 2, true));
+    assert!(must_flush(Call::Own, EVERY, true));
+    assert!(!must_flush(Call::Collective, EVERY + EVERY / 2, true));
+    assert!(!must_flush(Call::Own, 2 * EVERY, false));
+    assert!(must_flush(Call::Collective, 2 * EVERY, true));
     assert!(Automatic::of(&Options::default(), begin).is_none());
 }
 
@@ -274,15 +274,16 @@ fn the_first_flush_follows_the_first_spill() {
     for is_complete in [true, false] {
         let mut automatic = Automatic::of(&every(), now()).unwrap();
         let (ranks, begin) = (Ranks::one(), automatic.now);
-        let is_told = |automatic: &mut Automatic| automatic.is_told(&ranks, Call::Own, begin, true);
-        automatic.note(1);
+        let must_flush =
+            |automatic: &mut Automatic| automatic.begin_call(&ranks, Call::Own, begin, true);
+        automatic.add_logged(1);
         automatic.set_spilled(false);
-        assert!(!is_told(&mut automatic));
+        assert!(!must_flush(&mut automatic));
         automatic.set_spilled(true);
-        assert!(is_told(&mut automatic));
+        assert!(must_flush(&mut automatic));
         automatic.set_flushed(begin, is_complete);
         automatic.set_spilled(true);
-        assert!(!is_told(&mut automatic));
+        assert!(!must_flush(&mut automatic));
     }
 }
 
@@ -295,9 +296,9 @@ fn a_buffer_is_as_old_as_the_first_of_what_it_has() {
         automatic.is_old(times)
     };
     assert!(!is_old(&mut automatic, 9 * EVERY, 1));
-    automatic.note(1);
+    automatic.add_logged(1);
     assert!(!is_old(&mut automatic, 9 * EVERY + EVERY / 2, 1));
-    automatic.note(1);
+    automatic.add_logged(1);
     assert!(is_old(&mut automatic, 10 * EVERY, 1));
     assert!(!is_old(&mut automatic, 10 * EVERY, 2));
     // The buffer could not be spilled.
@@ -306,7 +307,7 @@ fn a_buffer_is_as_old_as_the_first_of_what_it_has() {
     assert!(is_old(&mut automatic, 11 * EVERY, 1));
     automatic.set_spilled(true);
     assert!(!is_old(&mut automatic, 20 * EVERY, 1));
-    automatic.note(1);
+    automatic.add_logged(1);
     automatic.set_flushed(begin + 21 * EVERY, true);
     assert!(!is_old(&mut automatic, 30 * EVERY, 1));
 }
