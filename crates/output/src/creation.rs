@@ -183,7 +183,7 @@ impl Creation {
         ranks.broadcast_text(0, left)
     }
 
-    /// The number of the journal's file, on the first rank; 0 on others.
+    /// Inode number of the journal on the first rank; 0 on others.
     pub fn journal_number(&self) -> u64 {
         let journal = self.journal.as_ref();
         journal.map_or(0, |journal| journal.held().number())

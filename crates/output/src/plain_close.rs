@@ -68,7 +68,7 @@ impl Ended {
         self.header.subfiles == 0
     }
 
-    /// File number of the journal, on the first rank.
+    /// Inode number of the journal, on the first rank.
     pub fn journal_number(&self) -> Option<u64> {
         let journal = self.journal.as_ref();
         journal.map(|journal| journal.held().number())

@@ -63,7 +63,7 @@ pub struct Files {
     commits: Vec<(u64, u64)>,
     /// On the first rank only.
     journal: Option<Journal>,
-    /// File number of the journal, which all ranks know.
+    /// Inode number of the journal, which all ranks know.
     journal_number: u64,
     spill: Spill,
     write_back: WriteBack,
