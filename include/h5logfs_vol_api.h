@@ -1,12 +1,12 @@
 /*
  * Functions that the HDF5 Log VOL connector adds to HDF5, for programs that call them: with the VOL connector of h5logfs
- * such a program runs as it is. Compile with the flags that `pkg-config --cflags --libs h5logfs_vol_api` prints. They also
- * make `#include <H5VL_log.h>` this header.
+ * such a program runs unchanged. Compile with the flags that `pkg-config --cflags --libs h5logfs_vol_api` prints. With
+ * them, `#include <H5VL_log.h>` includes this header.
  *
- * HDF5 1.14 or later. All functions return a negative number for a failure, with the reason on the error stack of HDF5.
+ * Needs HDF5 1.14 or later. All functions return a negative number on failure, with the reason on the error stack of HDF5.
  *
- * A file that is no log, or that HDF5's own connector has open, is written and read by HDF5: H5Dwrite_n and H5Dread_n are
- * one H5Dwrite or H5Dread of the union of their blocks then.
+ * A file that is no log, or that HDF5's own connector has opened, is written and read by HDF5: H5Dwrite_n and H5Dread_n
+ * are then one H5Dwrite or H5Dread of the union of their blocks.
  */
 #ifndef H5LOGFS_VOL_API_H
 #define H5LOGFS_VOL_API_H
@@ -49,36 +49,36 @@ typedef enum H5VL_log_data_layout_t {
     H5VL_LOG_DATA_LAYOUT_CHUNK_ALIGNED = 1
 } H5VL_log_data_layout_t;
 
-/* Registers the connector. HDF5 looks for it in HDF5_PLUGIN_PATH, and after that in the directory that was installed with
- * this library. Returns an identifier, which the caller closes by H5VLclose. */
+/* Registers the connector. HDF5 looks for it in HDF5_PLUGIN_PATH, and then in the directory installed with this library.
+ * Returns an identifier, which the caller closes with H5VLclose. */
 hid_t H5VL_log_register(void);
 
-/* Use H5VL_log_g. NULL where the connector cannot be loaded. */
+/* For H5VL_log_g, which programs use. NULL if the connector cannot be loaded. */
 const H5VL_class_t *h5logfs_vol_class(void);
 
 /*
- * Writes n blocks of a dataset, as n calls of H5Dwrite in their order: where blocks overlap, the last one wins. Block i
- * begins at starts[i], and has the sides counts[i]: a number for each dimension of the dataset. The elements of block i
+ * Writes n blocks of a dataset, like n calls of H5Dwrite in order: where blocks overlap, the last one wins. Block i begins
+ * at starts[i], and has the extent counts[i], with a number for each dimension of the dataset. The elements of block i
  * follow those of block i - 1 in buf. With n = 0 both arrays may be NULL. The elements are copied.
  */
 herr_t H5Dwrite_n(hid_t dset_id, hid_t mem_type_id, int n, hsize_t **starts, hsize_t **counts, hid_t dxpl_id,
                   const void *buf);
 
-/* Reads n blocks in the same way. When it returns, buf has them. */
+/* Reads n blocks, like n calls of H5Dread. When it returns, buf has their elements. */
 herr_t H5Dread_n(hid_t dset_id, hid_t mem_type_id, int n, hsize_t **starts, hsize_t **counts, hid_t dxpl_id, void *buf);
 
 /*
- * Properties. A list of another class is refused by those that set one. Those that get one write the default where it was
- * not set. Where nothing else is said, a property is kept, and has no effect: see "Programs that were ported to the Log
+ * Properties. A set function refuses a list of another class. A get function returns the default of a property that was
+ * not set. Unless stated otherwise, a property is stored, but has no effect: see "Programs that were ported to the Log
  * VOL" in the user guide.
  */
 
-/* In data transfer property lists. Whether elements are copied by a write: they always are. Default: true. */
+/* In data transfer property lists. Whether a write copies the elements; it always does. Default: true. */
 herr_t H5Pset_buffered(hid_t plist, hbool_t buffered);
 herr_t H5Pget_buffered(hid_t plist, hbool_t *buffered);
 
-/* In file creation property lists. Subfiles of a new log: none, one for each node, or a number of them. An option of the
- * connector, subfiles, counts more. Default: none. */
+/* In file creation property lists. Subfiles of a new log: none, one for each node, or a number of them. The connector's
+ * option subfiles takes precedence. Default: none. */
 herr_t H5Pset_subfiling(hid_t plist, int nsubfiles);
 herr_t H5Pget_subfiling(hid_t plist, int *nsubfiles);
 
@@ -86,13 +86,13 @@ herr_t H5Pget_subfiling(hid_t plist, int *nsubfiles);
 herr_t H5Pset_data_layout(hid_t plist, H5VL_log_data_layout_t layout);
 herr_t H5Pget_data_layout(hid_t plist, H5VL_log_data_layout_t *layout);
 
-/* In file access property lists. Whether equal selections of a new log are stored once. An option of the connector,
- * share_selections, counts more. Default: true. */
+/* In file access property lists. Whether equal selections of a new log are stored once. The connector's option
+ * share_selections takes precedence. Default: true. */
 herr_t H5Pset_meta_share(hid_t plist, hbool_t share);
 herr_t H5Pget_meta_share(hid_t plist, hbool_t *share);
 
-/* In file access property lists. How selections of many blocks are stored in a new log. An option of the connector,
- * encode_selections, counts more. Default: H5VL_LOG_ENCODING_OFFSET. */
+/* In file access property lists. Encoding of selections of many blocks in a new log. The connector's option
+ * encode_selections takes precedence. Default: H5VL_LOG_ENCODING_OFFSET. */
 herr_t H5Pset_sel_encoding(hid_t plist, H5VL_log_sel_encoding_t encoding);
 herr_t H5Pget_sel_encoding(hid_t plist, H5VL_log_sel_encoding_t *encoding);
 

@@ -60,7 +60,7 @@
 #include <stdint.h>
 #include <mpi.h>
 
-/** The name of a dimension scale, or its beginning, by which netCDF knows a dimension without a variable. */
+/** The name of a dimension scale, or its prefix, by which netCDF recognizes a dimension without a variable. */
 #define H5LOGFS_NETCDF_DIMENSION "This is a netCDF dimension but not a netCDF variable."
 
 /**
@@ -128,14 +128,14 @@ typedef enum h5logfs_status {
      */
     H5LOGFS_ERR_DEFINITION = 2,
     /**
-     * A write does not fit its dataset: wrong shape, extent or element size. None of its elements is
+     * A write does not match its dataset: wrong shape, extent or element size. None of its elements is
      * written, and the next flush returns H5LOGFS_ERR_REFUSED on all ranks.
      */
     H5LOGFS_ERR_WRITE = 3,
     /**
-     * The buffer has no room for a write, and what has none cannot go to the file now. Earlier writes are not
-     * lost. The call had no effect, but that a write of more than the whole buffer may be there in part. The
-     * write can be repeated after a flush. The program must tell the other ranks to flush.
+     * The buffer has no room for a write, and its data cannot go to the file now. Earlier writes are
+     * kept. The call had no effect, but a part of a write larger than the whole buffer may be stored.
+     * The write can be repeated after a flush. The program must tell the other ranks to flush.
      */
     H5LOGFS_ERR_BUFFER_FULL = 4,
     /**
@@ -144,8 +144,8 @@ typedef enum h5logfs_status {
      */
     H5LOGFS_ERR_FAILED = 5,
     /**
-     * A flush or close is complete, but it lacks a write that was refused on some rank, or attributes
-     * that were not the same on all ranks. The message names them. It is told once.
+     * A flush or close is complete except for a write that was refused on some rank, or for attributes
+     * that differ between ranks. The message names them. Reported once.
      */
     H5LOGFS_ERR_REFUSED = 6,
     /**
@@ -163,13 +163,12 @@ typedef enum h5logfs_status {
      */
     H5LOGFS_ERR_PANIC = 9,
     /**
-     * A close is complete, but the log could not be settled, as the option `settle` asks for. It is the log
-     * that it would be without the option, nothing of it is lost, and `h5logfs settle` can be run later. The
-     * message says why.
+     * A close is complete, but the option `settle` failed. The file is a complete log, nothing is lost,
+     * and `h5logfs settle` can be run later. The message says why.
      */
     H5LOGFS_ERR_NOT_SETTLED = 10,
     /**
-     * The process was forked from the one that has opened the file, which alone writes it. The call had no
+     * The process was forked from the one that opened the file, which alone writes it. The call had no
      * effect.
      */
     H5LOGFS_ERR_FORKED = 11,
@@ -187,18 +186,18 @@ typedef struct h5logfs_options {
     size_t size;
     /**
      * 1: replace an existing file. It stays until the new one is made on all ranks. Programs that have
-     * the old file open can go on reading it. A file that a job still writes is never replaced, and one
-     * that a job flushed to but did not close only with `discard_unclosed`.
-     * 0 (default): an existing file is an error.
+     * the old file open can go on reading it. A file that a job still writes is never replaced. A file
+     * with flushes of a job that did not close it is replaced only with `discard_unclosed`. 0 (default):
+     * an existing file is an error.
      */
     int overwrite;
     /**
-     * When data are forced to the disk, for the case of a power failure: H5LOGFS_FSYNC_CLOSE (default),
-     * H5LOGFS_FSYNC_NONE or H5LOGFS_FSYNC_FLUSH. If only the job dies, no flush is lost in any case.
+     * When data are forced to the disk, as a protection against power failures: H5LOGFS_FSYNC_CLOSE
+     * (default), H5LOGFS_FSYNC_NONE or H5LOGFS_FSYNC_FLUSH. If only the job dies, no flush is lost.
      */
     int fsync;
     /**
-     * Size limit of a rank's buffer in bytes, for data and selections. Default: 32 MiB.
+     * Limit of a rank's buffer in bytes, for data and selections. Default: 32 MiB.
      */
     uint64_t buffer_limit;
     /**
@@ -207,8 +206,7 @@ typedef struct h5logfs_options {
      */
     int64_t subfiles;
     /**
-     * 1 (default): a selection that is equal to an earlier one of the same rank is stored as a
-     * reference.
+     * 1 (default): a selection equal to an earlier one of the same rank is stored as a reference.
      */
     int share_selections;
     /**
@@ -218,8 +216,8 @@ typedef struct h5logfs_options {
     /**
      * 1: the ranks write a flush with one collective call of MPI-IO. 0 (default): each rank writes
      * independently. Use 1 only with an MPI that reports errors of collective writes. Open MPI 4.1 on
-     * three or more ranks does not: if the disk is full, the write seems to succeed, or never returns.
-     * No flush is safe then.
+     * three or more ranks does not: with a full disk the write seems to succeed, or never returns. No
+     * flush is safe then.
      */
     int collective;
     /**
@@ -230,51 +228,54 @@ typedef struct h5logfs_options {
     const char *const *hint_keys;
     const char *const *hint_values;
     /**
-     * 1, together with `overwrite`: replace a log that was not closed, too. Its flushes are lost, which
-     * `h5logfs recover` would keep. 0 (default): a log with such flushes is an error.
+     * 1, together with `overwrite`: also replace an unclosed log. Its flushes are lost; `h5logfs
+     * recover` would keep them. 0 (default): a log with such flushes is an error.
      */
     int discard_unclosed;
     /**
-     * 1: when the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank
-     * does it, and the others wait. It waits until the file is on the disk, whatever `fsync` says. Not with
+     * 1: at the close, make the file an ordinary HDF5 file, as `h5logfs settle` does. The first rank
+     * does it while the others wait, until the file is on the disk, whatever `fsync` says. Not with
      * subfiles. 0 (default): the file is a log.
      */
     int settle;
     /**
-     * 1: each extent has a checksum of its data. While the log is not closed, readers on other nodes then show
-     * a flush when they see all of it, and the one before until then: for file systems that show late what
-     * other nodes write, such as NFS. 0 (default): no checksums.
+     * 1: each extent has a checksum of its data. Readers of an unclosed log on other nodes then show a
+     * flush only when they see all of it, and the previous one until then. For file systems that show
+     * the writes of other nodes late, such as NFS. 0 (default): no checksums.
      */
     int64_t checksums;
     /**
-     * With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as
-     * many again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
+     * With `settle`: memory that the first rank may use for its knowledge of the log, in bytes, and as
+     * much again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
      */
     uint64_t settle_memory;
     /**
-     * Seconds after which a flush is made without being asked: in a call that defines a group, a dataset, an
-     * extent or a scale, when so much time has passed since the last flush. Such calls then send a word to all
-     * ranks. A rank whose buffer is older spills it to the disk in its next write; it counts with the next flush.
-     * Appended rows and lent data wait for a flush of the program. 0 (default): only the program flushes.
+     * Seconds after which a flush is automatic: in a call that defines a group, a dataset, an extent or
+     * a scale, when this time has passed since the last flush. Such calls then send a word to all ranks.
+     * A rank whose buffer is older spills it to the disk in its next write; it counts with the next
+     * flush. Appended rows and lent data wait for a flush of the program. 0 (default): only the program
+     * flushes.
      */
     double flush_every;
     /**
-     * The same when the first rank has logged so many bytes since the last flush. 0 (default): however many.
+     * Bytes logged by the first rank since the last flush after which a flush is automatic. 0 (default):
+     * no limit.
      */
     uint64_t flush_bytes;
     /**
-     * 1, together with `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first
-     * number that is free, and so do its journal and subfiles. It can be read and recovered there.
-     * `discard_unclosed` wins over it. 0 (default): such a log is an error.
+     * 1, together with `overwrite`: an unclosed log gets another name, `NAME.killed-1` or the first free
+     * number, together with its journal and subfiles. It can be read and recovered there.
+     * `discard_unclosed` takes precedence. 0 (default): such a log is an error.
      */
     int64_t keep_unclosed;
     /**
-     * 1 (default): the coordinates of many blocks that go on in the same steps are deflated. Of the Log VOL
-     * connectors, those that were built with zlib read them. 0: they are not.
+     * 1 (default): the coordinates of many blocks with regular steps are deflated. Log VOL connectors
+     * need zlib to read them. 0: they are not.
      */
     int64_t deflate_selections;
     /**
-     * Threads that compress the chunks of one write, the calling one included. 0 or 1 (default): this one alone.
+     * Number of threads that compress the chunks of one write, including the calling one. 0 or 1
+     * (default): only this one.
      */
     uint64_t threads;
 } h5logfs_options;
@@ -332,10 +333,11 @@ typedef struct h5logfs_dataset_spec {
 } h5logfs_dataset_spec;
 
 /**
- * A selected part of an array in memory, as the inner cells of a grid with ghost cells: a hyperslab as
- * H5Sselect_hyperslab selects it. The first selected element of the array goes to the first one that the
- * call selects in the dataset, and so on, both in row-major order. There must be as many of both.
- * `h5logfs_memory_space_init` fills in a single element, strides and blocks of 1.
+ * A selected part of an array in memory, for example the inner cells of a grid with ghost cells: a
+ * hyperslab as in H5Sselect_hyperslab. The first selected element of the array goes to the first
+ * selected element of the dataset, and so on, both in row-major order. Both selections must have the
+ * same number of elements. `h5logfs_memory_space_init` fills in a single element, strides and blocks of
+ * 1.
  */
 typedef struct h5logfs_memory_space {
     /**
@@ -434,8 +436,8 @@ extern "C" {
 const char *h5logfs_last_error(void);
 
 /**
- * Fills in the defaults. `size` is sizeof(h5logfs_options). It tells the library with which version of
- * the header the program was compiled. Local.
+ * Fills in the defaults. `size` is sizeof(h5logfs_options), which identifies the version of the header
+ * that the program was compiled with. Local.
  */
 int h5logfs_options_init(struct h5logfs_options *options,
                          size_t size);
@@ -452,7 +454,8 @@ int h5logfs_create(MPI_Comm comm,
                    h5logfs_id *file);
 
 /**
- * Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
+ * As `h5logfs_create`, with a communicator of Fortran. `path` ends with a zero byte. Collective over
+ * `comm`.
  */
 int h5logfs_create_f(MPI_Fint comm,
                      const char *path,
@@ -460,12 +463,12 @@ int h5logfs_create_f(MPI_Fint comm,
                      h5logfs_id *file);
 
 /**
- * Opens a log again, to add to it: one that was closed, or whose job ended before the close. This library
- * must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is not closed; what it
- * holds is kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks
- * than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed`, `keep_unclosed` and
- * `subfiles` are for new files, and refused. All ranks pass the same path and options. Collective over
- * `comm`.
+ * Opens a log again, to append to it: a closed one, or one whose job ended before the close. This
+ * library must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is unclosed;
+ * its content is safe whatever happens, and the close makes one log of all. The number of ranks may
+ * differ from before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed`,
+ * `keep_unclosed` and `subfiles` are for new files, and refused. All ranks pass the same path and
+ * options. Collective over `comm`.
  */
 int h5logfs_open(MPI_Comm comm,
                  const char *path,
@@ -473,7 +476,8 @@ int h5logfs_open(MPI_Comm comm,
                  h5logfs_id *file);
 
 /**
- * Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
+ * As `h5logfs_open`, with a communicator of Fortran. `path` ends with a zero byte. Collective over
+ * `comm`.
  */
 int h5logfs_open_f(MPI_Fint comm,
                    const char *path,
@@ -481,22 +485,21 @@ int h5logfs_open_f(MPI_Fint comm,
                    h5logfs_id *file);
 
 /**
- * Tells whether the file has a group or a dataset at this path: 1 or 0 in `exists`. Local.
+ * Returns whether the file has a group or a dataset at `path`: 1 or 0 in `exists`. Local.
  */
 int h5logfs_exists(h5logfs_id file, const char *path, int *exists);
 
 /**
- * Creates a group, and its parent groups if they are missing. A group that exists stays as it is.
- * Collective, without communication.
+ * Creates a group, and missing parent groups. An existing group stays as it is. Collective, without
+ * communication.
  */
 int h5logfs_group(h5logfs_id file, const char *path);
 
 /**
- * Creates an attribute of the group or dataset at the path `object`. "/" is the root group. The value
- * is an array of `rank` dimensions `dims`, row-major, or a single element if `rank` is 0. `size` is
- * the number of bytes in `value`. An attribute that is not the same on all ranks is left out, and the
- * next flush returns H5LOGFS_ERR_REFUSED. Its name can be defined again. Collective, without
- * communication.
+ * Creates an attribute of the group or dataset at the path `object`; "/" is the root group. The value is
+ * an array of `rank` dimensions `dims`, row-major, or a single element if `rank` is 0. `size` is the
+ * number of bytes in `value`. An attribute that differs between ranks is left out, and the next flush
+ * returns H5LOGFS_ERR_REFUSED. Its name can be defined again. Collective, without communication.
  */
 int h5logfs_attribute(h5logfs_id file,
                       const char *object,
@@ -508,14 +511,16 @@ int h5logfs_attribute(h5logfs_id file,
                       size_t size);
 
 /**
- * Creates an attribute of an object whose value is a string: a scalar of variable length, in UTF-8.
- * Collective, without communication.
+ * Creates an attribute of an object from a string: a scalar of variable length, in UTF-8. Collective,
+ * without communication.
  */
-int h5logfs_attribute_text(h5logfs_id file, const char *object, const char *name, const char *text);
+int h5logfs_attribute_text(h5logfs_id file,
+                           const char *object,
+                           const char *name,
+                           const char *text);
 
 /**
- * Creates an attribute of an object whose value is a list of `number` strings. Collective, without
- * communication.
+ * Creates an attribute of an object from a list of `number` strings. Collective, without communication.
  */
 int h5logfs_attribute_texts(h5logfs_id file,
                             const char *object,
@@ -525,16 +530,15 @@ int h5logfs_attribute_texts(h5logfs_id file,
 
 /**
  * Writes the buffered data of all ranks to the file. Once this has returned on all ranks, the data
- * survive whatever happens to the job. The program may use lent buffers again, whatever this returns.
- * Collective.
+ * survive any failure of the job. Lent buffers are free again, whatever this returns. Collective.
  */
 int h5logfs_flush(h5logfs_id file);
 
 /**
- * Flushes, and turns the file into an HDF5 file in the Log VOL layout. With the option `settle` it becomes an
- * ordinary HDF5 file then. After H5LOGFS_OK, H5LOGFS_ERR_REFUSED and H5LOGFS_ERR_NOT_SETTLED the handles of
- * the file and its datasets are closed. After any other error the file is still open: repeat the call, or
- * abandon the file. The program may use lent buffers again, whatever this returns. Collective.
+ * Flushes, and turns the file into an HDF5 file in the Log VOL layout. With the option `settle` the file
+ * then becomes an ordinary HDF5 file. After H5LOGFS_OK, H5LOGFS_ERR_REFUSED and H5LOGFS_ERR_NOT_SETTLED
+ * the handles of the file and its datasets are closed. After any other error the file is still open:
+ * repeat the call, or abandon the file. Lent buffers are free again, whatever this returns. Collective.
  */
 int h5logfs_close(h5logfs_id file);
 
@@ -629,9 +633,9 @@ int h5logfs_type_close(h5logfs_id datatype);
 int h5logfs_dataset_spec_init(struct h5logfs_dataset_spec *spec, size_t size);
 
 /**
- * Creates a dataset, and its parent groups if they are missing. `dataset` receives its handle, or 0 on
- * error. The handle is valid until the file is closed. The call copies `spec` and the arrays in it.
- * Collective, without communication.
+ * Creates a dataset, and missing parent groups. `dataset` receives its handle, or 0 on error. The handle
+ * is valid until the file is closed. The call copies `spec` and the arrays in it. Collective, without
+ * communication.
  */
 int h5logfs_dataset(h5logfs_id file,
                     const char *path,
@@ -639,10 +643,10 @@ int h5logfs_dataset(h5logfs_id file,
                     h5logfs_id *dataset);
 
 /**
- * Finds a dataset of a file again: of one that `h5logfs_open` has opened, or one that this program has
- * created in it. `datatype` is the type of its elements in memory, which must be that of the dataset. For a
- * struct, the first call decides where its members lie in memory. `dataset` receives a handle, or 0 on
- * error. Local.
+ * Finds a dataset of a file that `h5logfs_open` has opened, or one that this program has created.
+ * `datatype` is the type of its elements in memory, which must match that of the dataset. For a struct,
+ * the first call fixes the offsets of its members in memory. `dataset` receives a handle, or 0 on error.
+ * Local.
  */
 int h5logfs_open_dataset(h5logfs_id file,
                          const char *path,
@@ -656,8 +660,8 @@ int h5logfs_open_dataset(h5logfs_id file,
 int h5logfs_set_extent(h5logfs_id dataset, const uint64_t *dims);
 
 /**
- * Makes a dataset of one dimension a dimension scale. `name` may be NULL or empty for none. netCDF takes
- * the name of the dataset for that of the dimension; a scale whose name begins with
+ * Makes a dataset of one dimension a dimension scale. `name` may be NULL or empty for none. netCDF uses
+ * the name of the dataset as that of the dimension; a scale whose name begins with
  * H5LOGFS_NETCDF_DIMENSION is a dimension without a variable. Collective, without communication.
  */
 int h5logfs_make_scale(h5logfs_id dataset,
@@ -672,10 +676,11 @@ int h5logfs_attach_scale(h5logfs_id dataset,
                          h5logfs_id scale);
 
 /**
- * Gives a dimension of a dataset a label, once. The first dimension is 0. Collective, without
- * communication.
+ * Labels a dimension of a dataset, once. The first dimension is 0. Collective, without communication.
  */
-int h5logfs_set_label(h5logfs_id dataset, int dimension, const char *label);
+int h5logfs_set_label(h5logfs_id dataset,
+                      int dimension,
+                      const char *label);
 
 /**
  * Returns the number of dimensions in `rank` and the extent in `dims`, which has room for `capacity`
@@ -726,8 +731,8 @@ int h5logfs_write_blocks(h5logfs_id dataset,
                          size_t size);
 
 /**
- * Writes `number` blocks as `h5logfs_write_blocks`, of lists as `H5Dwrite_n` takes them: block `i` begins at `starts[i]`
- * and has the sides `counts[i]`. Copies the data. Local.
+ * Writes `number` blocks as `h5logfs_write_blocks`, given as lists like those of `H5Dwrite_n`: block `i`
+ * begins at `starts[i]` and has the extent `counts[i]`. Copies the data. Local.
  */
 int h5logfs_write_n(h5logfs_id dataset,
                     size_t number,
@@ -830,8 +835,8 @@ int h5logfs_write_hyperslab_from(h5logfs_id dataset,
                                  size_t size);
 
 /**
- * Writes as `h5logfs_write_block_from`, but lends the data until the next flush. The selected elements are
- * copied in any case, unless they lie in one piece. Local.
+ * Writes as `h5logfs_write_block_from`, but lends the data until the next flush. Elements that are not
+ * contiguous are copied all the same. Local.
  */
 int h5logfs_lend_block_from(h5logfs_id dataset,
                             const uint64_t *start,
@@ -841,8 +846,8 @@ int h5logfs_lend_block_from(h5logfs_id dataset,
                             size_t size);
 
 /**
- * Writes as `h5logfs_write_hyperslab_from`, but lends the data until the next flush. The selected elements
- * are copied in any case, unless they lie in one piece. Local.
+ * Writes as `h5logfs_write_hyperslab_from`, but lends the data until the next flush. Elements that are
+ * not contiguous are copied all the same. Local.
  */
 int h5logfs_lend_hyperslab_from(h5logfs_id dataset,
                                 const uint64_t *start,
@@ -855,25 +860,25 @@ int h5logfs_lend_hyperslab_from(h5logfs_id dataset,
 
 /**
  * Appends rows to a dataset whose first dimension is unlimited. The next flush counts the rows of all
- * ranks, extends the dataset, and puts them behind the extent that it has then: those of a lower rank
- * first, those of a rank in the order of the calls. `data` holds any number of whole rows, one behind the
- * other. Copies the data. Local.
+ * ranks, extends the dataset, and puts the rows after its previous extent: those of a lower rank first,
+ * those of a rank in the order of the calls. `data` holds any number of whole rows, one after the other.
+ * Copies the data. Local.
  */
 int h5logfs_append(h5logfs_id dataset,
                    const void *data,
                    size_t size);
 
 /**
- * Appends as `h5logfs_append`, but lends the data until the next flush. These rows follow those that were
- * copied. Local.
+ * Appends as `h5logfs_append`, but lends the data until the next flush. These rows follow the copied
+ * ones. Local.
  */
 int h5logfs_lend_append(h5logfs_id dataset,
                         const void *data,
                         size_t size);
 
 /**
- * Returns where the last complete flush put the rows that this rank had appended to a dataset: the index of
- * the first one in `start`, and their number in `count`. Local.
+ * Returns the place that the last complete flush gave to this rank's appended rows: the index of the
+ * first row in `start`, and the number of rows in `count`. Local.
  */
 int h5logfs_appended(h5logfs_id dataset,
                      uint64_t *start,

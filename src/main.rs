@@ -56,7 +56,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it starts programs of the user in their environment, or says what they would do there.
+    /// Whether the command starts programs of the user in their environment, or examines that environment.
     fn is_about_programs(&self) -> bool {
         matches!(
             self,
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     ended(run(cli.command))
 }
 
-/// Says why something has failed. Returns the status of the process.
+/// Reports a failure. Returns the exit status of the process.
 fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(status) => status,
@@ -98,7 +98,7 @@ fn ended(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// The exit status that says what has failed.
+/// The exit status for an error.
 fn status_of(error: &anyhow::Error) -> ExitCode {
     if error.is::<follow::JobEnded>() {
         return ExitCode::from(3);
@@ -109,7 +109,7 @@ fn status_of(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// The error, with a tip where a mount option was given as if it were one of the command line.
+/// Adds a tip to the error if a mount option was given as an option of the command line.
 fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let mounts = |command: &OsString| command == "mount" || command == "run";
     if error.kind() != ErrorKind::UnknownArgument || !arguments.get(1).is_some_and(mounts) {
@@ -120,15 +120,15 @@ fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
         mount_option_for(argument.to_str()?, next)
     });
     if let Some(option) = tip {
-        let tip = format!("mount options stand behind -o: `-o {option}`");
+        let tip = format!("mount options follow -o: `-o {option}`");
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
     }
     error
 }
 
-/// The mount option that an argument such as `--cache-size`, or `--cache_size=1G`, stands for, with its value. `next`: the argument
-/// behind it.
+/// The mount option meant by an argument such as `--cache-size`, or `--cache_size=1G`, with its value. `next`: the following
+/// argument.
 fn mount_option_for(argument: &str, next: Option<&str>) -> Option<String> {
     let (name, value) = match argument.strip_prefix("--")?.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -145,7 +145,7 @@ fn mount_option_for(argument: &str, next: Option<&str>) -> Option<String> {
     ))
 }
 
-/// The command line, with the examples.
+/// The command line with examples.
 fn command_line() -> clap::Command {
     examples::add_to(Cli::command())
 }
@@ -186,7 +186,7 @@ fn with_log(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> 
     command()
 }
 
-/// `h5logfs SRC MNT …`, as mount(8) calls it, becomes `h5logfs mount SRC MNT …`.
+/// Turns `h5logfs SRC MNT …`, as mount(8) calls it, into `h5logfs mount SRC MNT …`.
 fn with_subcommand(mut args: Vec<OsString>, command_line: &clap::Command) -> Vec<OsString> {
     let is_source = |first| is_source(first, command_line);
     if args.get(1).is_some_and(|first| first == "-o") || args.len() > 2 && is_source(&args[1]) {
@@ -195,8 +195,8 @@ fn with_subcommand(mut args: Vec<OsString>, command_line: &clap::Command) -> Vec
     args
 }
 
-/// Whether the first argument is what to mount, and not a command or an option. A word that is almost a command counts as
-/// one if there is no file of that name. Then clap suggests the command. A word with a slash is a path.
+/// Whether the first argument is a source to mount, and not a command or an option. A word that is almost a command counts as
+/// a command if there is no file of that name, and clap then suggests the command. A word with a slash is a path.
 fn is_source(first: &OsStr, command_line: &clap::Command) -> bool {
     let shown = command_line.get_subcommands().filter(|c| !c.is_hide_set());
     let names = shown.map(|c| c.get_name()).chain(["help"]);

@@ -1,9 +1,9 @@
-//! Notes the MPI that this is compiled for, which the bindings do not tell.
+//! Records the MPI of this build, which the bindings do not report.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// The preprocessor leaves the names as they are where the header does not define them.
+/// The preprocessor keeps the names that the header does not define.
 const QUESTION: &str = "#include <mpi.h>
 h5logfs-open-mpi OMPI_MAJOR_VERSION.OMPI_MINOR_VERSION.OMPI_RELEASE_VERSION
 h5logfs-mpich MPICH_VERSION
@@ -11,14 +11,14 @@ h5logfs-mpich MPICH_VERSION
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // The crate mpi-sys asks the same variable.
+    // The crate mpi-sys reads this variable, too.
     println!("cargo::rerun-if-env-changed=MPICC");
     let compiler = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".into());
     let name = answer(&compiler).as_deref().and_then(name_in);
     println!("cargo::rustc-env=H5LOGFS_MPI={}", name.unwrap_or_default());
 }
 
-/// What the preprocessor makes of the question.
+/// The preprocessor's output for the question.
 fn answer(compiler: &str) -> Option<String> {
     let mut preprocessor = Command::new(compiler)
         .args(["-E", "-P", "-x", "c", "-"])
@@ -34,7 +34,7 @@ fn answer(compiler: &str) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// Name and version of the MPI: those that begin with a digit are defined.
+/// Name and version of the MPI: the line whose version begins with a digit.
 fn name_in(answer: &str) -> Option<String> {
     let names = [
         ("h5logfs-open-mpi ", "Open MPI"),
@@ -42,7 +42,7 @@ fn name_in(answer: &str) -> Option<String> {
     ];
     names.into_iter().find_map(|(mark, name)| {
         let line = answer.lines().find_map(|line| line.strip_prefix(mark))?;
-        // Between its parts the preprocessor may put spaces.
+        // The preprocessor may insert spaces.
         let version: String = line
             .chars()
             .filter(|c| !c.is_whitespace() && *c != '"')

@@ -1,4 +1,4 @@
-//! Names the C library by its first version number: programs that were linked to it look for this name.
+//! Gives the C library a name with its major version, by which linked programs find it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! The program `h5logfs-compact-mpi`: `h5logfs compact` by all processes of an MPI job. It is a program of its own, so that
+//! The program `h5logfs-compact-mpi`: `h5logfs compact` with all processes of an MPI job. It is a separate program, so that
 //! `h5logfs` needs no MPI.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,21 +15,21 @@ use h5logfs_output::ranks::Ranks;
 use mpi::Threading;
 use mpi::traits::Communicator;
 
-/// What the program does beside its job.
+/// Hidden subcommands.
 #[derive(Debug, Parser)]
 enum Hidden {
-    /// The first rank starts it.
+    /// Started by the first rank.
     ScanZygote(scan_server::ScanArgs),
-    /// Each rank starts it.
+    /// Started by each rank.
     RemoveAtEnd(watch::WatchArgs),
-    /// `make install-writer` starts it.
+    /// Started by `make install-writer`.
     ManualPage(pages::PagesArgs),
 }
 
-/// The names of [`Hidden`].
+/// Names of [`Hidden`].
 const HIDDEN: [&str; 3] = ["scan-zygote", watch::NAME, "manual-page"];
 
-/// The exit status where the command line cannot be understood.
+/// Exit status for an invalid command line.
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
@@ -56,17 +56,17 @@ fn main() -> ExitCode {
     };
     let world = universe.world();
     let job = || in_job(args, &Ranks::new(MpiRanks::duplicate(&world)));
-    // The others would wait for a rank that has ended by a panic.
+    // A rank that ends by a panic would leave the others waiting.
     catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| world.abort(1))
 }
 
-/// All ranks end with the same status. The first one tells why.
+/// Runs the job. All ranks end with the same status; the first one prints the reason.
 fn in_job(args: Result<JobArgs, clap::Error>, ranks: &Ranks) -> ExitCode {
     let outcome = check_arguments(ranks).and_then(|()| match &args {
         Ok(args) => run(args, ranks).map(|()| ExitCode::SUCCESS),
         Err(misuse) => {
             if ranks.is_root() {
-                // What cannot be printed cannot be told either.
+                // A failure to print cannot be reported, either.
                 let _ = misuse.print();
             }
             Ok(ExitCode::from(MISUSED))
@@ -78,7 +78,7 @@ fn in_job(args: Result<JobArgs, clap::Error>, ranks: &Ranks) -> ExitCode {
         }
         ExitCode::FAILURE
     });
-    // mpirun may end the others as soon as one has failed.
+    // mpirun may kill the others as soon as one rank has failed.
     ranks.wait();
     status
 }

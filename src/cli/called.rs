@@ -1,10 +1,10 @@
-//! Files as the user calls them: a user who gives `run.h5` is told of `run.h5`, and not of the path that it has.
+//! Files under the user's names: a message about `run.h5` says `run.h5`, and not its resolved path.
 
 use std::path::{Path, PathBuf};
 
 use h5logfs_common::error::Error;
 
-/// A file, and what the user calls it.
+/// A file, and the user's name for it.
 #[derive(Debug)]
 pub struct Called {
     real: PathBuf,
@@ -13,7 +13,7 @@ pub struct Called {
 
 impl Called {
     pub fn of(file: &Path) -> Self {
-        // Without a slash at its end.
+        // Drops a slash at the end.
         let called: PathBuf = file.components().collect();
         let real = called.canonicalize();
         let real = real.or_else(|_| std::path::absolute(&called));
@@ -23,9 +23,9 @@ impl Called {
         }
     }
 
-    /// The path of this file or of one that lies beside it, as the user would call it. Other paths stay.
+    /// The user's name for the path of this file, or of a file beside it. Other paths stay.
     pub fn path(&self, path: &Path) -> PathBuf {
-        // A log that is a directory has its files inside.
+        // The files of a log that is a directory are inside.
         let inside =
             |(real, called): (&Path, &Path)| Some(joined(called, path.strip_prefix(real).ok()?));
         let beside = || {
@@ -38,13 +38,13 @@ impl Called {
         found.unwrap_or_else(|| path.to_owned())
     }
 
-    /// The same error, about the file as the user calls it.
+    /// This error, with the user's name for the file.
     pub fn error(&self, error: Error) -> Error {
         error.about(|path| self.path(path))
     }
 }
 
-/// A path below another one, or that one itself.
+/// A path below another one, or that path itself.
 fn joined(dir: &Path, below: &Path) -> PathBuf {
     let mut joined = dir.to_owned();
     joined.extend(below);
@@ -72,7 +72,7 @@ mod tests {
             path("run.bp", "/data/run.h5/md.0"),
             Path::new("run.bp/md.0")
         );
-        // The file in such a directory stands for it.
+        // The index file in such a directory stands for it.
         let index = Called {
             real: "/data/run.bp/md.idx".into(),
             called: "../run.bp/md.idx".into(),

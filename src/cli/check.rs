@@ -1,4 +1,4 @@
-//! `h5logfs check`: reads everything that a view would read, and reports each fault.
+//! `h5logfs check`: reads all data of a view, and reports each fault.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use h5logfs_common::error::Error;
 use h5logfs_log::journal::unflushed::Summary;
 use h5logfs_view::View;
 
-/// Faults reported for one dataset. A single damaged entry can spoil any number of chunks.
+/// Most faults reported for one dataset. A single damaged entry can spoil any number of chunks.
 const MOST_FAULTS: usize = 1000;
 
 /// Read everything that a log file's view would read, and report each fault
@@ -62,20 +62,20 @@ pub fn run(args: CheckArgs) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with one file.
+/// The faults of one file.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// As the user calls it.
+    /// The user's name for the file.
     file: String,
-    /// A mount shows it, and it was not checked.
+    /// Whether a mount shows the file, so that it was not checked.
     is_view: bool,
-    /// It is another kind of file, and there is nothing to check. Left out for logs.
+    /// Whether it is another kind of file, with nothing to check. Left out for logs.
     #[serde(skip_serializing_if = "is_false")]
     is_no_log: bool,
-    /// What a user should know, and is no fault.
+    /// Findings that are no faults.
     notes: Vec<String>,
     faults: Vec<String>,
-    /// What no flush covers: it was not checked.
+    /// Data that no flush covers. They were not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     unflushed: Option<Summary>,
 }

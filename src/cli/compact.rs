@@ -1,4 +1,4 @@
-//! `h5logfs compact`: makes an ordinary, small HDF5 file of a log. [`ranks`] does it with the ranks of a job.
+//! `h5logfs compact`: makes an ordinary, small HDF5 file from a log. [`ranks`] does it with the ranks of a job.
 
 pub mod ranks;
 pub mod watch;
@@ -21,7 +21,7 @@ use h5logfs_convert::compact::{Source, left_out::LeftOut};
 use h5logfs_log::filters::{DEFLATE, FLETCHER32, Filter, OPTIONAL, SHUFFLE};
 use h5logfs_log::scan::Choice;
 
-/// Make an ordinary, small HDF5 file of a log: only what was written, in compressed chunks
+/// Make an ordinary, small HDF5 file from a log: only the written data, in compressed chunks
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("out", |out| out.help(
     "The file to write, which appears when it is complete; or -, for standard output, which gets it when it is complete"
@@ -53,7 +53,7 @@ pub struct CompactArgs {
     pub view: ViewArgs,
 }
 
-/// Filters of all datasets of the log that have chunks. Without any of them each dataset has those that the log records.
+/// Filters for all chunked datasets of the log. By default each dataset has the filters that the log records.
 #[derive(Debug, Clone, Args)]
 pub struct FilterArgs {
     /// Compress all chunks with this level of deflate, 1 to 9, whatever filters the log records
@@ -70,7 +70,7 @@ pub struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// In the order in which h5repack applies them; `None` where the user has chosen none.
+    /// The chosen filters, in the order in which h5repack applies them; `None` if the user has chosen none.
     fn chosen(&self) -> Option<Vec<Filter>> {
         let filter = |id, flags, values| Filter { id, flags, values };
         // libhdf5 adds the size of an element.
@@ -84,10 +84,10 @@ impl FilterArgs {
     }
 }
 
-/// What is known of a log before its elements are read.
+/// The scans of a log.
 struct Scans {
     log: Scanned,
-    /// Elements are read as the log stores them, so filters of the user's choice take another scan: for the metadata alone.
+    /// Elements are read as the log stores them, so filters chosen by the user need another scan, for the metadata alone.
     other: Option<Scanned>,
 }
 
@@ -161,12 +161,12 @@ fn count(left_out: &[LeftOut]) -> u64 {
     left_out.iter().map(|left_out| left_out.count).sum()
 }
 
-/// The error where a file lacks what cannot be read.
+/// The error for a file without the unreadable parts.
 fn incomplete(count: u64, name: &str) -> String {
     format!("{count} parts of datasets cannot be read, and are not in {name}")
 }
 
-/// Lists what is not in the file.
+/// Lists the parts that are not in the file.
 fn report(left_out: &[LeftOut]) -> io::Result<()> {
     let mut out = Output::to(io::stderr().lock());
     left_out

@@ -11,7 +11,7 @@
 //! allow_other = true
 //! ```
 //!
-//! Its keys are the mount options (`options::all`). They are parsed as those of `-o`.
+//! The keys are the mount options (`options::all`), with values as in `-o`.
 
 mod command;
 mod parse;
@@ -30,16 +30,16 @@ use h5logfs_catalog::directories;
 pub(super) use command::no_source;
 pub use command::{ConfigArgs, run};
 
-/// The file for root's mounts, and for these only.
+/// Configuration file for root's mounts only.
 pub const SYSTEM_FILE: &str = "/etc/h5logfs.toml";
 
-/// An ordinary user's file, in the directory for configuration.
+/// Name of an ordinary user's configuration file.
 const USER_FILE: &str = "h5logfs.toml";
 
 /// Size limit of a configuration file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// The contents of one file.
+/// The content of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Config {
     path: PathBuf,
@@ -47,7 +47,7 @@ pub struct Config {
     mounts: Vec<Section>,
 }
 
-/// One `[[mount]]`. It has a source, or a point, or both.
+/// A `[[mount]]` section. It has a source, or a point, or both.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Section {
     line: usize,
@@ -60,7 +60,7 @@ struct Section {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     pub line: usize,
-    /// In the form of `-o`: `name`, `noname` or `name=value`.
+    /// The option as for `-o`: `name`, `noname` or `name=value`.
     pub option: OsString,
 }
 
@@ -80,25 +80,25 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// The file of this user's mounts, if there is one. `--config` overrides it.
+/// The default file for this user's mounts, if it exists. `--config` overrides it.
 pub fn usual_file() -> Option<PathBuf> {
     let path = if rustix::process::geteuid().is_root() {
         PathBuf::from(SYSTEM_FILE)
     } else {
         directories::config()?.join(USER_FILE)
     };
-    // A dangling link counts as a file: reading it fails, and the user learns of it.
+    // A dangling link counts as a file, so that the user learns of it by an error.
     path.symlink_metadata().is_ok().then_some(path)
 }
 
-/// Reads the named file, or else the usual one. `None` if there is neither.
+/// Reads the named file, otherwise the default one. `None` if there is neither.
 pub fn read(named: Option<&Path>) -> Result<Option<Config>, ConfigErrors> {
     let path = named.map(Path::to_owned).or_else(usual_file);
     path.map(|path| Config::read(&path)).transpose()
 }
 
 impl Config {
-    /// Fails with all errors of the file, or because users other than root and the reader can write it.
+    /// Reads a file. Fails with all of its errors, or if users other than root and the reader can write it.
     pub fn read(path: &Path) -> Result<Self, ConfigErrors> {
         let text = trusted_text(path)
             .map_err(|e| ConfigErrors(vec![format!("{}: {e}", path.display())]))?;
@@ -119,7 +119,7 @@ impl Config {
             .find_map(|section| section.source.as_deref())
     }
 
-    /// The settings for a mount: the defaults, then those of each section that applies. Later ones win.
+    /// The settings for a mount: the defaults, then those of each matching section. Later ones win.
     pub fn settings(&self, source: &Path, point: &Path) -> impl Iterator<Item = &Setting> {
         let (source, point) = (GivenPath::new(source), GivenPath::new(point));
         let applies = move |section: &&Section| {
@@ -133,8 +133,8 @@ impl Config {
     }
 }
 
-/// A path of the command line, as given and with its links resolved. The file may have it in either
-/// form. Paths in the file are not resolved, because the server of another mount's source may be down.
+/// A path of the command line, as given and with links resolved. The file may contain either form. Paths in the file are not
+/// resolved, because the server of another mount's source may be down.
 struct GivenPath {
     given: PathBuf,
     real: Option<PathBuf>,

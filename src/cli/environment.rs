@@ -1,15 +1,15 @@
-//! What the commands take over of the environment. It is made for the programs of a user, with their HDF5, and not for ours: a
-//! command that went through the VOL connector to close a log would ask itself.
+//! Clears the environment of libhdf5's variables. They are for the user's programs and their HDF5, not for ours: a command
+//! that closed a log through the VOL connector would call itself.
 
 use std::ffi::{CStr, OsStr, c_char};
 
 use h5logfs_log::scan::SUBFILE_VARIABLES;
 
-/// How the names of variables begin that libhdf5 reads, whatever its version: 1.10 to 2.2 have some thirty.
+/// Prefixes of the variables that libhdf5 reads, in any version: 1.10 to 2.2 have some thirty.
 const PREFIXES: [&str; 4] = ["HDF5_", "H5_", "H5D_", "H5FD_"];
 
-/// Removes what libhdf5 would heed. What this process starts does not have it either, so a command that starts programs of the user
-/// does not call this. Only as long as the process has one thread.
+/// Removes the variables that libhdf5 would read. Child processes lose them, too, so a command that starts programs of the
+/// user does not call this. Call it only while the process has one thread.
 pub fn forget_hdf5() {
     let names = std::env::vars_os().map(|(name, _)| name);
     for name in names.filter(|name| is_of_hdf5(name)) {
@@ -18,14 +18,15 @@ pub fn forget_hdf5() {
 }
 
 unsafe extern "C" {
-    /// Pointers to the texts of the environment, and a null pointer behind them (POSIX).
+    /// Pointers to the texts of the environment, followed by a null pointer (POSIX).
     static mut environ: *mut *mut c_char;
 }
 
-/// Removes a variable, and overwrites its text: a process that is forked would hold it still, where nothing finds it any more.
+/// Removes a variable, and overwrites its text: a forked process would still contain it, where nothing could find it any
+/// more.
 fn forget(name: &OsStr) {
-    // SAFETY: no other thread reads the environment, and nothing here keeps a pointer into it. A text lies in memory of the process
-    // and ends with a zero byte.
+    // SAFETY: no other thread reads the environment, and nothing here keeps a pointer into it. A text is in memory of the
+    // process and ends with a zero byte.
     unsafe {
         let text = text_of(name);
         std::env::remove_var(name);
@@ -35,7 +36,7 @@ fn forget(name: &OsStr) {
     }
 }
 
-/// Where the text of a variable lies: its name, a sign, its value.
+/// The text of a variable: its name, `=`, its value.
 ///
 /// # Safety
 ///
@@ -56,7 +57,7 @@ unsafe fn text_of(name: &OsStr) -> Option<*mut c_char> {
     None
 }
 
-/// Those that tell where subfiles lie are the commands' own business: they are the defaults of an option.
+/// Variables about the place of subfiles are excepted: they are the defaults of an option.
 fn is_of_hdf5(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     let has_prefix = PREFIXES

@@ -6,7 +6,7 @@ use super::compact::ranks;
 
 /// One call of a command.
 pub struct Example {
-    /// What it does.
+    /// Description of the example.
     pub purpose: &'static str,
     pub call: &'static str,
 }
@@ -15,7 +15,7 @@ const fn example(purpose: &'static str, call: &'static str) -> Example {
     Example { purpose, call }
 }
 
-/// The examples of each command.
+/// Examples by command.
 const EXAMPLES: [(&str, &[Example]); 15] = [
     (
         "mount",
@@ -42,7 +42,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
         "run",
         &[
             example(
-                "A program that sees the logs of a directory as HDF5, in their place, without a mount that is left:",
+                "A program that sees the logs of a directory as HDF5 in place, in a mount that ends with it:",
                 "h5logfs run /data/run42 /data/run42 -- h5dump -H /data/run42/steps.h5",
             ),
             example(
@@ -56,7 +56,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
         &[
             example("The logs of a run:", "h5logfs ls /data/run42"),
             example(
-                "Those that need a look first, also in directories below:",
+                "Logs that need attention first, also in directories below:",
                 "h5logfs ls --recursive --sort state /data/run42",
             ),
         ],
@@ -64,13 +64,13 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
     (
         "inspect",
         &[
-            example("What the log holds:", "h5logfs inspect steps.h5"),
+            example("The content of the log:", "h5logfs inspect steps.h5"),
             example(
-                "Which time steps are not wholly written:",
+                "Time steps that are not wholly written:",
                 "h5logfs inspect --incomplete steps.h5",
             ),
             example(
-                "Which bytes of the log make up each chunk of a dataset:",
+                "The bytes of the log in each chunk of a dataset:",
                 "h5logfs inspect --map /field steps.h5",
             ),
             example(
@@ -101,7 +101,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
                 "h5logfs follow --until closed steps.h5",
             ),
             example(
-                "The same for other programs:",
+                "The flushes as JSON, for other programs:",
                 "h5logfs follow --until closed --json steps.h5",
             ),
         ],
@@ -114,11 +114,11 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
                 "h5logfs compact --deflate 4 --shuffle --verify steps.h5 small.h5",
             ),
             example(
-                "One dataset of it, and the groups above:",
+                "One dataset, and the groups above it:",
                 "h5logfs compact --dataset /field steps.h5 field.h5",
             ),
             example(
-                "What is left of a damaged log:",
+                "The readable part of a damaged log:",
                 "h5logfs compact --skip-damaged steps.h5 rest.h5",
             ),
         ],
@@ -147,7 +147,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
         "report",
         &[
             example(
-                "A page with pictures of what is written:",
+                "A page with pictures of the written elements:",
                 "h5logfs report steps.h5 -o steps.html",
             ),
             example(
@@ -155,7 +155,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
                 "h5logfs report --axes 0,1 -o run42.html /data/run42/*.h5",
             ),
             example(
-                "A page that shows how a running job gets on, until the log is closed:",
+                "A page about the progress of a running job, until the log is closed:",
                 "h5logfs report --watch steps.h5 -o steps.html",
             ),
         ],
@@ -174,7 +174,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
         "settle",
         &[
             example(
-                "What would be appended to a log, and how long that takes:",
+                "The bytes that would be appended to a log, and the time for that:",
                 "h5logfs settle --dry-run steps.h5",
             ),
             example(
@@ -202,7 +202,7 @@ const EXAMPLES: [(&str, &[Example]); 15] = [
     ),
 ];
 
-/// Those of the program for MPI jobs.
+/// Examples of the program for MPI jobs.
 const OF_JOBS: (&str, &[Example]) = (
     ranks::NAME,
     &[

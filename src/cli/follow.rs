@@ -1,4 +1,4 @@
-//! `h5logfs follow`: tells of each flush of a running job.
+//! `h5logfs follow`: reports each flush of a running job.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,22 +22,22 @@ use h5logfs_log::snapshot::{Dataset, Snapshot};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::Identity;
 
-/// Lower priority than that of a job. The processes that scan inherit it.
+/// Priority below that of a job. The processes that scan inherit it.
 const NICE: i32 = 10;
-/// How often the lock of the job is looked at.
+/// Time between two looks at the job's lock.
 const LOOK_AT_JOB: Duration = Duration::from_secs(1);
-/// A follower that is further behind goes on with the newest flush.
+/// Most flushes by which a follower may be late. Beyond that it skips to the newest flush.
 const MOST_BEHIND: u64 = 32;
-/// So does one that has told for so long of flushes that it had missed: the next ones are to be told of soon.
+/// Longest time for reporting missed flushes. Then it skips to the newest flush, so that new ones are reported soon.
 const MOST_CATCHING_UP: Duration = Duration::from_millis(100);
-/// Datasets that a line names.
+/// Most datasets named in a line.
 const MOST_NAMES: usize = 4;
 
-/// Tell of each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
+/// Report each flush of a log as it comes: when, which datasets have grown, how many bytes, how fast
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The exit status is 3 where --until closed waits for a job that has ended without a close. Logs of other programs may not tell \
-that: then it waits on. Without --until the command goes on until it is interrupted, also when the log is closed and another job \
+The exit status is 3 if --until closed waits for a job that has ended without a close. Logs of other programs may not show \
+that; then it waits on. Without --until the command goes on until it is interrupted, even when the log is closed and another job \
 appends to it.")]
 pub struct FollowArgs {
     /// The log file
@@ -48,7 +48,7 @@ pub struct FollowArgs {
     #[arg(long, value_enum, value_name = "WHEN")]
     pub until: Option<Until>,
 
-    /// Seconds after which a job has ended whose journal no process holds
+    /// Seconds after which a job counts as ended if no process holds its journal
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub timeout: u32,
 
@@ -72,37 +72,37 @@ pub enum Until {
 #[error("{}: its job has ended, and has not closed it: `h5logfs recover {}` does", _0.display(), _0.display())]
 pub struct JobEnded(pub PathBuf);
 
-/// What there is to tell. Times are those of the journal.
+/// An event to report. Times are those of the journal.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event {
     /// A flush is complete.
     Flush(Flush),
-    /// The log has changed, and is not closed. Its layout does not number its flushes.
+    /// The log has changed, and is not closed. Its layout does not number flushes.
     Unclosed(Unclosed),
     /// The log is closed.
     Closed {
-        /// It is an ordinary HDF5 file, whose extents are not looked at.
+        /// Whether it is an ordinary HDF5 file, whose extents are not examined.
         settled: bool,
-        /// Bytes of the files of the log.
+        /// Size of the log's files, in bytes.
         bytes: u64,
-        /// Those that have another extent than at the last event.
+        /// Datasets whose extent has changed since the last event.
         datasets: Vec<Extent>,
     },
     /// No process holds the journal any more.
     Ended,
-    /// Another log has taken the place of the one that was followed.
+    /// Another log has replaced the followed one.
     Replaced,
 }
 
 #[derive(Debug, Serialize)]
 struct Unclosed {
-    /// Bytes of the files of the log.
+    /// Size of the log's files, in bytes.
     bytes: u64,
-    /// How many more there are than at the last event.
+    /// Growth since the last event, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_bytes: Option<u64>,
-    /// Those that have another extent than at the last event.
+    /// Datasets whose extent has changed since the last event.
     datasets: Vec<Extent>,
 }
 
@@ -111,47 +111,47 @@ struct Flush {
     flush: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<Timestamp>,
-    /// The program has not asked for it.
+    /// Whether the flush was automatic.
     automatic: bool,
-    /// Bytes of the files of the log, up to the end of the flush.
+    /// Size of the log's files up to the end of the flush, in bytes.
     bytes: u64,
-    /// How many more there are than at the last event.
+    /// Growth since the last event, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_bytes: Option<u64>,
     /// Seconds since the flush of the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// Those that have another extent than at the last event.
+    /// Datasets whose extent has changed since the last event.
     datasets: Vec<Extent>,
 }
 
-/// A dataset, and how large it is now.
+/// A dataset with its present extent.
 #[derive(Debug, Serialize)]
 struct Extent {
     name: String,
     dims: Vec<u64>,
 }
 
-/// What was told last.
+/// The last reported state.
 #[derive(Default)]
-struct Told {
-    /// The last flush that was told of.
+struct Reported {
+    /// The last reported flush.
     flush: u64,
     is_closed: bool,
-    /// Its file is an ordinary one of this kind, and no log any more.
+    /// The kind of ordinary file that has replaced the log.
     plain: Option<Plain>,
     bytes: u64,
     time: Option<i64>,
     dims: BTreeMap<String, Vec<u64>>,
-    /// Device and inode of the log file.
+    /// Device and inode number of the log file.
     file: Option<(u64, u64)>,
 }
 
-impl Told {
+impl Reported {
     fn of(snapshot: &Snapshot) -> Self {
         let extent = |dataset: &Dataset| (dataset.name.clone(), dataset.dims.clone());
         let first = snapshot.sources.first().map(|source| source.identity);
-        Told {
+        Reported {
             flush: snapshot.flushes,
             is_closed: snapshot.is_closed(),
             plain: None,
@@ -162,8 +162,8 @@ impl Told {
         }
     }
 
-    /// The datasets that had other extents at an earlier state. Without one, all.
-    fn changed_since(&self, before: Option<&Told>) -> Vec<Extent> {
+    /// Datasets whose extents differ from an earlier state; all datasets without one.
+    fn changed_since(&self, before: Option<&Reported>) -> Vec<Extent> {
         let earlier = |name| before.and_then(|before| before.dims.get(name));
         let changed = self
             .dims
@@ -182,13 +182,13 @@ impl From<(&String, &Vec<u64>)> for Extent {
     }
 }
 
-/// Bytes of the files of a log.
+/// Size of a log's files, in bytes.
 fn bytes(snapshot: &Snapshot) -> u64 {
     let sizes = snapshot.sources.iter().map(|source| source.identity.size);
     sizes.fold(0, u64::saturating_add)
 }
 
-/// Whether there is no log, or none in the state that was asked for.
+/// Whether there is no log, or not in the requested state.
 pub fn is_no_log(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
@@ -202,10 +202,10 @@ struct Follower<'a, W> {
     scanner: LogScanner<'a>,
     changes: Changes,
     out: Output<W>,
-    told: Option<Told>,
-    /// The journal of a log that is not closed, where it tells whether its job runs.
+    reported: Option<Reported>,
+    /// The journal of an unclosed log, if its lock tells whether the job runs.
     journal: Option<SourcePath>,
-    /// Since when no process holds the journal, and whether that was told.
+    /// Since when no process holds the journal, and whether that was reported.
     ended: Option<(Instant, bool)>,
 }
 
@@ -213,9 +213,9 @@ pub fn run(args: FollowArgs) -> Result<()> {
     let settings = args.view.settings()?;
     ensure!(
         settings.moment == Moment::Newest,
-        "follow tells of every flush: it takes neither at_flush nor at_time"
+        "follow reports every flush: it takes neither at_flush nor at_time"
     );
-    // The job comes first, where it runs on this node.
+    // The job has priority on its node.
     let _ = nice(NICE);
     let changes = Changes::of(&args.file);
     let changes = changes.map_err(|e| anyhow::anyhow!("{}: {e}", args.file.display()))?;
@@ -224,7 +224,7 @@ pub fn run(args: FollowArgs) -> Result<()> {
         args: &args,
         changes,
         out: Output::stdout(),
-        told: None,
+        reported: None,
         journal: None,
         ended: None,
     };
@@ -245,7 +245,7 @@ impl<W: Write> Follower<'_, W> {
         }
     }
 
-    /// Tells of what is new. Returns whether the log is closed.
+    /// Reports what is new. Returns whether the log is closed.
     fn catch_up(&mut self) -> Result<bool> {
         self.journal = None;
         let newest = match self.scan(Moment::Newest) {
@@ -253,8 +253,8 @@ impl<W: Write> Follower<'_, W> {
             Err(error) => match self.changes.plain().filter(|_| is_no_log(&error)) {
                 Some(plain) => {
                     let now = self.became(plain)?;
-                    self.notice_other(&now)?;
-                    self.tell_closed(now)?;
+                    self.report_other(&now)?;
+                    self.report_closed(now)?;
                     return Ok(true);
                 }
                 None => return Err(error),
@@ -262,64 +262,68 @@ impl<W: Write> Follower<'_, W> {
         };
         let found = Found::of(&newest.snapshot, newest.files()?);
         self.changes.learn(&found);
-        let now = Told::of(&newest.snapshot);
-        self.notice_other(&now)?;
+        let now = Reported::of(&newest.snapshot);
+        self.report_other(&now)?;
         if now.is_closed {
-            self.tell_closed(now)?;
+            self.report_closed(now)?;
             return Ok(true);
         }
         if newest.snapshot.journal.is_none() {
-            self.tell_unclosed(now)?;
+            self.report_unclosed(now)?;
             return Ok(false);
         }
-        let last = self.told.as_ref().filter(|told| !told.is_closed);
-        let last = last.map(|told| told.flush);
+        let last = self
+            .reported
+            .as_ref()
+            .filter(|reported| !reported.is_closed);
+        let last = last.map(|reported| reported.flush);
         let begin = Instant::now();
         for flush in missed(last, now.flush) {
             if begin.elapsed() > MOST_CATCHING_UP {
                 break;
             }
             match self.scan(Moment::Flush(flush)) {
-                // Meanwhile the log was closed, and may have been opened again.
+                // The log was closed meanwhile, and may have been opened again.
                 Err(error) if is_no_log(&error) => {}
-                missed => self.tell_flush(&missed?.snapshot, flush)?,
+                missed => self.report_flush(&missed?.snapshot, flush)?,
             }
         }
         let newest = newest.snapshot;
         if last.is_none_or(|last| last < now.flush) {
-            self.tell_flush(&newest, now.flush)?;
+            self.report_flush(&newest, now.flush)?;
         }
         let journal = newest.journal.as_ref().filter(|_| newest.tells_job());
         self.journal = journal.map(|journal| journal.place.clone());
         Ok(false)
     }
 
-    /// Tells where another log has taken the place of the one that was told of.
-    fn notice_other(&mut self, now: &Told) -> Result<()> {
-        let is_other =
-            |told: &Told| told.file != now.file || (!now.is_closed && told.flush > now.flush);
-        if self.told.as_ref().is_some_and(is_other) {
-            self.tell(&Event::Replaced)?;
-            self.told = None;
+    /// Reports that another log has replaced the reported one.
+    fn report_other(&mut self, now: &Reported) -> Result<()> {
+        let is_other = |reported: &Reported| {
+            reported.file != now.file || (!now.is_closed && reported.flush > now.flush)
+        };
+        if self.reported.as_ref().is_some_and(is_other) {
+            self.print_event(&Event::Replaced)?;
+            self.reported = None;
         }
         Ok(())
     }
 
-    /// The state of a closed log that is an ordinary file now.
-    fn became(&self, plain: Plain) -> Result<Told> {
+    /// The state of a closed log that has become an ordinary file.
+    fn became(&self, plain: Plain) -> Result<Reported> {
         let found = Identity::from(&self.args.file.metadata()?);
-        let dims = self.told.as_ref().map(|told| told.dims.clone());
-        Ok(Told {
+        let dims = self.reported.as_ref().map(|reported| reported.dims.clone());
+        Ok(Reported {
             is_closed: true,
             plain: Some(plain),
             bytes: found.size,
             dims: dims.unwrap_or_default(),
             file: Some((found.device, found.inode)),
-            ..Told::default()
+            ..Reported::default()
         })
     }
 
-    /// The log in one state, which may change while it is scanned.
+    /// Scans the log in one state. The log may change meanwhile.
     fn scan(&mut self, moment: Moment) -> Result<Scanned> {
         let file = &self.args.file;
         let scanned = self.changes.retry(|| self.scanner.scan_at(file, moment));
@@ -331,14 +335,14 @@ impl<W: Write> Follower<'_, W> {
         }
     }
 
-    /// The log as a flush has left it. Some logs that were closed meanwhile can still show it.
-    fn tell_flush(&mut self, snapshot: &Snapshot, flush: u64) -> Result<()> {
-        let now = Told {
+    /// Reports the state after a flush. Some logs that were closed meanwhile can still show it.
+    fn report_flush(&mut self, snapshot: &Snapshot, flush: u64) -> Result<()> {
+        let now = Reported {
             flush,
             is_closed: false,
-            ..Told::of(snapshot)
+            ..Reported::of(snapshot)
         };
-        let before = self.told.as_ref();
+        let before = self.reported.as_ref();
         let event = Event::Flush(Flush {
             flush: now.flush,
             time: now
@@ -347,19 +351,19 @@ impl<W: Write> Follower<'_, W> {
             automatic: snapshot.asked < snapshot.flushes,
             bytes: now.bytes,
             new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
-            // The state in which an append began tells no time.
+            // The state at the start of an append has no time.
             seconds: before.and_then(|before| seconds_between(before.time?, now.time?)),
             datasets: now.changed_since(before),
         });
-        self.told = Some(now);
-        Ok(self.tell(&event)?)
+        self.reported = Some(now);
+        Ok(self.print_event(&event)?)
     }
 
-    /// A log that does not number its flushes, in another state than the one that was told of.
-    fn tell_unclosed(&mut self, now: Told) -> Result<()> {
-        let before = self.told.as_ref();
+    /// Reports a changed log whose layout does not number flushes.
+    fn report_unclosed(&mut self, now: Reported) -> Result<()> {
+        let before = self.reported.as_ref();
         let datasets = now.changed_since(before);
-        let is_same = |told: &Told| !told.is_closed && told.bytes == now.bytes;
+        let is_same = |reported: &Reported| !reported.is_closed && reported.bytes == now.bytes;
         if datasets.is_empty() && before.is_some_and(is_same) {
             return Ok(());
         }
@@ -368,28 +372,28 @@ impl<W: Write> Follower<'_, W> {
             new_bytes: before.map(|before| now.bytes.saturating_sub(before.bytes)),
             datasets,
         });
-        self.told = Some(now);
-        Ok(self.tell(&event)?)
+        self.reported = Some(now);
+        Ok(self.print_event(&event)?)
     }
 
-    fn tell_closed(&mut self, now: Told) -> Result<()> {
+    fn report_closed(&mut self, now: Reported) -> Result<()> {
         // Programs may go on to write into an ordinary file.
-        let told = self.told.as_ref().and_then(|told| told.plain);
-        if now.plain.is_some() && told == now.plain {
+        let reported = self.reported.as_ref().and_then(|reported| reported.plain);
+        if now.plain.is_some() && reported == now.plain {
             return Ok(());
         }
-        let datasets = now.changed_since(self.told.as_ref());
+        let datasets = now.changed_since(self.reported.as_ref());
         let event = Event::Closed {
             settled: now.plain == Some(Plain::Hdf5),
             bytes: now.bytes,
             datasets,
         };
-        let flush = self.told.as_ref().map_or(0, |told| told.flush);
-        self.told = Some(Told { flush, ..now });
-        Ok(self.tell(&event)?)
+        let flush = self.reported.as_ref().map_or(0, |reported| reported.flush);
+        self.reported = Some(Reported { flush, ..now });
+        Ok(self.print_event(&event)?)
     }
 
-    /// Tells once that the job has ended, when that is so for as long as a close may take.
+    /// Reports the end of the job once, when it has lasted longer than a close may take.
     fn look_at_job(&mut self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
@@ -398,18 +402,18 @@ impl<W: Write> Follower<'_, W> {
             self.ended = None;
             return Ok(());
         }
-        let (since, is_told) = *self.ended.get_or_insert((Instant::now(), false));
-        if is_told || since.elapsed() < Duration::from_secs(self.args.timeout.into()) {
+        let (since, is_reported) = *self.ended.get_or_insert((Instant::now(), false));
+        if is_reported || since.elapsed() < Duration::from_secs(self.args.timeout.into()) {
             return Ok(());
         }
         if self.args.until == Some(Until::Closed) {
             return Err(JobEnded(self.args.file.clone()).into());
         }
         self.ended = Some((since, true));
-        Ok(self.tell(&Event::Ended)?)
+        Ok(self.print_event(&Event::Ended)?)
     }
 
-    fn tell(&mut self, event: &Event) -> io::Result<()> {
+    fn print_event(&mut self, event: &Event) -> io::Result<()> {
         if self.args.json {
             return self.out.json_line(event);
         }
@@ -440,13 +444,14 @@ impl<W: Write> Follower<'_, W> {
     }
 }
 
-/// The seconds between two times of a journal, which may be any numbers. `None` where they do not grow: clocks are set back.
+/// Seconds between two times of a journal, which may be any numbers. `None` if time does not increase: clocks may be set
+/// back.
 fn seconds_between(before: i64, now: i64) -> Option<f64> {
     let passed = now.checked_sub(before).filter(|passed| *passed > 0);
     passed.map(|milliseconds| milliseconds as f64 / 1e3)
 }
 
-/// The flushes between the last one that was told of and the newest one, if they are not too many.
+/// The flushes between the last reported one and the newest one, if they are few.
 fn missed(last: Option<u64>, newest: u64) -> std::ops::Range<u64> {
     match last {
         Some(last) if newest > last && newest - last <= MOST_BEHIND => last + 1..newest,
@@ -477,7 +482,7 @@ impl Flush {
     }
 }
 
-/// How many more bytes a log has than before, or else how many it has.
+/// The growth of a log, or else its size.
 fn more_bytes(new: Option<u64>, all: u64) -> String {
     match new {
         Some(new) => format!("+{}", report::bytes(new.into())),

@@ -1,9 +1,9 @@
-//! `h5logfs inspect`: shows what logs hold.
+//! `h5logfs inspect`: shows the content of logs.
 //!
-//! * `report`: what is told of a log and of its datasets; also in the form of a list of all records.
-//! * `objects`: the datasets of a file whose bytes are shown as they are.
+//! * `report`: the description of a log and of its datasets; also with a list of all records.
+//! * `objects`: the datasets of a file whose bytes are shown unchanged.
 //! * `overview`: the summary, and datasets as a table or as a tree.
-//! * `incomplete`: what is not wholly written.
+//! * `incomplete`: datasets that are not completely written.
 //! * `picture`: a dataset as a picture for a terminal.
 
 mod incomplete;
@@ -43,11 +43,11 @@ pub struct InspectArgs {
     #[arg(long, conflicts_with_all = ["incomplete", "map"])]
     pub records: bool,
 
-    /// Show only datasets that are not wholly written, and at which indices of the unlimited dimension elements are missing
+    /// Show only datasets that are not wholly written, with the indices of the unlimited dimension where elements are missing
     #[arg(long, conflicts_with = "map")]
     pub incomplete: bool,
 
-    /// Draw how much of this dataset is written, and show which bytes of the log make up each chunk that has any
+    /// Draw the written share of this dataset, and show the bytes of the log in each chunk that has any
     #[arg(long, value_name = "DATASET")]
     pub map: Option<String>,
 
@@ -59,7 +59,7 @@ pub struct InspectArgs {
     pub view: ViewArgs,
 }
 
-/// Shows what can be shown, and an error for each file that cannot.
+/// Shows all readable files, and an error for each of the others.
 pub fn run(args: InspectArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let mut args = args;
@@ -89,7 +89,7 @@ pub fn run(args: InspectArgs) -> Result<()> {
     })
 }
 
-/// How it is printed.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
@@ -99,7 +99,7 @@ enum Form {
     Array,
 }
 
-/// Shows something of each file.
+/// Shows a report of each file.
 fn show<T: Serialize, W: Write>(
     args: &InspectArgs,
     form: Form,
@@ -136,11 +136,10 @@ fn show<T: Serialize, W: Write>(
 struct ChunkReport {
     /// Position in the chunk grid.
     chunk: Vec<u64>,
-    /// Offset and bytes in the canonical file.
+    /// Offset in the canonical file.
     offset: u64,
     stored: u64,
-    /// The parts of records that make up the chunk, in the order in which they apply. The rest of it
-    /// is fill value.
+    /// The parts of records in the chunk, in the order in which they apply. The rest of the chunk is fill value.
     made_of: Vec<StoredBlock>,
     /// Why the chunk cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! The logs that a command is to look at: files, and those in directories.
+//! The logs for a command: files, and those in directories.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::ls::logs_in;
 use h5logfs_log::log_dir;
 use h5logfs_log::scan::companions::log_of;
 
-/// The files that the user has named. A directory stands for the logs in it, as `h5logfs ls` lists them.
+/// The files that the user has named. A directory stands for its logs, as `h5logfs ls` lists them.
 pub fn named(paths: &[PathBuf], view: &ViewArgs) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
@@ -33,7 +33,7 @@ pub fn is_directory(path: &Path) -> bool {
     path.is_dir() && log_dir::named_by(path).is_none()
 }
 
-/// What to tell of a file that holds a part of another log, and is looked at alone.
+/// The note about a file that is a part of another log, but is examined alone.
 pub fn part_of(file: &Path) -> Option<String> {
     let real = file.canonicalize().ok()?;
     let log = log_of(&real).filter(|log| log.exists())?;

@@ -40,7 +40,7 @@ pub struct LsArgs {
     #[arg(value_name = "DIR|FILE", default_value = ".")]
     pub paths: Vec<PathBuf>,
 
-    /// Go into directories below, too; not through symbolic links
+    /// Include directories below, but not through symbolic links
     #[arg(short, long)]
     pub recursive: bool,
 
@@ -48,7 +48,7 @@ pub struct LsArgs {
     #[arg(long, value_enum, default_value_t = Order::Name)]
     pub sort: Order,
 
-    /// Turn the order round
+    /// Reverse the order
     #[arg(long)]
     pub reverse: bool,
 
@@ -60,7 +60,7 @@ pub struct LsArgs {
     pub view: ViewArgs,
 }
 
-/// What lines are sorted by.
+/// The sort key of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     /// Path
@@ -73,7 +73,7 @@ pub enum Order {
     State,
 }
 
-/// Prints what can be listed, and an error for each path that cannot.
+/// Lists all readable logs, and prints an error for each of the others.
 pub fn run(args: LsArgs) -> Result<()> {
     descriptors::raise_limit();
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
@@ -92,7 +92,7 @@ pub fn run(args: LsArgs) -> Result<()> {
             Err(error) => failed.push(error),
         }
     }
-    // Files of one directory share what a listing needs.
+    // Files of one directory share the data of a listing.
     for (dir, files) in files.into_values() {
         match Listed::new(dir, &args.view) {
             Ok(listed) => rows.extend(listed.rows(&files, |file| Some(listed.row_of_any(file)))),
@@ -124,13 +124,13 @@ fn sort(rows: &mut [Row], order: Order) {
 
 /// A file that may be a log.
 struct File {
-    /// Below the directory that is listed.
+    /// Path below the listed directory.
     name: PathBuf,
-    /// As the user calls it.
+    /// The user's name for the file.
     path: PathBuf,
 }
 
-/// What a path that the user gave leads to. For root it leads through no link that another user may have put there.
+/// The target of a path from the user. For root, the path is followed through no link that another user may have put there.
 enum Place {
     Directory(SourceDir),
     /// A file in this directory.
@@ -172,7 +172,7 @@ pub fn logs_in(path: &Path, view: &ViewArgs) -> Result<Vec<PathBuf>> {
     Ok(rows.into_iter().map(|row| row.path).collect())
 }
 
-/// The logs in a directory, which the user calls `path`.
+/// Lists the logs in a directory, which the user calls `path`.
 fn list(dir: SourceDir, path: &Path, recursive: bool, view: &ViewArgs) -> Result<Vec<Row>> {
     let mut files = Vec::new();
     let listed = Listed::new(dir, view)?;
@@ -231,7 +231,7 @@ impl Listed {
             let is_log_dir = kind.is_dir() && log_dir::is_in(&held, &name);
             let (name, path) = (below.join(&name), path.join(&name));
             if kind.is_file() || is_log_dir {
-                // What the working directory has is called by its name alone.
+                // A file of the working directory has just its name.
                 let path = path.strip_prefix(".").unwrap_or(&path).to_owned();
                 let name = if is_log_dir {
                     name.join(log_dir::FILE)
@@ -246,7 +246,7 @@ impl Listed {
         Ok(())
     }
 
-    /// Whether a log beside it uses this file or directory, as its journal, a subfile or another companion.
+    /// Whether a neighbouring log uses this file or directory as its journal, a subfile or another companion.
     fn is_part(&self, name: &Path) -> bool {
         let Some((parent, file)) = name.parent().zip(name.file_name()) else {
             return false;
@@ -260,7 +260,7 @@ impl Listed {
         self.row(file).unwrap_or_else(no_log)
     }
 
-    /// `None` for what is no log.
+    /// The line of a file; `None` if it is no log.
     fn row(&self, File { name, path }: &File) -> Option<Row> {
         let row = match self.catalog.get(name) {
             Ok(Presented::Plain | Presented::Settled(_) | Presented::Absent) => return None,
@@ -288,24 +288,24 @@ struct Row {
     /// Length of the canonical file.
     #[serde(skip_serializing_if = "Option::is_none")]
     canonical_bytes: Option<u64>,
-    /// From 0 to 1. Left out where counting would take long.
+    /// Share of the written elements, from 0 to 1. Left out if counting would take long.
     #[serde(skip_serializing_if = "Option::is_none")]
     covered: Option<f64>,
-    /// The last complete flush of a log that is not closed.
+    /// The last complete flush of an unclosed log.
     #[serde(skip_serializing_if = "Option::is_none")]
     flush: Option<u64>,
-    /// What no flush of it covers.
+    /// Data that no flush covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     unflushed: Option<Summary>,
-    /// When a file of the log was written for the last time.
+    /// Time of the last write to a file of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Timestamp>,
-    /// Why it cannot be read, or what is wrong with it.
+    /// Why it cannot be read, or its faults.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
 }
 
-/// The state of a log. In the order in which users want to see them.
+/// The state of a log, in the order of interest for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -314,17 +314,17 @@ pub enum State {
     Left,
     /// A job writes it.
     Running,
-    /// Not closed, and it cannot be told whether its job still runs.
+    /// Not closed. It is unknown whether its job still runs.
     Unclosed,
     Closed,
 }
 
 impl State {
-    /// That of a log that can be read.
+    /// The state of a readable log.
     pub fn of(unclosed: Option<&Unclosed>, snapshot: &Snapshot) -> Self {
         match unclosed.map(Unclosed::state) {
             None if snapshot.is_closed() => State::Closed,
-            // No layout but the one with journals tells of its job.
+            // Only the layout with journals tells about its job.
             None => State::Unclosed,
             Some(JobState::Running) => State::Running,
             Some(JobState::Ended) => State::Left,
@@ -355,10 +355,10 @@ impl Row {
             path: path.to_owned(),
             state: State::of(unclosed.as_ref(), snapshot),
             layout: Some(snapshot.log.layout().name()),
-            // What lies in other files as it is was not looked into.
+            // The datasets in files that are shown unchanged were not examined.
             datasets: (!is_flat).then_some(snapshot.datasets.len()),
             canonical_bytes: Some(view.len()),
-            // Of a log that has no dataset yet nothing is known.
+            // A log without any dataset yet has no known share.
             covered: if is_flat || unclosed.is_some() && snapshot.datasets.is_empty() {
                 None
             } else {
@@ -409,12 +409,12 @@ impl Row {
     }
 }
 
-/// JSON has no other bytes than those of text.
+/// Serializes a path as text, the only string form of JSON.
 fn lossy<S: Serializer>(path: &Path, to: S) -> std::result::Result<S::Ok, S::Error> {
     to.serialize_str(&path.to_string_lossy())
 }
 
-/// A flush ends with a write to the journal, a close with one to the log file.
+/// The time of the last write. A flush ends with a write to the journal, a close with a write to the log file.
 pub fn last_write(snapshot: &Snapshot) -> Option<Timestamp> {
     let files = snapshot.sources.iter().chain(&snapshot.journal);
     let times = files.filter_map(|file| {

@@ -53,16 +53,16 @@ use h5logfs_log::source_dir::{SourceDir, SourcePath};
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 
-/// This very program, even if its file has been replaced since it was started.
+/// Path of the running program, even if its file has been replaced since the start.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// The error where a command needs a log and is given its view.
+/// The error if a command needs a log and gets its view.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: this is a view, which any program reads as HDF5; {_0}", _0.path().display())]
 pub struct IsView(ShownFile);
 
-/// Acts on a log file, which must not be a view. An error of the system says where the file itself is, if a mount shows
-/// it: the process that scans may be one that the mount does not admit.
+/// Acts on a log file, which must not be a view. For a file in a mount, an error of the system names the original file: the
+/// scanning process may have no access to the mount.
 fn with_log_file<T>(file: &Path, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     if logs::is_directory(file) {
         let name = file.display();
@@ -83,7 +83,7 @@ fn with_log_file<T>(file: &Path, act: impl FnOnce() -> anyhow::Result<T>) -> any
     })
 }
 
-/// The same error, about the file as the user calls it. One with a context stays: it says more than the error itself.
+/// This error, with the user's name for the file. An error with a context stays: it says more.
 fn called(file: &Path, error: anyhow::Error) -> anyhow::Error {
     let has_context = error.source().is_some();
     if has_context {
@@ -120,12 +120,11 @@ pub struct ViewArgs {
     #[arg(short = 'o', value_name = "OPTION=VALUE", help = options_help())]
     pub options: Vec<OsString>,
 
-    /// Read a log that is not closed as this flush left it
+    /// Read an unclosed log as this flush left it
     #[arg(long, value_name = "NUMBER", value_parser = Moment::of_flush)]
     pub at_flush: Option<Moment>,
 
-    /// Read a log that is not closed as the last flush left it that was complete at this time: 2026-03-01T12:00:00, or with Z
-    /// behind it
+    /// Read an unclosed log as the last flush complete at this time left it: 2026-03-01T12:00:00, or with Z at the end
     #[arg(long, value_name = "TIME", value_parser = Moment::of_time, conflicts_with = "at_flush")]
     pub at_time: Option<Moment>,
 
@@ -138,7 +137,7 @@ pub struct ViewArgs {
     pub scan_cpu: u32,
 }
 
-/// What the scan of a log file has found.
+/// The result of scanning a log file.
 struct Scanned {
     dir: SourceDir,
     snapshot: Snapshot,
@@ -150,7 +149,7 @@ impl Scanned {
         Ok(View::open(&self.dir, self.snapshot, self.budget, None)?)
     }
 
-    /// The files that hold bytes of the log.
+    /// The files that contain bytes of the log.
     fn files(&self) -> io::Result<Vec<PathBuf>> {
         let places = self.snapshot.sources.iter().map(|source| &source.place);
         let path = |place: &SourcePath| Ok(self.dir.of(place)?.full_path(&place.path));
@@ -165,7 +164,7 @@ struct LogScanner<'a> {
 }
 
 impl LogScanner<'_> {
-    /// Until what it returns is dropped, scans of files in one directory share processes.
+    /// Lets scans of files in one directory share processes, until the returned value is dropped.
     fn listing(&self) -> ListingScans<'_> {
         ListingScans::begin(&*self.scanner)
     }
@@ -180,7 +179,7 @@ impl LogScanner<'_> {
         with_log_file(file, || self.scan_log(file, choice))
     }
 
-    /// What a scan finds in one log file, in this state.
+    /// Scans one log file in the state `moment`.
     fn scan_at(&self, file: &Path, moment: Moment) -> anyhow::Result<Scanned> {
         let settings = Settings {
             moment,
@@ -197,7 +196,7 @@ impl LogScanner<'_> {
         self.scan_as(file, &settings)
     }
 
-    /// Reaches the log through no link that another user may have put there, where root does it.
+    /// Scans a log. For root, the path is followed through no link that another user may have put there.
     fn scan_as(&self, file: &Path, settings: &Settings) -> anyhow::Result<Scanned> {
         let (dir, name) = log_dir::walk_to(file)?;
         let dir = dir.with_further(&settings.log_dirs)?;
@@ -225,12 +224,12 @@ impl LogScanner<'_> {
 }
 
 impl ViewArgs {
-    /// A scanner for a command that may scan many times: the process that starts the workers is started once.
+    /// A scanner for a command that may scan many times. It starts the process that forks the workers once.
     fn scanner(&self) -> anyhow::Result<LogScanner<'_>> {
         self.scanner_with(|limits| Ok(Box::new(WorkerPool::start(limits)?)))
     }
 
-    /// A scanner for a command that scans each of so many files once. For one file a worker is forked directly.
+    /// A scanner for a command that scans each of `files` files once. For one file it forks a worker directly.
     fn scanner_for(&self, files: usize) -> anyhow::Result<LogScanner<'_>> {
         if files > 1 {
             return self.scanner();
@@ -242,7 +241,7 @@ impl ViewArgs {
         &self,
         start: impl FnOnce(workers::Limits) -> anyhow::Result<Box<dyn Scanner>>,
     ) -> anyhow::Result<LogScanner<'_>> {
-        // Workers have the limit that their starter has.
+        // Workers inherit the limit of the process that forks them.
         descriptors::raise_limit();
         Ok(LogScanner {
             args: self,
@@ -250,7 +249,7 @@ impl ViewArgs {
         })
     }
 
-    /// What another process, maybe on another node, has found in the same log file.
+    /// The result of another process, perhaps on another node, that has scanned the same log file.
     fn scanned_elsewhere(&self, file: &Path, snapshot: &[u8]) -> anyhow::Result<Scanned> {
         descriptors::raise_limit();
         let (dir, _) = log_dir::walk_to(file)?;

@@ -25,8 +25,7 @@ use options::MountOptions;
 #[derive(Debug, Clone, Args)]
 #[command(override_usage = "h5logfs mount [OPTIONS] SRC MNT\n       h5logfs mount [OPTIONS] MNT")]
 pub struct MountArgs {
-    /// The directory that holds the log files, or one log file; may be left out where the configuration
-    /// file has it with MNT
+    /// The directory that holds the log files, or one log file; optional if the configuration file names it for MNT
     #[arg(value_name = "SRC")]
     pub source_or_point: PathBuf,
 
@@ -37,7 +36,7 @@ pub struct MountArgs {
     #[arg(short = 'o', value_name = "OPTIONS", help = options_help(), long_help = options_long_help())]
     pub options: Vec<OsString>,
 
-    /// Take FILE for the configuration file [default: root's /etc/h5logfs.toml, a user's
+    /// Use FILE as the configuration file [default: root's /etc/h5logfs.toml, a user's
     /// ~/.config/h5logfs.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -50,7 +49,7 @@ pub struct MountArgs {
     #[arg(long, hide = true)]
     pub daemon_child: bool,
 
-    /// One option for the daemon, of wherever it came from: it looks no further
+    /// One option for the daemon, which reads no other source of options
     #[arg(long = "option", hide = true, requires = "daemon_child")]
     pub resolved: Vec<OsString>,
 }
@@ -77,7 +76,7 @@ pub struct UmountArgs {
     #[arg(value_name = "MNT", required = true)]
     pub mount_points: Vec<PathBuf>,
 
-    /// Also where programs have files open there: these can still read them
+    /// Unmount even if programs have files open there, which stay readable
     #[arg(short = 'z', long)]
     pub lazy: bool,
 }
@@ -87,7 +86,7 @@ pub struct UmountArgs {
 struct Request {
     source: PathBuf,
     mount_point: PathBuf,
-    /// `name`, or `name=value`. Later ones win.
+    /// Options as `name` or `name=value`. Later ones win.
     options: Vec<OsString>,
 }
 
@@ -109,7 +108,7 @@ pub fn run(args: MountArgs) -> anyhow::Result<()> {
     let request = Request::of(&args)?;
     let options = request.parsed()?;
     if args.foreground {
-        // Apptainer and its like run a command beside.
+        // Apptainer and similar programs run the user's command at the same time.
         logging::to_stderr(fs::given_device(&request.mount_point).is_some())?;
         let outcome = serve_in_foreground(&request, &options);
         log::logger().flush();
@@ -128,7 +127,7 @@ pub fn watch(args: WatchArgs) -> anyhow::Result<()> {
     Ok(fs::run_watcher(args.mount)?)
 }
 
-/// Unmounts all, also where one of them fails, and prints each error.
+/// Unmounts all mount points, even after a failure, and prints each error.
 pub fn umount(args: UmountArgs) -> anyhow::Result<()> {
     let in_use = if args.lazy {
         fs::InUse::Detach
@@ -166,7 +165,7 @@ impl Request {
         Request::with_config(source, mount_point, options, args.config.as_deref())
     }
 
-    /// Options of the configuration file come first, so that `given` wins.
+    /// Makes the request. Options of the configuration file come first, so that `given` wins.
     fn with_config<'a>(
         source: Option<&Path>,
         mount_point: &Path,
@@ -208,7 +207,7 @@ fn serve_in_background(request: &Request, options: &MountOptions) -> anyhow::Res
     }
     background::leave_session();
     background::report_ready()?;
-    // Standard error leads to /dev/null from here on.
+    // Standard error is /dev/null from here on.
     let outcome = running.serve(|| ());
     let outcome = outcome.inspect_err(|error| log::error!("{error}"));
     log::logger().flush();

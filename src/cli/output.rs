@@ -1,5 +1,5 @@
-//! What the commands print. Users choose the names of files, datasets and attributes, and a terminal obeys what stands in
-//! them, so every line passes [`plain`]. The daemon's messages do, too.
+//! The output of the commands. Users choose the names of files, datasets and attributes, which may contain commands to a
+//! terminal. So every line passes [`plain`], as do the daemon's messages.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::config::ConfigErrors;
 
-/// Whether a character cannot end a line, control a terminal, change the order of text, or hide.
+/// Whether a character neither ends a line, controls a terminal, changes the order of text, nor hides.
 pub fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
@@ -43,12 +43,12 @@ impl Output<io::StdoutLock<'static>> {
 }
 
 impl<W: Write> Output<W> {
-    /// Writes to something else than standard output.
+    /// Output to another writer than standard output.
     pub fn to(writer: W) -> Self {
         Output(writer)
     }
 
-    /// What `writeln!` calls: prints one line.
+    /// Prints one line, for `writeln!`.
     pub fn write_fmt(&mut self, line: fmt::Arguments<'_>) -> io::Result<()> {
         let line = line.to_string();
         let line = line.strip_suffix('\n').unwrap_or(&line);
@@ -67,12 +67,12 @@ impl<W: Write> Output<W> {
         )
     }
 
-    /// A value in one line.
+    /// Prints a value as one line of JSON.
     pub fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
         writeln!(self.0, "{}", plain_json(&serde_json::to_string(value)?))
     }
 
-    /// An array, one item a line.
+    /// Prints a JSON array, one item a line.
     pub fn json_array<E: From<io::Error>>(
         &mut self,
         items: impl Iterator<Item = Result<impl Serialize, E>>,
@@ -88,13 +88,13 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// JSON in which all characters but line ends are plain. serde_json escapes only what JSON demands.
+/// Escapes all characters of JSON that are not plain, except line ends. serde_json escapes only what JSON requires.
 fn plain_json(json: &str) -> Cow<'_, str> {
     let stays = |c: char| c == '\n' || is_plain(c);
     if json.chars().all(stays) {
         return Cow::Borrowed(json);
     }
-    // Such a character stands in a string: JSON has no place for it elsewhere.
+    // Such a character can only be in a string.
     let mut escaped = String::with_capacity(json.len() + 16);
     for c in json.chars() {
         if stays(c) {
@@ -108,12 +108,12 @@ fn plain_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A share from 0 to 1, rounded down: 100 % is all.
+/// A share from 0 to 1 in percent, rounded down: 100 % means all.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).floor() / 10.0)
 }
 
-/// The end of a command that went on after errors: fails with the last of them, and prints the others.
+/// Ends a command that went on after errors: fails with the last error, and prints the others.
 pub fn fail_with_last(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
     let Some(last) = errors.pop() else {
         return Ok(());
@@ -124,7 +124,7 @@ pub fn fail_with_last(mut errors: Vec<anyhow::Error>) -> anyhow::Result<()> {
     Err(last)
 }
 
-/// Logs the library's messages to standard error if `RUST_LOG` asks for them. The output of a command is not among them.
+/// Logs the library's messages to standard error if `RUST_LOG` requests them. They exclude the output of a command.
 pub fn log_to_stderr() {
     let filter = env_logger::Env::default().default_filter_or("off");
     let mut logger = env_logger::Builder::from_env(filter);
@@ -135,7 +135,7 @@ pub fn log_to_stderr() {
     logger.init();
 }
 
-/// Prints the error that ends `program`. Those of a configuration file have a line each.
+/// Prints the error that ends `program`. Each error of a configuration file has its own line.
 pub fn print_error(program: &str, error: &anyhow::Error) {
     match error.downcast_ref::<ConfigErrors>() {
         Some(errors) => {

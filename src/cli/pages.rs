@@ -22,17 +22,17 @@ pub struct PagesArgs {
     pub dir: PathBuf,
 }
 
-/// The shells, and the file in which each looks for completions, below PREFIX/share.
+/// The shells, and the files in which they look for completions, below PREFIX/share.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions/h5logfs"),
     (Shell::Zsh, "zsh/site-functions/_h5logfs"),
     (Shell::Fish, "fish/vendor_completions.d/h5logfs.fish"),
 ];
 
-/// A section for the end of each page. The command line has no such text.
+/// A section for the end of each page, which the command line does not contain.
 const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
-0 for success; 1 for a failure, which a message on standard error tells; 2 for a command line that
-cannot be understood.
+0 for success; 1 for a failure, with a message on standard error; 2 for a command line that cannot
+be understood.
 "#;
 
 pub fn run(args: PagesArgs, command: Command) -> Result<()> {
@@ -65,11 +65,11 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|c| !c.is_hide_set())
 }
 
-/// The command line without its hidden parts, which completions would offer otherwise.
+/// The command line without its hidden parts, which completions would offer.
 fn without_hidden(command: &Command) -> Command {
     let shown = visible(command).map(|subcommand| {
         let arguments = subcommand.get_arguments().filter(|a| !a.is_hide_set());
-        // clap wants a `&'static str`. The program ends soon.
+        // clap requires a `&'static str`. The program ends soon.
         Command::new(&*subcommand.get_name().to_owned().leak())
             .about(subcommand.get_about().cloned().unwrap_or_default())
             .args(arguments.cloned())
@@ -79,17 +79,17 @@ fn without_hidden(command: &Command) -> Command {
         .subcommands(shown)
 }
 
-/// `h5logfs-mount` for `h5logfs mount`.
+/// The title of a page: `h5logfs-mount` for `h5logfs mount`.
 fn title(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 
 fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
-    // The page has sections of its own for the examples.
+    // The page has its own sections for the examples.
     let page = Man::new(command.clone().after_long_help(None))
         .source(concat!("h5logfs ", env!("CARGO_PKG_VERSION")))
         .manual("h5logfs")
-        // Readers would take the next field for a missing date.
+        // Without a date, readers would take the next field for it.
         .date(" ");
     let mut text = Vec::new();
     page.render(&mut text)?;
@@ -100,7 +100,7 @@ fn write_page(command: &Command, dir: &Path, others: &[String]) -> Result<()> {
     write(&dir.join(page.get_filename()), &text)
 }
 
-/// The synopsis with the values of options that have a short name alone, of which clap_mangen leaves a blank.
+/// The synopsis with the values of options that only have a short name, for which clap_mangen leaves a blank.
 fn with_values(command: &Command, mut page: String) -> String {
     for option in command.get_arguments() {
         let (Some(short), None) = (option.get_short(), option.get_long()) else {

@@ -1,4 +1,4 @@
-//! Files that hold the bytes of a canonical file as they are: how many there are, and how even.
+//! Files that contain the bytes of a canonical file unchanged: their number, and their balance.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use h5logfs_log::flat::FlatMember;
 use h5logfs_view::View;
 
-/// How such files share the bytes of the canonical file.
+/// The distribution of the canonical file over such files.
 #[derive(Debug, Serialize)]
 pub struct Parts {
-    /// Bytes of the canonical file that follow each other in one file.
+    /// Contiguous bytes of the canonical file in one file.
     stripe: u64,
     members: Vec<Member>,
 }
@@ -18,14 +18,14 @@ pub struct Parts {
 #[derive(Debug, Serialize)]
 struct Member {
     name: String,
-    /// `null` where it is missing.
+    /// Size of the part; `null` if it is missing.
     bytes: Option<u64>,
-    /// What it should have, at least.
+    /// Smallest expected size.
     promised: u64,
 }
 
 impl Parts {
-    /// Those of a view; `None` where its bytes are made.
+    /// The parts of a view; `None` if its bytes are made.
     pub fn of(view: &View) -> Option<Self> {
         let snapshot = view.snapshot();
         let flat = snapshot.log.layout().flat()?;

@@ -1,4 +1,4 @@
-//! How far a command is, for a person at a terminal, or in the output of a job.
+//! Progress of a command, for a person at a terminal, or in the output of a job.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 
-/// A bar over so many bytes, with the rate and the time left. Hidden where standard error is no terminal.
+/// A bar over `len` bytes, with the rate and the time left. Hidden if standard error is no terminal.
 pub fn bytes(len: u64) -> ProgressBar {
     const STYLE: &str = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     if !std::io::stderr().is_terminal() {
@@ -17,20 +17,20 @@ pub fn bytes(len: u64) -> ProgressBar {
     ProgressBar::new(len).with_style(style)
 }
 
-/// The time between two lines.
+/// Time between two lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Progress of a job, whose standard error is a file or goes to the program that has started it: a line now and then.
+/// Progress of a job, as occasional lines. Its standard error is a file, or goes to the program that has started it.
 pub struct Lines {
     program: &'static str,
     len: u64,
     begun: Instant,
-    /// When the last line was printed.
+    /// Time of the last line.
     last: Mutex<Instant>,
 }
 
 impl Lines {
-    /// Over so many bytes.
+    /// Progress over `len` bytes.
     pub fn new(program: &'static str, len: u64) -> Self {
         let begun = Instant::now();
         Lines {
@@ -56,7 +56,7 @@ impl Lines {
     fn line(&self, done: u64, took: Duration) -> String {
         let rate = done as f64 / took.as_secs_f64();
         let left = self.len.saturating_sub(done) as f64 / rate;
-        // A rate of nothing takes forever.
+        // At a rate of zero it takes forever.
         let left = Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX);
         format!(
             "{} of {}, {}/s, {} left",

@@ -17,29 +17,29 @@ use h5logfs_scan::closing::{
 /// Close a log file whose job ended before it could, keeping every flush that was complete
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The file is changed in place: what follows the last complete flush is moved to a file beside it, FILE.h5logfs-unflushed, the \
-record table and the HDF5 metadata are added, and the journal beside it is removed. That file is for a second thought: \
-`h5logfs recover --unflushed` takes it in later, too, as long as nothing was written to the log since. If this is interrupted, run it \
-again: a log that is closed already is no error. A job that still writes the file is noticed by its lock on the journal, where the file system \
-has locks that reach across nodes.")]
+The file is changed in place: data after the last complete flush are moved to a file beside it, FILE.h5logfs-unflushed, the \
+record table and the HDF5 metadata are added, and the journal beside it is removed. You can still change your mind: \
+`h5logfs recover --unflushed` takes that file in later, as long as nothing was written to the log since. If the command is \
+interrupted, run it again: a log that is already closed is no error. The lock on the journal shows that a job still writes the \
+file, if locks of the file system reach across nodes.")]
 pub struct RecoverArgs {
     /// The log files
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// Keep the file as this flush left it, and drop those after it
+    /// Keep the file as this flush left it, and drop later flushes
     #[arg(long, value_name = "NUMBER", conflicts_with = "unflushed")]
     pub last_flush: Option<u64>,
 
-    /// Take in what ranks have written after the last complete flush, too, whatever each of them had
+    /// Also take in data that ranks have written after the last complete flush, as far as each of them got
     #[arg(long)]
     pub unflushed: bool,
 
-    /// Throw away what ranks have written after the last complete flush, and what was kept of that
+    /// Throw away data that ranks have written after the last complete flush, and the file that keeps them
     #[arg(long, conflicts_with = "unflushed")]
     pub discard_unflushed: bool,
 
-    /// Only tell what would be done
+    /// Only say what would be done
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -78,7 +78,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
     match outcome {
         Outcome::Closed(kept) => {
             for kept in kept {
-                writeln!(out, "{shown}: note: {}", words_of_kept(kept))?;
+                writeln!(out, "{shown}: note: {}", text_of_kept(kept))?;
             }
             writeln!(out, "{shown}: closed already, nothing to do")
         }
@@ -110,7 +110,7 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
                 writeln!(out, "{shown}: {diagnostic}")?;
             }
             if let Some(handled) = unflushed {
-                tell_unflushed(out, file, handled, dry)?;
+                report_unflushed(out, file, handled, dry)?;
             }
             let automatic = asked_for(*flushes, *asked);
             if !automatic.is_empty() {
@@ -128,36 +128,34 @@ fn tell(out: &mut Output<impl Write>, file: &Path, outcome: &Outcome, dry: bool)
     }
 }
 
-/// What lies beside a closed log, and what can be done with it.
-fn words_of_kept(KeptFile { path, state }: &KeptFile) -> String {
+/// The text about a file beside a closed log, and about what can be done with it.
+fn text_of_kept(KeptFile { path, state }: &KeptFile) -> String {
     let path = path.display();
     let removes = "`--discard-unflushed` removes it";
     match state {
         KeptState::Waits => {
-            format!("{path} has what no flush covered: `--unflushed` takes it in, and {removes}")
+            format!("{path} has unflushed data: `--unflushed` takes it in, and {removes}")
         }
         KeptState::TakenIn { rest: false } => {
-            format!(
-                "{path} has what no flush covered, and so has the log, which has taken it in: {removes}"
-            )
+            format!("{path} has unflushed data, which the log has taken in: {removes}")
         }
         KeptState::TakenIn { rest: true } => {
-            format!("{path} has what no flush covered, of which no more can be taken in: {removes}")
+            format!("{path} has unflushed data, of which no more can be taken in: {removes}")
         }
         KeptState::Late { follows, last } => format!(
-            "{path} has what no flush covered after flush {follows}. The log has gone on since, to flush {last}, so it cannot be \
+            "{path} has unflushed data after flush {follows}. The log has gone on since, to flush {last}, so it cannot be \
              taken in any more: {removes}"
         ),
         KeptState::Damaged => {
             format!(
-                "{path} has what no flush covered, and is damaged, so it cannot be taken in: {removes}"
+                "{path} has unflushed data, but is damaged, so it cannot be taken in: {removes}"
             )
         }
     }
 }
 
-/// Tells what was done, or would be, with what no flush covers.
-fn tell_unflushed(
+/// Reports on data that no flush covers: what was done with them, or would be.
+fn report_unflushed(
     out: &mut Output<impl Write>,
     file: &Path,
     Handled { summary, did }: &Handled,
@@ -183,7 +181,7 @@ fn tell_unflushed(
                 let left = left.display();
                 writeln!(
                     out,
-                    "{shown}: note: what of it cannot be taken in {} in {left}",
+                    "{shown}: note: the rest, which cannot be taken in, {} in {left}",
                     if dry { "would be kept" } else { "is kept" }
                 )?;
             }

@@ -1,9 +1,8 @@
 //! The rights with which root changes files of other users.
 //!
-//! Who may write to a directory may put a link, or another directory, in the place of anything in it at any time. A command
-//! that changes a log looks up several names, one after the other. So where root changes a log in such a directory, it does
-//! that with the rights of the owner of the log: whatever a name leads to meanwhile, nothing is reached that this user could
-//! not reach.
+//! A user with write access to a directory may replace anything in it by a link or another directory at any time. A command
+//! that changes a log looks up several names, one after the other. So root changes a log in such a directory with the rights
+//! of the log's owner: wherever a name leads, nothing is accessible that this user could not access.
 
 use std::path::Path;
 
@@ -14,8 +13,8 @@ use rustix::thread::set_thread_groups;
 
 use h5logfs_log::walk::{OthersMay, walk};
 
-/// Does `act`, which changes the log `file`. Where root does it and others may write to a directory on its path, this thread,
-/// and those that it starts meanwhile, have the rights of the owner of the file to files.
+/// Runs `act`, which changes the log `file`. If root runs it and others may write to a directory on the path, this thread,
+/// and threads that it starts meanwhile, have the owner's rights to files.
 pub fn with_owners_rights<T>(file: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
     if !geteuid().is_root() {
         return act();
@@ -30,8 +29,8 @@ pub fn with_owners_rights<T>(file: &Path, act: impl FnOnce() -> Result<T>) -> Re
     }
 }
 
-/// The rights of another user, until this is dropped. It holds the rights of before, which need not be those of the real user:
-/// a program that is set-user-ID root runs with the effective user alone.
+/// The rights of another user, until this is dropped. It stores the previous rights, which need not be those of the real
+/// user: a set-user-ID root program has only the effective user.
 struct Rights {
     user: Uid,
     group: Gid,
@@ -53,7 +52,7 @@ impl Rights {
             .collect();
         let own_groups = getgroups()?;
         set_thread_groups(&groups)?;
-        // These calls tell no error, but what was set before.
+        // These calls report no error, but the previous value.
         let before = Rights {
             group: setfsgid(Gid::from_raw(gid)),
             user: setfsuid(Uid::from_raw(uid)),
@@ -78,8 +77,8 @@ impl Drop for Rights {
     }
 }
 
-/// The user with whose rights a file is to be changed, and a group of it; `None` where root may do it. Fails where that could be
-/// turned against others.
+/// The user with whose rights a file is to be changed, and a group of that user; `None` if root may do it. Fails if that
+/// could be misused against others.
 fn owner_to_be(file: &Path) -> Result<Option<(u32, u32)>> {
     let name = file.display();
     let Some(found) = walk(file)? else {

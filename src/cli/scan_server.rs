@@ -1,5 +1,5 @@
-//! `h5logfs scan-zygote`, the process that forks scan workers, `h5logfs scan-worker`, one worker without it, and `h5logfs
-//! close-log`, which closes a log. Readers and writers of logs start them by themselves.
+//! Three hidden commands: `h5logfs scan-zygote` forks scan workers, `h5logfs scan-worker` is a single worker, and `h5logfs
+//! close-log` closes a log. Readers and writers of logs start them.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,8 +16,8 @@ use h5logfs_view::cache::MemoryLimits;
 use super::THIS_PROGRAM;
 use super::rights::with_owners_rights;
 
-/// What other processes of h5logfs start. These commands are parsed apart from those of users: to make the command line of all of
-/// them takes as long as a small scan.
+/// Commands that other processes of h5logfs start. They are parsed separately from the user's commands, because building that
+/// whole command line takes as long as a small scan.
 #[derive(Debug, Parser)]
 #[command(name = "h5logfs")]
 pub enum Served {
@@ -27,7 +27,7 @@ pub enum Served {
 }
 
 impl Served {
-    /// `None` where the arguments of the program are those of a user.
+    /// Parses hidden commands; `None` for the arguments of a user.
     pub fn of(arguments: &[OsString]) -> Option<Self> {
         let names = ["scan-zygote", "scan-worker", "close-log"];
         let first = arguments.get(1)?;
@@ -67,23 +67,23 @@ pub struct OneScanArgs {
     caller: CallerArgs,
 }
 
-/// Closes logs, or takes in what no flush of them covers, for the process at the other end of standard input.
+/// Closes logs, or adds data that no flush covers to them, for the process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
 pub struct CloseArgs {
     #[command(flatten)]
     caller: CallerArgs,
 }
 
-/// The process at the other end.
+/// The process at the other end of standard input.
 #[derive(Debug, Clone, Args)]
 struct CallerArgs {
-    /// The release of h5logfs that it is of
+    /// The release of the calling h5logfs
     #[arg(long)]
     release: String,
 }
 
 impl CallerArgs {
-    /// Why this program cannot serve it.
+    /// Why this program cannot serve the caller.
     fn refusal(&self) -> anyhow::Result<Option<String>> {
         let (own, other) = (env!("CARGO_PKG_VERSION"), &self.release);
         if own == other {
@@ -166,7 +166,7 @@ fn close(args: &CloseArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The caller has not written the log, so what `h5logfs recover` says of rights counts here, too.
+/// Adds unflushed data to a log. The caller has not written the log, so the rules of `h5logfs recover` about rights apply.
 fn take_in(log: &Path) -> Result<Option<String>, Error> {
     let taken = with_owners_rights(log, || Ok(take_in_unflushed(log)));
     taken.unwrap_or_else(|e| Err(Error::of(log, format!("{e:#}"))))

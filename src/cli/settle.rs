@@ -1,4 +1,4 @@
-//! `h5logfs settle`: makes a log an ordinary HDF5 file where it is, and such a file a log again.
+//! `h5logfs settle`: turns a log into an ordinary HDF5 file in place, and back.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use h5logfs_common::parallel::cores;
 use h5logfs_convert::settle::{self, Held, How, Intent, Plan, Ready};
 use h5logfs_view::View;
 
-/// Make a log an ordinary HDF5 file where it is, without moving chunks that the log has as they are needed
+/// Make a log an ordinary HDF5 file in place, without moving chunks that are already stored as needed
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-What an ordinary file needs besides is appended; the first bytes of the file change last, in one write. If this is \
-interrupted, also by a crash of the system, the file is either the log that it was or an ordinary file, and the command \
-can be run again. The time that --dry-run tells counts 500 MB/s for writing, and 50 MB/s a core for compressing chunks.
+The missing parts of an ordinary file are appended; the first bytes of the file change last, in one write. After an \
+interruption, even a crash of the system, the file is either the log that it was or an ordinary file, and the command \
+can be run again. The time that --dry-run prints assumes 500 MB/s for writing, and 50 MB/s a core for compressing chunks.
 
 Until a program writes to the file, --undo makes it the log that it was, byte for byte.
 
@@ -49,7 +49,7 @@ pub struct SettleArgs {
 pub fn run(args: SettleArgs) -> Result<()> {
     let out = &mut Output::stdout();
     let (mut forecasts, mut failed) = (Vec::new(), Vec::new());
-    // The process that starts workers is started with the rights of the caller.
+    // The process that forks workers starts with the rights of the caller.
     let scanner = args.view.scanner()?;
     for file in &args.files {
         let act = || {
@@ -102,7 +102,7 @@ fn settle(file: &Path, scanner: &LogScanner<'_>, out: &mut Output<impl Write>) -
 
 const ALREADY: &str = "settled already";
 
-/// The log, scanned in a process without rights.
+/// Scans the log, in a process without rights.
 fn ready(file: &Path, scanner: &LogScanner<'_>, intent: Intent) -> Result<Option<Ready>> {
     let how = How {
         scanner: &*scanner.scanner,
@@ -112,19 +112,19 @@ fn ready(file: &Path, scanner: &LogScanner<'_>, intent: Intent) -> Result<Option
     Ok(Ready::of(file, intent, how)?)
 }
 
-/// What settling a log would do.
+/// The forecast of settling a log.
 #[derive(Debug, Serialize)]
 struct Forecast {
-    /// As the user calls it.
+    /// The user's name for the file.
     file: String,
     is_settled: bool,
-    /// Chunks that stay where they lie.
+    /// Number of chunks that stay in place.
     in_place: u64,
-    /// Chunks that would be appended.
+    /// Number of chunks that would be appended.
     appended: u64,
-    /// By which the file would grow, at most.
+    /// Most growth of the file, in bytes.
     bytes: u64,
-    /// How long that takes, at the rates that the help text tells.
+    /// Estimated time, at the rates in the help text.
     seconds: f64,
     datasets: Vec<DatasetForecast>,
 }
@@ -134,7 +134,7 @@ struct DatasetForecast {
     name: String,
     in_place: u64,
     appended: u64,
-    /// Of the chunks that would be appended, and of the chunk index: at most.
+    /// Upper bound for the appended chunks and the chunk index, in bytes.
     bytes: u64,
 }
 
@@ -195,7 +195,7 @@ impl Forecast {
     }
 }
 
-/// How long it takes to append so many bytes.
+/// Estimated time to append `bytes` bytes.
 fn seconds(view: &View, plan: &Plan, bytes: u64) -> f64 {
     let datasets = view.snapshot().datasets.iter().zip(&plan.datasets);
     let compressed = datasets.filter(|(dataset, _)| !dataset.filters.is_empty());

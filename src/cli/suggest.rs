@@ -1,7 +1,7 @@
-//! Did you mean …? The name that a mistyped one stands for.
+//! Did you mean …? Finds the name meant by a mistyped one.
 
-/// The one of `names` that is nearest to `typed`, if it is near: up to a third of the letters are wrong, missing, left over
-/// or swapped with the next one.
+/// The name nearest to `typed`, if it is near: at most a third of the letters are wrong, missing, superfluous or swapped with
+/// the next one.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (typed.chars().count() / 3).max(1);
     let distances = names
@@ -11,7 +11,7 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     near.min().map(|(_, name)| name)
 }
 
-/// What to append to an error message about `typed`; empty if no name is near.
+/// The text to append to an error about `typed`; empty if no name is near.
 pub fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let name = nearest(typed, names);
     name.map_or_else(String::new, |name| format!("; did you mean {name}?"))

@@ -1,4 +1,4 @@
-//! Lines whose cells stand in columns.
+//! Lines of a table with aligned columns.
 
 /// A column of a table.
 pub struct Column {
@@ -6,7 +6,7 @@ pub struct Column {
     is_number: bool,
 }
 
-/// A column whose cells begin below each other.
+/// A left-aligned column.
 pub const fn text(head: &'static str) -> Column {
     Column {
         head,
@@ -14,7 +14,7 @@ pub const fn text(head: &'static str) -> Column {
     }
 }
 
-/// A column whose cells end below each other.
+/// A right-aligned column.
 pub const fn number(head: &'static str) -> Column {
     Column {
         head,
@@ -22,7 +22,7 @@ pub const fn number(head: &'static str) -> Column {
     }
 }
 
-/// The head, and a line for each row. Cells are as they are to be printed. The last one of a line is not padded.
+/// The head, and a line for each row. Cells are ready to be printed. The last cell of a line is not padded.
 pub fn lines<const N: usize>(columns: [Column; N], rows: &[[String; N]]) -> Vec<String> {
     let head = columns.each_ref().map(|column| column.head.to_owned());
     let rows = || std::iter::once(&head).chain(rows);
@@ -43,7 +43,7 @@ pub fn lines<const N: usize>(columns: [Column; N], rows: &[[String; N]]) -> Vec<
     rows().map(line).collect()
 }
 
-/// The text, or a dash where there is none.
+/// The text, or a dash without one.
 pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |value| value.to_string())
 }

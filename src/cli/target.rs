@@ -1,5 +1,5 @@
-//! Where a command writes what it makes of logs: to a new file, or to standard output. What is refused is refused before
-//! anything is written, and no file of a log that is read is ever written over.
+//! The destination of a command's result: a new file, or standard output. Refusals come before anything is written, and no
+//! file of a log that is read is ever overwritten.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
@@ -25,11 +25,11 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::Identity;
 use h5logfs_log::walk;
 
-/// The name of standard output.
+/// Name of standard output.
 pub const STDOUT: &str = "-";
-/// How the names of temporary files begin.
+/// Prefix of the names of temporary files.
 const UNFINISHED: &str = ".h5logfs-unfinished-";
-/// Zeros written at once where a hole cannot be left.
+/// Zeros to write at once where a hole is not possible.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A log to read, and the HDF5 file to make of it.
@@ -49,19 +49,19 @@ pub struct FromTo {
 }
 
 impl FromTo {
-    /// Fails where the file must not be made.
+    /// The destination. Fails if the file must not be made.
     pub fn target(&self, settings: &Settings) -> Result<Target> {
-        Target::new(&self.wish(settings), self.originals(settings)?)
+        Target::new(&self.request(settings), self.originals(settings)?)
     }
 
-    /// Whether the user wants the result on standard output.
+    /// Whether the user has chosen standard output.
     pub fn is_stdout(&self) -> bool {
         self.out == Path::new(STDOUT)
     }
 
-    /// The same for a file alone.
+    /// The destination, which must be a file.
     pub fn new_file(&self, settings: &Settings) -> Result<NewFile> {
-        NewFile::new(&self.wish(settings), self.originals(settings)?)
+        NewFile::new(&self.request(settings), self.originals(settings)?)
     }
 
     fn originals(&self, settings: &Settings) -> Result<Originals> {
@@ -72,8 +72,8 @@ impl FromTo {
         originals(&self.file, settings)
     }
 
-    fn wish<'a>(&'a self, settings: &'a Settings) -> Wish<'a> {
-        Wish {
+    fn request<'a>(&'a self, settings: &'a Settings) -> TargetRequest<'a> {
+        TargetRequest {
             out: &self.out,
             force: self.force,
             settings,
@@ -82,47 +82,47 @@ impl FromTo {
     }
 }
 
-/// What the user asks for.
-pub struct Wish<'a> {
-    /// The file to write; `-` is standard output.
+/// The user's request.
+pub struct TargetRequest<'a> {
+    /// The output file; `-` is standard output.
     pub out: &'a Path,
-    /// An existing file may be replaced.
+    /// Whether an existing file may be replaced.
     pub force: bool,
-    /// Where files of logs lie.
+    /// Settings with the directories of logs.
     pub settings: &'a Settings,
-    /// What is written, which a terminal cannot show.
+    /// The kind of output, which a terminal cannot show.
     pub form: &'static str,
 }
 
-/// Where the result goes, as far as it is allowed.
+/// A permitted destination.
 pub enum Target {
     Stdout(File),
     File(NewFile),
 }
 
-/// The place of a file that is to be made.
+/// The place of a new file.
 pub struct NewFile {
-    /// As the user calls it.
+    /// The user's name for the file.
     path: PathBuf,
-    /// Its directory, and its name there.
+    /// The directory of the file, and the name of the file in it.
     dir: SourceDir,
     name: PathBuf,
-    /// The same directory. What is done in it goes through this descriptor: its path may lead elsewhere by then.
+    /// A descriptor of that directory. All accesses use it, because the path may lead elsewhere later.
     held: OwnedFd,
     replaces: bool,
     originals: Originals,
 }
 
 impl Target {
-    /// Fails where the result must not go there. `originals`: the files that are read.
-    pub fn new(wish: &Wish<'_>, originals: Originals) -> Result<Self> {
-        if wish.out == Path::new(STDOUT) {
-            return stdout(wish.form, &originals).map(Target::Stdout);
+    /// The destination. Fails if the result must not go there. `originals`: the files that are read.
+    pub fn new(request: &TargetRequest<'_>, originals: Originals) -> Result<Self> {
+        if request.out == Path::new(STDOUT) {
+            return stdout(request.form, &originals).map(Target::Stdout);
         }
-        NewFile::new(wish, originals).map(Target::File)
+        NewFile::new(request, originals).map(Target::File)
     }
 
-    /// Its name, for messages.
+    /// Name for messages.
     pub fn name(&self) -> String {
         match self {
             Target::Stdout(_) => "standard output".to_owned(),
@@ -137,8 +137,8 @@ impl Target {
         }
     }
 
-    /// For bytes that come in any order. Standard output gets them when all are there; until then they are in a
-    /// temporary file without a name.
+    /// Creates output for bytes in any order. Standard output gets them when they are complete; until then they are in an
+    /// unnamed temporary file.
     pub fn create_unordered(&self) -> Result<Unordered<'_>> {
         match self {
             Target::Stdout(file) => Ok(Unordered::Stdout(file, unnamed()?)),
@@ -147,7 +147,7 @@ impl Target {
     }
 }
 
-/// The files of a log that is read, and those behind them if a mount shows them.
+/// The files of a log that is read, and the original files if a mount shows them.
 pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
     let of = |file: &Path| -> Result<Originals> {
         let (dir, name) = log_dir::walk_to(file)?;
@@ -155,12 +155,12 @@ pub fn originals(file: &Path, settings: &Settings) -> Result<Originals> {
     };
     let own = of(file)?;
     let shown = ShownFile::at(file);
-    // Where this user cannot get at the source, there is nothing to protect from this user.
+    // If this user has no access to the source, it needs no protection from this user.
     let behind = shown.and_then(|shown| of(shown.source()).ok());
     Ok(own.with(behind.unwrap_or_default()))
 }
 
-/// Standard output as a file. Fails where a terminal shows it, and where it leads into the log that is read.
+/// Standard output as a file. Fails if it is a terminal, or if it leads into the log that is read.
 fn stdout(form: &str, originals: &Originals) -> Result<File> {
     ensure!(
         !io::stdout().is_terminal(),
@@ -173,9 +173,9 @@ fn stdout(form: &str, originals: &Originals) -> Result<File> {
 }
 
 impl NewFile {
-    /// Fails where the file must not be made.
-    fn new(wish: &Wish<'_>, originals: Originals) -> Result<Self> {
-        let path = wish.out.to_owned();
+    /// The place of a new file. Fails if the file must not be made.
+    fn new(request: &TargetRequest<'_>, originals: Originals) -> Result<Self> {
+        let path = request.out.to_owned();
         let Some(name) = path.file_name() else {
             bail!("{}: is a directory", path.display());
         };
@@ -184,22 +184,22 @@ impl NewFile {
             _ => Path::new("."),
         };
         let name = PathBuf::from(name);
-        // By its real path: the names of directories on it may say whose file this is.
-        let dir = walk::directory(parent)?.with_further(&wish.settings.log_dirs)?;
+        // The real path matters: its directory names may tell whose file this is.
+        let dir = walk::directory(parent)?.with_further(&request.settings.log_dirs)?;
         let held = dir.open_below(Path::new(""), OFlags::RDONLY | OFlags::DIRECTORY);
         let file = NewFile {
             held: held.map_err(|e| Error::io(parent, e))?,
             dir,
             name,
             path,
-            replaces: wish.force,
+            replaces: request.force,
             originals,
         };
         file.check()?;
         Ok(file)
     }
 
-    /// Fails where the file must not be made.
+    /// Fails if the file must not be made.
     fn check(&self) -> Result<()> {
         let name = self.path.display();
         if let Some(shown) = ShownFile::at(self.dir.path()) {
@@ -232,18 +232,18 @@ impl NewFile {
         self.create(&name)
     }
 
-    /// A name in the directory, for this process.
+    /// A path in the directory, for this process.
     fn here(&self, name: impl AsRef<Path>) -> PathBuf {
         below(&self.held, name)
     }
 
-    /// The path of the temporary file, for other processes. A rename works within one file system only, so it lies in the
-    /// same directory.
+    /// The path of the temporary file, for other processes. It is in the same directory, because a rename works only within
+    /// one file system.
     pub fn path_of(&self, name: &TemporaryName) -> PathBuf {
         self.dir.path().join(&name.0)
     }
 
-    /// Makes the temporary file. Dropped, it is removed.
+    /// Makes the temporary file. A drop removes it.
     pub fn create(&self, name: &TemporaryName) -> Result<NamedTempFile> {
         let temporary = tempfile::Builder::new()
             .prefix(&name.0)
@@ -255,11 +255,11 @@ impl NewFile {
         Ok(temporary)
     }
 
-    /// Lets nobody read the file who may not read what it is made of: root may read the file of a user that no other one may.
+    /// Lets only users read the file who may read its origin: root can read a file that no other user may read.
     fn limit(&self, file: &File) -> io::Result<()> {
         let found = file.metadata()?;
         let mut mode = found.mode() & 0o777 & self.originals.permissions(found.gid());
-        // A file that is replaced has the permissions that its user wants.
+        // A replaced file has the permissions that its user has chosen.
         if let Ok(before) = rights::permissions(&self.here(&self.name), found.gid()) {
             mode &= before | 0o600;
         }
@@ -269,7 +269,7 @@ impl NewFile {
         file.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// The file is complete and has so many bytes.
+    /// Names the complete file of `len` bytes.
     pub fn finish(&self, temporary: NamedTempFile, len: u64) -> Result<()> {
         temporary.as_file().set_len(len)?;
         temporary.as_file().sync_all()?;
@@ -287,7 +287,7 @@ impl NewFile {
             temporary.persist_noclobber(&path)
         };
         named.map_err(|e| e.error)?;
-        // A user may remove the log now.
+        // The user may remove the log now, so the name must be on the disk.
         if let Err(e) = rustix::fs::fsync(&self.held) {
             let path = self.dir.path().display();
             log::warn!(
@@ -298,7 +298,7 @@ impl NewFile {
     }
 }
 
-/// A result in the making. A file gets its name when it is complete.
+/// An unfinished result. A file gets its name when it is complete.
 pub enum Output<'a> {
     Stdout(&'a File),
     File(&'a NewFile, NamedTempFile),
@@ -312,7 +312,7 @@ impl Output<'_> {
         }
     }
 
-    /// Fails where the result cannot become so long. Most of it will be holes.
+    /// Sets the length. Fails if the result cannot have it. Most of it will be holes.
     pub fn make_long(&mut self, len: u64) -> Result<()> {
         match self {
             Output::Stdout(_) => bail!(
@@ -324,7 +324,7 @@ impl Output<'_> {
         }
     }
 
-    /// Adds zeros: a hole, where that is possible.
+    /// Adds zeros, as a hole if possible.
     pub fn skip(&mut self, mut len: u64) -> io::Result<()> {
         if let Output::File(_, file) = self {
             let len = i64::try_from(len).map_err(io::Error::other)?;
@@ -343,7 +343,7 @@ impl Output<'_> {
         match self {
             Output::Stdout(_) => Ok(()),
             Output::File(place, mut file) => {
-                // A hole at the end did not make the file longer.
+                // A hole at the end does not extend the file.
                 let len = file.stream_position()?;
                 file.as_file().set_len(len)?;
                 file.as_file().sync_all()?;
@@ -353,14 +353,14 @@ impl Output<'_> {
     }
 }
 
-/// A result whose bytes come in any order.
+/// An unfinished result whose bytes come in any order.
 pub enum Unordered<'a> {
     Stdout(&'a File, File),
     File(&'a NewFile, NamedTempFile),
 }
 
 impl Unordered<'_> {
-    /// Open for reading and writing.
+    /// The file, open for reading and writing.
     pub fn file(&self) -> &File {
         match self {
             Unordered::Stdout(_, file) => file,
@@ -368,7 +368,7 @@ impl Unordered<'_> {
         }
     }
 
-    /// The file is complete and has so many bytes.
+    /// Finishes the complete file of `len` bytes.
     pub fn finish(self, len: u64) -> Result<()> {
         match self {
             Unordered::Stdout(mut out, mut file) => {
@@ -389,7 +389,7 @@ fn below(dir: &OwnedFd, name: impl AsRef<Path>) -> PathBuf {
         .join(name)
 }
 
-/// The error of the system alone: the path is that of a descriptor, which tells a user nothing.
+/// The error without the path of a descriptor, which means nothing to a user.
 fn without_path(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|error| error.source());
     let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
@@ -399,15 +399,15 @@ fn without_path(error: io::Error) -> io::Error {
     }
 }
 
-/// A file that no other process sees, and that goes with this one.
+/// A file that no other process sees, and that disappears with this one.
 fn unnamed() -> Result<File> {
     let dir = std::env::temp_dir();
     let file = tempfile::tempfile_in(&dir);
     file.with_context(|| format!("no file for it in {}, which TMPDIR names", dir.display()))
 }
 
-/// Opens the temporary file that another process of this user has made at `path`. It has one name: what another user has put in
-/// its place is neither a link nor a file of a third user.
+/// Opens the temporary file that another process of this user has made at `path`. The file must have exactly one name, so
+/// that another user can replace it neither by a link nor by a file of a third user.
 pub fn open_made(path: &Path, how: &OpenOptions) -> Result<File> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         bail!("is a directory");
@@ -435,19 +435,19 @@ pub struct TemporaryName(String);
 
 impl TemporaryName {
     pub fn new() -> Self {
-        // Its hash is as random as its keys, which the standard library draws.
+        // The hash is as random as its keys, which the standard library draws.
         let number = RandomState::new().hash_one(std::process::id());
         TemporaryName(format!("{UNFINISHED}{number:016x}"))
     }
 }
 
-/// An interrupted command leaves no file behind. `temporary` may still have to be made.
+/// Removes the file when a signal ends the command. `temporary` need not exist yet.
 fn remove_at_signal(temporary: PathBuf) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let _ = std::fs::remove_file(temporary);
-            // Ends the process as the signal would have done.
+            // Ends the process as the signal would have.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });

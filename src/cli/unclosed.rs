@@ -1,6 +1,6 @@
-//! A log that was not closed: whether its job still runs, and what to do if not.
+//! An unclosed log: whether its job still runs, and advice if not.
 //!
-//! A command asks when it has opened the view. A snapshot cannot tell: it may be older than the end of the job.
+//! A command asks after it has opened the view. A snapshot may be older than the end of the job.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,28 +17,28 @@ use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::SourceFile;
 use h5logfs_view::View;
 
-/// What is known of the job of a log. Its text is a note for a person.
+/// The state of a log's job. Its text is a note for a person.
 #[derive(Debug, Serialize)]
 pub struct Unclosed {
     /// The last complete flush.
     flush: u64,
-    /// Where that is automatic: the last one that its program asked for, 0 without one.
+    /// The last flush that the program asked for, if later ones are automatic; 0 without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<u64>,
     state: JobState,
-    /// Left out where the journal does not tell it.
+    /// The job; left out if the journal does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Job>,
-    /// What no flush covers. Left out where there is nothing.
+    /// Data that no flush covers; left out without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     unflushed: Option<Summary>,
-    /// The log, as the user calls it.
+    /// The user's name for the log.
     #[serde(skip)]
     file: PathBuf,
 }
 
 impl Unclosed {
-    /// `None` where the log is closed, or its layout has no journal that tells of a job.
+    /// The state; `None` if the log is closed, or if its layout has no journal with a job.
     pub fn of(file: &Path, view: &View) -> Option<Self> {
         let snapshot = view.snapshot();
         if !snapshot.tells_job() {
@@ -52,7 +52,7 @@ impl Unclosed {
             asked: (snapshot.asked < snapshot.flushes).then_some(snapshot.asked),
             state: journal.as_ref().map_or(JobState::Unknown, JobState::of),
             job: journal.as_ref().and_then(journal::job_of),
-            // A scan has told what is wrong with the files.
+            // The scan has already reported damage of the files.
             unflushed: (journal.as_ref())
                 .filter(|_| snapshot.flushes == snapshot.newest)
                 .and_then(|journal| unflushed(file, snapshot, journal).unwrap_or_default()),
@@ -60,7 +60,7 @@ impl Unclosed {
         })
     }
 
-    /// What no flush covers; `None` where there is nothing.
+    /// Data that no flush covers; `None` without any.
     pub fn unflushed(&self) -> Option<&Summary> {
         self.unflushed.as_ref()
     }
@@ -77,13 +77,14 @@ impl Unclosed {
     }
 }
 
-/// Whether the job runs that writes the log `file`, whose journal lies there.
+/// Whether the job that writes the log `file` still runs. `journal` is the place of its journal.
 pub fn job_state(file: &Path, journal: &SourcePath) -> JobState {
     let journal = open(file, journal);
     journal.map_or(JobState::Unknown, JobState::of)
 }
 
-/// What no flush of a log covers. The journal itself is not read here: hostile ones take much memory, and the scan has read it.
+/// Data that no flush of a log covers. The journal is not read here: a hostile one takes much memory, and the scan has read
+/// it.
 fn unflushed(file: &Path, snapshot: &Snapshot, journal: &SourceFile) -> Result<Option<Summary>> {
     let (dir, name) = log_dir::walk_to(file)?;
     let log = SourceFile::open(&dir, &name)?;
@@ -98,7 +99,7 @@ fn unflushed(file: &Path, snapshot: &Snapshot, journal: &SourceFile) -> Result<O
     Ok(Some(summary).filter(|summary| !summary.is_empty()))
 }
 
-/// The journal lies beside the log. Its place in a view may count from a directory above, which is listed.
+/// Opens the journal beside the log. Its place in a view may be relative to a listed directory above.
 fn open(file: &Path, journal: &SourcePath) -> Result<SourceFile> {
     let (dir, name) = log_dir::walk_to(file)?;
     let log = SourceFile::open(&dir, &name)?;

@@ -1,8 +1,7 @@
-//! Whether a user may read a file or search a directory: the rules of the kernel, as a function of the user and the
-//! permissions of the file.
+//! Whether a user may read a file or search a directory: the kernel's rules, as a function of the user and the permissions of
+//! the file.
 //!
-//! The rules are those of `acl_permission_check` and `posix_acl_permission` in Linux. A test compares them with the
-//! kernel itself.
+//! The rules are those of `acl_permission_check` and `posix_acl_permission` in Linux. A test compares them with the kernel.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -15,12 +14,12 @@ use rustix::io::Errno;
 
 use super::xattr::{self, proc_path};
 
-/// The extended attribute that holds a file's access control list.
+/// The extended attribute with a file's access control list.
 pub const ACCESS_LIST: &str = "system.posix_acl_access";
 
 const ROOT: u32 = 0;
 
-/// What a user wants to do.
+/// A right that a user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Right {
     /// To read a file, or to list a directory.
@@ -30,7 +29,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// Its bit in each class of a mode, and in each entry of an access control list.
+    /// The bit of the right in each class of a mode, and in each entry of an access control list.
     fn bit(self) -> u32 {
         match self {
             Right::Read => 4,
@@ -52,13 +51,13 @@ pub struct Caller {
     uid: u32,
     gid: u32,
     pid: u32,
-    /// Supplementary groups, which are not part of a request and are read only when a decision needs them. `None` where
-    /// they cannot be found out.
+    /// Supplementary groups. A request does not contain them, so they are read when a decision needs them. `None` if they
+    /// cannot be determined.
     groups: OnceCell<Option<Vec<u32>>>,
 }
 
 impl Caller {
-    /// `uid` and `gid`: the file system ids; `pid`: 0 for a process outside of our namespace.
+    /// A caller. `uid` and `gid`: the file system IDs; `pid`: 0 for a process outside of our namespace.
     pub fn new(uid: u32, gid: u32, pid: u32) -> Self {
         Caller {
             uid,
@@ -76,7 +75,7 @@ impl Caller {
         self.uid == ROOT
     }
 
-    /// Whether the user is a member of `group`. `None` where that cannot be found out.
+    /// Whether the user is a member of `group`. `None` if that cannot be determined.
     fn is_in(&self, group: u32) -> Option<bool> {
         if self.gid == group {
             return Some(true);
@@ -85,26 +84,26 @@ impl Caller {
         groups.as_ref().map(|groups| groups.contains(&group))
     }
 
-    /// The process waits for our answer, so no other process can have its number.
+    /// Reads the groups. The process waits for our answer, so no other process can have its number.
     fn ask_for_groups(&self) -> Option<Vec<u32>> {
         let path = (self.pid != 0).then(|| format!("/proc/{}/status", self.pid))?;
         groups_in(&fs::read_to_string(path).ok()?, self.uid, self.gid)
     }
 }
 
-/// Whether the user is root, or has mounted.
+/// Whether the user is root, or the user who has mounted.
 pub fn is_administrator(uid: u32) -> bool {
     uid == ROOT || uid == rustix::process::geteuid().as_raw()
 }
 
-/// The supplementary groups in the text of `/proc/PID/status`. `None` where the file system ids of the process are not
-/// those of the request: then the process acts for another user with other groups.
+/// The supplementary groups in the text of `/proc/PID/status`. `None` if the file system IDs of the process differ from those
+/// of the request: then the process acts for another user with other groups.
 fn groups_in(status: &str, uid: u32, gid: u32) -> Option<Vec<u32>> {
     let numbers = |field: &str| -> Option<Vec<u32>> {
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.split_whitespace().map(|n| n.parse().ok()).collect()
     };
-    // The ids of a line are real, effective, saved, and file system id.
+    // The IDs in a line are real, effective, saved, and file system ID.
     let is_same = |field, id| numbers(field).is_some_and(|ids| ids.get(3) == Some(&id));
     (is_same("Uid:", uid) && is_same("Gid:", gid)).then(|| numbers("Groups:"))?
 }
@@ -164,11 +163,11 @@ struct Acl(Vec<AclEntry>);
 #[derive(Debug, Clone, Copy)]
 struct AclEntry {
     tag: AclTag,
-    /// The rights, with the bits of one class of a mode.
+    /// The rights, as the bits of one class of a mode.
     bits: u32,
 }
 
-/// The users that an entry applies to.
+/// The users covered by an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AclTag {
     Owner,
@@ -182,7 +181,7 @@ enum AclTag {
 impl Acl {
     const VERSION: u32 = 2;
 
-    /// Decodes the attribute: a version, and for each entry 8 bytes with tag, rights and id (`linux/posix_acl_xattr.h`).
+    /// Decodes the attribute: a version, and 8 bytes for each entry with tag, rights and ID (`linux/posix_acl_xattr.h`).
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk::<4>()?;
         let (entries, rest) = entries.as_chunks::<8>();
@@ -212,7 +211,7 @@ impl Acl {
             match (membership(entry), grants(entry, mask)) {
                 (Some(true), true) => return true,
                 (Some(true), false) => is_member = true,
-                // A caller whose membership is not known gets only what both members and others get.
+                // A caller of unknown membership gets only what both members and others get.
                 (None, granted) => may_be_refused |= !granted,
                 (Some(false), _) => {}
             }
@@ -323,7 +322,7 @@ mod tests {
         let reads = |mode, entries: &[_]| permissions(mode, entries).grant(Right::Read, &unknown);
         assert!(reads(0o644, &[]));
         assert!(!reads(0o604, &[]) && !reads(0o640, &[]));
-        // The entries: owner, owning group, another group, mask, others.
+        // The entries are owner, owning group, another group, mask, others.
         let of = |owning, named, other| {
             [
                 (1, ANYBODY, 6),
@@ -355,7 +354,7 @@ mod tests {
         assert!(Acl::parse(&other).is_none());
     }
 
-    // Comparison with the kernel. The users and groups exist by their numbers only.
+    // Comparison with the kernel. The users and groups exist as numbers only.
 
     const USERS: std::ops::Range<u32> = 61_001..61_004;
     const GROUPS: std::ops::Range<u32> = 62_001..62_005;
@@ -399,7 +398,7 @@ mod tests {
             all.push((4, ANYBODY, self.owning_group));
             all.extend(groups);
             all.extend([(0x10, ANYBODY, class(3)), (0x20, ANYBODY, class(0))]);
-            // One entry for each user and group.
+            // Each user and group has one entry.
             let mut seen = BTreeSet::new();
             all.retain(|(tag, id, _)| seen.insert((*tag, *id)));
             list(&all)

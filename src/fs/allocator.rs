@@ -1,22 +1,21 @@
 //! The C library's allocator, which the daemon shares with libraries.
 
-/// Larger blocks are mapped one by one, and given back to the system when they are freed. Chunks have 1 MiB: mapping
-/// those would cost a page fault for each page, each time.
+/// Largest block in a heap. Larger ones are mapped individually, and returned to the system when they are freed. Mapping
+/// chunks of 1 MiB would cost a page fault for each page, each time.
 const LARGEST_IN_HEAP: libc::c_int = 4 << 20;
-/// So much free memory at the end of a heap is kept.
+/// Free memory kept at the end of a heap.
 const SPARE: libc::c_int = 8 << 20;
-/// Heaps for all threads.
+/// Number of heaps for all threads.
 const HEAPS: libc::c_int = 4;
 
-/// Gives all free memory of the heaps back to the system, also what lies between what is in use.
+/// Returns all free memory of the heaps to the system, including memory between used blocks.
 pub fn give_back() {
-    // SAFETY: malloc_trim takes a number, locks the heaps by itself, and may be called at any time.
+    // SAFETY: malloc_trim takes a number, locks the heaps itself, and may be called at any time.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Makes the allocator give memory back that it does not need. By default it raises the limit of blocks in its heaps to
-/// 32 MiB as soon as one of them is freed, and keeps up to 64 MiB in each of eight heaps a core: much more than the
-/// limits of the daemon allow.
+/// Makes the allocator return unneeded memory. By default it raises the limit of blocks in its heaps to 32 MiB as soon as one
+/// of them is freed, and keeps up to 64 MiB in each of eight heaps a core: much more than the limits of the daemon allow.
 pub fn bound_spare_memory() {
     for (parameter, value) in [
         (libc::M_MMAP_THRESHOLD, LARGEST_IN_HEAP),

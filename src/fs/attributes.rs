@@ -1,4 +1,4 @@
-//! What `stat` reports of one file, as plain data.
+//! The attributes of a file in `stat`, as plain data.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,12 +11,12 @@ const STAT_BLOCK: u64 = 512;
 pub struct Attributes {
     pub kind: FileType,
     pub size: u64,
-    /// The mode without the file type.
+    /// Mode without the file type.
     pub permissions: u16,
     pub links: u32,
     pub uid: u32,
     pub gid: u32,
-    /// For device files, in the 32-bit form of the kernel.
+    /// Device number of a device file, in the kernel's 32-bit form.
     pub device_number: u32,
     pub accessed: SystemTime,
     pub modified: SystemTime,
@@ -24,7 +24,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// The attributes of a file of which only the kind is known.
+    /// The attributes of a file of known kind only.
     pub fn of_kind(kind: FileType) -> Self {
         Attributes {
             kind,
@@ -44,7 +44,7 @@ impl Attributes {
         Attributes { size, ..self }
     }
 
-    /// The attributes of a state that came about at this time: seconds and nanoseconds.
+    /// The attributes with this time of change: seconds and nanoseconds.
     pub fn changed_at(self, (seconds, nanoseconds): (i64, i64)) -> Self {
         let time = time(seconds, u64::try_from(nanoseconds).unwrap_or(0));
         Attributes {
@@ -54,7 +54,7 @@ impl Attributes {
         }
     }
 
-    /// The same, unless the file has changed later.
+    /// The attributes with this time of change, unless the file has changed later.
     pub fn changed_since(self, when: (i64, i64)) -> Self {
         let other = self.changed_at(when);
         Attributes {
@@ -88,13 +88,13 @@ impl From<&Stat> for Attributes {
     }
 }
 
-/// The kernel packs a device number differently from the C library.
+/// Converts a device number to the kernel's form, which differs from that of the C library.
 fn device_number(rdev: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xfff00) << 12)
 }
 
-/// Seconds are negative before 1970. Nanoseconds always count forward.
+/// Converts a time. Seconds are negative before 1970; nanoseconds always count forward.
 fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base = if seconds < 0 {

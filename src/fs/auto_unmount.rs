@@ -1,7 +1,7 @@
 //! The option `auto_unmount`: a small process, the watcher, unmounts after a crash of the daemon.
 //!
-//! The watcher reads from a pipe that only the daemon can write to. The kernel closes the pipe when the daemon dies, and
-//! then the watcher unmounts. A daemon that ends normally writes to the pipe first.
+//! The watcher reads from a pipe that only the daemon can write to. When the daemon dies, the kernel closes the pipe, and the
+//! watcher unmounts. A daemon that ends normally writes to the pipe first.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use super::mounting::{command, unmount_if_dead};
 use super::mounts::MountId;
 use super::session::SIGNALS;
 
-/// The hidden subcommand that calls [`run_watcher`].
+/// Hidden subcommand that calls [`run_watcher`].
 const SUBCOMMAND: &str = "unmount-watch";
 
-/// The running watcher, as the daemon sees it.
+/// The daemon's handle to the running watcher.
 #[derive(Debug)]
 pub struct Watcher {
     pipe: ChildStdin,
@@ -28,8 +28,8 @@ impl Watcher {
     /// Starts this program as the watcher of the mount `id`.
     pub fn start(id: MountId) -> Result<Self> {
         let program = std::env::current_exe().map_err(|e| Error::io("/proc/self/exe", e))?;
-        // The watcher outlives the daemon. It must keep neither the terminal nor a pipe whose reader waits for the end
-        // of the daemon's messages.
+        // The watcher outlives the daemon. It must keep neither the terminal nor a pipe whose reader waits for the end of the
+        // daemon's messages.
         let mut child = command(&program)
             .arg(SUBCOMMAND)
             .arg(id.to_string())
@@ -45,7 +45,7 @@ impl Watcher {
         }
     }
 
-    /// Ends the watcher of a mount that is gone. It must not unmount the next mount at the same path.
+    /// Ends the watcher of an unmounted file system, so that it does not unmount the next one at the same path.
     pub fn dismiss(mut self) {
         if let Err(e) = self.pipe.write_all(b"done\n") {
             log::debug!("the watcher is gone already: {e}");
@@ -56,7 +56,7 @@ impl Watcher {
 /// Runs the watcher: waits on standard input for the end of the daemon.
 pub fn run_watcher(id: MountId) -> Result<()> {
     ignore_signals()?;
-    // This fails only if the process leads a session already, which is fine too.
+    // This fails only if the process already leads a session.
     let _ = rustix::process::setsid();
     let mut said = Vec::new();
     std::io::stdin()
@@ -68,7 +68,7 @@ pub fn run_watcher(id: MountId) -> Result<()> {
     Ok(())
 }
 
-/// A signal to the process group of the daemon must not end the watcher: the daemon may still need it.
+/// Ignores signals to the daemon's process group, because the daemon may still need the watcher.
 fn ignore_signals() -> Result<()> {
     for signal in SIGNALS {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))

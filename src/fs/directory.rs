@@ -1,8 +1,7 @@
-//! Open directories. A listing is read piece by piece, as the kernel asks for it, so a directory may have any number of
-//! names.
+//! Open directories. A listing is read piece by piece as the kernel asks for it, so a directory may have any number of names.
 //!
-//! A position is the one that the source has for it, and the kernel gets the same. The source keeps it valid while the
-//! directory changes.
+//! Positions are those of the source, and the kernel gets them unchanged. The source keeps them valid while the directory
+//! changes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -20,9 +19,9 @@ use h5logfs_common::lru::Lru;
 
 use super::place::Place;
 
-/// What one call of the system returns of a directory, in bytes.
+/// Bytes of a directory returned by one system call.
 const PIECE: usize = 32 << 10;
-/// The memory for pieces of all open directories, in bytes.
+/// Memory for pieces of all open directories, in bytes.
 const MEMORY: u64 = 16 << 20;
 
 /// One name in a directory.
@@ -31,25 +30,25 @@ pub struct Listed {
     pub name: OsString,
     pub kind: FileType,
     pub inode: u64,
-    /// The position after it.
+    /// Position after the name.
     pub next: u64,
 }
 
-/// In the position after a name that the source does not have, and that stands in front of the name at the position itself. No
-/// source has such positions: they would be negative.
+/// Flag in the position after an added name, which precedes the name at the position itself. No source has such positions:
+/// they would be negative.
 const BEFORE_NEXT: u64 = 1 << 63;
 
-/// Where a listing goes on.
+/// The start of a listing's next part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {
-    /// The position in the source.
+    /// Position in the source.
     pub position: u64,
-    /// What stands in front of the name there was listed.
+    /// Whether the added name before that position was already listed.
     pub without_front: bool,
 }
 
 impl From<u64> for Start {
-    /// From what the kernel asks for.
+    /// Decodes a position from the kernel.
     fn from(position: u64) -> Self {
         Start {
             position: position & !BEFORE_NEXT,
@@ -59,7 +58,7 @@ impl From<u64> for Start {
 }
 
 impl Listed {
-    /// As the source has it, but of another kind.
+    /// This name, with another kind.
     pub fn of_kind(&self, kind: FileType) -> Self {
         Listed {
             name: self.name.clone(),
@@ -68,7 +67,7 @@ impl Listed {
         }
     }
 
-    /// A file of this name in front of it, where the name itself is at `position`.
+    /// An added file of this name, before the name at `position`.
     pub fn in_front(&self, name: OsString, position: u64) -> Self {
         Listed {
             name,
@@ -78,7 +77,7 @@ impl Listed {
         }
     }
 
-    /// Whether it is the directory itself, or the one above.
+    /// Whether the name is `.` or `..`.
     pub fn is_dots(&self) -> bool {
         self.name == "." || self.name == ".."
     }
@@ -88,17 +87,17 @@ impl Listed {
 pub struct Directory {
     pub fd: OwnedFd,
     pub path: PathBuf,
-    /// The flush of which logs are shown in it; `None`: their present states.
+    /// The flush whose logs it shows; `None`: their present states.
     pub flush: Option<u64>,
-    /// The number of its inode.
+    /// Inode number.
     pub inode: u64,
-    /// Held while the descriptor is moved and read, since it has one position for all threads.
+    /// Held while the descriptor is moved and read: its position is shared by all threads.
     reading: Mutex<()>,
-    /// How many of its files are scanned next, before the kernel looks them up.
+    /// Number of files to scan ahead of the kernel's look-ups.
     ahead: AtomicUsize,
 }
 
-/// The number of listed files that are scanned ahead the first time, and at most.
+/// The number of listed files scanned ahead: first, and at most.
 const FIRST_AHEAD: usize = 128;
 const MOST_AHEAD: usize = 1024;
 
@@ -114,7 +113,7 @@ impl Directory {
         }
     }
 
-    /// A path in it, in the state that it shows.
+    /// A path in the directory, in the state that it shows.
     pub fn at<'a>(&self, path: &'a Path) -> At<'a> {
         At {
             path,
@@ -122,8 +121,8 @@ impl Directory {
         }
     }
 
-    /// How many files are scanned ahead. A program that still looks names up when these are scanned will look up more, so
-    /// it is twice as many the next time.
+    /// Number of files to scan ahead. It doubles each time, because a program that is still looking up names then will look
+    /// up more.
     pub fn scanned_ahead(&self) -> usize {
         let twice = |ahead: usize| Some((2 * ahead).min(MOST_AHEAD));
         let (set, read) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -132,7 +131,7 @@ impl Directory {
             .unwrap_or(FIRST_AHEAD)
     }
 
-    /// The names that follow `position`: none at the end of the directory.
+    /// The names after `position`: none at the end of the directory.
     fn read(&self, position: u64) -> Result<Piece, Errno> {
         let _one_at_a_time = self.reading.lock();
         seek(&self.fd, SeekFrom::Start(position))?;
@@ -144,7 +143,7 @@ impl Directory {
             names.push(Listed {
                 name: OsString::from_vec(entry.file_name().to_bytes().to_vec()),
                 kind: entry.file_type(),
-                // Zero would mean a deleted entry.
+                // Inode number 0 would mean a deleted entry.
                 inode: entry.ino().max(1),
                 next: entry.next_entry_cookie(),
             });
@@ -159,7 +158,7 @@ impl Directory {
     }
 }
 
-/// Names that follow each other in a directory.
+/// Consecutive names of a directory.
 #[derive(Debug)]
 pub struct Piece {
     start: u64,
@@ -172,7 +171,7 @@ impl Piece {
         Piece { start: 0, names }
     }
 
-    /// The names after a position; `None` where they are not in this piece.
+    /// The names after a position; `None` if they are not in this piece.
     pub fn after(&self, position: u64) -> Option<&[Listed]> {
         if position == self.start {
             return Some(&self.names);
@@ -194,14 +193,14 @@ impl Piece {
     }
 }
 
-/// What the allocator takes for itself, about.
+/// Approximate overhead of an allocation.
 const ALLOCATION: usize = 16;
 
-/// The pieces of directories that were read last, by the numbers of their handles. What does not fit is read again.
+/// The most recent pieces of directories, by handle. Other pieces are read again.
 #[derive(Debug)]
 pub struct Pieces(Lru<u64, Arc<Recent>>);
 
-/// The last two pieces: programs that ask for the attributes of names are behind those that read them.
+/// The last two pieces: requests for attributes lag behind those for names.
 #[derive(Debug)]
 struct Recent {
     last: Arc<Piece>,
@@ -222,8 +221,8 @@ impl Default for Pieces {
 }
 
 impl Pieces {
-    /// The piece with the names after `position`. `handle`: that of the directory. The start of a directory is always
-    /// read: this is what `rewinddir` is for.
+    /// The piece with the names after `position` of the directory `handle`. The start of a directory is always read again, as
+    /// `rewinddir` requires.
     pub fn get(
         &self,
         handle: u64,
@@ -246,7 +245,7 @@ impl Pieces {
         Ok(piece)
     }
 
-    /// A piece that was read lately, and has `name` with names after it.
+    /// A recent piece that contains `name`, with names after it.
     pub fn with(&self, handle: u64, name: &OsStr) -> Option<Arc<Piece>> {
         let recent = self.0.get(&handle)?;
         let mut pieces = recent.before.iter().chain([&recent.last]);

@@ -16,7 +16,7 @@ use h5logfs_common::fault::{Fault, Stop};
 use h5logfs_common::messages::{self, Subject};
 use h5logfs_common::task::StopFlag;
 
-/// Runs the work of one request. A failure becomes the errno of the answer. So does a panic: one bad file must not
+/// Runs the work of one request. A failure becomes the errno of the answer. So does a panic, because one bad file must not
 /// end a thread that serves all users.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
     let _scope = messages::scope();
@@ -29,7 +29,7 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
     }
 }
 
-/// The same for work that `stop` may stop. Where nobody waits for the answer any more, a failure is none.
+/// As [`guarded`], for work that `stop` may stop. A failure does not count when nobody waits for the answer.
 pub fn guarded_until<T>(stop: &StopFlag, work: impl FnOnce() -> Result<T>) -> Result<T, Errno> {
     guarded(|| match work() {
         Err(error) if stop.stopped().is_some_and(is_called_off) => {
@@ -40,27 +40,27 @@ pub fn guarded_until<T>(stop: &StopFlag, work: impl FnOnce() -> Result<T>) -> Re
     })?
 }
 
-/// Whether work stops for a reason that is no fault of the file: its failure is no error.
+/// Whether work stops for a reason that is not the file's fault, so that its failure is no error.
 pub fn is_called_off(why: Stop) -> bool {
     !matches!(why, Stop::Deadline | Stop::DeadlineBefore)
 }
 
-/// What the reader gets where work was stopped.
+/// The errno for stopped work.
 pub fn errno_of(stop: Stop) -> Errno {
     match stop {
         Stop::CallerGone => Errno::EINTR,
-        // The same as after the end of the mount.
+        // The kernel reports the same after the end of the mount.
         Stop::Ending => Errno::ENOTCONN,
         Stop::Deadline | Stop::DeadlineBefore => Errno::EIO,
     }
 }
 
-/// The same for a request that may wait for scans.
+/// As [`guarded`], for a request that may wait for scans.
 pub fn guarded_waiting<T>(work: impl FnOnce(Wait) -> Result<Lookup<T>>) -> Result<T, Errno> {
     guarded(|| work(Wait::Yes)).and_then(known)
 }
 
-/// What is known after a scan.
+/// The answer after a scan.
 pub fn known<T>(found: Lookup<T>) -> Result<T, Errno> {
     match found {
         Lookup::Known(outcome) => Ok(outcome),
@@ -71,7 +71,7 @@ pub fn known<T>(found: Lookup<T>) -> Result<T, Errno> {
     }
 }
 
-/// Logs `error` and returns the errno for the reader: that of an error of the operating system, or `EIO`.
+/// Logs `error` and returns the errno for the reader: that of a system error, or `EIO`.
 fn answer(error: &Error) -> Errno {
     match error {
         Error::Remembered(error) => return answer(error),
@@ -86,7 +86,7 @@ fn answer(error: &Error) -> Errno {
         Error::NoMemory { .. } => Errno::ENOMEM,
         Error::Stopped { why, .. } => errno_of(*why),
         Error::BadData { fault, .. } => match fault {
-            // A stale file cannot be had again by its name: opening the view anew is of no use.
+            // A stale file is not available under its name again, so reopening the view is useless.
             Fault::Io { errno, .. } if *errno != Os::STALE => Errno::from_i32(errno.raw_os_error()),
             Fault::Stopped(why) => errno_of(*why),
             _ => Errno::EIO,
@@ -95,10 +95,9 @@ fn answer(error: &Error) -> Errno {
     }
 }
 
-/// An error that occurs again within this time is logged at level debug only: the kernel may ask for each page of a
-/// damaged chunk.
+/// Time in which a repeated error is only logged at level debug: the kernel may ask for each page of a damaged chunk.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
-/// The number of errors that are remembered to detect repetitions, in all and about one subject.
+/// Number of errors remembered to detect repetitions, in all and about one subject.
 const MAX_REMEMBERED: usize = 1024;
 const MAX_REMEMBERED_OF_SUBJECT: usize = 64;
 
@@ -116,7 +115,7 @@ fn log_once(error: &Error) {
     }
 }
 
-/// Errors that were logged a short time ago, the latest first.
+/// Recently logged errors, the latest first.
 struct Recent(VecDeque<Logged>);
 
 struct Logged {
@@ -126,7 +125,7 @@ struct Logged {
 }
 
 impl Recent {
-    /// Whether the error is none of these; then it becomes one.
+    /// Whether the error is new. A new error is remembered.
     fn is_new(&mut self, subject: Subject, text: &str, now: Instant) -> bool {
         self.0
             .retain(|known| now.duration_since(known.when) < REPEAT_INTERVAL);
@@ -135,7 +134,7 @@ impl Recent {
         if of_subject.clone().any(|(_, known)| known.text == text) {
             return false;
         }
-        // The errors of one subject do not displace those of another one.
+        // The errors of one subject do not displace those of another.
         if let Some((oldest, _)) = of_subject.nth(MAX_REMEMBERED_OF_SUBJECT - 1) {
             self.0.remove(oldest);
         }
@@ -149,7 +148,7 @@ impl Recent {
     }
 }
 
-/// Whether the error is a usual answer, such as for a file that does not exist.
+/// Whether the error is an ordinary answer, for example for a missing file.
 fn is_ordinary(error: &io::Error) -> bool {
     matches!(
         Os::from_io_error(error),
@@ -191,7 +190,7 @@ mod tests {
     fn an_error_of_the_operating_system_keeps_its_errno() {
         let error = Error::io("f", Os::ACCESS.into());
         assert_eq!(errno_of(error), Os::ACCESS.raw_os_error());
-        // Also where elements could not be read: their file, dataset and chunk are in the log.
+        // This includes unreadable elements: their file, dataset and chunk are in the log.
         let elements = |fault: Fault| Error::BadData {
             path: "f".into(),
             dataset: "/d".into(),

@@ -1,8 +1,8 @@
-//! Extra threads: they do the work that must not occupy a thread that serves the kernel.
+//! Extra threads, for work that must not occupy a thread that serves the kernel.
 //!
-//! A user without such a thread gets one at once, so no other user's work holds this one up. Further ones are limited,
-//! for each user and for all users together. What has to wait lies in a queue of its user, and threads that become free
-//! take from these queues in turn. A queue costs some hundred bytes for each request.
+//! A user without such a thread gets one at once, so no other user's work delays this one. Further threads are limited, for
+//! each user and for all users together. Waiting requests are in a queue of their user, and free threads take from these
+//! queues in turn. A queue costs some hundred bytes a request.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs;
@@ -19,15 +19,15 @@ use h5logfs_common::task::StopFlag;
 use super::service::Service;
 use super::watch::Watch;
 
-/// The work of a request. The flag tells when it has to stop. With an error instead of the flag there is no work: this is
+/// The work of a request. It gets a flag that tells when it must stop, or an error: then there is no work, and the error is
 /// the answer.
 pub type Job = Box<dyn FnOnce(&Service, Result<&StopFlag, Errno>) + Send>;
 
-/// From where a request comes.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sender {
     pub user: u32,
-    /// The thread of the calling program; 0 where the daemon cannot see it.
+    /// Thread of the calling program; 0 if the daemon cannot see it.
     pub thread: u32,
 }
 
@@ -40,17 +40,17 @@ impl From<&Request> for Sender {
     }
 }
 
-/// How many threads there may be at most. But each user may have one.
+/// Most threads. Each user may have one in any case.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub of_one_user: usize,
     pub of_all_users: usize,
 }
 
-/// Where the kernel does not tell how many background requests may be under way.
+/// Assumed number of pending background requests if the kernel does not report it.
 const FEW_IN_BACKGROUND: u64 = 512;
 
-/// How many threads without work wait for more, and how long. `ls -l` of many logs sends a request after the other.
+/// Most idle threads, and how long they wait for work. `ls -l` of many logs sends one request after the other.
 const MOST_IDLE: usize = 4;
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -58,24 +58,24 @@ pub struct ExtraThreads {
     service: Arc<Service>,
     watch: Arc<Watch>,
     limits: Limits,
-    /// Threads elsewhere that count as well among those of all users.
+    /// Number of threads elsewhere that count towards the limit of all users.
     beside: Arc<AtomicUsize>,
     pool: Mutex<Pool>,
-    /// There is a job for an idle thread.
+    /// Notified when a job is handed to an idle thread.
     handed: Condvar,
 }
 
 #[derive(Default)]
 struct Pool {
-    /// The users who have threads.
+    /// Users who have threads.
     users: HashMap<u32, User>,
-    /// The users of whom requests wait, in the order in which they get the next threads.
+    /// Users with waiting requests, in the order in which they get the next threads.
     turns: VecDeque<u32>,
     threads: usize,
     waiting: usize,
-    /// Threads without work that no job was handed to.
+    /// Number of idle threads without a handed job.
     idle: usize,
-    /// Jobs that idle threads take up at once.
+    /// Jobs handed to idle threads.
     handed: VecDeque<(Sender, Job)>,
 }
 
@@ -86,7 +86,7 @@ struct User {
 }
 
 impl ExtraThreads {
-    /// `beside`: how many threads elsewhere count as well among those of all users.
+    /// A pool. `beside`: number of threads elsewhere that count towards the limit of all users.
     pub fn new(
         service: Arc<Service>,
         watch: &Arc<Watch>,
@@ -105,9 +105,9 @@ impl ExtraThreads {
         threads
     }
 
-    /// Runs a job in an extra thread, at once or when its turn comes.
+    /// Runs a job in an extra thread, at once or in its turn.
     pub fn run(self: &Arc<Self>, from: Sender, job: Job) {
-        // Before the lock: the first call reads a file.
+        // This comes before the lock: the first call reads a file.
         let most = max_waiting();
         let mut pool = self.pool.lock();
         if !pool.may_start(from.user, self.limits()) {
@@ -131,7 +131,7 @@ impl ExtraThreads {
         self.start(from, job);
     }
 
-    /// The limits as they are while others occupy threads elsewhere.
+    /// The present limits, reduced by occupied threads elsewhere.
     fn limits(&self) -> Limits {
         let elsewhere = self.beside.load(Ordering::Relaxed);
         Limits {
@@ -140,23 +140,23 @@ impl ExtraThreads {
         }
     }
 
-    /// Starts a thread, which the pool counts already.
+    /// Starts a thread, which the pool already counts.
     fn start(self: &Arc<Self>, from: Sender, job: Job) {
         let threads = Arc::clone(self);
         let jobs = move || {
             let mut next = Some((from, job));
             while let Some((from, job)) = next {
-                // After a panic, which is logged, other jobs still have to run.
+                // Other jobs must run even after a panic, which is logged.
                 let _ = catch_unwind(AssertUnwindSafe(|| threads.work(from, job)));
                 next = threads.next(from.user);
             }
         };
-        // Without a thread the reply is dropped with the job, and fuser answers EIO.
+        // Without a thread the job drops the reply, and fuser answers EIO.
         if let Err(e) = thread::Builder::new().name("waiting".into()).spawn(jobs) {
             log::error!("no thread for a request that has to wait: {e}");
             let mut pool = self.pool.lock();
             pool.end(from.user);
-            // What has come meanwhile waits for a thread that ends. Without any it would wait for ever.
+            // Jobs that have come meanwhile wait for a thread that ends. Without any thread they would wait for ever.
             let refused = match pool.threads {
                 0 => pool.remove(|_| true),
                 _ => Vec::new(),
@@ -168,8 +168,8 @@ impl ExtraThreads {
         }
     }
 
-    /// The next job for a thread that has worked for `user`. Without one the thread waits for a while. Where more threads may
-    /// work by now, it starts one.
+    /// The next job for a thread that has worked for `user`. The thread waits a while for one. It starts another thread if
+    /// the limits have risen.
     fn next(self: &Arc<Self>, user: u32) -> Option<(Sender, Job)> {
         let mut pool = self.pool.lock();
         let next = pool.next(user, self.limits());
@@ -204,14 +204,14 @@ impl ExtraThreads {
         let _ = catch_unwind(AssertUnwindSafe(|| job(&self.service, Err(errno))));
     }
 
-    /// The threads of calling programs whose requests wait.
+    /// The calling threads of waiting requests.
     pub fn callers(&self) -> BTreeSet<u32> {
         let pool = self.pool.lock();
         let waiting = pool.users.values().flat_map(|user| &user.queue);
         waiting.map(|(from, _)| from.thread).collect()
     }
 
-    /// Whether no request waits, and no thread works or waits for work.
+    /// Whether no request waits, and no thread exists.
     #[cfg(all(test, feature = "model"))]
     pub fn are_gone(&self) -> bool {
         let pool = self.pool.lock();
@@ -219,7 +219,7 @@ impl ExtraThreads {
         counts == [0; 4] && pool.users.is_empty() && pool.turns.is_empty()
     }
 
-    /// Answers the waiting requests of the callers that `which` names.
+    /// Answers the waiting requests of the callers selected by `which`.
     pub fn refuse(&self, which: impl Fn(u32) -> bool, errno: Errno) {
         let refused = self.pool.lock().remove(which);
         for job in refused {
@@ -228,13 +228,13 @@ impl ExtraThreads {
     }
 }
 
-/// How many requests may wait here. More would fill the queue of the kernel, which is the same for all users.
+/// Most waiting requests. More would fill the kernel's queue, which all users share.
 fn max_waiting() -> usize {
     usize::from(max_background()) / 2
 }
 
-/// The background requests that the kernel lets be under way at most, whatever a daemon asks for. Read after the daemon
-/// has asked: before the first mount the kernel has not computed it.
+/// Most pending background requests that the kernel allows, whatever a daemon requests. Read after the daemon's request: the
+/// kernel computes it at the first mount.
 fn max_background() -> u16 {
     static MOST: LazyLock<u16> = LazyLock::new(|| {
         if rustix::process::geteuid().is_root() {
@@ -256,13 +256,13 @@ impl Pool {
         }
     }
 
-    /// Counts a thread that works for the user.
+    /// Counts a new thread of the user.
     fn start(&mut self, user: u32) {
         self.users.entry(user).or_default().threads += 1;
         self.threads += 1;
     }
 
-    /// Counts it no more.
+    /// Counts a thread of the user less.
     fn end(&mut self, number: u32) {
         self.threads -= 1;
         if let Some(user) = self.users.get_mut(&number) {
@@ -282,14 +282,14 @@ impl Pool {
         self.waiting += 1;
     }
 
-    /// The next job for a thread that has worked for `user`. Without one the thread counts as ended under the same lock,
-    /// so that a later job gets a new thread.
+    /// The next job for a thread that has worked for `user`. Without one the thread counts as ended under the same lock, so
+    /// that a later job gets a new thread.
     fn next(&mut self, user: u32, limits: Limits) -> Option<(Sender, Job)> {
         self.end(user);
         self.take_turn(limits)
     }
 
-    /// The job whose turn it is to get a thread, if there may be one.
+    /// The next job to get a thread, if the limits allow one.
     fn take_turn(&mut self, limits: Limits) -> Option<(Sender, Job)> {
         let turn = |may: &dyn Fn(&u32) -> bool| self.turns.iter().position(may);
         // A user whose last thread this was keeps it.
@@ -306,7 +306,7 @@ impl Pool {
         Some(job)
     }
 
-    /// Takes the last job of the user of whom most requests wait.
+    /// Takes the last job of the user with most waiting requests.
     fn last_of_longest(&mut self) -> Option<Job> {
         let longest = self.users.values_mut().max_by_key(|user| user.queue.len());
         let (_, job) = longest?.queue.pop_back()?;
@@ -315,7 +315,7 @@ impl Pool {
         Some(job)
     }
 
-    /// Takes out the jobs of the callers that `which` names.
+    /// Takes the jobs of the callers selected by `which`.
     fn remove(&mut self, which: impl Fn(u32) -> bool) -> Vec<Job> {
         let mut removed = Vec::new();
         for user in self.users.values_mut() {
@@ -333,7 +333,7 @@ impl Pool {
         removed
     }
 
-    /// Ends the turns of users of whom no request waits.
+    /// Ends the turns of users without waiting requests.
     fn forget_empty(&mut self) {
         let users = &self.users;
         let waits = |number: &u32| users.get(number).is_some_and(|user| !user.queue.is_empty());
@@ -354,7 +354,7 @@ mod tests {
         Sender { user, thread }
     }
 
-    /// A request of a user comes in. Returns whether it gets a thread at once.
+    /// A request of a user arrives. Returns whether it gets a thread at once.
     fn request(pool: &mut Pool, from: Sender) -> bool {
         let starts = pool.may_start(from.user, LIMITS);
         if starts {
@@ -376,9 +376,9 @@ mod tests {
         let mut request = |user, thread| request(&mut pool, from(user, thread));
         assert!(request(1, 10) && request(1, 11) && !request(1, 12) && !request(1, 13));
         assert!(request(2, 20) && !request(2, 21) && !request(2, 22));
-        // There are three threads already, and this user has none.
+        // There are three threads, and this user has none.
         assert!(request(3, 30) && !request(3, 31));
-        // The last thread of a user stays that user's.
+        // The last thread of a user stays with that user.
         assert_eq!(next(&mut pool, 3), Some(from(3, 31)));
         assert_eq!(next(&mut pool, 3), None);
         assert_eq!(next(&mut pool, 1), Some(from(1, 12)));
@@ -406,7 +406,7 @@ mod tests {
             pool.take_turn(limits).map(|(from, _)| from.thread)
         };
         assert_eq!([take(2), take(1), take(0)], [None, Some(11), None]);
-        // Who has no thread gets one in any case.
+        // A user without a thread gets one in any case.
         assert!(pool.may_start(
             2,
             Limits {
@@ -431,7 +431,7 @@ mod tests {
             callers
         };
         assert_eq!((callers(&pool), pool.waiting), (vec![2, 3, 21], 3));
-        // What was taken out leaves no turn behind.
+        // Removed jobs leave no turn behind.
         assert_eq!(pool.remove(|thread| thread >= 3).len(), 2);
         assert_eq!((callers(&pool), pool.waiting), (vec![2], 1));
         assert_eq!(pool.turns, [1]);

@@ -1,7 +1,7 @@
-//! The adapter between fuser and `service`: it takes requests apart and puts answers together.
+//! The adapter between fuser and `service`: it decodes requests and encodes answers.
 //!
-//! Requests that are of no use to this file system are answered `ENOSYS`, without a log line. The kernel remembers that
-//! for the life of the mount and stops asking.
+//! Requests that this file system does not need are answered with `ENOSYS`, without a log line. The kernel remembers that for
+//! the life of the mount, and stops asking.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -31,27 +31,27 @@ use super::scheduler::{Rules, Scheduler};
 use super::service::{Found, PageCache, Service};
 use super::watch::Watch;
 
-/// The number of background requests, such as read-ahead, that the kernel may have pending. It is the same for all users,
-/// and beyond it the reads of all of them wait. So it is as large as it can be, and what one user may have under way is
-/// limited here. An ordinary user's mount gets what the kernel offers (`max_user_bgreq`).
+/// Number of background requests, such as read-ahead, that the kernel may have pending. All users share it, and beyond it the
+/// reads of all wait. So it is as large as possible, and each user is limited elsewhere. An ordinary user's mount gets the
+/// kernel's offer (`max_user_bgreq`).
 const MAX_BACKGROUND: u16 = u16::MAX;
 
 thread_local! {
-    /// Each thread reuses one buffer, which saves an allocation and zeroing for each read.
+    /// Buffer of a thread. Its reuse saves an allocation and zeroing for each read.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 pub struct LogFilesystem {
     service: Arc<Service>,
     scheduler: Scheduler,
-    /// Users other than the user of this process may use the mount.
+    /// Whether other users may use the mount.
     allow_other: bool,
     /// `None`: the daemon reads all files.
     passthrough: Option<Arc<Passthrough>>,
 }
 
 impl LogFilesystem {
-    /// `passthrough`: the kernel reads plain files itself, where it can.
+    /// `passthrough`: lets the kernel read plain files itself, where it can.
     pub fn new(service: Service, rules: Rules, passthrough: bool) -> Self {
         let service = Arc::new(service);
         LogFilesystem {
@@ -62,38 +62,38 @@ impl LogFilesystem {
         }
     }
 
-    /// What stops requests.
+    /// Stops requests.
     pub fn watch(&self) -> &Arc<Watch> {
         self.scheduler.watch()
     }
 
-    /// The calling user, where that may be another one than the user of this process.
+    /// The calling user, if it may differ from the user of this process.
     fn caller(&self, request: &Request) -> Option<Caller> {
         let caller = || Caller::new(request.uid(), request.gid(), request.pid());
         self.allow_other.then(caller)
     }
 
-    /// The same, by number.
+    /// The number of the calling user, if it may differ from the user of this process.
     fn user(&self, request: &Request) -> Option<u32> {
         self.allow_other.then(|| request.uid())
     }
 }
 
-/// Requests capabilities one at a time: fuser refuses a whole set when the kernel lacks one of them.
+/// Requests capabilities one at a time: fuser refuses a whole set if the kernel lacks one of them.
 fn request_capabilities(config: &mut KernelConfig, allow_other: bool) {
     let mut wanted = vec![
-        // A listing includes attributes where the kernel expects requests for them: at the start of a directory, and
-        // as long as listed names are looked up.
+        // A listing includes attributes when the kernel expects to need them: at the start of a directory, and while listed
+        // names are looked up.
         InitFlags::FUSE_DO_READDIRPLUS,
         InitFlags::FUSE_READDIRPLUS_AUTO,
-        // Look-ups and listings in one directory at the same time.
+        // Look-ups and listings in one directory run in parallel.
         InitFlags::FUSE_PARALLEL_DIROPS,
         // The kernel drops the cached pages of a plain file when its time stamp or size changes.
         InitFlags::FUSE_AUTO_INVAL_DATA,
     ];
     if allow_other {
-        // The kernel then checks access control lists too, and caches them as long as attributes. A mount for one user
-        // does not need this: the system checks when the daemon of that user opens a file.
+        // The kernel then also checks access control lists, and caches them as long as attributes. A mount for one user does
+        // not need this: the system checks when that user's daemon opens a file.
         wanted.push(InitFlags::FUSE_POSIX_ACL);
     }
     for capability in wanted {
@@ -109,7 +109,7 @@ impl Filesystem for LogFilesystem {
         if let Some(passthrough) = &self.passthrough {
             passthrough.request(config);
         }
-        // Where the kernel refuses a value, it offers another one.
+        // If the kernel refuses a value, it offers another one.
         if let Err(most) = config.set_max_background(MAX_BACKGROUND) {
             let _ = config.set_max_background(most);
         }
@@ -131,7 +131,7 @@ impl Filesystem for LogFilesystem {
                     names,
                 }) => {
                     let attr = file_attr(number, &attributes);
-                    // Inode numbers are never used again, so one generation is enough.
+                    // Inode numbers are never reused, so one generation is enough.
                     reply.entry_with_ttls(&TTL, &lifetime(names), &attr, Generation(0));
                 }
                 Err(errno) => reply.error(errno),
@@ -334,7 +334,7 @@ impl Filesystem for LogFilesystem {
         let (caller, user) = (self.caller(req), self.user(req));
         let name = name.to_owned();
         let scan = move |service: &Service| {
-            // The work that follows reports an error.
+            // The following work reports an error.
             let _ = service.attributes(ino.0, Wait::Yes);
         };
         let work = move |service: &Service, wait, stop: &StopFlag| {
@@ -366,7 +366,7 @@ impl Filesystem for LogFilesystem {
             });
     }
 
-    // Requests that are of no use here. The kernel remembers the answer.
+    // Requests that are not needed here. The kernel remembers the answer.
 
     fn flush(
         &self,
@@ -479,8 +479,8 @@ impl Filesystem for LogFilesystem {
         reply.error(Errno::ENOSYS);
     }
 
-    // Requests that would change something. The mount is read-only, and the kernel refuses most of them itself. After a
-    // remount as writable they arrive here.
+    // Requests that would change something. The mount is read-only, and the kernel refuses most of them. After a remount as
+    // writable they arrive here.
 
     fn setattr(
         &self,

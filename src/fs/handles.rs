@@ -25,36 +25,36 @@ use super::virtual_files::Permit;
 
 #[derive(Debug)]
 pub enum Handle {
-    /// The view of the log at the time of the open. Later changes of the log do not show in it.
+    /// The view of the log at the open. It does not show later changes of the log.
     View(Arc<View>),
     Plain {
         file: File,
         /// For error messages.
         path: PathBuf,
     },
-    /// A log that was settled. It may become a log again, and have other bytes in the same places when it is settled once more.
+    /// A settled log. It may become a log again, and be settled once more with other bytes in the same places.
     Settled {
         file: File,
-        /// That of the open.
+        /// The state at the open.
         state: Arc<SettledState>,
         /// For error messages.
         path: PathBuf,
     },
     Directory(Directory),
-    /// The content of a virtual file at the time of the open.
+    /// The content of a virtual file at the open.
     Virtual {
         content: Vec<u8>,
         _permit: Permit,
     },
     VirtualDirectory {
-        /// The number of its inode.
+        /// Inode number.
         number: u64,
         _permit: Permit,
     },
 }
 
 impl Handle {
-    /// How many descriptors it takes. A view takes the same ones for all its handles.
+    /// Number of descriptors that it takes. All handles of a view share descriptors.
     fn descriptors(&self) -> usize {
         match self {
             Handle::View(view) => view.files().count(),
@@ -63,7 +63,7 @@ impl Handle {
         }
     }
 
-    /// The file whose bytes are those of this one, whatever becomes of it, if there is one.
+    /// The only file with the bytes of this one, if there is such a file.
     pub fn only_file(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Handle::View(view) => view.only_file().map(AsFd::as_fd),
@@ -75,7 +75,7 @@ impl Handle {
         }
     }
 
-    /// Messages that follow are about the owner of this file.
+    /// Makes the owner of this file the subject of the following messages.
     pub fn about_owner(&self) {
         let fd = match self {
             Handle::View(view) => view.files().next().map(|(_, file)| file.as_fd()),
@@ -88,7 +88,8 @@ impl Handle {
         }
     }
 
-    /// Fills `buf` from `offset`. Returns less only at the end of the file: the kernel takes a short answer for that.
+    /// Fills `buf` from `offset`. Returns fewer bytes only at the end of the file, because the kernel takes a short answer
+    /// for that.
     pub fn read(&self, task: &Task, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match self {
             Handle::View(view) => view.read_for(task, offset, buf),
@@ -97,7 +98,7 @@ impl Handle {
             }
             Handle::Settled { file, state, path } => {
                 let filled = read_full(file, offset, buf).map_err(|e| Error::io(path, e))?;
-                // Only behind the read does the state tell of what was read.
+                // The state must be checked after the read.
                 if !state.is_that_of(file).map_err(|e| Error::io(path, e))? {
                     let reason = "it was settled when it was opened, and is a log again, or was settled anew: open it again";
                     return Err(Error::of(path, reason));
@@ -132,14 +133,14 @@ fn read_full(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// What one user may have open on a mount that users share: open files take descriptors of the daemon. A single file may
-/// take twice the share. The memory of open views has a share of its own, as all memory has.
+/// Limit of a user's open files on a shared mount, because they take descriptors of the daemon. A single file may take twice
+/// the share. Open views share memory by another rule.
 #[derive(Debug, Clone, Copy)]
 struct UserShare {
     descriptors: usize,
 }
 
-/// Whether `more` may be added to what the user has.
+/// Whether `more` may be added to a user's `used`.
 fn permits(share: usize, used: usize, more: usize) -> bool {
     let limit = if used == 0 {
         share.saturating_mul(2)
@@ -166,13 +167,13 @@ pub struct Handles {
 #[derive(Debug, Default)]
 struct Table {
     handles: HashMap<u64, OpenHandle>,
-    /// The usage of each user who has handles, on a mount that users share.
+    /// Usage of each user with handles, on a shared mount.
     users: HashMap<u32, Usage>,
 }
 
 #[derive(Debug)]
 struct OpenHandle {
-    /// The user who opened it, on a mount that users share.
+    /// The user who opened it, on a shared mount.
     user: Option<u32>,
     handle: Arc<Handle>,
 }
@@ -184,17 +185,17 @@ struct Usage {
     views: HashMap<Generation, OpenView>,
 }
 
-/// A view that a user has open.
+/// A view opened by a user.
 #[derive(Debug)]
 struct OpenView {
-    /// How often.
+    /// Number of handles.
     times: usize,
-    /// Its memory counts for the user.
+    /// Counts its memory for the user.
     _hold: Hold,
 }
 
 impl Usage {
-    /// Counts one more handle of `user`. Returns false where that exceeds the share.
+    /// Counts another handle of `user`. Returns false if that exceeds the share.
     fn open(&mut self, user: u32, handle: &Handle, share: UserShare) -> bool {
         if let Handle::View(view) = handle
             && let Some(open) = self.views.get_mut(&view.generation())
@@ -238,7 +239,7 @@ impl Usage {
 }
 
 impl Handles {
-    /// Adds a handle and returns its number. `None` where the user has too many.
+    /// Adds a handle and returns its number. `None` if the user has too many.
     pub fn insert(&self, handle: Handle, user: Option<u32>) -> Option<u64> {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut table = self.open.write();
@@ -259,7 +260,7 @@ impl Handles {
         Some(number)
     }
 
-    /// The open directories of an inode, by their numbers.
+    /// The open directories of an inode, by handle.
     pub fn directories_of(&self, inode: u64) -> Vec<(u64, Arc<Handle>)> {
         let table = self.open.read();
         let handles = table.handles.iter();
@@ -280,7 +281,7 @@ impl Handles {
             .map(|open| Arc::clone(&open.handle))
     }
 
-    /// The user who opened it, on a mount that users share.
+    /// The user who opened it, on a shared mount.
     pub fn user(&self, number: u64) -> Option<u32> {
         self.open.read().handles.get(&number)?.user
     }

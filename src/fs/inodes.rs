@@ -1,11 +1,11 @@
-//! The table of inodes: which inode number the kernel has for which name, in which version.
+//! The table of inodes, which maps the kernel's inode numbers to names and versions.
 //!
-//! A number stands for (parent, name, version) and is never used again. A log that has grown gets a new number and
-//! new pages in the kernel's cache. Open files keep the old number and the old bytes.
+//! A number stands for (parent, name, version) and is never reused. A log that has grown gets a new number, and new pages in
+//! the kernel's cache. Open files keep the old number and the old bytes.
 //!
-//! The table is bounded: where it takes much memory, the kernel is asked to forget the oldest inodes (`pruner`).
+//! The table is bounded: when it takes much memory, the kernel is asked to forget the oldest inodes (`pruner`).
 //!
-//! A node lives as long as something needs it: a look-up that the kernel has not forgotten, an open handle, or a node
+//! A node lives as long as it is needed: by a look-up that the kernel has not forgotten, by an open handle, or by a node
 //! below it, whose path leads through it.
 
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,7 @@ use super::place::{Place, Version};
 use super::source_tree::Entry;
 use super::virtual_files::flush_of;
 
-/// The number of the mounted directory. FUSE prescribes it.
+/// Inode number of the mounted directory, prescribed by FUSE.
 pub const ROOT: u64 = 1;
 
 /// The state of an inode at the start of a request.
@@ -29,7 +29,7 @@ pub const ROOT: u64 = 1;
 pub struct Inode {
     pub place: Place,
     pub version: Version,
-    /// Those of the last request for attributes.
+    /// Attributes of the last request for them.
     pub attributes: Attributes,
     pub is_open: bool,
 }
@@ -55,7 +55,7 @@ impl Node {
         self.lookups > 0 || !self.is_idle()
     }
 
-    /// Nothing needs it but look-ups.
+    /// Whether only look-ups need it.
     fn is_idle(&self) -> bool {
         self.handles == 0 && self.children == 0
     }
@@ -63,43 +63,43 @@ impl Node {
 
 #[derive(Debug)]
 struct Nodes {
-    /// Boxed: up to half of the places of a table are empty.
+    /// Boxed nodes, because up to half of a table's places are empty.
     nodes: HashMap<u64, Box<Node>>,
     numbers: HashMap<Arc<Key>, u64>,
     next: u64,
-    /// The memory that the nodes take, in bytes.
+    /// Memory of the nodes, in bytes.
     memory: usize,
-    /// All numbers, the oldest first, and some that are gone.
+    /// All numbers, the oldest first, including some removed ones.
     oldest: VecDeque<u64>,
-    /// How many requests look for names in a directory now, where the kernel forgets by name.
+    /// Number of requests that are searching each directory, if the kernel forgets by name.
     searched: HashMap<u64, usize>,
 }
 
 #[derive(Debug)]
 pub struct InodeTable {
     table: Mutex<Nodes>,
-    /// Notified when the nodes begin to take more than [`MEMORY`].
+    /// Notified when the nodes exceed [`MEMORY`].
     is_large: Condvar,
-    /// The kernel can be asked to forget single names only.
+    /// Whether the kernel can only be asked to forget single names.
     by_name: AtomicBool,
 }
 
-/// The name of an inode, of which the kernel may be told that it is out of date.
+/// The name of an inode. The kernel may be notified that it is out of date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     pub directory: u64,
     pub name: OsString,
-    /// A request looks for names in the directory now. The kernel waits for it before it takes the message.
+    /// Whether a request is searching the directory. The kernel waits for it before it accepts the notification.
     pub is_searched: bool,
 }
 
-/// The memory for inodes that the kernel is not asked to forget, in bytes.
+/// Memory above which the kernel is asked to forget inodes, in bytes.
 const MEMORY: usize = 48 << 20;
-/// From here on names go in directories that are searched, too.
+/// Memory above which it also forgets names in directories that are being searched.
 const MEMORY_OF_SEARCHED: usize = 64 << 20;
-/// What a node takes besides its name: itself, its key, and some 120 bytes for its places in the tables and what the allocator adds.
+/// Size of a node without its name: the node, its key, and some 120 bytes for the tables and the allocator.
 const NODE: usize = size_of::<Node>() + size_of::<Key>() + 120;
-/// How many inodes the kernel is asked to forget at a time.
+/// Number of inodes that the kernel is asked to forget at a time.
 const BATCH: usize = 512;
 
 impl InodeTable {
@@ -131,12 +131,12 @@ impl InodeTable {
         }
     }
 
-    /// The kernel can be asked to forget single names only: from now on searches are counted.
+    /// Counts searches from now on, because the kernel can only forget single names.
     pub fn forget_by_name(&self) {
         self.by_name.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the kernel can be asked to forget single names only.
+    /// Whether the kernel can only be asked to forget single names.
     pub fn forgets_by_name(&self) -> bool {
         self.by_name.load(Ordering::Relaxed)
     }
@@ -159,8 +159,7 @@ impl InodeTable {
         })
     }
 
-    /// The number of `name` in `parent`. Counts a look-up, which the kernel forgets later. `None` where the parent is
-    /// not known.
+    /// The number of `name` in `parent`. Counts a look-up, which the kernel forgets later. `None` if the parent is unknown.
     pub fn look_up(&self, parent: u64, name: &OsStr, entry: Entry) -> Option<u64> {
         let mut table = self.table.lock();
         let number = table.look_up(parent, name, entry);
@@ -170,9 +169,8 @@ impl InodeTable {
         number
     }
 
-    /// Waits until the table is large. Returns the oldest inodes that nothing needs but look-ups, which the kernel may
-    /// forget. `None` where that was tried with all: then the table stays large for a while. `tried` counts them between
-    /// calls.
+    /// Waits until the table is large. Returns the oldest inodes that only look-ups need, for the kernel to forget. `None` if
+    /// all were tried: then the table stays large for a while. `tried` counts them between calls.
     pub fn wait_for_excess(&self, tried: &mut usize) -> Option<Vec<u64>> {
         let mut table = self.table.lock();
         while table.memory <= MEMORY {
@@ -187,7 +185,7 @@ impl InodeTable {
         Some(table.oldest(BATCH))
     }
 
-    /// A request looks for names in a directory, until the returned value is dropped. `None` where nobody needs to know.
+    /// Marks a directory as searched until the returned value is dropped. `None` if that is not needed.
     pub fn search(self: &Arc<Self>, directory: u64) -> Option<Search> {
         if !self.forgets_by_name() {
             return None;
@@ -199,9 +197,9 @@ impl InodeTable {
         })
     }
 
-    /// The name of an inode that the kernel may forget by it. None of a directory, since a program may work in it, except below
-    /// flushes: there may be any number of these. None in a directory that is searched now, unless the table has grown far beyond
-    /// its bound: somebody may search there all the time.
+    /// The name of an inode that the kernel may forget by name. Directories are excluded, because a program may work in them,
+    /// except below flushes, of which there may be any number. Names in searched directories are excluded, unless the table
+    /// far exceeds its bound, because a directory may be searched all the time.
     pub fn name(&self, number: u64) -> Option<Name> {
         let table = self.table.lock();
         let key = &table.nodes.get(&number)?.key;
@@ -216,7 +214,7 @@ impl InodeTable {
         })
     }
 
-    /// The kernel has forgotten `count` look-ups.
+    /// Records that the kernel has forgotten `count` look-ups.
     pub fn forget(&self, number: u64, count: u64) {
         if number == ROOT {
             return;
@@ -234,7 +232,7 @@ impl InodeTable {
         }
     }
 
-    /// Counts a handle.
+    /// Counts another handle.
     pub fn opened(&self, number: u64) {
         if let Some(node) = self.table.lock().nodes.get_mut(&number) {
             node.handles += 1;
@@ -258,7 +256,7 @@ impl InodeTable {
     }
 }
 
-/// A request that looks for names in a directory.
+/// Marks a directory as searched by a request.
 #[derive(Debug)]
 pub struct Search {
     inodes: Arc<InodeTable>,
@@ -302,7 +300,7 @@ impl Nodes {
             node.attributes = entry.attributes;
             return Some(number);
         }
-        // Nothing is kept of the directory of a flush.
+        // The directory of a flush has no node.
         if flush_of(parent).is_none() {
             self.nodes.get_mut(&parent)?.children += 1;
         }
@@ -323,7 +321,7 @@ impl Nodes {
         Some(number)
     }
 
-    /// Removes the node if nothing needs it, and the nodes above it that only it needed.
+    /// Removes the node if it is not needed, and the nodes above it that only it needed.
     fn remove_unneeded(&mut self, number: u64) {
         let mut at = number;
         while at != ROOT && self.nodes.get(&at).is_some_and(|node| !node.is_needed()) {
@@ -340,7 +338,7 @@ impl Nodes {
         self.shrink();
     }
 
-    /// Gives memory back after many nodes are gone.
+    /// Releases memory after many nodes were removed.
     fn shrink(&mut self) {
         let is_sparse = |capacity: usize, len: usize| capacity > 4 * len + 4096;
         if self.oldest.len() > 2 * self.nodes.len() + 4096 {
@@ -353,7 +351,7 @@ impl Nodes {
         }
     }
 
-    /// The oldest nodes, of `count`, that only the kernel's look-ups need. All of these become the newest.
+    /// The oldest of the first `count` nodes that only look-ups need. All of these become the newest.
     fn oldest(&mut self, count: usize) -> Vec<u64> {
         let count = count.min(self.oldest.len());
         let first: Vec<u64> = self.oldest.drain(..count).collect();
@@ -370,7 +368,7 @@ fn is_root(number: u64) -> bool {
     number == ROOT || flush_of(number).is_some()
 }
 
-/// The inode whose version and attributes this one has.
+/// The inode with the version and attributes of this one.
 fn itself(number: u64) -> u64 {
     if is_root(number) { ROOT } else { number }
 }
@@ -438,7 +436,7 @@ mod tests {
         let d = inodes.look_up(ROOT, OsStr::new("d"), directory(2)).unwrap();
         let f = inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
         inodes.look_up(d, OsStr::new("f"), view(1)).unwrap();
-        // The kernel may forget a directory before what is in it.
+        // The kernel may forget a directory before its files.
         inodes.forget(d, 1);
         assert_eq!(inodes.get(f).unwrap().place.path, Path::new("d/f"));
         inodes.forget(f, 1);
@@ -527,7 +525,7 @@ mod tests {
         }
         look_up(MEMORY_OF_SEARCHED / node);
         let mut count = inodes.len();
-        // A kernel that forgets each name of which it is told, while programs ask for others.
+        // This kernel forgets each announced name, while programs ask for others.
         for number in 0..20 {
             look_up(MEMORY_OF_SEARCHED / node + 1 + number);
             let excess = inodes.wait_for_excess(&mut 0).unwrap();

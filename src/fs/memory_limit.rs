@@ -1,5 +1,5 @@
-//! The memory limit of the control groups in which this process runs, such as that of a service (`MemoryMax=`), and the limit of
-//! its address space (`ulimit -v`).
+//! The memory limit of this process's control groups, such as a service's `MemoryMax=`, and the limit of its address space
+//! (`ulimit -v`).
 
 use std::fmt;
 use std::fs;
@@ -11,11 +11,10 @@ use rustix::process::{Resource, getrlimit};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_view::cache::MemoryLimits;
 
-/// What the daemon may take besides its caches, in bytes.
+/// Memory of the daemon besides its caches, in bytes.
 const BESIDES: u64 = 192 << 20;
 
-/// Address space that each thread takes which serves the kernel: its buffer, which is as long as the longest request, and its
-/// stack.
+/// Address space of each thread that serves the kernel: its buffer, as long as the longest request, and its stack.
 const OF_THREAD: u64 = (16 + 2 + 1) << 20;
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -23,7 +22,7 @@ const ROOT: &str = "/sys/fs/cgroup";
 /// A limit that is too low.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// The file that sets it.
+    /// The file that sets the limit.
     file: PathBuf,
     limit: u64,
     needed: u64,
@@ -47,8 +46,8 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Fails where the address space of this process is limited so that the threads cannot begin to serve. A process without memory
-/// ends at once, and would leave a mount that nobody serves.
+/// Fails if the limited address space leaves no room for the threads. A process without memory ends at once, and would leave
+/// a mount that nobody serves.
 pub fn check_room(threads: usize) -> Result<()> {
     let Some(limit) = getrlimit(Resource::As).current else {
         return Ok(());
@@ -73,11 +72,11 @@ pub fn check_room(threads: usize) -> Result<()> {
     ))
 }
 
-/// Whether the control groups limit this process to less than it may take.
+/// The shortage if control groups limit this process to less than it may take.
 pub fn shortage(memory: MemoryLimits) -> Option<Shortage> {
     let caches = memory.cache_size.saturating_add(memory.index_memory);
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    // The line of the unified hierarchy, cgroups(7).
+    // The unified hierarchy has this line, cgroups(7).
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     shortage_below(
         Path::new(ROOT),
@@ -86,7 +85,7 @@ pub fn shortage(memory: MemoryLimits) -> Option<Shortage> {
     )
 }
 
-/// The lowest limit of `group` and those above it counts.
+/// Finds the lowest limit of `group` and its ancestors.
 fn shortage_below(root: &Path, group: &Path, needed: u64) -> Option<Shortage> {
     let limits = group.ancestors().filter_map(|group| {
         let file = root.join(group).join("memory.max");

@@ -4,25 +4,25 @@
 //! |---|---|
 //! | `session` | the life of one mount: start, serve, signals, end |
 //! | `memory_limit` | compares the options with the memory limit of the service |
-//! | `allocator` | bounds what the allocator keeps |
+//! | `allocator` | bounds the free memory in the allocator |
 //! | `mounting` | mounts and unmounts a `/dev/fuse` descriptor |
-//! | `namespace` | mounts that only this process and those that it starts see |
+//! | `namespace` | mounts visible only to this process and its children |
 //! | `mounts` | reads the kernel's table of mounts and finds our mount in it |
-//! | `shown` | which file of a source a path in a mount shows |
+//! | `shown` | the file behind a path in a mount |
 //! | `auto_unmount` | the small process that unmounts after a crash of the daemon |
 //! | `monitor` | reports on a mount: statistics, state, caches |
 //! | `virtual_files` | the directory `.h5logfs` |
 //! | `filesystem` | the adapter between fuser and `service` |
 //! | `scheduler` | decides which thread serves a request |
-//! | `extra_threads` | threads for what takes long, and the queues of users behind them |
+//! | `extra_threads` | threads for long work, and the queues of users for them |
 //! | `watch` | stops work that takes too long or that no program waits for |
-//! | `thread_state` | what the kernel tells of a thread |
+//! | `thread_state` | the state of a thread in `/proc` |
 //! | `reply` | answers in the form of fuser: attributes, pages of listings |
 //! | `errno` | turns an error into an errno and a log line |
-//! | `service` | what each request means |
+//! | `service` | the meaning of each request |
 //! | `source_tree` | the present state of each path of the source |
-//! | `place` | where a file is, which one it is, and in which state |
-//! | `permission_check` | whether a user may open a file now |
+//! | `place` | place, identity and state of a file |
+//! | `permission_check` | the check whether a user may open a file now |
 //! | `access` | the kernel's rules for permissions, as a function |
 //! | `xattr` | extended attributes, of the source and of logs |
 //! | `inodes` | the table of inodes |
@@ -31,10 +31,10 @@
 //! | `handles` | open files and directories |
 //! | `directory` | reads open directories piece by piece |
 //! | `passthrough` | plain files that the kernel reads without the daemon |
-//! | `attributes` | what `stat` reports of one file |
+//! | `attributes` | the attributes of a file in `stat` |
 //!
-//! Only `filesystem`, `passthrough`, `reply`, `scheduler`, `extra_threads`, `errno` and `session` name types of fuser. The rest can be tested without a
-//! kernel.
+//! Only `filesystem`, `passthrough`, `reply`, `scheduler`, `extra_threads`, `errno` and `session` name types of fuser. The rest
+//! can be tested without a kernel.
 
 mod access;
 mod allocator;

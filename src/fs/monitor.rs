@@ -37,7 +37,7 @@ impl Monitor {
         Report::new(budget.stats(), usage)
     }
 
-    /// Writes the state to the log, in a few lines.
+    /// Writes a summary of the state to the log.
     pub fn log_state(&self) {
         for line in summary(&self.report()) {
             log::info!("state: {line}");
@@ -77,7 +77,7 @@ fn summary(report: &Report) -> [String; 4] {
         ),
         format!(
             "{} look-ups; {} views and {} plain files opened, {} not; {} reads, of which {} failed, \
-             gave {} of {} bytes asked; {} bytes read of log files",
+             gave {} of {} bytes asked; {} bytes read from log files",
             report.lookups,
             opens.views,
             opens.plain,
@@ -97,7 +97,7 @@ fn summary(report: &Report) -> [String; 4] {
             cache.made_ahead,
         ),
         format!(
-            "{} scans in {:.1} s, of which {} failed; {} files known without; {} failures of workers",
+            "{} scans in {:.1} s, of which {} failed; {} files needed none; {} failures of workers",
             scans.started,
             scans.time.sum,
             scans.failed,

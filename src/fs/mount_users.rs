@@ -1,4 +1,4 @@
-//! Which processes use a mount, for the message that it is in use.
+//! The processes that use a mount, for the message that it is in use.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use super::mounts::MountId;
 
-/// Processes that are named; of more their number is told.
+/// Most processes named; the others are counted.
 const NAMED: usize = 5;
 
-/// A list of the processes that have a file of the mount open or stand in it, as far as this user may know of them. Empty
-/// where none is known.
+/// A text with the processes that have a file or their working directory in the mount, as far as this user can see them.
+/// Empty if none is known.
 pub fn describe(mount: MountId, mount_point: &Path) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let users: Vec<String> = processes
         .filter(|process| is_number(process.file_name().as_encoded_bytes()))
-        // The command that asks may stand in the mount, as its user does.
+        // The asking command may be in the mount itself, like its user's shell.
         .filter(|process| process.file_name() != *std::process::id().to_string())
         .map(|process| process.path())
         .filter(|process| stands_in(process, mount_point) || has_open(process, mount))

@@ -1,6 +1,6 @@
 //! Mounts and unmounts a `/dev/fuse` descriptor.
 //!
-//! fuser can do both, but it unmounts by path. Another user may have unmounted us and mounted another file system there.
+//! fuser can do both, but it unmounts by path. Another user may have unmounted our file system and mounted another one there.
 //! So this module mounts, and passes the descriptor to fuser.
 
 use std::ffi::{CString, OsString};
@@ -29,17 +29,17 @@ const DEVICE: &str = "/dev/fuse";
 /// The path of an open descriptor, without its number.
 const DESCRIPTORS: &str = "/dev/fd/";
 
-/// The end of a message that nothing can be mounted here.
+/// The advice in messages that mounting is impossible.
 pub const WITHOUT_MOUNT: &str = "without a mount, HDF5 programs read logs with HDF5_DRIVER=h5logfs (h5logfs_driver(7)), Python with the package h5logfs, and `h5logfs export` makes an HDF5 file";
 
-/// Directories with fusermount3, besides those in PATH. mount(8) starts its helpers without a PATH.
+/// Directories with fusermount3, in addition to PATH. mount(8) starts its helpers without a PATH.
 const USUAL_DIRECTORIES: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
-/// The environment variable with the socket on which a service manager receives messages of its service.
+/// Environment variable with the socket on which a service manager receives messages of its service.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// A command for a program that works for the daemon. It does not get the socket of the service manager, which would
-/// take a message from it for one from the daemon.
+/// A command for a helper program of the daemon. It does not get the socket of the service manager, which would take its
+/// messages for the daemon's.
 pub(super) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_remove(NOTIFY_SOCKET);
@@ -49,30 +49,30 @@ pub(super) fn command(program: &Path) -> Command {
 /// The parameters of a mount.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The source in the table of mounts.
+    /// Source in the table of mounts.
     pub source: &'a Path,
-    /// From `checked_mount_point`.
+    /// Mount point from `checked_mount_point`.
     pub mount_point: &'a Path,
     pub allow_other: bool,
     pub helper: Helper,
 }
 
-/// Who mounts where this process may not.
+/// The program that mounts where this process may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Helper {
     /// fusermount3.
     Fusermount,
-    /// Nobody: in a namespace of the user, fusermount3 has no more rights than this process.
+    /// None: in a user namespace, fusermount3 has no more rights than this process.
     None,
 }
 
-/// A mount of this process. Unmounts on drop, unless it is unmounted already.
+/// A mount of this process. A drop unmounts it, unless that was done.
 #[derive(Debug)]
 pub struct Mounted {
     id: MountId,
-    /// Held open, because readers may have taken all other descriptors at the time of the unmount.
+    /// The table of mounts, held open because readers may have taken all other descriptors by the unmount.
     table: Table,
-    /// Drop has nothing to unmount.
+    /// Whether a drop has nothing to unmount.
     ended: bool,
 }
 
@@ -81,7 +81,7 @@ impl Mounted {
         self.id
     }
 
-    /// Unmounts without waiting for open files, which can still be read.
+    /// Unmounts without waiting for open files, which stay readable.
     pub fn unmount(&self) -> Result<()> {
         match self.table.read()?.path_of(self.id) {
             Some(path) => unmount_path(path, InUse::Detach),
@@ -89,8 +89,8 @@ impl Mounted {
         }
     }
 
-    /// Cleans up after the session has ended. Normally the mount is gone then, and another file system may be at the
-    /// path. A mount whose connection was cut remains, and is unmounted here. Returns whether the mount is gone.
+    /// Cleans up after the end of the session. Normally the mount is gone, and another file system may be at the path. A
+    /// mount whose connection was cut remains, and is unmounted here. Returns whether the mount is gone.
     pub fn clean_up(mut self) -> bool {
         self.ended = true;
         let outcome = self.table.read();
@@ -127,16 +127,16 @@ fn unmount_if_dead_in(mounts: &Mounts, id: MountId) -> Result<bool> {
     }
 }
 
-/// What becomes of a mount that programs still use.
+/// The treatment of a mount that programs still use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InUse {
     /// It stays.
     Keep,
-    /// It leaves the directory tree. Files that are open can still be read, and the daemon ends after the last of them.
+    /// It leaves the directory tree. Open files stay readable, and the daemon ends after the last of them.
     Detach,
 }
 
-/// Unmounts the h5logfs at `path`. Fails where none is mounted there, or another mount covers it.
+/// Unmounts the h5logfs at `path`. Fails if there is none, or if another mount covers it.
 pub fn unmount(path: &Path, in_use: InUse) -> Result<()> {
     let real = real_path(path).map_err(|e| Error::io(path, e))?;
     let Some(id) = Mounts::now()?.ours_at(&real) else {
@@ -166,7 +166,7 @@ pub fn mount_at(path: &Path) -> Result<Option<MountId>> {
     Ok(Mounts::now()?.ours_at(&real))
 }
 
-/// Unmounts an h5logfs at `path` whose daemon has died, unless it is the one that was there `before`.
+/// Unmounts an h5logfs at `path` whose daemon has died, unless it was there `before`.
 pub fn unmount_dead_since(path: &Path, before: Option<MountId>) -> Result<()> {
     match mount_at(path)? {
         Some(id) if Some(id) != before => unmount_if_dead(id).map(drop),
@@ -174,8 +174,7 @@ pub fn unmount_dead_since(path: &Path, before: Option<MountId>) -> Result<()> {
     }
 }
 
-/// Whether the file system at `path` has lost its daemon. The kernel may have cached attributes, so the request goes
-/// past its cache.
+/// Whether the file system at `path` has lost its daemon. The request bypasses the kernel's cache of attributes.
 pub fn is_dead(path: &Path) -> bool {
     let answer = rustix::fs::statx(
         CWD,
@@ -186,7 +185,7 @@ pub fn is_dead(path: &Path) -> bool {
     matches!(answer, Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// The mount point without symbolic links. Fails if it cannot serve as one.
+/// The mount point without symbolic links. Fails if it is not usable.
 pub fn checked_mount_point(path: &Path) -> Result<PathBuf> {
     let real = real_path(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => Error::of(path, "the mount point does not exist"),
@@ -211,7 +210,7 @@ pub fn checked_mount_point(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Resolves symbolic links. A dead mount cannot be resolved, but its parent directory can.
+/// Resolves symbolic links. For a dead mount, only the parent directory can be resolved.
 fn real_path(path: &Path) -> io::Result<PathBuf> {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Err(e), Some(parent), Some(name)) if Errno::from_io_error(&e) == Some(Errno::NOTCONN) => {
@@ -226,7 +225,7 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Mounts with mount(2) where that is permitted, and else with fusermount3.
+/// Mounts with mount(2) if permitted, otherwise with fusermount3.
 pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
     let table = Table::open()?;
     let device = mount_device(request)?;
@@ -244,8 +243,8 @@ pub fn mount(request: &Request<'_>) -> Result<(OwnedFd, Mounted)> {
     }
 }
 
-/// The number in a path such as `/dev/fd/5`. By the convention of libfuse, the caller has opened the device and mounted, and passes
-/// it under this number. `None` for any other path.
+/// The number in a path such as `/dev/fd/5`. By libfuse's convention, the caller has opened the device, has mounted, and
+/// passes the descriptor by this number. `None` for any other path.
 pub fn given_device(mount_point: &Path) -> Option<RawFd> {
     let number = mount_point.to_str()?.strip_prefix(DESCRIPTORS)?;
     let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
@@ -256,7 +255,7 @@ pub fn given_device(mount_point: &Path) -> Option<RawFd> {
 pub fn take_device(number: RawFd) -> Result<OwnedFd> {
     let failed = |reason: String| Error::of(format!("{DESCRIPTORS}{number}"), reason);
     let is_standard = number <= 2;
-    // SAFETY: it is only asked what it is. A number without a descriptor is an error of the system.
+    // SAFETY: the descriptor is only examined. An unused number is an error of the system.
     let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
     let found = rustix::fs::fstat(borrowed).map_err(|e| failed(e.to_string()))?;
     let is_device = rustix::fs::stat(DEVICE).map_or_else(
@@ -272,10 +271,10 @@ pub fn take_device(number: RawFd) -> Result<OwnedFd> {
         let reason = "it is no descriptor of /dev/fuse: open that, mount with it, and give the number of the descriptor";
         return Err(failed(reason.to_owned()));
     }
-    // SAFETY: the descriptor is open, as `fstat` says. The caller of the program has made it for this purpose, and no other part
-    // of the program knows the number.
+    // SAFETY: `fstat` shows that the descriptor is open. The caller of the program has made it for this purpose, and no other
+    // part of the program knows the number.
     let device = unsafe { OwnedFd::from_raw_fd(number) };
-    // As long as another process has it, the kernel takes the file system for alive.
+    // While another process has it, the kernel considers the file system alive.
     rustix::io::fcntl_setfd(&device, FdFlags::CLOEXEC).map_err(|e| failed(e.to_string()))?;
     Ok(device)
 }
@@ -303,14 +302,14 @@ pub fn mount_device(request: &Request<'_>) -> Result<OwnedFd> {
 
 fn mounted_at(mount_point: &Path, table: &Table) -> Result<MountId> {
     let id = table.read()?.ours_at(mount_point);
-    id.ok_or_else(|| Error::of(mount_point, "the mount has vanished again"))
+    id.ok_or_else(|| Error::of(mount_point, "the mount has disappeared again"))
 }
 
 pub fn open_device() -> Result<OwnedFd, Errno> {
     rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Fails with the path that the error is about.
+/// Mounts without a helper. Fails with the path concerned.
 fn mount_directly<'a>(request: &Request<'a>) -> Result<OwnedFd, (&'a Path, Errno)> {
     let device = open_device().map_err(|e| (Path::new(DEVICE), e))?;
     let mut data = format!(
@@ -337,7 +336,7 @@ fn mount_directly<'a>(request: &Request<'a>) -> Result<OwnedFd, (&'a Path, Errno
     Ok(device)
 }
 
-/// Other users get access within the permissions of the source files.
+/// Options that give other users access within the permissions of the source files.
 fn access_options(request: &Request<'_>) -> &'static [&'static str] {
     if request.allow_other {
         &["allow_other", "default_permissions"]
@@ -346,8 +345,8 @@ fn access_options(request: &Request<'_>) -> &'static [&'static str] {
     }
 }
 
-/// fusermount3 is set-uid root. It opens the device, mounts, and sends the descriptor through the socket whose number is
-/// in `_FUSE_COMMFD`.
+/// Mounts with fusermount3, which is set-uid root. It opens the device, mounts, and sends the descriptor through the socket
+/// whose number is in `_FUSE_COMMFD`.
 fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
     let helper = find_helper()?;
     let failed = |e: io::Error| Error::io(&helper, e);
@@ -358,8 +357,8 @@ fn mount_with_helper(request: &Request<'_>) -> Result<OwnedFd> {
         None,
     )
     .map_err(|e| failed(e.into()))?;
-    // This statement drops the command, and with it our copy of the helper's end of the socket. Otherwise we would wait
-    // for a helper that has failed.
+    // This statement drops the command, and with it our copy of the helper's end of the socket. Otherwise we would wait for a
+    // helper that has failed.
     let child = command(&helper)
         .arg("-o")
         .arg(helper_options(request))
@@ -395,7 +394,7 @@ fn helper_options(request: &Request<'_>) -> OsString {
     OsString::from_vec(options)
 }
 
-/// A comma would end the option.
+/// Escapes a path in an option, which a comma would end.
 fn escaped(path: &Path) -> Vec<u8> {
     let mut escaped = Vec::new();
     for byte in path.as_os_str().as_bytes() {
@@ -425,7 +424,7 @@ fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     }))
 }
 
-/// The error message of a program that has failed. `None` where it has not failed.
+/// The error message of a failed program; `None` after success.
 fn error_message_of(child: Child) -> io::Result<Option<String>> {
     let output = child.wait_with_output()?;
     if output.status.success() {
@@ -442,7 +441,7 @@ fn error_message_of(child: Child) -> io::Result<Option<String>> {
 fn find_helper() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(USUAL_DIRECTORIES.map(PathBuf::from));
-    // An empty or relative entry of PATH means a directory that any user may have prepared.
+    // An empty or relative entry of PATH could be a directory prepared by any user.
     let dirs: Vec<PathBuf> = dirs.filter(|f| f.is_absolute()).collect();
     ["fusermount3", "fusermount"]
         .iter()

@@ -1,7 +1,7 @@
 //! The kernel's table of mounts, `/proc/self/mountinfo`.
 //!
-//! The table tells which mount is ours. A request to the mounted file system itself would go to this very daemon, or to
-//! one that is dead.
+//! The table tells which mount is ours. A request to the mounted file system itself would go to this daemon, or to a dead
+//! one.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,25 +13,25 @@ use std::str::FromStr;
 
 use h5logfs_common::error::{Error, Result};
 
-/// The type under which our mounts are listed (`findmnt -t fuse.h5logfs`).
+/// Type under which our mounts are listed (`findmnt -t fuse.h5logfs`).
 pub const MOUNT_TYPE: &str = "fuse.h5logfs";
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Bytes for which most tables have room. The kernel does not tell the length, and makes the table for each read.
+/// Usual size of the table, in bytes. The kernel does not report the length, and makes the table for each read.
 const USUAL_SIZE: usize = 16 << 10;
 
-/// Identifies a mount while it exists. Later the kernel uses the numbers again.
+/// The identity of a mount while it exists. Later the kernel reuses the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountId {
     mount: u32,
-    /// The device number that `stat` shows for its files.
+    /// Device number in the `stat` of its files.
     major: u32,
     minor: u32,
 }
 
 impl MountId {
-    /// The number that the kernel gives to the mount.
+    /// The kernel's number of the mount.
     pub fn number(&self) -> u32 {
         self.mount
     }
@@ -69,28 +69,28 @@ impl FromStr for MountId {
 struct Line {
     id: MountId,
     parent: u32,
-    /// Which directory of the mounted file system is mounted: another one than `/` for a bind mount.
+    /// The mounted directory of the file system: `/`, or another one for a bind mount.
     root: PathBuf,
     mount_point: PathBuf,
     fs_type: String,
     source: PathBuf,
 }
 
-/// What one of our mounts shows.
+/// A file shown by one of our mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     pub mount_point: PathBuf,
-    /// The source of the mount.
+    /// Source of the mount.
     pub source: PathBuf,
-    /// Where the file lies below the source.
+    /// Path of the file below the source.
     pub relative: PathBuf,
 }
 
-/// The mounts at one moment.
+/// A snapshot of the mounts.
 #[derive(Debug)]
 pub struct Mounts(Vec<Line>);
 
-/// The table as an open file, so that a process without free descriptors can read it too.
+/// The table as an open file, which a process without free descriptors can still read.
 #[derive(Debug)]
 pub struct Table(File);
 
@@ -121,7 +121,7 @@ impl Mounts {
         Mounts(lines.filter_map(Line::parse).collect())
     }
 
-    /// The mount at `mount_point` if it is an h5logfs and no other mount covers it.
+    /// The mount at `mount_point`, if it is an h5logfs and no other mount covers it.
     pub fn ours_at(&self, mount_point: &Path) -> Option<MountId> {
         let at_path = self.0.iter().filter(|m| m.mount_point == mount_point);
         at_path
@@ -139,7 +139,7 @@ impl Mounts {
             .map(|m| m.mount_point.as_path())
     }
 
-    /// What the mount with this number shows at `path`, if the mount is an h5logfs.
+    /// The file at `path` in the mount with this number, if the mount is an h5logfs.
     pub fn shown_at(&self, mount: u64, path: &Path) -> Option<Shown> {
         let line = self.0.iter().find(|m| u64::from(m.id.mount) == mount)?;
         let line = (line.fs_type == MOUNT_TYPE).then_some(line)?;
@@ -191,7 +191,7 @@ fn number(text: &[u8]) -> Option<u32> {
     OsStr::from_bytes(text).to_str()?.parse().ok()
 }
 
-/// Undoes the escapes of the kernel: blanks and backslashes in a path are a backslash and three octal digits.
+/// Undoes the kernel's escapes: blanks and backslashes are a backslash and three octal digits.
 fn unescape(text: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,8 +1,8 @@
-//! A namespace of mounts: what this process mounts is there for it and for the processes that it starts, and for nobody else. It is
-//! gone when the last of these has ended, however that was.
+//! A mount namespace: mounts of this process exist only for it and for the processes that it starts. They disappear when the
+//! last of these has ended, in whatever way.
 //!
-//! An ordinary user gets one with a namespace of users around it, in which this process may mount and has no other right that it
-//! did not have before. The program that it starts has the rights of the user alone.
+//! An ordinary user gets one inside a user namespace. In it, this process may mount, and gains no other right. The program
+//! that it starts has only the rights of the user.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use h5logfs_common::error::{Error, Result};
 
 use super::mounting::{self, Request, WITHOUT_MOUNT};
 
-/// Why there is no namespace for a user: what the system says, and what may be behind it.
+/// The error without a namespace: the message of the system, and its probable cause.
 fn refused(error: Errno) -> Error {
     const LIMIT: &str = "/proc/sys/user/max_user_namespaces";
     let is_off = fs::read_to_string(LIMIT).is_ok_and(|limit| limit.trim() == "0");
@@ -31,13 +31,13 @@ fn refused(error: Errno) -> Error {
     Error::of("user namespace", reason)
 }
 
-/// Enters a new namespace of mounts. The process must have one thread only. Mounts that are made outside still appear in it.
+/// Enters a new mount namespace. The process must have only one thread. Later mounts outside still appear in it.
 pub fn enter() -> Result<()> {
     if !(geteuid().is_root() && unshare(UnshareFlags::NEWNS).is_ok()) {
-        // Asked before: inside, users are nobody until they are mapped.
+        // Read before: inside, users are nobody until they are mapped.
         let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(refused)?;
-        // The kernel lets only those map a group who cannot leave one.
+        // The kernel only lets a process map a group if it cannot leave one.
         write("/proc/self/setgroups", "deny")?;
         write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
         write("/proc/self/gid_map", &format!("{group} {group} 1"))?;
@@ -47,18 +47,18 @@ pub fn enter() -> Result<()> {
 }
 
 fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: the flags have nothing to do with memory or descriptors, which other threads might share.
+    // SAFETY: the flags do not concern memory or descriptors, which other threads might share.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
-/// Some systems let users make a namespace, and give them no rights in it.
+/// Writes a setting. Some systems let users make a namespace, but give them no rights in it.
 fn write(path: &str, text: &str) -> Result<()> {
     let written: io::Result<()> = fs::write(path, text);
     written.map_err(|e| refused(Errno::from_io_error(&e).unwrap_or(Errno::PERM)))
 }
 
-/// Whether this process could mount in a namespace of its own. It cannot do anything else afterwards: what it has mounted has no
-/// daemon.
+/// Tests whether this process can mount in its own namespace. Afterwards the process is good for nothing else: its mount has
+/// no daemon.
 pub fn try_mount() -> Result<()> {
     enter()?;
     let mount_point = std::env::temp_dir();

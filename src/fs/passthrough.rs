@@ -1,9 +1,9 @@
-//! Files that the kernel reads without the daemon (`FUSE_PASSTHROUGH`, Linux 6.9 and later): plain ones, and views whose bytes are
-//! those of one file.
+//! Files that the kernel reads without the daemon (`FUSE_PASSTHROUGH`, Linux 6.9 and later): plain files, and views whose
+//! bytes are those of one file.
 //!
-//! The kernel admits that only where root has mounted. It refuses to have an inode open in both ways at the same time. So
-//! the first of the handles that are open at the same time decides for the others, which share its backing file. An inode
-//! number stands for one file of the source, or for one state of a view, so they are of the same file.
+//! The kernel permits this only for mounts by root. It refuses to open an inode in both ways at the same time. So the first
+//! of several open handles decides for the others, which share its backing file. An inode number stands for one file of the
+//! source, or for one state of a view, so they have the same file.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -13,28 +13,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fuser::{BackingId, InitFlags, KernelConfig, ReplyOpen};
 use parking_lot::Mutex;
 
-/// How many file systems may be stacked up to and including this one. The source may so be none that lies on others
-/// itself, and one overlay may lie on the mount.
+/// Most stacked file systems, including this one. With 1, the source must not be stacked itself, and one overlay may be on
+/// top of the mount.
 const STACK_DEPTH: u32 = 1;
 
-/// The open files of a mount that the kernel may read.
+/// The open files that the kernel may read.
 #[derive(Debug, Default)]
 pub struct Passthrough {
     is_possible: AtomicBool,
-    /// By inode number. Held while the kernel is told of a file, which opens none and waits for no other process: of two
-    /// opens of one inode the second must see what the first has got.
+    /// Open inodes by number. Locked while the kernel registers a file, which opens none and waits for no other process: of
+    /// two opens of one inode, the second must see the result of the first.
     open: Mutex<HashMap<u64, OpenInode>>,
 }
 
 #[derive(Debug, Default)]
 struct OpenInode {
     handles: usize,
-    /// `None` where the daemon reads the file.
+    /// The backing file; `None` if the daemon reads the file.
     backing: Option<Arc<BackingId>>,
 }
 
 impl Passthrough {
-    /// Asks the kernel for it.
+    /// Requests the capability from the kernel.
     pub fn request(&self, config: &mut KernelConfig) {
         let may = rustix::process::geteuid().is_root();
         let can = may
@@ -43,7 +43,8 @@ impl Passthrough {
         self.is_possible.store(can, Ordering::Relaxed);
     }
 
-    /// Counts a handle of such a file, whose bytes `file` has. Returns what the kernel is to read; `None` where it is to ask the daemon.
+    /// Counts a handle of a file with the bytes of `file`. Returns the backing file for the kernel; `None` if it must ask the
+    /// daemon.
     pub fn open(&self, inode: u64, file: impl AsFd, reply: &ReplyOpen) -> Option<Arc<BackingId>> {
         let mut open = self.open.lock();
         let found = open.entry(inode).or_default();

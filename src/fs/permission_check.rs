@@ -1,14 +1,14 @@
-//! The permission check: may this user open this file now? A view has bytes of several files, and the user must be
-//! permitted to read each of them.
+//! The permission check: may this user open this file now? A view has bytes of several files, and the user must be permitted
+//! to read each of them.
 //!
 //! Two users must be permitted:
 //!
-//! * The user of this process. The process may hold a file open since a time when it was permitted to open it.
-//! * The calling user, where that may be another one. The kernel has checked too, but with attributes that may be a
-//!   second old, and for the main file only.
+//! * The user of this process, which may hold a file open since a time when it was permitted to open it.
+//! * The calling user, if it may differ. The kernel has checked, too, but with attributes that may be a second old, and for the
+//!   main file only.
 //!
-//! A path may lead to another file at the next moment. So the check opens the directories of the path one by one, each
-//! inside the one before, and compares the file that it finds there with the file that was opened.
+//! A path may lead to another file a moment later. So the check opens the directories of the path one by one, each inside the
+//! one before, and compares the file that it finds there with the opened file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ use super::access::{Caller, Permissions, Right, may_read};
 #[derive(Debug, Clone, Copy)]
 pub struct PermissionCheck<'a> {
     dir: &'a SourceDir,
-    /// `None` for the user of this process, and for root.
+    /// The calling user; `None` for the user of this process, and for root.
     caller: Option<&'a Caller>,
 }
 
@@ -65,12 +65,12 @@ impl<'a> PermissionCheck<'a> {
         }
     }
 
-    /// Checks all files that a view has bytes of, and their directories. Takes some system calls for each file.
+    /// Checks all files with bytes of a view, and their directories. Takes some system calls a file.
     pub fn view(&self, view: &View) -> Result<()> {
         let mut walk = self.caller.map(PathWalk::new);
         let mut last = None;
         for (place, file) in view.files() {
-            // One file may be several sources.
+            // One file may contain several sources.
             if last.replace(place) != Some(place) {
                 self.source(walk.as_mut(), place, file)?;
             }
@@ -91,7 +91,7 @@ impl<'a> PermissionCheck<'a> {
         Ok(())
     }
 
-    /// Checks one of these files, again where it had to be opened again: a file server may have started anew.
+    /// Checks one of these files, and repeats it after reopening the file, because a file server may have restarted.
     fn source<'p>(
         &self,
         mut walk: Option<&mut PathWalk<'_, 'p>>,
@@ -108,8 +108,8 @@ impl<'a> PermissionCheck<'a> {
         }
     }
 
-    /// Checks the directories of a path for the calling user. For the user of this process the system checks them
-    /// whenever it resolves a path.
+    /// Checks the directories of a path for the calling user. For the user of this process the system checks them whenever it
+    /// resolves a path.
     fn check_path<'p>(
         &self,
         walk: Option<&mut PathWalk<'_, 'p>>,
@@ -131,7 +131,7 @@ impl<'a> PermissionCheck<'a> {
 /// Walks along paths as one user.
 struct PathWalk<'a, 'p> {
     caller: &'a Caller,
-    /// The directories that the user may search, by the number of their source directory and their path.
+    /// Directories that the user may search, by the number of their source directory and their path.
     directories: HashMap<(u16, &'p Path), OwnedFd>,
 }
 
@@ -143,7 +143,7 @@ impl<'a, 'p> PathWalk<'a, 'p> {
         }
     }
 
-    /// Fails where the user may not walk to `path` below `dir`, or another file than `file` is there. `number`: that of
+    /// Fails if the user may not walk to `path` below `dir`, or if another file than `file` is there. `number`: number of
     /// `dir`.
     fn check_leads_to(
         &mut self,
@@ -153,7 +153,7 @@ impl<'a, 'p> PathWalk<'a, 'p> {
         file: impl AsFd,
     ) -> Result<()> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            // `dir` itself.
+            // The path is `dir` itself.
             return Ok(());
         };
         let failed = |e: Errno| Error::io(dir.full_path(path), e.into());
@@ -198,7 +198,7 @@ impl<'a, 'p> PathWalk<'a, 'p> {
     }
 }
 
-/// Opens the directory `name` in another one. `name` is one component.
+/// Opens the directory `name`, a single component, in another one.
 fn open_in(directory: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let itself = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(directory, name, itself, Mode::empty())
@@ -259,7 +259,7 @@ mod tests {
         let somebody = Caller::new(61_001, 62_001, 0);
         let check = PermissionCheck::new(&dir, Some(&somebody));
 
-        // The files are opened while the private directory has the name, and checked when it has it no longer.
+        // The files are opened while the private directory has the name, and checked after it has lost it.
         fs::rename(below("private"), below("way")).unwrap();
         let log = Path::new("way/log.h5");
         let view = catalog.open(log).unwrap();
@@ -274,7 +274,7 @@ mod tests {
         let path = Path::new("way/inner");
         assert_eq!(errno(check.just_opened(path, &inner)), Some(Errno::STALE));
 
-        // All users may read what is in the open directory.
+        // All users may read the files in the open directory.
         let view = catalog.open(log).unwrap();
         assert_eq!(errno(check.view(&view)), None);
         let plain = File::open(below("way/log.h5")).unwrap();

@@ -1,4 +1,4 @@
-//! Where a file is, which one it is, and in which state.
+//! The place of a file, its identity, and its state.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,27 +16,26 @@ use h5logfs_log::source_file::Identity;
 
 use super::attributes::Attributes;
 
-/// Identifies one state of a file. Two states with the same version share an inode, and the pages that the kernel
-/// caches for it.
+/// Identifies one state of a file. States with the same version share an inode, and the kernel's cached pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// Not a log. The kind belongs to the version because the source may use an inode number again.
+    /// Not a log. The kind belongs to the version because the source may reuse an inode number.
     Source {
         device: u64,
         inode: u64,
-        /// The bits of the mode for the file type.
+        /// File type bits of the mode.
         kind: u32,
     },
-    /// A log that was settled, in this state. In another one it has other bytes in the same places.
+    /// A settled log, in this state. Another state may have other bytes in the same places.
     Settled { device: u64, inode: u64, state: u64 },
-    /// A log in one of its generations.
+    /// A log, in one of its generations.
     View {
         device: u64,
         inode: u64,
         generation: u64,
         naming: Naming,
     },
-    /// A log that cannot be presented. It is listed, and to open it fails.
+    /// A log that cannot be shown. It is listed, but opening it fails.
     Broken {
         device: u64,
         inode: u64,
@@ -50,12 +49,12 @@ impl Version {
         matches!(self, Version::Source { kind, .. } if *kind == directory)
     }
 
-    /// Whether the file is shown as it is in the source.
+    /// Whether the file is shown unchanged.
     pub fn is_as_it_is(&self) -> bool {
         matches!(self, Version::Source { .. } | Version::Settled { .. })
     }
 
-    /// How its name leads to the file.
+    /// The way from the name to the file.
     pub fn naming(&self) -> Naming {
         match self {
             Version::Source { .. } | Version::Settled { .. } => Naming::File,
@@ -77,7 +76,7 @@ impl From<&Stat> for Version {
 }
 
 impl Version {
-    /// Whether `stat` is that of the same file, in whatever state.
+    /// Whether `stat` belongs to the same file, in any state.
     pub fn is_of(&self, stat: &Stat) -> bool {
         let Identity { device, inode, .. } = Identity::from(stat);
         match *self {
@@ -101,14 +100,14 @@ impl Version {
     }
 }
 
-/// Where the kernel knows a file: a name in a directory.
+/// The kernel's place of a file: a name in a directory.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub path: PathBuf,
-    /// The version of its directory; `None` for the source directory itself. Another directory may have taken the path
-    /// of that one, and may be closed to a user who could search the old one.
+    /// The version of its directory; `None` for the source directory itself. Another directory may have taken that path, and
+    /// may be closed to a user who could search the old one.
     pub directory: Option<Version>,
-    /// The flush of which logs are shown below it; `None`: their present states.
+    /// The flush whose logs are shown below it; `None`: their present states.
     pub flush: Option<u64>,
 }
 
@@ -122,7 +121,7 @@ impl Place {
         }
     }
 
-    /// What is there.
+    /// The path and the flush of the place.
     pub fn at(&self) -> At<'_> {
         At {
             path: &self.path,
@@ -143,9 +142,9 @@ impl Place {
 pub struct Held<'a> {
     pub directory: BorrowedFd<'a>,
     pub path: &'a Path,
-    /// See [`Place::flush`].
+    /// The flush: see [`Place::flush`].
     pub flush: Option<u64>,
-    /// How a name led to the file of this path.
+    /// The way from a name to the file of this path.
     pub naming: Naming,
 }
 
@@ -159,7 +158,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Whether it is a file in a log that is a directory, which is shown as it is.
+    /// Whether it is a file in a log that is a directory, shown unchanged.
     pub fn is_part(&self) -> bool {
         self.naming == Naming::File && log_dir::is_file_in(self.directory, self.name())
     }
@@ -171,7 +170,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Whether the file that stands beside a log that is not closed stands beside this one.
+    /// Whether a journal is beside it, as beside an unclosed log.
     pub fn has_journal(&self) -> bool {
         let journal = journal::path_of(self.path);
         let name = journal.file_name();

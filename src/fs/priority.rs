@@ -1,19 +1,18 @@
 //! The priority of threads that work on one request for long.
 //!
-//! Where users share a mount, their requests share the processors. A thread whose request takes long gives way to those of
-//! other requests: the kernel lets these run at once, and it gives the thread what they leave. Where nobody else wants the
-//! processors, it has as much of them as before.
+//! Users of a shared mount share the processors. A thread with a long request yields to other requests: the kernel runs these
+//! at once, and gives the thread the rest. If nobody else needs the processors, it is as fast as before.
 
 use std::thread;
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 
-/// By how much the priority is lower. A thread with the usual one then gets three times as much of a processor.
+/// Difference in priority. A thread with normal priority then gets three times as much of a processor.
 const BY: i32 = 5;
 /// The lowest priority.
 const LOWEST: i32 = 19;
 
-/// The priorities of the threads of this process, as the kernel counts them: the larger, the lower.
+/// The priorities of this process's threads, as nice values: larger is lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priorities {
     usual: i32,
@@ -21,13 +20,13 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// `None` where a thread cannot have a lower priority and the usual one again: without `CAP_SYS_NICE` the way leads
-    /// down only, as far as `RLIMIT_NICE` does not say otherwise.
+    /// The priorities; `None` if a thread cannot lower its priority and restore it. Without `CAP_SYS_NICE` it can only be
+    /// lowered, unless `RLIMIT_NICE` allows more.
     pub fn of_process() -> Option<Self> {
         let usual = getpriority_process(None).ok()?;
         let lowered = (usual + BY).min(LOWEST);
         let priorities = Priorities { usual, lowered };
-        // In a thread of its own, which ends with whatever priority it has.
+        // A separate thread tries, and ends with whatever priority it has.
         let tried = thread::spawn(move || {
             let own = Some(rustix::thread::gettid());
             let lowered = setpriority_process(own, priorities.lowered);
@@ -37,19 +36,19 @@ impl Priorities {
         (is_possible && usual < lowered).then_some(priorities)
     }
 
-    /// Gives a thread of this process the lower priority.
+    /// Lowers the priority of a thread of this process.
     pub fn lower(self, thread: u32) {
         set(thread, self.lowered);
     }
 
-    /// Gives a thread its usual priority again.
+    /// Restores the normal priority of a thread.
     pub fn restore(self, thread: u32) {
         set(thread, self.usual);
     }
 }
 
 fn set(thread: u32, priority: i32) {
-    // For Linux a thread is a process.
+    // In Linux a thread is a process.
     let Some(thread) = Pid::from_raw(thread.cast_signed()) else {
         return;
     };

@@ -1,11 +1,11 @@
 //! Asks the kernel to forget inodes when there are many.
 //!
-//! The kernel keeps an inode for each name that a program has asked for, as long as it has memory, and so must we. With
-//! `FUSE_NOTIFY_PRUNE` (Linux 6.18) it drops those that no program uses, and sends FORGET. Older kernels do not know this
-//! message. They are told that single names are out of date (`FUSE_NOTIFY_INVAL_ENTRY`): an inode without a name goes at once
-//! if no program uses it. For that the kernel waits until nobody looks for a name in the directory, and new look-ups wait
-//! behind it. So a name stays as long as its directory is searched: a scan may take its time there. Where the table grows far
-//! beyond its bound none the less, threads wait for such a directory: then no name comes in there meanwhile.
+//! The kernel keeps an inode for each name that a program has looked up, as long as it has memory, and so must we. With
+//! `FUSE_NOTIFY_PRUNE` (Linux 6.18) it drops unused ones, and sends FORGET. Older kernels do not know this notification. They
+//! are notified that single names are out of date (`FUSE_NOTIFY_INVAL_ENTRY`): an unused inode without a name goes at once.
+//! Before that, the kernel waits until nobody searches the directory, and new look-ups wait behind it. So a name stays as
+//! long as its directory is being searched, because a scan may take long. If the table still grows far beyond its bound,
+//! threads wait for such a directory; no new name comes in there meanwhile.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -21,32 +21,32 @@ use rustix::io::Errno;
 
 use super::inodes::{InodeTable, Name};
 
-/// The first version of the protocol whose kernels know `FUSE_NOTIFY_PRUNE`.
+/// First protocol version of kernels with `FUSE_NOTIFY_PRUNE`.
 const KNOWS_PRUNE: (u32, u32) = (7, 45);
 /// From `linux/fuse.h`.
 const FUSE_NOTIFY_INVAL_ENTRY: i32 = 3;
 const FUSE_NOTIFY_PRUNE: i32 = 9;
-/// The bytes of `fuse_out_header`, and of what follows it in both messages.
+/// Size of `fuse_out_header` and of the second header in both notifications, in bytes.
 const HEADERS: usize = 32;
 
-/// How long the pruner rests when all inodes are in use.
+/// Pause when all inodes are in use.
 const REST: Duration = Duration::from_secs(1);
 
-/// The most threads that wait for searches to end at once, in one directory and in all.
+/// Most threads that wait for searches to end, in one directory and in all.
 const MOST_IN_DIRECTORY: usize = 16;
 const MOST_WAITING: usize = 64;
 
-/// How many threads wait for which directory.
+/// Number of waiting threads by directory.
 type WaitedFor = Arc<Mutex<HashMap<u64, usize>>>;
 
-/// Prepares the table for a kernel of this version of the protocol.
+/// Prepares the table for a kernel with this protocol version.
 pub fn prepare(inodes: &InodeTable, kernel: (u32, u32)) {
     if kernel < KNOWS_PRUNE {
         inodes.forget_by_name();
     }
 }
 
-/// Runs until the mount ends. `device`: a descriptor of the mount, as long as that is served.
+/// Runs until the mount ends. `device`: a descriptor of the mount while it is served.
 pub fn run(device: &Weak<File>, inodes: &Arc<InodeTable>) {
     let mut tried = 0;
     let waited_for = WaitedFor::default();
@@ -81,7 +81,7 @@ fn forget_names(
 ) -> io::Result<()> {
     let mut searched: HashMap<u64, Vec<u64>> = HashMap::new();
     for number in numbers {
-        // Not all at once: a search may begin meanwhile.
+        // The names are read one by one, because a search may begin meanwhile.
         match inodes.name(*number) {
             Some(name) if name.is_searched => {
                 searched.entry(name.directory).or_default().push(*number);
@@ -103,9 +103,9 @@ fn forget_names(
     Ok(())
 }
 
-/// Runs `forget`, which waits for the searches in a directory, in a thread of its own. Not where too many wait already: those
-/// names get their turn later. Of each name that goes, as many may come as programs search there at once, so several wait for
-/// one directory.
+/// Runs `forget`, which waits for the searches in a directory, in a separate thread. Skips it if too many wait already: those
+/// names get their turn later. Each forgotten name may be replaced by as many as programs look up there at once, so several
+/// threads wait for one directory.
 fn wait_for(waited_for: &WaitedFor, directory: u64, forget: impl FnOnce() + Send + 'static) {
     let mut threads = waited_for.lock();
     let own = threads.get(&directory).copied().unwrap_or(0);
@@ -128,7 +128,7 @@ fn wait_for(waited_for: &WaitedFor, directory: u64, forget: impl FnOnce() + Send
     }
 }
 
-/// One thread that waits for a directory.
+/// A thread that waits for a directory.
 struct Waiting {
     waited_for: WaitedFor,
     directory: u64,
@@ -148,7 +148,7 @@ impl Drop for Waiting {
 
 fn forget_name(device: &File, name: &Name) -> io::Result<()> {
     match send(device, &out_of_date(name.directory, &name.name)) {
-        // The kernel has forgotten it already.
+        // The kernel has already forgotten it.
         Err(e) if Errno::from_io_error(&e) == Some(Errno::NOENT) => Ok(()),
         sent => sent,
     }
@@ -158,7 +158,7 @@ fn send(mut device: &File, message: &[u8]) -> io::Result<()> {
     device.write_all(message)
 }
 
-/// That the kernel may forget these inodes.
+/// The notification that the kernel may forget these inodes.
 fn prune(numbers: &[u64]) -> Vec<u8> {
     let mut message = begin(FUSE_NOTIFY_PRUNE, size_of_val(numbers));
     message.extend((numbers.len() as u32).to_ne_bytes());
@@ -168,7 +168,7 @@ fn prune(numbers: &[u64]) -> Vec<u8> {
     message
 }
 
-/// That the name of an inode is out of date.
+/// The notification that the name of an inode is out of date.
 fn out_of_date(directory: u64, name: &OsStr) -> Vec<u8> {
     let mut message = begin(FUSE_NOTIFY_INVAL_ENTRY, name.len() + 1);
     message.extend(directory.to_ne_bytes());
@@ -179,7 +179,7 @@ fn out_of_date(directory: u64, name: &OsStr) -> Vec<u8> {
     message
 }
 
-/// The header of a message to the kernel: its length, its code, and that it answers no request. `rest`: the bytes behind both
+/// The header of a notification: its length, its code, and that it answers no request. `rest`: number of bytes after both
 /// headers.
 fn begin(code: i32, rest: usize) -> Vec<u8> {
     let len = HEADERS + rest;

@@ -16,8 +16,7 @@ use h5logfs_common::error::Result;
 use super::attributes::Attributes;
 use super::service::{Added, NameCache, Service};
 
-/// How long the kernel may use a name or attributes without asking again. A log that has grown shows after this time
-/// at the latest.
+/// How long the kernel may use a name or attributes without asking again: the longest delay until a log shows its growth.
 pub const TTL: Duration = Duration::from_secs(1);
 
 /// How long the kernel may use a name without asking again.
@@ -28,7 +27,7 @@ pub fn lifetime(names: NameCache) -> Duration {
     }
 }
 
-/// The size of one read that `stat` recommends, in bytes.
+/// Read size recommended by `stat`, in bytes.
 const BLOCK_SIZE: u32 = 4096;
 
 pub fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
@@ -73,8 +72,8 @@ pub fn reply_bytes(reply: ReplyXattr, buffer_size: u32, bytes: &[u8]) {
     }
 }
 
-/// A page of a listing. The work that fills it may be begun in one thread and done in another one. It holds the lock, for
-/// which nobody ever waits: the first thread has let go of it when the other one begins.
+/// A page of a listing. One thread may begin to fill it and another one finish. Nobody ever waits for its lock: the first
+/// thread has released it when the other one begins.
 #[derive(Debug)]
 pub struct Page<R>(Arc<Mutex<Option<R>>>);
 
@@ -102,7 +101,7 @@ impl<R> Page<R> {
     }
 }
 
-/// Adds the names after `position` in an open directory to a page, as many as fit.
+/// Adds names after `position` in an open directory to a page, as many as fit.
 pub fn fill(
     page: &mut ReplyDirectory,
     service: &Service,
@@ -116,7 +115,8 @@ pub fn fill(
     })
 }
 
-/// The same with attributes. The kernel counts a look-up for each name, except for `.` and `..`.
+/// Adds names with attributes to a page, as [`fill`] does. The kernel counts a look-up for each name, except for `.` and
+/// `..`.
 pub fn fill_with_attributes(
     page: &mut ReplyDirectoryPlus,
     service: &Service,
@@ -126,7 +126,7 @@ pub fn fill_with_attributes(
 ) -> Result<Lookup<()>> {
     service.list_with_attributes(handle.0, position, wait, |listed, found| {
         let attr = file_attr(found.number, &found.attributes);
-        // The attributes of a name that is not kept are not kept either: a reply has one time for both.
+        // A name that is not kept has no kept attributes: a reply has one time for both.
         let ttl = lifetime(found.names);
         added(page.add(
             attr.ino,

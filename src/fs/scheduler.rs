@@ -1,12 +1,12 @@
 //! The scheduler of requests: it decides which thread serves a request.
 //!
-//! Few threads serve the kernel, and a scan may take as long as its limits allow. So these threads never wait for a
-//! scan. A request that has to wait moves to an extra thread, and the mount goes on serving all other files.
+//! Few threads serve the kernel, and a scan may take as long as its limits allow. So these threads never wait for a scan. A
+//! request that has to wait moves to an extra thread, and the mount goes on serving all other files.
 //!
-//! Reads may take long too: one chunk of a hostile file can cost minutes. So on a mount that users share each user may
-//! occupy half of the threads that serve the kernel, and all users together leave one of them free. It takes up the next
-//! request at once, whoever sends it. Requests that find no place run in [`ExtraThreads`]: one for each user, and more only as
-//! long as reads occupy no more threads together, of both kinds, than serve the kernel.
+//! Reads may take long, too: one chunk of a hostile file can cost minutes. So on a shared mount each user may occupy half of
+//! the threads that serve the kernel, and all users together leave one of them free. That thread takes up the next request at
+//! once, whoever sends it. Requests without a place run in [`ExtraThreads`]. Each user has one. There are more only while
+//! reads occupy, in both kinds together, no more threads than serve the kernel.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,36 +26,36 @@ use super::priority::Priorities;
 use super::service::Service;
 use super::watch::Watch;
 
-/// The most extra threads of one user that wait for scans. Further requests wait in a queue.
+/// Most extra threads of one user that wait for scans. Further requests wait in a queue.
 const MAX_WAITING_THREADS: usize = 64;
 
-/// The threads that serve the kernel need at least so many where users share the mount: one stays free.
+/// Fewest threads that serve the kernel on a shared mount: one stays free.
 const FEWEST_SHARED: usize = 2;
 
 pub struct Scheduler {
     service: Arc<Service>,
     watch: Arc<Watch>,
-    /// Where users share the mount.
+    /// The places, on a shared mount.
     places: Option<Places>,
-    /// Reads that find no place.
+    /// Reads without a place.
     reads: Arc<ExtraThreads>,
     /// Requests that wait for scans.
     scans: Arc<ExtraThreads>,
 }
 
-/// How a mount schedules its requests.
+/// The rules by which a mount schedules its requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// How many threads serve the kernel.
+    /// Number of threads that serve the kernel.
     pub threads: usize,
-    /// Several users may use the mount.
+    /// Whether several users may use the mount.
     pub is_shared: bool,
-    /// The processor time that one request may take.
+    /// Processor time allowed for one request.
     pub cpu: Duration,
 }
 
 impl Rules {
-    /// With enough threads.
+    /// Rules with enough threads.
     pub fn new(threads: usize, is_shared: bool, cpu: Duration) -> Self {
         let fewest = if is_shared { FEWEST_SHARED } else { 1 };
         Rules {
@@ -71,7 +71,7 @@ struct Places {
     of_one_user: usize,
     of_all_users: usize,
     taken: Mutex<Taken>,
-    /// How many are taken.
+    /// Number of taken places.
     number: Arc<AtomicUsize>,
 }
 
@@ -153,13 +153,13 @@ impl Scheduler {
         }
     }
 
-    /// What stops work.
+    /// Stops work.
     pub fn watch(&self) -> &Arc<Watch> {
         &self.watch
     }
 
-    /// Runs `work` and passes the outcome to `answer`. `work` is run in this thread with [`Wait::No`]. Where it needs a
-    /// scan, or there is no place, an extra thread runs it with [`Wait::Yes`].
+    /// Runs `work` and passes the outcome to `answer`. This thread runs `work` with [`Wait::No`]. If it needs a scan, or if
+    /// there is no place, an extra thread runs it with [`Wait::Yes`].
     pub fn run<T>(
         &self,
         from: Sender,
@@ -169,7 +169,7 @@ impl Scheduler {
         self.run_then(from, work, answer, |_| ());
     }
 
-    /// The same. An extra thread runs `then` after the answer.
+    /// As [`run`](Self::run). An extra thread runs `then` after the answer.
     pub fn run_then<T>(
         &self,
         from: Sender,
@@ -193,8 +193,8 @@ impl Scheduler {
         });
     }
 
-    /// The same for work that may take long after the scan: it runs among the reads of the user. `scan` runs before, where
-    /// it is needed.
+    /// As [`run`](Self::run), for work that may take long after the scan: it runs among the reads of the user. `scan` runs
+    /// before, if it is needed.
     pub fn run_long<T: 'static>(
         &self,
         from: Sender,
@@ -226,14 +226,14 @@ impl Scheduler {
         });
     }
 
-    /// `None` where the user, or all users together, occupy too many threads.
+    /// Takes a place; `None` if the user, or all users together, occupy too many threads.
     fn place(&self, user: u32) -> Option<Place<'_>> {
         let places = self.places.as_ref();
         let is_free = places.is_none_or(|places| places.take(user));
         is_free.then(|| Place { places, user })
     }
 
-    /// Runs a read: in this thread, or in an extra one where there is no place.
+    /// Runs a read: in this thread, or in an extra one if there is no place.
     pub fn read(
         &self,
         from: Sender,
@@ -283,7 +283,7 @@ mod tests {
         Arc::new(Service::new(source, Path::new("/mnt")).unwrap())
     }
 
-    /// One thread, also for all users together.
+    /// A pool of one thread, for all users together.
     fn one_thread(watch: &Arc<Watch>) -> Arc<ExtraThreads> {
         let limits = Limits {
             of_one_user: 1,
@@ -430,7 +430,7 @@ mod tests {
 
 #[cfg(all(test, feature = "model"))]
 mod model {
-    // Steps of the model itself, between which no other thread goes on.
+    // Steps of the model itself, between which no other thread runs.
     use std::sync::atomic::{AtomicU32 as Uninterrupted, Ordering};
 
     use h5logfs_common::sync::{model, thread};

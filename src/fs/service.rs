@@ -1,5 +1,5 @@
-//! What each request means, without fuser and without a kernel: inode numbers and handles come in, values and errors
-//! go out.
+//! The meaning of each request, without fuser and without a kernel. Inputs are inode numbers and handles; outputs are values
+//! and errors.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -36,18 +36,18 @@ use super::virtual_files::{self, OpenFiles, Permit};
 pub struct OpenFile {
     pub handle: u64,
     pub pages: PageCache,
-    /// What the handle is; `None` for a virtual file.
+    /// The handle; `None` for a virtual file.
     pub content: Option<Arc<Handle>>,
 }
 
-/// How the kernel may cache the pages of an open file.
+/// The kernel's caching of an open file's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageCache {
     /// The kernel keeps its pages: the bytes behind the inode number never change.
     Keep,
     /// The kernel drops its pages when the file is opened.
     Refresh,
-    /// The kernel caches nothing. It does not know the size of the file either.
+    /// The kernel caches nothing, and does not know the size of the file.
     Bypass,
 }
 
@@ -59,14 +59,14 @@ pub struct Found {
     pub names: NameCache,
 }
 
-/// How the kernel may cache the name of an inode.
+/// The kernel's caching of an inode's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameCache {
     /// The kernel keeps name and attributes for a while.
     Keep,
-    /// Each open looks the name up: the file is a log that grows, and an open shows its state at the look-up.
+    /// Each open looks the name up: the log grows, and an open shows its state at the look-up.
     LookUp,
-    /// The attributes are not true either: the kernel must look the name up, and gets the error.
+    /// The attributes are not valid, either: the kernel must look the name up, and gets the error.
     Unknown,
 }
 
@@ -80,20 +80,20 @@ impl NameCache {
     }
 }
 
-/// What became of a name in a page of a listing.
+/// The outcome of adding a name to a page of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
     Yes,
     /// The file is gone.
     No,
-    /// It does not fit.
+    /// The name does not fit.
     Full,
 }
 
-/// How many pieces of a directory a request examines that may not wait. Most of the names may be hidden.
+/// Most pieces of a directory that a request without waiting examines. Most of the names may be hidden.
 const PIECES_AT_ONCE: usize = 4;
 
-/// Marks a directory as one in which a thread scans ahead, until it is dropped.
+/// Marks a directory in which a thread scans ahead, until it is dropped.
 struct ScanAhead<'a>(&'a Mutex<HashSet<u64>>, u64);
 
 impl Drop for ScanAhead<'_> {
@@ -143,7 +143,7 @@ impl Service {
         self.source.failure(Path::new(""), errno)
     }
 
-    /// The inode that a request is about.
+    /// The inode of a request.
     fn inode(&self, number: u64) -> Result<Inode> {
         let inode = self.inodes.get(number);
         let inode = inode.ok_or_else(|| self.failure(Os::STALE))?;
@@ -179,7 +179,7 @@ impl Service {
         }))
     }
 
-    /// A virtual file, or the directory of a flush: that is the source directory once more.
+    /// A virtual file, or the directory of a flush, which is the source directory once more.
     fn virtual_file(&self, number: u64, wait: Wait) -> Result<Lookup<Found>> {
         if let Some(found) = virtual_file(number) {
             return Ok(Lookup::Known(found));
@@ -192,15 +192,15 @@ impl Service {
         }))
     }
 
-    /// Counts a look-up that is finished. After a scan it is tried again.
+    /// Counts a finished look-up. One that needs a scan is tried again.
     fn count_look_up(&self, found: &Result<Lookup<Entry>>) {
         if !matches!(found, Ok(Lookup::NeedsScan)) {
             self.monitor.stats().lookups.count();
         }
     }
 
-    /// Looks up a listed name. Counts a look-up, which the kernel forgets later. `None` where the file is gone. Where
-    /// the look-up fails otherwise, the attributes are not known.
+    /// Looks up a listed name. Counts a look-up, which the kernel forgets later. `None` if the file is gone. After another
+    /// failure the attributes are unknown.
     fn look_up_listed(
         &self,
         directory: &Directory,
@@ -229,10 +229,10 @@ impl Service {
         })))
     }
 
-    /// Scans listed files, several at a time, so that the look-ups that follow find the outcomes.
+    /// Scans listed files, several at a time, for the look-ups that follow.
     fn scan_listed(&self, directory: &Directory, listed: &[Listed]) {
         let listed = &listed[..listed.len().min(directory.scanned_ahead())];
-        // At least one, also for an empty directory.
+        // There is at least one share, even for an empty directory.
         let shares = parallel::shares().min(listed.len()).max(1);
         let _listing = self.source.catalog().listing();
         parallel::share(shares, |number| {
@@ -248,8 +248,8 @@ impl Service {
         });
     }
 
-    /// Scans the files after `name` in an open listing of `parent`: `ls -l` looks up one after the other. No request
-    /// waits for this.
+    /// Scans the files after `name` in an open listing of `parent`: `ls -l` looks up one after the other. No request waits
+    /// for this.
     pub fn scan_after(&self, parent: u64, name: &OsStr) {
         if !self.scanning_ahead.lock().insert(parent) {
             return;
@@ -264,14 +264,14 @@ impl Service {
         }
     }
 
-    /// The attributes of an inode. Where another file has its name by now, an open inode keeps its last attributes, and
-    /// for another one the kernel must look the name up again.
+    /// The attributes of an inode. If another file has its name now, an open inode keeps its last attributes; for any other
+    /// inode the kernel must look the name up again.
     pub fn attributes(&self, number: u64, wait: Wait) -> Result<Lookup<Attributes>> {
         if let Some(attributes) = virtual_files::attributes(number) {
             return Ok(Lookup::Known(attributes));
         }
         let inode = self.inode(number)?;
-        // A log that grows has another generation by now, or soon.
+        // A growing log has another generation now, or will soon.
         if self.source.has_only_grown(&inode.place, inode.version) {
             return Ok(Lookup::Known(inode.attributes));
         }
@@ -288,8 +288,7 @@ impl Service {
         }
     }
 
-    /// Opens a file. `caller`, here and below: the calling user, where that may be another one than the user of this
-    /// process.
+    /// Opens a file. `caller`, here and below: the calling user, if it may differ from the user of this process.
     pub fn open_file(
         &self,
         number: u64,
@@ -359,14 +358,14 @@ impl Service {
         }))
     }
 
-    /// Work on behalf of `user`, where users share the mount, until `stop` says that it has to stop.
+    /// Work for `user`, on a shared mount, until `stop` is set.
     pub fn task(&self, user: Option<u32>, stop: &StopFlag) -> Task {
         let task = self.source.catalog().budget().task(user);
         // Views are read through the page cache.
         task.stopped_by(stop.clone()).for_keeper()
     }
 
-    /// Fills `buf` from `offset`. Returns less only at the end of the file.
+    /// Fills `buf` from `offset`. Returns fewer bytes only at the end of the file.
     pub fn read(&self, task: &Task, handle: u64, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let number = handle;
         let handle = self.handle(number)?;
@@ -378,7 +377,7 @@ impl Service {
         let outcome = handle.read(task, offset, buf);
         if outcome.is_err() {
             if task.stopped().is_some_and(is_called_off) {
-                // No program waits for this one.
+                // No program waits for this read.
                 return outcome;
             }
             handle.about_owner();
@@ -438,7 +437,7 @@ impl Service {
         }
     }
 
-    /// The handle of a directory. Messages that follow are about its owner and the user who opened it.
+    /// The handle of a directory. Its owner and the user who opened it become the subject of the following messages.
     fn handle_to_list(&self, handle: u64) -> Result<Arc<Handle>> {
         let opened = self.handle(handle)?;
         opened.about_owner();
@@ -446,8 +445,8 @@ impl Service {
         Ok(opened)
     }
 
-    /// Passes the names after `position` in an open directory to `add`, until one does not fit. A request that may not
-    /// wait examines some thousand names at most.
+    /// Passes the names after `position` in an open directory to `add`, until one does not fit. A request that may not wait
+    /// examines at most some thousand names.
     pub fn list(
         &self,
         handle: u64,
@@ -468,8 +467,8 @@ impl Service {
         }
     }
 
-    /// The same, with the inode of each name, for which the kernel counts a look-up. The inode of `.` and `..` is that of
-    /// the directory, and does not count.
+    /// As [`list`](Self::list), with the inode of each name, for which the kernel counts a look-up. The inode of `.` and `..`
+    /// is that of the directory, and does not count.
     pub fn list_with_attributes(
         &self,
         handle: u64,
@@ -530,7 +529,7 @@ impl Service {
             mut without_front,
         } = Start::from(start);
         let mut has_any = false;
-        // What was added so far is sent. The kernel asks for the rest next. But a page of nothing is the end.
+        // The names added so far are sent, and the kernel then asks for the rest. But an empty page means the end.
         let so_far = |has_any| {
             if has_any {
                 Lookup::Known(())
@@ -622,7 +621,7 @@ impl Service {
     }
 }
 
-/// What is listed for a name of the source, which is at `position`: the name itself comes last.
+/// The names listed for a name of the source at `position`. The name itself comes last.
 fn shown_as<'a>(
     listed: &'a Listed,
     shown: Shown,
@@ -656,8 +655,8 @@ fn virtual_file(number: u64) -> Option<Found> {
     })
 }
 
-/// Messages that follow are about a request of this user. Root, for example for a backup, and the user who mounted read
-/// all files, so their requests have no share of their own in the log.
+/// Makes a request of this user the subject of the following messages. Root, for example for a backup, and the user who
+/// mounted read all files, so their requests have no share of their own in the log.
 fn asked_by(user: Option<u32>) {
     if let Some(user) = user.filter(|user| !is_administrator(*user)) {
         messages::asked_by(user);
@@ -804,7 +803,7 @@ mod tests {
     fn pages_of_a_listing_follow_each_other() {
         let (source, service) = service(PathFilter::default());
         let many = source.path().join("directory");
-        // More than one piece.
+        // The names take more than one piece.
         let expected: Vec<String> = (0..3000).map(|n| format!("{n:04}")).collect();
         for name in &expected {
             fs::write(many.join(name), "").unwrap();
@@ -830,7 +829,7 @@ mod tests {
                 );
                 Added::Yes
             }));
-            // A name that comes or goes does not move the others.
+            // A new or removed name does not move the others.
             fs::remove_file(many.join(&expected[0])).ok();
             if left == 100 {
                 break;
@@ -936,7 +935,7 @@ mod tests {
         assert_eq!(errno(service.attributes(file, Wait::Yes)), Os::STALE);
         assert_eq!(errno(service.open_file(file, None, Wait::Yes)), Os::STALE);
         assert_eq!(errno(service.open_directory(number, None)), Os::STALE);
-        // It does not tell which names there are.
+        // The error must not reveal which names exist.
         fs::remove_file(below("directory").join("file")).unwrap();
         fs::remove_file(below("directory").join("link")).unwrap();
         assert_eq!(errno(service.link_target(link)), Os::STALE);

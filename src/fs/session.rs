@@ -36,45 +36,45 @@ use super::service::Service;
 use super::source_tree::{DirectoryLogs, PathFilter, SourceTree};
 use super::watch::Watch;
 
-/// The signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
+/// Signals that a mount handles: two end it, one drops caches, and one writes the state to the log.
 pub const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1];
 
-/// The signals that [`Running::serve_command`] passes on to the command.
+/// Signals that [`Running::serve_command`] passes on to the command.
 pub const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
-/// How long open files can be read after a stop signal.
+/// How long open files stay readable after a stop signal.
 const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// The read-ahead of the kernel. 4 MiB keep all threads busy for a sequential reader. The default of 128 KiB leaves
-/// most of the throughput unused.
+/// Read-ahead of the kernel. 4 MiB keep all threads busy for a sequential reader. The default of 128 KiB leaves most of the
+/// throughput unused.
 const READ_AHEAD_KB: u64 = 4096;
 
 /// The options of one mount.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A directory, or one log.
+    /// The source: a directory, or one log.
     pub source: PathBuf,
-    /// A directory; or `/dev/fd/N`, where the caller has mounted and passes the device.
+    /// The mount point: a directory, or `/dev/fd/N` if the caller has mounted and passes the device.
     pub mount_point: PathBuf,
-    /// Other users may use the mount, within the permissions of the files.
+    /// Whether other users may use the mount, within the permissions of the files.
     pub allow_other: bool,
-    /// Unmount also after a crash of the daemon.
+    /// Whether to unmount after a crash of the daemon, too.
     pub auto_unmount: bool,
-    /// How many threads serve the kernel.
+    /// Number of threads that serve the kernel.
     pub threads: usize,
-    /// The processor time that one request may take.
+    /// Processor time allowed for one request.
     pub read_cpu: Duration,
-    /// The kernel reads plain files without the daemon, where it can.
+    /// Whether the kernel reads plain files without the daemon, where it can.
     pub passthrough: bool,
     pub directory_logs: DirectoryLogs,
     pub read: ReadOptions,
     pub helper: Helper,
 }
 
-/// A mount that answers. Unmounts on drop.
+/// A working mount. A drop unmounts it.
 #[derive(Debug)]
 pub struct Running {
-    /// `None` for a mount of the caller, who unmounts it.
+    /// The mount; `None` for one that the caller made and unmounts.
     mounted: Option<Mounted>,
     watcher: Option<Watcher>,
     signals: Signals,
@@ -92,7 +92,7 @@ enum Event {
     Signal(i32),
 }
 
-/// Mounts. On return the mount is in place and answers. `signals`: what is handled, from now on.
+/// Mounts. On return the mount is in place and answers. `signals`: the signals handled from now on.
 pub fn start(options: &Options, signals: &[i32]) -> Result<Running> {
     // The terminal may close as soon as the mount is visible, so its state is read before.
     let terminal = Terminal::now();
@@ -106,7 +106,7 @@ pub fn start(options: &Options, signals: &[i32]) -> Result<Running> {
     memory_limit::check_room(options.threads)?;
     expect_source(&options.source)?;
     let place = MountPoint::of(options)?;
-    // The source is opened before the mount: the mount point may be the same directory.
+    // The source is opened before the mount, because the mount point may be the same directory.
     let (source, source_tree) = open_source(options, place.path())?;
     let mount_point = place.path().unwrap_or(&options.mount_point).to_owned();
     let service = Service::new(source_tree, &mount_point)?;
@@ -131,7 +131,7 @@ pub fn start(options: &Options, signals: &[i32]) -> Result<Running> {
     let (events, inbox) = mpsc::channel();
     serve_in_thread(session, notices, events.clone())?;
     spawn("pruner", move || pruner::run(&for_pruner, &inodes))?;
-    // A mount of the caller has had its first answer: the session was agreed upon.
+    // A mount of the caller has had its first answer when the session was negotiated.
     if mounted.is_some() {
         await_answer(&mount_point, &inbox)?;
     }
@@ -148,11 +148,11 @@ pub fn start(options: &Options, signals: &[i32]) -> Result<Running> {
     })
 }
 
-/// Where the file system appears.
+/// The place of the file system.
 enum MountPoint {
-    /// At this directory, by its real path. It is mounted here.
+    /// This process mounts at this directory, given by its real path.
     At(PathBuf),
-    /// Where the caller has mounted this device.
+    /// The caller has mounted, and passes this device.
     Given(OwnedFd),
 }
 
@@ -162,7 +162,7 @@ impl MountPoint {
         let Some(number) = mounting::given_device(path) else {
             return mounting::checked_mount_point(path).map(MountPoint::At);
         };
-        // The kernel does what the caller has asked of it: only with default_permissions would it check the users.
+        // The kernel acts on the caller's options: it checks users only with default_permissions.
         for (is_set, name) in [
             (options.allow_other, "allow_other"),
             (options.auto_unmount, "auto_unmount"),
@@ -177,7 +177,7 @@ impl MountPoint {
         mounting::take_device(number).map(MountPoint::Given)
     }
 
-    /// The directory, where it is known.
+    /// The directory, if it is known.
     fn path(&self) -> Option<&Path> {
         match self {
             MountPoint::At(path) => Some(path),
@@ -200,8 +200,8 @@ impl MountPoint {
     }
 }
 
-/// Fails if the source is missing. It may be a mistyped command, so this is more help than what is wrong with the mount
-/// point. The path of a dead mount has other errors, which `checked_mount_point` explains.
+/// Fails if the source is missing. The command may be mistyped, so this is more helpful than an error about the mount point.
+/// The path of a dead mount has other errors, which `checked_mount_point` explains.
 fn expect_source(source: &Path) -> Result<()> {
     match source.metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Error::io(source, e)),
@@ -209,7 +209,7 @@ fn expect_source(source: &Path) -> Result<()> {
     }
 }
 
-/// The real path of the source, and the source as the mount shows it. `mount_point`: where that is known.
+/// The real path of the source, and the source as the mount shows it. `mount_point`: the mount point, if it is known.
 fn open_source(options: &Options, mount_point: Option<&Path>) -> Result<(PathBuf, SourceTree)> {
     let source = &options.source;
     let real = source.canonicalize().map_err(|e| Error::io(source, e))?;
@@ -241,7 +241,7 @@ fn open_source(options: &Options, mount_point: Option<&Path>) -> Result<(PathBuf
     };
     let scanner = WorkerPool::start(read.scan_limits())?;
     let mut catalog = Catalog::new(dir, read.memory, scanner).with_settings(read.settings.clone());
-    // Before the mount, which may cover its directory.
+    // The store is opened before the mount, which may cover its directory.
     if let Some(store) = read.index_dir.open(read.index_dir_size)? {
         let tidied = Arc::clone(&store);
         // This may take long, and the mount does not wait for it.
@@ -257,8 +257,8 @@ fn is_log_file(source: &Path, found: &fs::Metadata) -> bool {
     found.is_file() || log_dir::named_by(source).is_some()
 }
 
-/// The path of `inner` below `dir`. `None` also for `dir` itself: a mount over it does no harm, because the daemon has
-/// it open.
+/// The path of `inner` below `dir`. `None` also for `dir` itself: a mount over it does no harm, because the daemon has it
+/// open.
 fn inside(inner: &Path, dir: &Path) -> Option<PathBuf> {
     let below = inner.strip_prefix(dir).ok()?;
     (!below.as_os_str().is_empty()).then(|| below.to_owned())
@@ -276,12 +276,12 @@ fn config(options: &Options, rules: Rules) -> Config {
     let mut config = Config::default();
     config.acl = acl(options);
     config.n_threads = Some(rules.threads);
-    // With a device descriptor for each thread, reading is a little faster. Not all users may open the device.
+    // A device descriptor for each thread makes reading a little faster. Not all users may open the device.
     config.clone_fd = mounting::open_device().is_ok();
     config
 }
 
-/// Only root may do this. For other users an administrator can set up a udev rule.
+/// Raises the read-ahead of the kernel, which only root may do. For other users an administrator can set up a udev rule.
 fn raise_read_ahead(id: MountId) {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -329,23 +329,23 @@ impl Running {
         outcome.map_err(|e| Error::io("FUSE session", e))
     }
 
-    /// Serves until a command has ended, which gets the signals of this process, and unmounts then. Returns how it has ended.
+    /// Serves until a command has ended, passes the signals of this process to it, and unmounts. Returns its exit status.
     pub fn serve_command(self, mut command: Child) -> Result<ExitStatus> {
         pass_on(self.signals, &command)?;
         let status = command.wait().map_err(|e| Error::io("the command", e))?;
         if let Some(mounted) = &self.mounted {
             mounted.unmount()?;
         }
-        // What it has started and left behind gets errors from now on.
+        // Processes that the command has left behind get errors from now on.
         self.watch.end();
         Ok(status)
     }
 }
 
-/// Sends a process the signals that this one gets. Those of a terminal go to both of them, so they are not sent again.
+/// Passes the signals of this process on to another one, except those of a shared terminal, which both get.
 fn pass_on(mut signals: Signals, command: &Child) -> Result<()> {
     let failed = |e: rustix::io::Errno| Error::io("the command", e.into());
-    // Unlike its number, this never stands for another process.
+    // Unlike a process ID, this never refers to another process.
     let process = rustix::process::pidfd_open(Pid::from_child(command), PidfdFlags::empty());
     let process = process.map_err(failed)?;
     spawn("signals", move || {
@@ -353,7 +353,7 @@ fn pass_on(mut signals: Signals, command: &Child) -> Result<()> {
             if matches!(number, SIGINT | SIGQUIT) && has_terminal() {
                 continue;
             }
-            // It may have ended meanwhile.
+            // The command may have ended meanwhile.
             if let Some(signal) = Signal::from_named_raw(number) {
                 let _ = rustix::process::pidfd_send_signal(&process, signal);
             }
@@ -361,15 +361,15 @@ fn pass_on(mut signals: Signals, command: &Child) -> Result<()> {
     })
 }
 
-/// Whether the keys of a terminal reach this process, and with it all of its process group. Standard input may be something else.
+/// Whether the keys of a terminal signal this process and its process group. Standard input may be something else.
 fn has_terminal() -> bool {
     let front = File::open("/dev/tty").ok();
     let front = front.and_then(|terminal| rustix::termios::tcgetpgrp(&terminal).ok());
     front.is_some_and(|front| front == rustix::process::getpgrp())
 }
 
-/// `device`: a further descriptor of the mount. As long as one is open, the kernel waits for answers, so it is closed
-/// when the session has ended.
+/// Serves in a thread. `device`: another descriptor of the mount. It is closed at the end of the session, because the kernel
+/// waits for answers while one is open.
 fn serve_in_thread(
     session: Session<LogFilesystem>,
     device: Arc<File>,
@@ -378,13 +378,13 @@ fn serve_in_thread(
     spawn("session", move || {
         let outcome = session.run();
         drop(device);
-        // At the end of the process there is no receiver any more.
+        // At the end of the process the receiver is gone.
         let _ = events.send(Event::Ended(outcome));
     })
 }
 
-/// Returns when the mount has answered a first request. Fails if the session has ended instead, for example because
-/// the system lacks threads or memory.
+/// Returns when the mount has answered a first request. Fails if the session has ended instead, for example because the
+/// system lacks threads or memory.
 fn await_answer(mount_point: &Path, inbox: &Receiver<Event>) -> Result<()> {
     if !mounting::is_dead(mount_point) {
         return Ok(());
@@ -418,8 +418,8 @@ fn handle_signals(
     })
 }
 
-/// The terminal of a mount in the foreground. When the terminal closes, the system sends SIGHUP too, and then the mount
-/// has to end like any program of that terminal.
+/// The terminal of a mount in the foreground. When the terminal closes, the system sends SIGHUP, too, and the mount must end
+/// like any program of that terminal.
 #[derive(Debug, Clone, Copy)]
 struct Terminal {
     was_there: bool,
@@ -432,7 +432,7 @@ impl Terminal {
         }
     }
 
-    /// After a hang-up the standard input is no terminal any more.
+    /// Whether the terminal has closed: after a hang-up, standard input is no terminal any more.
     fn is_gone(self) -> bool {
         self.was_there && !io::stdin().is_terminal()
     }
@@ -446,9 +446,9 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
         .map_err(|e| Error::io(format!("thread {name}"), e))
 }
 
-/// Waits for the end of the session. A stop signal unmounts. Open files can then be read for a grace period, which a
-/// second signal ends. Requests that take long fail from the begin of this period on. A mount of the caller ends with the
-/// session: it cannot be unmounted here.
+/// Waits for the end of the session. A stop signal unmounts. Open files then stay readable for a grace period, which a second
+/// signal ends. Long requests fail from the start of this period on. A mount of the caller ends with the session, because
+/// this process cannot unmount it.
 fn wait_for_end(
     inbox: &Receiver<Event>,
     mounted: Option<&Mounted>,
@@ -473,7 +473,7 @@ fn wait_for_end(
     match inbox.recv_timeout(GRACE_PERIOD) {
         Ok(Event::Ended(outcome)) => outcome,
         Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {
-            log::warn!("files are still open; whoever reads on will get an error");
+            log::warn!("files are still open; further reads of them will fail");
             Ok(())
         }
         Err(RecvTimeoutError::Disconnected) => Ok(()),

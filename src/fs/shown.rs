@@ -1,4 +1,4 @@
-//! What a mount shows at a path, for programs that want the log itself.
+//! The file behind a path in a mount, for programs that need the log itself.
 
 use std::fmt;
 use std::fs;
@@ -19,8 +19,8 @@ pub struct ShownFile {
 }
 
 impl ShownFile {
-    /// What is shown at `path`; `None` where no mount of h5logfs lies. This asks the kernel, not the daemon, which may be
-    /// another user's.
+    /// The file shown at `path`; `None` outside of h5logfs mounts. This asks the kernel, not the daemon, which may be another
+    /// user's.
     pub fn at(path: &Path) -> Option<Self> {
         let (mount, real) = mount_of(path)?;
         let mut shown = Mounts::now().ok()?.shown_at(mount, &real)?;
@@ -32,17 +32,17 @@ impl ShownFile {
         })
     }
 
-    /// Its path in the mount.
+    /// Path in the mount.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the mount lies.
+    /// Mount point of the mount.
     pub fn mount_point(&self) -> &Path {
         &self.mount_point
     }
 
-    /// Where the file itself is, as the mount knew it.
+    /// Path of the file itself, as the mount knew it.
     pub fn source(&self) -> &Path {
         &self.source
     }
@@ -70,11 +70,11 @@ impl fmt::Display for ShownFile {
     }
 }
 
-/// The number of the mount on which `path` lies, and the real path. A user who may not enter the mount gets them, too.
+/// The number of the mount that contains `path`, and the real path. A user without access to the mount gets them, too.
 fn mount_of(path: &Path) -> Option<(u64, PathBuf)> {
     let absolute = std::path::absolute(path).ok()?;
     let (reached, number) = absolute.ancestors().find_map(|reached| {
-        // Asks for nothing else: the root of another user's mount answers no more.
+        // Requests no attributes, because the root of another user's mount does not answer.
         let found = rustix::fs::statx(CWD, reached, AtFlags::empty(), StatxFlags::empty());
         found.ok().map(|found| (reached, found.stx_mnt_id))
     })?;
@@ -86,7 +86,7 @@ fn mount_of(path: &Path) -> Option<(u64, PathBuf)> {
         .then(|| (number, real.components().chain(rest.components()).collect()))
 }
 
-/// The source may be a single log, which the mount shows by its name.
+/// The source. It may be a single log, which the mount shows by its name.
 fn source_of(shown: &Shown) -> PathBuf {
     let is_named = shown.source.file_name() == Some(shown.relative.as_os_str());
     let is_file = fs::metadata(&shown.source).map_or(is_named, |found| found.is_file());

@@ -1,7 +1,7 @@
 //! The source directory as the mount shows it: the present state of each path.
 //!
-//! Every access goes through the descriptor of the source directory, never through an absolute path: the
-//! mount point may be the source directory itself.
+//! Every access goes through the descriptor of the source directory, never through an absolute path: the mount point may be
+//! the source directory itself.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -30,10 +30,10 @@ use super::permission_check::PermissionCheck;
 use super::place::{Held, Place, Version};
 use super::xattr::{self, LogAttribute, XattrClass};
 
-/// For a directory in which only names are looked up.
+/// Flags for a directory in which only names are looked up.
 const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// How often a file that changes is looked at again.
+/// Most looks at a changing file.
 const ATTEMPTS: usize = 3;
 
 /// The present state of a path.
@@ -41,7 +41,7 @@ const ATTEMPTS: usize = 3;
 pub struct Entry {
     pub version: Version,
     pub attributes: Attributes,
-    /// A log that a job may append to at any time.
+    /// Whether it is a log that a job may append to at any time.
     pub grows: bool,
 }
 
@@ -55,7 +55,7 @@ impl Entry {
         }
     }
 
-    /// An entry for a name whose state is not known, from a listing alone.
+    /// An entry for a listed name of unknown state.
     pub fn unknown(kind: FileType, inode: u64) -> Self {
         let version = Version::Source {
             device: 0,
@@ -70,17 +70,17 @@ impl Entry {
     }
 }
 
-/// As what logs are shown that are directories.
+/// The presentation of logs that are directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DirectoryLogs {
-    /// As files of their names. A name with [`log_dir::ENDING`] leads to the same file, and is not listed.
+    /// Files of their names. A name with [`log_dir::ENDING`] leads to the same file, and is not listed.
     #[default]
     Files,
-    /// As directories, and beside them files of their names with [`log_dir::ENDING`].
+    /// Directories, with additional files named with [`log_dir::ENDING`].
     Directories,
 }
 
-/// As what a name of a directory is listed.
+/// The presentation of a name of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     No,
@@ -94,22 +94,22 @@ pub enum Shown {
 pub enum Opened {
     View(Arc<View>),
     Plain(File),
-    /// A log that was settled, in this state.
+    /// A settled log, in this state.
     Settled(File, Arc<SettledState>),
 }
 
 /// The paths of the source that the mount shows; by default all.
 #[derive(Debug, Default)]
 pub struct PathFilter {
-    /// Only this name: a single log is mounted.
+    /// The only visible name, if a single log is mounted.
     pub only: Option<OsString>,
-    /// All but this path: the mount point inside the source. The daemon would wait for itself there.
+    /// The hidden path: the mount point inside the source, where the daemon would wait for itself.
     pub without: Option<PathBuf>,
 }
 
 impl PathFilter {
     fn shows(&self, path: &Path) -> bool {
-        // A log that is a directory may be shown with what is in it.
+        // A log that is a directory may be shown with its content.
         let is_other = |only: &OsString| !path.starts_with(only);
         let is_root = path.as_os_str().is_empty();
         is_root
@@ -117,13 +117,13 @@ impl PathFilter {
     }
 }
 
-/// Whether a path was found to lead to no file, or to no directory where one should be.
+/// Whether the error means that a path leads to no file, or to no directory where one should be.
 fn leads_nowhere(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
-/// Whether a path may go on behind a file of this kind.
+/// Whether a path may continue below a file of this kind.
 fn leads_further(kind: FileType) -> bool {
     matches!(kind, FileType::Directory | FileType::Symlink)
 }
@@ -144,7 +144,7 @@ impl SourceTree {
         }
     }
 
-    /// Shows logs that are directories as `directory_logs` says.
+    /// Sets the presentation of logs that are directories.
     pub fn with_directory_logs(self, directory_logs: DirectoryLogs) -> Self {
         SourceTree {
             directory_logs,
@@ -156,7 +156,7 @@ impl SourceTree {
         &self.catalog
     }
 
-    /// The present state of a file. A log that cannot be presented has the size of its file: `ls` must show the other
+    /// The present state of a file. A log that cannot be shown has the size of its file, because `ls` must show the other
     /// files of its directory.
     pub fn entry(&self, place: &Place, wait: Wait) -> Result<Lookup<Entry>> {
         let held = self.hold(place);
@@ -164,7 +164,7 @@ impl SourceTree {
         self.entry_in(&held, place.at(), wait)
     }
 
-    /// Forgets what was known of a path, also of a log that is a directory.
+    /// Forgets the known state of a path, also for a log that is a directory.
     fn forget(&self, at: At<'_>) {
         self.catalog.forget(at);
         let path = &Naming::Directory.file(at.path);
@@ -173,12 +173,12 @@ impl SourceTree {
 
     /// Opens the directory of `place`, if it still is the one that the kernel knows.
     ///
-    /// All that the mount tells of a file by its path goes through this directory. Even an error that tells whether a
-    /// name exists would say too much of another directory.
+    /// All information of the mount about a file by its path goes through this directory. Even an error that reveals whether
+    /// a name exists would say too much about another directory.
     fn hold(&self, place: &Place) -> Result<OwnedFd> {
         let path = &place.path;
         if place.directory.is_some() && path.file_name().is_none() {
-            // A name such as `..`.
+            // The name is `..` or similar.
             return Err(self.failure(path, Errno::XDEV));
         }
         let directory = path.parent().unwrap_or(Path::new(""));
@@ -200,7 +200,7 @@ impl SourceTree {
         }
     }
 
-    /// The same for the file to which the name at `place` leads in this version.
+    /// As [`hold`](Self::hold), for the file to which the name at `place` leads in this version.
     fn hold_file(&self, place: &Place, version: Version) -> Result<OwnedFd> {
         let directory = self.hold(place)?;
         let named = version.naming().directory(&place.path);
@@ -212,7 +212,7 @@ impl SourceTree {
         opened.map_err(|e| self.elsewhere(&named, self.failure(&named, e)))
     }
 
-    /// Opens the file at `place`, of any kind, if it still is the one of this version.
+    /// Opens the file at `place`, of any kind, if it still has this version.
     fn open(&self, place: &Place, version: Version, flags: OFlags) -> Result<OwnedFd> {
         let directory = self.hold_file(place, version)?;
         let file = place.of_file(version.naming());
@@ -222,12 +222,12 @@ impl SourceTree {
         Ok(opened)
     }
 
-    /// Opens it for its attributes only.
+    /// Opens the file for its attributes only.
     fn open_name(&self, place: &Place, version: Version) -> Result<OwnedFd> {
         self.open(place, version, OFlags::PATH)
     }
 
-    /// The same of the file at `at`, whose directory is open as `directory`.
+    /// As [`entry`](Self::entry), for the file at `at`, whose directory is open as `directory`.
     pub fn entry_in(&self, directory: &OwnedFd, at: At<'_>, wait: Wait) -> Result<Lookup<Entry>> {
         let (held, path) = (Held::new(directory, at), at.path);
         let shown = self.check_shown(path);
@@ -262,7 +262,8 @@ impl SourceTree {
         Ok(Lookup::Known(Entry::of_source(&stat)))
     }
 
-    /// The same of the log in a directory, to which the name of `held` leads in this way. `None` where there is none.
+    /// As [`entry`](Self::entry), for the log in a directory to which the name of `held` leads in this way. `None` if there
+    /// is none.
     fn entry_of_directory(
         &self,
         held: &Held<'_>,
@@ -298,7 +299,7 @@ impl SourceTree {
         let Identity { device, inode, .. } = Identity::from(&stat);
         match presented {
             Ok(Presented::Absent) => return Err(self.failure(held.path, Errno::NOENT)),
-            // Of a file that cannot be looked at nobody knows which states it has.
+            // The states of an unreadable file are unknown.
             Err(error) if held.flush.is_some() => return Err(self.elsewhere(held.path, error)),
             Ok(Presented::Plain) => {}
             Ok(Presented::Settled(state)) => {
@@ -341,8 +342,8 @@ impl SourceTree {
         Ok(Lookup::Known(entry))
     }
 
-    /// How the regular file is presented, and its state at that time. The catalog finds files by their paths, so the
-    /// answer may be about another file, that of a directory that has taken the place of this one. Then it is dropped.
+    /// The presentation of the regular file, and its state at that time. The catalog finds files by path, so the answer may
+    /// be about a file in a replaced directory. Then it is dropped.
     fn presented(&self, held: &Held<'_>, wait: Wait) -> Result<Lookup<(Stat, Result<Presented>)>> {
         let is_part = held.is_part();
         for _ in 0..ATTEMPTS {
@@ -362,7 +363,7 @@ impl SourceTree {
         Err(self.failure(held.path, Errno::STALE))
     }
 
-    /// The view of this version, for a log that is not closed and has only grown since its look-up.
+    /// The view of this version, for an unclosed log that has only grown since its look-up.
     fn looked_up(&self, place: &Place, version: Version) -> Option<Arc<View>> {
         let Version::View {
             generation, naming, ..
@@ -380,11 +381,11 @@ impl SourceTree {
         self.looked_up(place, version).is_some()
     }
 
-    /// Opens the regular file at `place` if it still has this version, and `caller` may read all files that its bytes
-    /// come from. Without a caller the user of this process asks.
+    /// Opens the regular file at `place` if it still has this version, and if `caller` may read all files with its bytes.
+    /// Without a caller, the user of this process is checked.
     ///
-    /// A log that has only grown since its look-up still has its version: while a job flushes often, each state would
-    /// be out of date before it could be opened.
+    /// A log that has only grown since its look-up still has its version. Otherwise, while a job flushes often, each state
+    /// would be out of date before it could be opened.
     pub fn open_file(
         &self,
         place: &Place,
@@ -448,7 +449,7 @@ impl SourceTree {
         Ok(file.into())
     }
 
-    /// An error of the catalog about a file that is there: its path leads elsewhere by now if the catalog finds none.
+    /// An error of the catalog about an existing file. If the catalog has found none, the path leads elsewhere by now.
     fn elsewhere(&self, path: &Path, error: Error) -> Error {
         match &error {
             Error::Io { cause, .. } if leads_nowhere(cause) => self.failure(path, Errno::STALE),
@@ -473,7 +474,7 @@ impl SourceTree {
         Ok(fd)
     }
 
-    /// The value of an extended attribute. `version` is that of the file, for the attributes that the mount adds to logs.
+    /// The value of an extended attribute. `version`: version of the file, for the attributes that the mount adds to logs.
     pub fn xattr(
         &self,
         place: &Place,
@@ -506,7 +507,7 @@ impl SourceTree {
                 self.permission_check(caller).just_opened(&file.path, &fd)?;
                 self.source_xattr(path, &fd, name)
             }
-            // On a mount for one user, access control lists decide nothing, and programs need not ask for each.
+            // On a mount for one user, access control lists have no effect, and programs need not ask for each.
             XattrClass::AccessList if caller.is_some() => {
                 self.source_xattr(path, &self.open_name(place, version)?, name)
             }
@@ -544,7 +545,7 @@ impl SourceTree {
         Ok(names)
     }
 
-    /// As what a name of an open directory is listed.
+    /// The presentation of a name of an open directory.
     pub fn shows(&self, directory: &Directory, listed: &Listed, wait: Wait) -> Lookup<Shown> {
         let path = directory.path.join(&listed.name);
         if !self.filter.shows(&path) || !self.may_list(directory, listed) {
@@ -572,7 +573,7 @@ impl SourceTree {
         }
     }
 
-    /// The same for the name of a directory. Costs one system call more for each that is no log.
+    /// As [`shows`](Self::shows), for the name of a directory. Costs one more system call for each directory that is no log.
     fn shows_directory(&self, directory: &Directory, name: &OsStr) -> Shown {
         let itself = Shown::As(FileType::Directory);
         if !log_dir::is_in(&directory.fd, name) {
@@ -586,8 +587,8 @@ impl SourceTree {
         }
     }
 
-    /// Whether a name may be listed, as far as it can be told without a scan. Below a flush those logs are listed that are not
-    /// closed: any other file would have to be scanned to know whether it has that flush.
+    /// Whether a name may be listed, as far as that is known without a scan. Below a flush only unclosed logs are listed: any
+    /// other file would have to be scanned to know whether it has that flush.
     pub fn may_list(&self, directory: &Directory, listed: &Listed) -> bool {
         if directory.flush.is_none() {
             return true;
@@ -603,7 +604,7 @@ impl SourceTree {
         }
     }
 
-    /// Some file systems do not store the kind of a file in its directory.
+    /// The kind of a file, which some file systems do not store in its directory.
     fn kind(&self, held: &Held<'_>, listed: &Listed) -> FileType {
         match listed.kind {
             FileType::Unknown => {

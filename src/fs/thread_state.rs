@@ -1,4 +1,4 @@
-//! What `/proc` tells of a thread: of one that waits for the answer to a request, or of one that works on it.
+//! The state of a thread in `/proc`: of one that waits for the answer to a request, or of one that works on it.
 
 use std::fs;
 use std::path::Path;
@@ -9,26 +9,26 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// The signal that each thread of a process gets which a signal ends.
+/// The signal that each thread gets when a signal ends its process.
 const SIGKILL: u64 = 9;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadState {
-    /// When it began, in the kernel's units. With the number it names one thread for ever.
+    /// Start time in the kernel's units. With the number it identifies one thread for ever.
     pub started: u64,
-    /// It has ended, or will end before it runs again.
+    /// Whether it has ended, or will end before it runs again.
     pub is_ending: bool,
-    /// The processor time that it has used.
+    /// Processor time used.
     pub cpu: Duration,
 }
 
 impl ThreadState {
-    /// Of a thread of any process. `None` where it cannot be seen.
+    /// The state of a thread of any process; `None` if it is not visible.
     pub fn of(thread: u32) -> Option<Self> {
         Self::at(&format!("/proc/{thread}/stat"))
     }
 
-    /// Of a thread of this process.
+    /// The state of a thread of this process.
     pub fn of_own(thread: u32) -> Option<Self> {
         Self::at(&format!("/proc/self/task/{thread}/stat"))
     }
@@ -37,12 +37,12 @@ impl ThreadState {
         Self::parse(&fs::read_to_string(path).ok()?)
     }
 
-    /// Reads a line of proc_pid_stat(5). The name of the program comes second, may be anything, and ends with the last
-    /// parenthesis.
+    /// Parses a line of proc_pid_stat(5). The name of the program is the second field, may be anything, and ends with the
+    /// last parenthesis.
     fn parse(line: &str) -> Option<Self> {
         let (_, after_name) = line.rsplit_once(')')?;
         let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-        // The manual page counts from 1, and number 3 follows the name.
+        // The manual page counts from 1, and field 3 follows the name.
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         let is_dead = matches!(*fields.first()?, "Z" | "X" | "x");
         let is_killed = number(31)? & 1 << (SIGKILL - 1) != 0;
@@ -59,9 +59,8 @@ fn ticks_per_second() -> u32 {
     u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
 }
 
-/// Whether a thread has ended, or will end before it runs again. False where that cannot be known: the thread may be in
-/// another PID namespace (the kernel then gives its number as 0), or hidden (`hidepid`). `started`: when it began, if
-/// that is known.
+/// Whether a thread has ended, or will end before it runs again. False if that is unknown: the thread may be in another PID
+/// namespace (the kernel then gives its number as 0), or hidden (`hidepid`). `started`: its start time, if known.
 pub fn is_gone(thread: u32, started: Option<u64>) -> bool {
     let state = if *HAS_PROC {
         ThreadState::of(thread)
@@ -70,7 +69,7 @@ pub fn is_gone(thread: u32, started: Option<u64>) -> bool {
     };
     match state {
         Some(state) => state.is_ending || started.is_some_and(|started| started != state.started),
-        // This also sees threads that are hidden.
+        // This also finds hidden threads.
         None => i32::try_from(thread)
             .ok()
             .and_then(Pid::from_raw)
@@ -78,7 +77,7 @@ pub fn is_gone(thread: u32, started: Option<u64>) -> bool {
     }
 }
 
-/// Whether `/proc` counts threads as this process does. That of another PID namespace would tell of other threads.
+/// Whether `/proc` numbers threads as this process does. The `/proc` of another PID namespace would show other threads.
 static HAS_PROC: LazyLock<bool> = LazyLock::new(|| {
     fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&process::id().to_string()))
 });
@@ -107,7 +106,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_ended_is_gone() {
         let ended = thread::spawn(own_thread).join().unwrap();
-        // The kernel removes the thread soon after others have heard of its end.
+        // The kernel removes the thread soon after others have noticed its end.
         while !is_gone(ended, None) {
             thread::yield_now();
         }

@@ -1,11 +1,11 @@
 //! The virtual directory `.h5logfs` with read-only files about the mount.
 //!
-//! The directory is found by name at the root of the mount and is not listed there, as with `.zfs`: a copy of the whole
-//! mount should not contain it. It hides a file of the same name in the source. Otherwise an owner of the source could
+//! The directory is found by name at the root of the mount, but not listed there, like `.zfs`: a copy of the whole mount
+//! should not contain it. It hides a file of the same name in the source, because an owner of the source could otherwise
 //! forge the statistics.
 //!
-//! `at` in it has a directory for each number of a flush: the source directory, with the logs as that flush left them. None is
-//! listed, and nothing is kept of one: the number of its inode tells the flush.
+//! Its subdirectory `at` has a directory for each flush number: the source directory, with the logs as that flush left them.
+//! They are not listed, and have no stored state: the inode number contains the flush.
 //!
 //! A file has the size 0, as in `/proc`. Its content is made when it is opened, so that all reads see one state.
 
@@ -25,7 +25,7 @@ use super::directory::{Listed, Piece};
 use super::inodes::ROOT;
 use super::monitor::Monitor;
 
-/// The name of the directory, at the root of the mount.
+/// Name of the directory, at the root of the mount.
 pub const NAME: &str = ".h5logfs";
 
 /// Inode numbers. Those of the inode table count up from 1 and do not reach these.
@@ -33,9 +33,9 @@ pub const DIRECTORY: u64 = 1 << 62;
 const JSON: u64 = DIRECTORY + 1;
 const PROMETHEUS: u64 = DIRECTORY + 2;
 const AT: u64 = DIRECTORY + 3;
-/// With the number of a flush: its directory.
+/// Base of the inode numbers of flush directories; the number of the flush is added.
 const FLUSHES: u64 = DIRECTORY + (1 << 61);
-/// The largest number of a flush that has one.
+/// Largest flush number with a directory.
 const MOST_FLUSHES: u64 = (1 << 61) - 1;
 
 const NAMES: [(&str, u64, FileType); 3] = [
@@ -48,12 +48,12 @@ pub fn is_virtual(number: u64) -> bool {
     (DIRECTORY..FLUSHES).contains(&number)
 }
 
-/// The flush whose directory this is.
+/// The flush of a directory.
 pub fn flush_of(number: u64) -> Option<u64> {
     number.checked_sub(FLUSHES).filter(|flush| *flush > 0)
 }
 
-/// The inode number of the directory of a flush. One flush has one name.
+/// The inode number of the directory of a flush. Each flush has exactly one name.
 fn of_flush(name: &OsStr) -> Option<u64> {
     let name = name.to_str()?;
     let flush = name.parse().ok()?;
@@ -66,12 +66,12 @@ pub fn contains(parent: u64, name: &OsStr) -> bool {
     is_virtual(parent) || is_hidden(parent, name)
 }
 
-/// Whether a name of the source is not shown in `parent`.
+/// Whether a name of the source is hidden in `parent`.
 pub fn is_hidden(parent: u64, name: &OsStr) -> bool {
     (parent == ROOT || flush_of(parent).is_some()) && name == NAME
 }
 
-/// The path in the source of what is shown at a path of the mount; `None` for what is not of the source.
+/// The path in the source for a path of the mount; `None` if it is not from the source.
 pub fn path_in_source(shown: &Path) -> Option<&Path> {
     let Ok(below) = shown.strip_prefix(NAME) else {
         return Some(shown);
@@ -91,7 +91,7 @@ pub fn look_up(parent: u64, name: &OsStr) -> Option<u64> {
     }
 }
 
-/// The attributes of a virtual inode. The user who runs the daemon owns it.
+/// The attributes of a virtual inode, owned by the user who runs the daemon.
 pub fn attributes(number: u64) -> Option<Attributes> {
     let (kind, permissions, links) = match number {
         DIRECTORY => (FileType::Directory, 0o555, 3),
@@ -121,7 +121,7 @@ pub fn content(number: u64, monitor: &Monitor) -> Option<String> {
     }
 }
 
-/// The names in a virtual directory. Positions count them.
+/// The names in a virtual directory. Positions are their indices.
 pub fn listing(number: u64) -> Piece {
     let dots = [(".", number), ("..", DIRECTORY)];
     let dots = dots.map(|(name, number)| (name, number, FileType::Directory));
@@ -136,13 +136,13 @@ pub fn listing(number: u64) -> Piece {
     Piece::from_start(listed.collect())
 }
 
-/// Virtual files and directories that ordinary users may have open at once, all together and each of them. An open file
-/// takes some kilobytes, and all users may open them.
+/// Most virtual files and directories that ordinary users may have open, all together and each. An open file takes some
+/// kilobytes, and all users may open them.
 const MAX_OPEN: usize = 1024;
 const MAX_OPEN_OF_USER: usize = 64;
 
-/// Counts the open virtual files of each user. Root and the user who mounted do not compete with others: each of the two
-/// has [`MAX_OPEN`] for itself.
+/// Counts the open virtual files of each user. Root and the user who mounted do not compete with others: each of the two has
+/// [`MAX_OPEN`].
 #[derive(Debug, Default)]
 pub struct OpenFiles(Mutex<HashMap<u32, usize>>);
 

@@ -1,13 +1,13 @@
-//! The watcher: it stops work that takes too long or that no program waits for.
+//! The watcher stops work that takes too long or that no program waits for.
 //!
-//! A thread that works on a request says so in a slot of its own ([`Watch::run`]). That takes no lock that other threads
-//! need and no look at a clock. While there is work, the thread of the watcher looks at all slots every 50 ms. What it
-//! finds there for the second time has taken a while. The watcher then asks the kernel about the thread that sent the
-//! request, and for the processor time of the thread that works on it, and sets the flag at which the work stops. Where
-//! users share the mount, the thread has a lower priority from then on, until the request ends.
+//! A thread records its request in a slot of its own ([`Watch::run`]), which takes no lock that other threads need, and does
+//! not read the clock. While there is work, the watcher's thread looks at all slots every 50 ms. A request seen for the
+//! second time has taken a while. The watcher then asks the kernel about the thread that sent the request, and for the
+//! processor time of the working thread, and sets the flag at which the work stops. On a shared mount, it also lowers the
+//! priority of the working thread until the request ends.
 //!
-//! The kernel also tells of a killed caller by a message (`FUSE_INTERRUPT`). fuser does not pass it on, and it does not
-//! come for read-ahead, whose caller the kernel lets go at once.
+//! The kernel also reports a killed caller (`FUSE_INTERRUPT`). fuser does not pass this on, and it does not come for
+//! read-ahead, whose caller the kernel releases at once.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -27,28 +27,28 @@ use super::extra_threads::ExtraThreads;
 use super::priority::Priorities;
 use super::thread_state::{ThreadState, is_gone};
 
-/// The time between two looks.
+/// Time between two looks.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// A request is old when it was seen so many times.
+/// Number of looks after which a request is old.
 const OLD: u32 = 2;
-/// While the mount ends, a request that was seen so many times has to end: after about half a second.
+/// Number of looks after which a request must end while the mount ends: about half a second.
 const LAST: u32 = 10;
-/// How many callers of waiting requests are looked at in each round. This bounds what the watcher costs.
+/// Most callers of waiting requests examined in each round, to bound the cost.
 const CALLERS: usize = 64;
 
 /// Watches the threads that work on requests.
 #[derive(Debug)]
 pub struct Watch {
-    /// The processor time that one request may take.
+    /// Processor time allowed for one request.
     limit: Duration,
-    /// Where threads that work on old requests have a lower priority.
+    /// The priorities, if threads with old requests get a lower one.
     priorities: Option<Priorities>,
     workers: Mutex<Vec<Weak<Worker>>>,
     queues: Mutex<Vec<Weak<ExtraThreads>>>,
-    /// The watcher's thread looks around, or will soon. Otherwise it sleeps.
+    /// Whether the watcher's thread looks at the slots, or will soon. Otherwise it sleeps.
     is_awake: AtomicBool,
     thread: OnceLock<Thread>,
-    /// The mount ends.
+    /// Whether the mount is ending.
     is_ending: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// The request of this number is old. It may have ended meanwhile.
+    /// Lowers the priority for the old request `number`, unless it has ended.
     fn lower(&self, number: u64) {
         let Some(priorities) = self.priorities else {
             return;
@@ -77,10 +77,10 @@ impl Worker {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counts the requests of this thread.
+    /// Number of this thread's requests so far.
     number: u64,
     request: Option<Running>,
-    /// The thread has a lower priority for it.
+    /// Whether the thread has a lower priority for it.
     is_lowered: bool,
 }
 
@@ -111,7 +111,8 @@ impl Drop for Finish<'_> {
 }
 
 impl Watch {
-    /// `limit`: the processor time that one request may take. `priorities`: where old requests are to have a lower one.
+    /// Starts the watcher. `limit`: processor time allowed for one request. `priorities`: lowers the priority of old
+    /// requests.
     pub fn start(limit: Duration, priorities: Option<Priorities>) -> Arc<Self> {
         let watch = Arc::new(Watch {
             limit,
@@ -133,12 +134,12 @@ impl Watch {
         watch
     }
 
-    /// Has the requests that wait in `queue` looked at, too.
+    /// Also watches the requests that wait in `queue`.
     pub fn add_queue(&self, queue: &Arc<ExtraThreads>) {
         self.queues.lock().push(Arc::downgrade(queue));
     }
 
-    /// Runs `work` for a request of the thread `caller`. The flag tells when it has to stop.
+    /// Runs `work` for a request of the thread `caller`. The flag tells when it must stop.
     pub fn run<T>(self: &Arc<Self>, caller: u32, work: impl FnOnce(&StopFlag) -> T) -> T {
         let worker = self.worker();
         let stop = StopFlag::default();
@@ -154,7 +155,7 @@ impl Watch {
         work(&stop)
     }
 
-    /// The mount ends: requests that wait or are old fail at once, and later ones when they are as old as those.
+    /// Ends requests, because the mount ends: waiting and old requests fail at once, later ones when they are old.
     pub fn end(&self) {
         self.is_ending.store(true, Ordering::SeqCst);
         self.wake();
@@ -170,7 +171,7 @@ impl Watch {
             }
             let thread = rustix::thread::gettid().as_raw_pid().cast_unsigned();
             if let Some(priorities) = self.priorities {
-                // It may have been started by one that has a lower priority now.
+                // The thread may have been started by one with a lower priority.
                 priorities.restore(thread);
             }
             let worker = Arc::new(Worker {
@@ -184,7 +185,7 @@ impl Watch {
         })
     }
 
-    /// Call this after a change that the watcher has to see. While the watcher is awake, it costs a look at a flag.
+    /// Call this after a change that the watcher must see. While the watcher is awake, it costs a look at a flag.
     fn wake(&self) {
         // Either this thread sees that the watcher goes to sleep, or the watcher sees the change.
         fence(Ordering::SeqCst);
@@ -202,7 +203,7 @@ impl Watch {
     /// The threads that work on requests now, each with the number of its request.
     fn running(&self) -> Vec<(Arc<Worker>, u64, Running)> {
         let mut running = Vec::new();
-        // Threads that have ended have dropped their workers.
+        // Ended threads have dropped their workers.
         self.workers.lock().retain(|worker| {
             let Some(worker) = worker.upgrade() else {
                 return false;
@@ -231,12 +232,12 @@ impl Drop for Watch {
     }
 }
 
-/// What the watcher's thread remembers from look to look.
+/// The memory of the watcher's thread between looks.
 #[derive(Debug, Default)]
 struct Looks {
-    /// The requests that ran at the last look, by the thread that works on them.
+    /// Requests running at the last look, by working thread.
     running: HashMap<u32, Seen>,
-    /// The last caller of a waiting request that was looked at.
+    /// The caller of a waiting request examined last.
     last_caller: u32,
 }
 
@@ -245,14 +246,14 @@ struct Looks {
 struct Seen {
     number: u64,
     times: u32,
-    /// When the calling thread began.
+    /// Start time of the calling thread.
     caller_started: Option<u64>,
-    /// The processor time of the working thread when the request was old for the first time.
+    /// Processor time of the working thread when the request became old.
     cpu: Duration,
 }
 
 impl Looks {
-    /// Looks around until the watch is dropped.
+    /// Looks at the slots until the watch is dropped.
     fn go_on(mut self, watch: &Weak<Watch>) {
         while let Some(watch) = watch.upgrade() {
             let is_busy = self.look(&watch);
@@ -269,7 +270,7 @@ impl Looks {
         }
     }
 
-    /// Returns whether there is work.
+    /// Looks at all slots once. Returns whether there is work.
     fn look(&mut self, watch: &Watch) -> bool {
         watch.is_awake.store(true, Ordering::Relaxed);
         let is_ending = watch.is_ending.load(Ordering::SeqCst);
@@ -292,7 +293,7 @@ impl Looks {
         !self.running.is_empty()
     }
 
-    /// Ends requests that wait for a thread, where no program waits for them.
+    /// Ends requests that wait for a thread, if no program waits for them.
     fn look_at_queue(&mut self, queue: &ExtraThreads, is_ending: bool) {
         if is_ending {
             return queue.refuse(|_| true, errno_of(Stop::Ending));
@@ -319,7 +320,7 @@ impl Seen {
         }
     }
 
-    /// The request is seen at work once more, in the thread `worker`. Returns why it has to stop, if it has to.
+    /// Sees the request at work once more, in the thread `worker`. Returns why it must stop, if so.
     fn again(
         &mut self,
         worker: u32,
@@ -354,14 +355,14 @@ mod tests {
 
     use super::*;
 
-    /// More than a test ever waits.
+    /// Longer than a test ever waits.
     const LONG: Duration = Duration::from_secs(1000);
 
     fn own_thread() -> u32 {
         rustix::thread::gettid().as_raw_pid().cast_unsigned()
     }
 
-    /// Waits until the flag is set. Uses as little processor time as it can, or as much.
+    /// Waits until the flag is set, with little processor time, or busily.
     fn until_stopped(stop: &StopFlag, is_busy: bool) -> Stop {
         let start = Instant::now();
         loop {
@@ -393,7 +394,7 @@ mod tests {
                 })
             });
             let stop = heard.recv().unwrap();
-            // As long as the caller lives, the watcher looks and does nothing.
+            // As long as the caller lives, the watcher only looks.
             thread::sleep(INTERVAL * (OLD + 2));
             assert_eq!(stop.stopped(), None);
             caller.kill().unwrap();
@@ -412,7 +413,7 @@ mod tests {
         assert_eq!(waited, None);
         let stopped = watch.run(own_thread(), |stop| until_stopped(stop, true));
         assert_eq!(stopped, Stop::Deadline);
-        // The next request begins anew, also after the watcher has slept.
+        // The next request begins anew, even after the watcher has slept.
         thread::sleep(INTERVAL * 4);
         let stopped = watch.run(own_thread(), |stop| until_stopped(stop, true));
         assert_eq!(stopped, Stop::Deadline);
@@ -475,7 +476,7 @@ mod model {
             let working = {
                 let watch = Arc::clone(&watch);
                 thread::spawn(move || {
-                    // The watcher may go to sleep after this one.
+                    // The watcher may go to sleep after this request.
                     watch.run(0, |_| ());
                     watch.run(0, |stop| {
                         while stop.stopped().is_none() {

@@ -1,4 +1,4 @@
-//! Extended attributes: those of source files, which of them are shown, and those that the mount adds to logs.
+//! Extended attributes: those of source files, which of them are visible, and those that the mount adds to logs.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,19 +15,19 @@ use super::access::ACCESS_LIST;
 /// The access control list that new files in a directory inherit.
 const DEFAULT_LIST: &str = "system.posix_acl_default";
 
-/// The prefix of the attributes that the mount adds to logs. Source attributes with this prefix are not shown.
+/// Prefix of the attributes that the mount adds to logs. Source attributes with this prefix are hidden.
 const LOG_PREFIX: &[u8] = b"user.h5logfs.";
 const USER_PREFIX: &[u8] = b"user.";
 
-/// The attribute that each view has, and no other file.
+/// The attribute that every view has, and no other file.
 pub const LAYOUT: &str = "user.h5logfs.layout";
 
-/// Enough for most values, in bytes.
+/// Usual length of a value, in bytes.
 const USUAL_LEN: usize = 256;
-/// The maximum for a value and for all names of a file (xattr(7)), in bytes.
+/// Longest value, and longest list of names of a file (xattr(7)), in bytes.
 const MAX_LEN: usize = 64 << 10;
 
-/// How the mount treats an attribute, by its name.
+/// The mount's treatment of an attribute, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrClass {
     /// The mount adds it to logs.
@@ -36,8 +36,8 @@ pub enum XattrClass {
     User,
     /// From the source, for all users who can see the file.
     AccessList,
-    /// Not shown: security labels and capabilities of the source have no effect in the mount, and trusted attributes
-    /// are for administrators.
+    /// Hidden: security labels and capabilities of the source have no effect in the mount, and trusted attributes are for
+    /// administrators.
     Hidden,
 }
 
@@ -76,7 +76,7 @@ impl LogAttribute {
         found.map(|(_, own)| *own)
     }
 
-    /// Its value for one view, as text.
+    /// Value for one view, as text.
     pub fn value(self, view: &View, task: &Task) -> Result<Vec<u8>> {
         let text = match self {
             LogAttribute::Layout => view.snapshot().log.layout().name().to_owned(),
@@ -94,7 +94,7 @@ impl LogAttribute {
     }
 }
 
-/// The value of an attribute. `None` where the file or its file system has no such attribute.
+/// The value of an attribute; `None` if the file or its file system does not have it.
 pub fn get(file: impl AsFd, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
     let read = |buffer: &mut [u8]| match rustix::fs::fgetxattr(&file, name, &mut *buffer) {
         Err(Errno::BADF) => rustix::fs::getxattr(proc_path(file.as_fd()), name, buffer),
@@ -106,7 +106,7 @@ pub fn get(file: impl AsFd, name: &OsStr) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// The names of a file's attributes that are shown, each followed by a zero byte.
+/// The names of a file's visible attributes, each followed by a zero byte.
 pub fn list(file: impl AsFd, is_shown: impl Fn(XattrClass) -> bool) -> Result<Vec<u8>, Errno> {
     let read = |buffer: &mut [u8]| match rustix::fs::flistxattr(&file, &mut *buffer) {
         Err(Errno::BADF) => rustix::fs::listxattr(proc_path(file.as_fd()), buffer),
@@ -123,7 +123,7 @@ pub fn list(file: impl AsFd, is_shown: impl Fn(XattrClass) -> bool) -> Result<Ve
     Ok(shown.flatten().copied().collect())
 }
 
-/// Calls `read` with a buffer that is long enough.
+/// Calls `read` with a sufficiently long buffer.
 fn read_all(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buffer = vec![0; USUAL_LEN];
     let len = match read(&mut buffer) {
@@ -137,7 +137,7 @@ fn read_all(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>,
     Ok(buffer)
 }
 
-/// A path to an open file. Some system calls refuse a descriptor from `O_PATH`, but take this path.
+/// A path to an open file. Some system calls refuse a descriptor from `O_PATH`, but accept this path.
 pub fn proc_path(file: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }

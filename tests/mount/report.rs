@@ -514,7 +514,6 @@ fn a_page_of_many_datasets_stays_small() {
     let page = page(dir.path(), &["many.h5"]);
     assert_eq!(page.matches("<details").count(), 1);
     assert!(page.contains("<b>/d7</b>") && page.matches("href=\"#f0d").count() == 1);
-    let told = between(&page, "<p>The row tells", "</p>");
-    assert!(told.starts_with(" all of 1\u{2009}000 datasets"), "{told}");
+    assert!(page.contains("<p>1\u{2009}000 datasets have no details,"));
     assert!(page.len() < MANY as usize * 400, "{} bytes", page.len());
 }

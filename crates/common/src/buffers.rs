@@ -1,13 +1,13 @@
-//! Buffers of a size that a log file asks for, which the caller has reserved. Where the system has no memory for one,
-//! these functions return an error. `vec!` would abort the process, and with it the mount of all users.
+//! Allocations of a size that a log file dictates; the caller has reserved the memory. They fail with an error. `vec!` would
+//! abort the process, and with it the mount of all users.
 
 use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_vec;
 
 use crate::fault::Shortage;
 
-/// A list of `len` zeros. Of a large one the system clears each page when it is first touched, so threads that fill it share
-/// that work.
+/// A list of `len` zeros. The system clears the pages of a large list when they are first touched, so threads that fill it
+/// share that work.
 pub fn zeroed<T: Zeroable>(len: usize) -> Result<Vec<T>, Shortage> {
     try_zeroed_vec(len).map_err(|()| shortage::<T>(len))
 }

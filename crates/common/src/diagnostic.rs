@@ -1,14 +1,13 @@
-//! What there is to say about a log besides its data: one form for every layer.
+//! Findings about a log, in one form for every layer.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a reader of the log has to mind, from the least to the most.
+/// The severity of a finding, from the least to the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Severity {
-    /// A user should know it: the view shows something in another way than the program wrote it, or
-    /// there is a doubt. No data are known to be missing.
+    /// Worth knowing: the view differs from what the program wrote, or there is a doubt. No data are known to be missing.
     Note,
     /// The log contradicts itself, but every element can be read.
     Inconsistent,
@@ -21,11 +20,11 @@ pub enum Severity {
 /// One finding about a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The file, table or entry that it is about; `None` stands for the log as a whole.
+    /// The file, table or entry concerned; `None` for the log as a whole.
     pub place: Option<String>,
-    /// What was found, for a person to read.
+    /// The finding as text for a person.
     pub what: String,
 }
 
@@ -39,22 +38,22 @@ impl Diagnostic {
         }
     }
 
-    /// The same, of [`Severity::Note`].
+    /// A finding of [`Severity::Note`] about the log as a whole.
     pub fn note(what: impl Into<String>) -> Self {
         Self::new(Severity::Note, what)
     }
 
-    /// The same, of [`Severity::Lost`].
+    /// A finding of [`Severity::Lost`] about the log as a whole.
     pub fn lost(what: impl Into<String>) -> Self {
         Self::new(Severity::Lost, what)
     }
 
-    /// The same, of [`Severity::Unreadable`].
+    /// A finding of [`Severity::Unreadable`] about the log as a whole.
     pub fn unreadable(what: impl Into<String>) -> Self {
         Self::new(Severity::Unreadable, what)
     }
 
-    /// The same finding, about `place`.
+    /// This finding, about `place`.
     pub fn at(self, place: impl Into<String>) -> Self {
         Diagnostic {
             place: Some(place.into()),

@@ -1,4 +1,4 @@
-//! Why something failed with a log file: a [`Fault`] with the file, and the object, that it is about.
+//! Errors about a log file: a [`Fault`] with the file, and the object, concerned.
 //!
 //! Every variant names what a user needs to find the cause: the file, the object, the reason. Only the
 //! file system layer turns an error into an errno.
@@ -16,7 +16,7 @@ use crate::fault::{Fault, Shortage, Stop};
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with a log file. `path` is the file as a user knows it; `reason` is for a person to read.
+/// What can go wrong with a log file. `path` is the file as a user knows it; `reason` is text for a person.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed: opening, reading, listing.
@@ -37,7 +37,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// A log file that cannot be presented at all.
+    /// A log file that cannot be shown at all.
     #[error("{}: {reason}", path.display())]
     BadFile {
         /// The file.
@@ -46,12 +46,12 @@ pub enum Error {
         reason: String,
     },
 
-    /// A log that has no such state as was asked for.
+    /// The requested state of a log does not exist.
     #[error("{}: {reason}", path.display())]
     NoMoment {
         /// The file.
         path: PathBuf,
-        /// Which states it has.
+        /// The states that exist.
         reason: String,
     },
 
@@ -64,11 +64,11 @@ pub enum Error {
         dataset: String,
         /// Where in the dataset: a chunk, or "all of it".
         place: String,
-        /// Why they cannot be read.
+        /// Why the elements cannot be read.
         fault: Fault,
     },
 
-    /// The process that scanned the file crashed, or was killed for going past its limits.
+    /// The process that scanned the file crashed, or was killed for exceeding its limits.
     #[error("{}: it cannot be scanned: {reason}", path.display())]
     ScanDied {
         /// The file.
@@ -77,7 +77,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// There is no memory for what the file asks for: see [`memory`](crate::memory). Another attempt may succeed.
+    /// The file needs memory that is not available: see [`memory`](crate::memory). Another attempt may succeed.
     #[error("{}: {shortage}", path.display())]
     NoMemory {
         /// The file.
@@ -95,7 +95,7 @@ pub enum Error {
         why: Stop,
     },
 
-    /// The error of an earlier scan of the same state of the same file.
+    /// The remembered error of an earlier scan of the same state of the same file.
     #[error("{0}")]
     Remembered(Arc<Error>),
 
@@ -116,7 +116,7 @@ impl Error {
         }
     }
 
-    /// `fault`, of the file `path`: damage makes an [`Error::BadFile`].
+    /// Adds the file `path` to `fault`. Damage becomes an [`Error::BadFile`].
     pub fn of(path: impl Into<PathBuf>, fault: impl Into<Fault>) -> Self {
         let path = path.into();
         match fault.into() {
@@ -134,7 +134,7 @@ impl Error {
         }
     }
 
-    /// The same error about another path: what `name` makes of the path that it has.
+    /// This error with its path replaced by `name(path)`.
     pub fn about(mut self, name: impl Fn(&Path) -> PathBuf) -> Self {
         match &mut self {
             Error::Io { path, .. }
@@ -146,14 +146,14 @@ impl Error {
             | Error::NoMemory { path, .. }
             | Error::Stopped { path, .. }
             | Error::Changed { path } => *path = name(path),
-            // Others have it, too.
+            // Others share the remembered error.
             Error::Remembered(_) => {}
         }
         self
     }
 
-    /// Whether a file server knows an open file no longer, for example because another node has removed or replaced it. To
-    /// open the path again may help.
+    /// Whether a file server no longer knows an open file, for example because another node has removed or replaced it.
+    /// Opening the path again may help.
     pub fn is_stale(&self) -> bool {
         let Error::Io { cause, .. } = self else {
             return false;
@@ -161,7 +161,7 @@ impl Error {
         is_stale(cause)
     }
 
-    /// The same error with short texts, for a cache: reasons may quote a file, at any length.
+    /// This error with short texts, for a cache. Reasons may quote a file, at any length.
     pub fn shortened(mut self) -> Self {
         match &mut self {
             Error::NotALog { path, reason }
@@ -198,7 +198,7 @@ impl Error {
     }
 }
 
-/// Without the object that it was about, where damage names its file.
+/// Drops the object. The file stays where damage names it.
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {
@@ -233,10 +233,10 @@ impl From<Error> for Fault {
     }
 }
 
-/// Bytes of a remembered reason: more than a line of the daemon's log has.
+/// Longest remembered reason, in bytes: no line of the daemon's log is longer.
 const LONGEST_REASON: usize = 4096;
 
-/// Bytes of a remembered path: longer than any path that the system takes.
+/// Longest remembered path, in bytes: the system takes no longer one.
 const LONGEST_PATH: usize = 16 << 10;
 
 fn shorten_path(path: &mut PathBuf) {
@@ -254,7 +254,7 @@ fn shorten(reason: &mut String) {
     }
 }
 
-/// The same of an error of the system.
+/// Whether `error` is `ESTALE`: see [`Error::is_stale`].
 pub fn is_stale(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::STALE)
 }

@@ -1,9 +1,9 @@
-//! Why something failed, below whoever knows the file and the object that it is about.
+//! Why something failed, in code that does not know the file or the object.
 //!
-//! The kind decides what happens next: damage is remembered and may be skipped, refused memory is asked for again, work
-//! that was stopped has no one who waits for it, and an error of the system keeps its number. So a kind is never made a
-//! text on its way up. [`Error`](crate::error::Error) adds the file and the object; the surface makes the text. Ranks of a
-//! job tell each other a [`Kind`] and a text.
+//! The kind of a fault decides what happens next. Damage is remembered and may be skipped. Refused memory is requested again.
+//! Nobody waits for work that was stopped. An error of the system keeps its number. So no layer below the surface turns a
+//! fault into text. [`Error`](crate::error::Error) adds the file and the object; the surface makes the text. Ranks of a job
+//! exchange a [`Kind`] and a text.
 
 use std::fmt::Display;
 use std::io;
@@ -15,19 +15,19 @@ use rustix::io::Errno;
 /// Why something failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Bytes of a file break the rules of its format, or are not there. Trying again gives the same.
+    /// Bytes of a file break the rules of its format, or are missing. Trying again gives the same result.
     #[error("{0}")]
     Damage(String),
 
-    /// What a program asks for cannot be done, whatever is in the files. It had no effect.
+    /// A program's request cannot be met, whatever the files contain. It had no effect.
     #[error("{0}")]
     Refused(String),
 
-    /// The file asks for more than an option allows. Trying again with the same options gives the same.
+    /// The file asks for more than an option allows. Trying again with the same options gives the same result.
     #[error(transparent)]
     TooLarge(Box<TooLarge>),
 
-    /// There is no memory for it now. Another attempt may succeed.
+    /// Memory is not available now. Another attempt may succeed.
     #[error(transparent)]
     NoMemory(Shortage),
 
@@ -38,30 +38,30 @@ pub enum Fault {
     /// A call of the system failed.
     #[error("{}{}", before(file.as_deref()), io::Error::from(*errno))]
     Io {
-        /// The file, where it may be another one than whoever adds the file knows.
+        /// The file, if it may differ from the one that the caller adds.
         file: Option<PathBuf>,
         /// The error of the system.
         errno: Errno,
     },
 
-    /// A file of the log is not the one that was opened any more.
+    /// A file of the log is no longer the one that was opened.
     #[error("{}: changed since it was opened", file.display())]
     Changed {
         /// The file.
         file: PathBuf,
     },
 
-    /// Any of these in other words: with advice, or as another process tells it.
+    /// Another fault in other words: with advice, or as reported by another process.
     #[error("{text}")]
     Told {
-        /// Which of them.
+        /// The kind of that fault.
         kind: Kind,
-        /// The words.
+        /// Text.
         text: String,
     },
 }
 
-/// The kind of a fault, and the number where the system has given one.
+/// The kind of a fault, with the number of a system error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -74,13 +74,13 @@ pub enum Kind {
     Changed,
 }
 
-/// Something that exceeds an option.
+/// A size that exceeds an option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} of {bytes} bytes is larger than {option}, {limit} bytes")]
 pub struct TooLarge {
     /// What is too large: a chunk, an index.
     pub what: &'static str,
-    /// Its size.
+    /// Size.
     pub bytes: u64,
     /// The option that bounds it.
     pub option: &'static str,
@@ -88,10 +88,10 @@ pub struct TooLarge {
     pub limit: u64,
 }
 
-/// Why memory could not be had.
+/// Why memory was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Shortage {
-    /// All work together has too much.
+    /// All work together holds too much.
     #[error(
         "no memory for {bytes} bytes: {used} of the {limit} bytes that cache_size and index_memory allow are in use"
     )]
@@ -103,7 +103,7 @@ pub enum Shortage {
         /// Bytes that may be in use.
         limit: u64,
     },
-    /// One user has too much.
+    /// One user holds too much.
     #[error(
         "no memory for {bytes} bytes: the user has {used} bytes in use, of a share of {share} bytes of cache_size and \
          index_memory"
@@ -116,7 +116,7 @@ pub enum Shortage {
         /// Bytes that the user may have in use.
         share: u64,
     },
-    /// The system has none.
+    /// The system has no memory left.
     #[error("the system has no memory for {bytes} bytes")]
     System {
         /// Bytes that were asked for.
@@ -128,10 +128,10 @@ pub enum Shortage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum Stop {
-    /// The caller does not wait for the answer any more.
+    /// The caller no longer waits for the answer.
     #[error("stopped: the caller is gone")]
     CallerGone = 1,
-    /// The work took more processor time than it may.
+    /// The work took more processor time than allowed.
     #[error(
         "stopped: it takes more processor time than a file of its size can need, or than read_cpu"
     )]
@@ -139,7 +139,7 @@ pub enum Stop {
     /// The mount, or the program, ends.
     #[error("stopped: the mount ends")]
     Ending = 3,
-    /// The same work took more processor time than it may a moment ago, and was not begun again.
+    /// The same work exceeded its processor time a moment ago, and was not started again.
     #[error(
         "a moment ago it took more processor time than a file of its size can need, or than read_cpu"
     )]
@@ -151,7 +151,7 @@ fn before(file: Option<&Path>) -> String {
 }
 
 impl Kind {
-    /// Those without an error of the system, in the order of their numbers.
+    /// The kinds without an error of the system, in the order of their numbers.
     const OTHERS: [Kind; 6] = [
         Kind::Damage,
         Kind::Refused,
@@ -161,7 +161,7 @@ impl Kind {
         Kind::Changed,
     ];
 
-    /// A number for another process: that of the error of the system, or one below 0.
+    /// A number to send to another process: the error number of the system, or a negative number.
     pub fn number(self) -> i32 {
         match self {
             Kind::Io(errno) => errno.raw_os_error(),
@@ -182,7 +182,7 @@ impl Kind {
         }
     }
 
-    /// A fault of this kind in words.
+    /// A fault of this kind with `text`.
     pub fn told(self, text: impl Into<String>) -> Fault {
         let text = text.into();
         match self {
@@ -194,7 +194,7 @@ impl Kind {
 }
 
 impl Fault {
-    /// What kind it is.
+    /// The kind of this fault.
     pub fn kind(&self) -> Kind {
         match self {
             Fault::Damage(_) => Kind::Damage,
@@ -208,17 +208,17 @@ impl Fault {
         }
     }
 
-    /// The same in other words.
+    /// This fault with another text.
     pub fn told(&self, text: impl Into<String>) -> Self {
         self.kind().told(text)
     }
 
-    /// The same with advice behind it.
+    /// This fault with advice appended.
     pub fn with(&self, advice: impl Display) -> Self {
         self.told(format!("{self}. {advice}"))
     }
 
-    /// The same, of something at `place` in a file. What has a text of its own has the place in front of it.
+    /// This fault with `place`, the place in a file, in front of its text.
     pub fn at(self, place: impl Display) -> Self {
         match &self {
             Fault::Damage(text) | Fault::Refused(text) | Fault::Told { text, .. } => {
@@ -228,7 +228,7 @@ impl Fault {
         }
     }
 
-    /// The same, of the file at `path`.
+    /// This fault, of the file at `path`.
     pub fn of_file(self, path: &Path) -> Self {
         match self {
             Fault::Io { file: None, errno } => Fault::Io {
@@ -239,12 +239,12 @@ impl Fault {
         }
     }
 
-    /// Whether the work has to end: it was stopped, or has no memory. Otherwise another way may lead further.
+    /// Whether the work must end: it was stopped, or has no memory. After any other fault another way may succeed.
     pub fn ends_work(&self) -> bool {
         matches!(self.kind(), Kind::Stopped | Kind::NoMemory)
     }
 
-    /// The text of damage, for code that makes a diagnostic of it and goes on. All else is still a fault.
+    /// The text of damage, for code that makes a diagnostic of it and goes on. Any other fault is the error.
     pub fn into_damage(self) -> Result<String, Self> {
         match self {
             Fault::Damage(reason) => Ok(reason),
@@ -253,7 +253,7 @@ impl Fault {
     }
 }
 
-/// A text alone says what is wrong with a file.
+/// A plain text describes damage.
 impl From<String> for Fault {
     fn from(reason: String) -> Self {
         Fault::Damage(reason)
@@ -266,7 +266,7 @@ impl From<&str> for Fault {
     }
 }
 
-/// A number in a file that does not fit where it has to.
+/// A number in a file that does not fit its type is damage.
 impl From<TryFromIntError> for Fault {
     fn from(error: TryFromIntError) -> Self {
         Fault::Damage(error.to_string())
@@ -297,7 +297,7 @@ impl From<Errno> for Fault {
     }
 }
 
-/// For surfaces, which show texts.
+/// For surfaces, which show text.
 impl From<Fault> for String {
     fn from(fault: Fault) -> Self {
         fault.to_string()
@@ -316,7 +316,7 @@ impl From<Stop> for String {
     }
 }
 
-/// An error of the system keeps its number. One without a number is about bytes: too few of them, or wrong ones.
+/// An error of the system keeps its number. An error without a number concerns bytes: too few, or wrong.
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {

@@ -1,4 +1,4 @@
-//! Files that stay open in a process that may belong to others.
+//! Files that stay open in a process owned by another program.
 
 use std::fs::File;
 use std::io;
@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{DupFlags, dup3};
 
-/// A file or directory that stays open for long. A program that closes all descriptors that it does not know closes this
-/// one, too, and its number may then lead to a file of that program: that one is never closed from here.
+/// A file or directory that stays open for long. A host program may close all descriptors that it does not know, this one
+/// included, and reuse the number for a file of its own. `HeldFile` never closes that file.
 #[derive(Debug)]
 pub struct HeldFile {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     file: Option<File>,
     inode: Inode,
 }
@@ -25,7 +25,7 @@ struct Inode {
 }
 
 impl Inode {
-    /// That of an open file, as this machine knows it: a file server may be away, or know the file no longer.
+    /// The identity of an open file, as this machine knows it. A file server may be away, or may no longer know the file.
     fn of(file: impl AsFd) -> io::Result<Self> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = statx(file, "", flags, StatxFlags::INO)?;
@@ -37,7 +37,7 @@ impl Inode {
 }
 
 impl HeldFile {
-    /// Holds `file`. Fails where its inode cannot be told.
+    /// Holds `file`. Fails if its inode cannot be read.
     pub fn new(file: File) -> io::Result<Self> {
         Ok(HeldFile {
             inode: Inode::of(&file)?,
@@ -45,20 +45,20 @@ impl HeldFile {
         })
     }
 
-    /// Whether the descriptor still is that of the file that was opened.
+    /// Whether the descriptor still belongs to the opened file.
     pub fn is_there(&self) -> bool {
         Inode::of(self.as_fd()).is_ok_and(|now| now == self.inode)
     }
 
-    /// Whether the file has no name left, as far as this machine knows: its space is free when nobody has it open.
+    /// Whether the file has no name left, as far as this machine knows. Its space is freed when the last descriptor closes.
     pub fn is_unlinked(&self) -> bool {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = statx(self.as_fd(), "", flags, StatxFlags::NLINK);
         found.is_ok_and(|found| found.stx_nlink == 0)
     }
 
-    /// Puts another opening of the same file in the place of this one, at once for all threads that use it. Fails where it
-    /// is another file.
+    /// Replaces this descriptor by another one of the same file, at once for all threads that use it. Fails if `again` is
+    /// another file.
     pub fn replace_by(&self, again: File) -> io::Result<()> {
         if Inode::of(&again)? != self.inode {
             return Err(io::Error::other("another file has taken its name"));
@@ -66,8 +66,8 @@ impl HeldFile {
         if !self.is_there() {
             return Err(io::Error::other("the program has closed its descriptor"));
         }
-        // SAFETY: The number is that of an open file that belongs to `self`, and it is not closed here. `dup3` lets it refer
-        // to another one in one step, so that whoever borrows it meanwhile has an open file throughout.
+        // SAFETY: `self` owns the number, which refers to an open file and is not closed here. `dup3` redirects it in one
+        // step, so whoever borrows it meanwhile has an open file throughout.
         let own = unsafe { OwnedFd::from_raw_fd(self.as_raw_fd()) };
         dup3(&again, &mut ManuallyDrop::new(own), DupFlags::CLOEXEC)?;
         Ok(())
@@ -89,7 +89,7 @@ impl Drop for HeldFile {
             return;
         }
         if let Some(file) = self.file.take() {
-            // The number is no longer ours.
+            // The host has reused the number.
             let _ = file.into_raw_fd();
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         (&*held).read_exact(&mut begin).unwrap();
         held.replace_by(File::open(&path).unwrap()).unwrap();
         (&*held).read_exact(&mut begin).unwrap();
-        // It is another opening, which has read nothing yet.
+        // The new descriptor starts at the beginning of the file.
         assert_eq!((&begin, held.as_raw_fd()), (b"te", number));
         let other = dir.path().join("other");
         std::fs::write(&other, "text").unwrap();

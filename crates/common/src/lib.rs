@@ -1,21 +1,21 @@
-//! What all parts of h5logfs use. Nothing here knows of logs or HDF5.
+//! The base of all parts of h5logfs. It knows nothing of logs or HDF5.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`fault`] | why something failed |
-//! | [`error`] | the same with the file and the object |
-//! | [`memory`] | the memory that numbers in files ask for: reserved before it is allocated |
-//! | [`task`] | work on behalf of a caller: whose memory it takes, whether it is still wanted |
+//! | [`error`] | a fault with its file and object |
+//! | [`memory`] | memory whose size files decide: reserved before it is allocated |
+//! | [`task`] | work for a caller: its memory, and whether it is still wanted |
 //! | [`single_flight`] | one thread makes what several lack |
-//! | [`lru`] | what may be wanted again, within a bound |
-//! | [`sync`] | locks and threads, for code that models check |
+//! | [`lru`] | a bounded cache |
+//! | [`sync`] | locks and threads, for code checked by models |
 //! | [`parallel`] | work in equal shares, done by a few threads |
 //! | [`buffers`] | allocations that can fail |
-//! | [`diagnostic`] | what is wrong with a log |
-//! | [`messages`] | whose share of the program's log a message takes |
-//! | [`stats`] | what a process counts and times |
+//! | [`diagnostic`] | findings about a log |
+//! | [`messages`] | the subject of a message, which has a share of the program's log |
+//! | [`stats`] | counts and times of a process |
 //! | [`held_file`] | files that stay open in a process that may belong to others |
-//! | [`process`] | this process, told apart from those that are forked from it |
+//! | [`process`] | the identity of this process, distinct from its forks |
 
 #![deny(missing_docs)]
 

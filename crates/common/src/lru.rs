@@ -1,4 +1,4 @@
-//! What was made once and may be wanted again, within a bound. What was used least recently goes first.
+//! A bounded cache. It drops the least recently used value first.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -7,17 +7,17 @@ use lru::LruCache;
 
 use crate::sync::Mutex;
 
-/// Values by their keys, each with a weight. Threads share it; none waits while a value is made or freed.
+/// Values by key, each with a weight. Threads share the cache; none waits while a value is made or freed.
 #[derive(Debug)]
 pub struct Lru<K: Hash + Eq, V> {
-    /// The most that all values weigh together.
+    /// Largest total weight.
     capacity: u64,
     table: Mutex<Table<K, V>>,
 }
 
 #[derive(Debug)]
 struct Table<K: Hash + Eq, V> {
-    /// Each with its weight.
+    /// Values with their weights.
     values: LruCache<K, (u64, V)>,
     weight: u64,
 }
@@ -34,11 +34,11 @@ impl<K: Hash + Eq, V> Table<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> Lru<K, V> {
-    /// Without values. `capacity`: what they may weigh together.
+    /// An empty cache whose values may weigh `capacity` in total.
     pub fn new(capacity: u64) -> Self {
         Lru {
             capacity,
-            // It grows as it fills.
+            // The table grows as it fills.
             table: Mutex::new(Table {
                 values: LruCache::unbounded(),
                 weight: 0,
@@ -46,7 +46,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         }
     }
 
-    /// The value, which is the last to go from now on.
+    /// The value of `key`, which becomes the most recently used.
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -55,7 +55,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         table.values.get(key).map(|(_, value)| value.clone())
     }
 
-    /// Keeps a value in the place of the one that has its key. One that weighs more than all may is not kept.
+    /// Inserts a value, and replaces the previous value of its key. A value heavier than the capacity is not kept.
     pub fn insert(&self, key: K, value: V, weight: u64) {
         let mut gone = Vec::new();
         let mut table = self.table.lock();
@@ -74,7 +74,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         drop(gone);
     }
 
-    /// Forgets a value, and returns it.
+    /// Removes and returns a value.
     pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -82,7 +82,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         self.table.lock().remove(key)
     }
 
-    /// Forgets a value if it `is_meant`.
+    /// Removes a value if `is_meant` accepts it.
     pub fn remove_if<Q: Hash + Eq + ?Sized>(&self, key: &Q, is_meant: impl FnOnce(&V) -> bool)
     where
         K: Borrow<Q>,
@@ -95,7 +95,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         drop(gone);
     }
 
-    /// Forgets all values but those that `is_kept`.
+    /// Removes all values that `is_kept` rejects.
     pub fn retain(&self, is_kept: impl Fn(&V) -> bool)
     where
         K: Clone,
@@ -109,7 +109,7 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         drop(gone);
     }
 
-    /// Forgets all values.
+    /// Removes all values.
     pub fn clear(&self) {
         let mut table = self.table.lock();
         table.weight = 0;
@@ -118,12 +118,12 @@ impl<K: Hash + Eq, V: Clone> Lru<K, V> {
         drop(gone);
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.table.lock().values.len()
     }
 
-    /// Whether there is none.
+    /// Whether the cache has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(lru.get(&0), Some(0));
         lru.insert(3, 30, 10);
         assert_eq!((lru.get(&0), lru.get(&1), lru.len()), (Some(0), None, 3));
-        // Another value of the same key counts once, and what is too heavy goes itself.
+        // A replaced value no longer counts, and a value heavier than the capacity is dropped itself.
         lru.insert(3, 31, 20);
         assert_eq!((lru.get(&2), lru.get(&3)), (None, Some(31)));
         lru.insert(3, 32, 31);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// The weight is that of the values that are there.
+        /// The weight is the sum of the weights of the present values.
         #[test]
         fn it_stays_within_its_capacity(steps in prop::collection::vec((0u8..20, 0u64..50, 0..6), 1..200)) {
             let lru = Lru::new(100);

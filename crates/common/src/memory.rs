@@ -1,13 +1,12 @@
-//! The memory that numbers in files ask for. It is reserved before it is allocated.
+//! Memory whose size files decide. It is reserved before it is allocated.
 //!
-//! All that a process decodes, assembles and keeps of logs lies in one [`Memory`] of fixed size. A piece of it is a
-//! [`Reservation`], which lasts as long as what it was made for: until a chunk was assembled, or as long as an index is
-//! kept. Where the rest is too small, what caches keep makes room. What does not fit even then is an error for the
-//! work that asked for it, and nothing is allocated.
+//! One [`Memory`] of fixed size holds all that a process decodes, assembles and keeps of logs. A [`Reservation`] is a piece
+//! of it, and lasts as long as its purpose: until a chunk is assembled, or as long as an index is kept. Where memory is
+//! short, caches drop values. Where that is not enough, the reservation fails, and nothing is allocated.
 //!
-//! Users share the memory. What one user's work holds, and what that user's open files keep from being evicted, is
-//! at most half of what the others leave. So no number of bad files takes all of it, and several users who act
-//! together leave a part of it, too. What only a cache keeps counts for no user.
+//! Users share the memory. The work of one user, and the values that this user's open files keep from eviction, hold at most
+//! half of what the other users leave. So no number of bad files takes all memory, and users who act together leave some,
+//! too. Values that only a cache keeps count for no user.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -24,37 +23,37 @@ use crate::fault::Shortage;
 use crate::single_flight::SingleFlight;
 use crate::sync::{Condvar, Mutex};
 
-/// Something that keeps values which hold reservations, and can let go of them.
+/// A cache of values with reservations, which can drop them.
 pub trait Evict: Send + Sync + Debug {
-    /// Drops the value that is needed least. Returns whether there was one.
+    /// Drops the least needed value. Returns whether there was one.
     fn evict_one(&self) -> bool;
 }
 
-/// Memory of fixed size that threads and users share.
+/// Memory of fixed size, shared by threads and users.
 #[derive(Debug)]
 pub struct Memory {
-    /// In bytes.
+    /// Size in bytes.
     limit: u64,
     state: Mutex<State>,
-    /// Work that waits for memory hears when some was released.
+    /// Notified when memory is released. Work that waits for memory waits here.
     released: Condvar,
-    /// Of the works of one user that wait for memory, one tries again at a time.
+    /// Lets one work of each user at a time try again.
     retrying: SingleFlight<Option<u32>>,
     caches: Option<Weak<dyn Evict>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of all reservations: now, and at most so far.
+    /// Bytes of all reservations: now, and the maximum so far.
     used: u64,
     most: u64,
-    /// Bytes that count for users: each and together.
+    /// Bytes counted for each user, and their sum.
     users: HashMap<u32, u64>,
     of_users: u64,
 }
 
 impl State {
-    /// Counts `bytes` for a user. Fails where that exceeds the user's share.
+    /// Counts `bytes` for a user. Fails if that exceeds the user's share.
     fn count(&mut self, limit: u64, user: u32, bytes: u64) -> Result<(), Shortage> {
         let used = self.users.get(&user).copied().unwrap_or(0);
         let others = self.of_users - used;
@@ -97,7 +96,7 @@ impl State {
 }
 
 impl Memory {
-    /// Memory of `limit` bytes. `caches` lets go of values where there is no other room.
+    /// Memory of `limit` bytes. `caches` drops values when there is no other room.
     pub fn new(limit: u64, caches: Option<Weak<dyn Evict>>) -> Arc<Self> {
         Arc::new(Memory {
             limit,
@@ -113,7 +112,7 @@ impl Memory {
         self.state.lock().used
     }
 
-    /// The most bytes that were reserved at one time.
+    /// Most bytes reserved at one time.
     pub fn most_used(&self) -> u64 {
         self.state.lock().most
     }
@@ -145,7 +144,7 @@ impl Memory {
         self.released.notify_all();
     }
 
-    /// The most that one user's work may reserve where no other work does.
+    /// Most bytes that one user's work may reserve when no other work runs.
     fn most(&self, user: Option<u32>) -> u64 {
         if user.is_some() {
             self.limit / 2
@@ -159,8 +158,7 @@ impl Memory {
         self.released.wait_for(&mut self.state.lock(), at_most);
     }
 
-    /// Counts `bytes` that exist already for `user`, who keeps them from being evicted. `None` where that exceeds the
-    /// user's share.
+    /// Counts existing `bytes` for `user`, who keeps them from eviction. `None` if that exceeds the user's share.
     pub fn hold(self: &Arc<Self>, user: u32, bytes: u64) -> Option<Hold> {
         self.state.lock().count(self.limit, user, bytes).ok()?;
         Some(Hold {
@@ -171,7 +169,7 @@ impl Memory {
     }
 }
 
-/// Bytes that a user keeps from being evicted.
+/// Bytes that a user keeps from eviction.
 #[derive(Debug)]
 pub struct Hold {
     memory: Arc<Memory>,
@@ -186,27 +184,27 @@ impl Drop for Hold {
     }
 }
 
-/// One piece of work, as the memory sees it.
+/// A piece of work as the memory knows it.
 #[derive(Debug)]
 struct Owner {
     memory: Arc<Memory>,
     user: Option<u32>,
-    /// Bytes that this work has reserved for itself.
+    /// Bytes that this work has reserved.
     own: AtomicU64,
     refusal: Mutex<Option<Refusal>>,
-    /// It is within [`Account::retry`].
+    /// Whether [`Account::retry`] is running.
     tries: AtomicBool,
 }
 
-/// The first reservation of a piece of work that was refused.
+/// The first refused reservation of a piece of work.
 #[derive(Debug)]
 struct Refusal {
     shortage: Shortage,
-    /// It would have been granted where no other work was in progress.
+    /// Whether the reservation would succeed if no other work ran.
     by_others: bool,
 }
 
-/// Reserves memory for one piece of work.
+/// The account of one piece of work, which reserves memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Account(Arc<Owner>);
 
@@ -229,7 +227,7 @@ impl Account {
         &self.0.memory
     }
 
-    /// Why memory was refused to this work, if it was.
+    /// Why memory was refused to this work, if so.
     pub fn refusal(&self) -> Option<Shortage> {
         let refusal = self.0.refusal.lock();
         refusal.as_ref().map(|refusal| refusal.shortage)
@@ -244,9 +242,9 @@ impl Account {
         }
     }
 
-    /// Runs `job`, and again where it failed only because other work held the memory. `may_go_on` is asked before each
-    /// further attempt. The works of one user that try again do so one after the other. Within a job, only the outermost
-    /// call tries again: it is the one that can let go of all that the work holds.
+    /// Runs `job`, and runs it again if it failed only because other work held the memory. `may_go_on` is asked before each
+    /// further attempt. Retries of one user run one after the other. Within a job, only the outermost call tries again,
+    /// because only it can release all that the work holds.
     pub fn retry<T, E>(
         &self,
         mut job: impl FnMut() -> Result<T, E>,
@@ -280,7 +278,7 @@ impl Account {
     }
 }
 
-/// The outermost attempt of a piece of work, until this is dropped.
+/// Marks the outermost attempt of a piece of work until it is dropped.
 struct Outermost<'a>(&'a AtomicBool);
 
 impl Drop for Outermost<'_> {
@@ -289,26 +287,26 @@ impl Drop for Outermost<'_> {
     }
 }
 
-/// How often work that was crowded out is tried again, and how long it waits before at most.
+/// Number of further attempts of work that others crowded out; before each, it waits no longer than `PAUSE`.
 const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reserved memory, until this is dropped.
+/// Reserved memory, released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     owner: Arc<Owner>,
-    /// It counts for the work, and its user, that reserved it.
+    /// Whether the reservation counts for the work, and the user, that made it.
     is_own: AtomicBool,
     bytes: u64,
 }
 
 impl Reservation {
-    /// Bytes reserved.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The user for whom it counts.
+    /// The user for whom the reservation counts.
     fn user(&self) -> Option<u32> {
         self.owner.user.filter(|_| self.is_own.load(Relaxed))
     }
@@ -332,7 +330,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives back all but `bytes`.
+    /// Releases all but `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             self.owner.memory.give_back(self.user(), less);
@@ -343,13 +341,13 @@ impl Reservation {
         }
     }
 
-    /// Takes over what another one of the same work has reserved.
+    /// Takes over another reservation of the same work.
     pub fn absorb(&mut self, mut other: Reservation) {
         debug_assert!(Arc::ptr_eq(&self.owner, &other.owner));
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// From now on it counts for no user, because only a cache keeps what it was made for.
+    /// Stops counting for the user, because only a cache keeps the value now.
     pub fn release_share(&self) {
         if !self.is_own.swap(false, Relaxed) {
             return;
@@ -361,8 +359,8 @@ impl Reservation {
         self.owner.own.fetch_sub(self.bytes, Relaxed);
     }
 
-    /// Reserves and allocates capacity for `more` elements of a list that counts here. The list grows by half at
-    /// least, so that adding elements one by one takes few steps.
+    /// Reserves and allocates capacity for `more` elements of a list counted here. The list grows by at least half, so adding
+    /// elements one by one takes few steps.
     pub fn make_room<T>(&mut self, list: &mut Vec<T>, more: usize) -> Result<(), Shortage> {
         let (len, capacity) = (list.len(), list.capacity());
         if capacity - len >= more {
@@ -373,7 +371,7 @@ impl Reservation {
         let wanted = wanted.max(capacity.saturating_add(capacity / 2)).max(8);
         let size = size_of::<T>().max(1);
         let bytes = wanted.checked_mul(size).ok_or(past)? as u64;
-        // Both exist while the elements move.
+        // The old and the new list both exist while the elements move.
         self.grow(bytes)?;
         if let Err(shortage) = buffers::make_room(list, wanted - len) {
             self.shrink_to(self.bytes - bytes);
@@ -383,7 +381,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Adds an element to a list that counts here.
+    /// Adds an element to a list counted here.
     #[inline]
     pub fn push<T>(&mut self, list: &mut Vec<T>, element: T) -> Result<(), Shortage> {
         if list.len() == list.capacity() {
@@ -393,14 +391,14 @@ impl Reservation {
         Ok(())
     }
 
-    /// Adds elements to a list that counts here.
+    /// Adds elements to a list counted here.
     pub fn extend<T: Copy>(&mut self, list: &mut Vec<T>, elements: &[T]) -> Result<(), Shortage> {
         self.make_room(list, elements.len())?;
         list.extend_from_slice(elements);
         Ok(())
     }
 
-    /// A list of `len` zeros that counts here.
+    /// A list of `len` zeros, counted here.
     pub fn filled<T: Zeroable>(&mut self, len: usize) -> Result<Vec<T>, Shortage> {
         let bytes = len.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or(Shortage::System { bytes: u64::MAX })? as u64;
@@ -415,7 +413,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A value with the memory that was reserved for it.
+/// A value with its reserved memory.
 #[derive(Debug)]
 pub struct Reserved<T> {
     value: T,
@@ -423,23 +421,23 @@ pub struct Reserved<T> {
 }
 
 impl<T> Reserved<T> {
-    /// `reservation` must cover what `value` holds.
+    /// Joins `value` and `reservation`, which must cover what `value` holds.
     pub fn new(value: T, reservation: Reservation) -> Self {
         Reserved { value, reservation }
     }
 
-    /// From now on it counts for no user: see [`Reservation::release_share`].
+    /// Stops counting for the user: see [`Reservation::release_share`].
     pub fn release_share(&self) {
         self.reservation.release_share();
     }
 
-    /// The same by value.
+    /// This value with its share released.
     pub fn unowned(self) -> Self {
         self.release_share();
         self
     }
 
-    /// The value and its reservation.
+    /// Splits the value from its reservation.
     pub fn into_parts(self) -> (T, Reservation) {
         (self.value, self.reservation)
     }
@@ -499,7 +497,7 @@ mod tests {
         let first = reserve(&memory, None, 35).unwrap();
         assert_eq!((kept.0.lock().len(), memory.used()), (6, 95));
         assert!(reserve(&memory, None, 101).is_none());
-        // What can never fit evicts nothing.
+        // A reservation that can never fit evicts nothing.
         assert_eq!(kept.0.lock().len(), 6);
         assert!(reserve(&memory, None, 66).is_none());
         assert_eq!(memory.used(), 35);
@@ -514,15 +512,15 @@ mod tests {
         assert!(reserve(&memory, Some(1), 1).is_none());
         let second = reserve(&memory, Some(2), 200).unwrap();
         assert!(reserve(&memory, Some(2), 1).is_none());
-        // What a user holds open counts, too, though its memory is there already.
+        // Memory that a user's open files keep counts, too, though it exists already.
         let hold = memory.hold(3, 100).unwrap();
         assert!(memory.hold(3, 1).is_none() && reserve(&memory, Some(3), 1).is_none());
         assert_eq!(memory.used(), 600);
         drop(hold);
         assert!(reserve(&memory, Some(3), 100).is_some());
-        // Work for no user in particular has no share.
+        // Work of no particular user has no share.
         assert!(reserve(&memory, None, 200).is_some());
-        // What only a cache keeps counts for no user, but takes memory.
+        // Values that only a cache keeps count for no user, but take memory.
         first.release_share();
         assert!(reserve(&memory, Some(1), 200).is_some());
         assert!(reserve(&memory, Some(1), 201).is_none());
@@ -542,7 +540,7 @@ mod tests {
             assert_eq!(reservation.bytes(), 8 * list.capacity() as u64);
         }
         assert_eq!(list.len(), pushed);
-        // While it grows, a list exists twice.
+        // A growing list exists twice.
         assert!((40..=124).contains(&pushed), "{pushed}");
         assert!(reservation.filled::<u8>(1000).is_err());
         assert!(reservation.make_room(&mut list, usize::MAX).is_err());
@@ -586,7 +584,7 @@ mod tests {
         };
         let outcome = account.retry(
             || {
-                // The others end before the third attempt.
+                // The other works end before the third attempt.
                 if outer.fetch_add(1, Relaxed) == 2 {
                     others.lock().take();
                 }
@@ -630,7 +628,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against sums of what each step did.
+        /// Compares with sums over the steps.
         #[test]
         fn it_counts_as_a_naive_one(
             steps in prop::collection::vec((0u32..4, 0u64..400, 0..4), 1..200),

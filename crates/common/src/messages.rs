@@ -1,16 +1,16 @@
-//! What the messages of a thread are about. The log has a share for each subject, so that neither a user's files nor a
-//! user's requests crowd out the errors of another user.
+//! The subject of a thread's messages. The program's log gives each subject a share, so a user's files or requests do not
+//! crowd out the errors of another user.
 
 use std::cell::Cell;
 
-/// What messages are about.
+/// The subject of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// No user: the program itself.
     Program,
     /// The files of the user with this number.
     FilesOf(u32),
-    /// What the user with this number asked of files of other users.
+    /// Requests of the user with this number for files of other users.
     RequestsOf(u32),
 }
 
@@ -24,7 +24,7 @@ thread_local! {
     static STATE: Cell<State> = const { Cell::new(State { owner: None, caller: None }) };
 }
 
-/// What the messages of this thread are about now.
+/// The subject of this thread's messages now.
 pub fn subject() -> Subject {
     let State { owner, caller } = STATE.get();
     match (owner, caller) {
@@ -35,7 +35,7 @@ pub fn subject() -> Subject {
     }
 }
 
-/// From here on the messages of this thread are about files of `owner`, until the [`Scope`] ends.
+/// Makes files of `owner` the subject of this thread's messages until the [`Scope`] ends.
 pub fn about(owner: u32) {
     STATE.set(State {
         owner: Some(owner),
@@ -43,7 +43,7 @@ pub fn about(owner: u32) {
     });
 }
 
-/// From here on the messages of this thread are about a request of an ordinary user, until the [`Scope`] ends.
+/// Makes requests of the ordinary user `caller` the subject of this thread's messages until the [`Scope`] ends.
 pub fn asked_by(caller: u32) {
     STATE.set(State {
         caller: Some(caller),
@@ -51,14 +51,14 @@ pub fn asked_by(caller: u32) {
     });
 }
 
-/// Begins a piece of work that is about no file and no user yet. At its end holds again what held before.
+/// Begins a piece of work with no subject yet. The end of the scope restores the previous subject.
 pub fn scope() -> Scope {
     Scope {
         before: STATE.take(),
     }
 }
 
-/// See [`scope`].
+/// A piece of work: see [`scope`].
 #[derive(Debug)]
 pub struct Scope {
     before: State,

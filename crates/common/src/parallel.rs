@@ -8,16 +8,16 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::sync::Mutex;
 
-/// The most threads, the calling one included. On a node with many cores other readers need some of them, and
-/// limits bound the threads of a process.
+/// Most threads, including the caller. Other readers of a large node need cores, too, and limits bound the threads of a
+/// process.
 const MOST: usize = 16;
 
 thread_local! {
-    /// This thread already works on a share, so all cores are busy.
+    /// Whether this thread works on a share. Then all cores are busy.
     static HAS_SHARE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Into how many shares work is best split now; at least one.
+/// Best number of shares for work that starts now; at least one.
 pub fn shares() -> usize {
     if HAS_SHARE.get() {
         return 1;
@@ -25,10 +25,10 @@ pub fn shares() -> usize {
     cores().min(MOST)
 }
 
-/// The cores that this thread may use; at least one.
+/// Number of cores that this thread may use; at least one.
 ///
-/// The limits of the control group are read once: that takes a dozen system calls. A process may be bound to fewer cores
-/// later, as ranks and workers are.
+/// The limits of the control group are read once, because that takes a dozen system calls. The binding to cores is read each
+/// time: ranks and workers are bound later.
 pub fn cores() -> usize {
     static ALL: OnceLock<usize> = OnceLock::new();
     let all = *ALL.get_or_init(|| thread::available_parallelism().map_or(1, |n| n.get()));
@@ -36,10 +36,10 @@ pub fn cores() -> usize {
     all.min(bound).max(1)
 }
 
-/// Runs `work` for the shares `0..shares`, at least one; returns the results in this order. The calling thread does the first
-/// share, and those whose thread could not start or has panicked.
+/// Runs `work` for the shares `0..shares` (at least one), and returns the results in this order. The calling thread does the
+/// first share, and the shares whose thread could not start or has panicked.
 ///
-/// The threads take no signals: those are for the threads of the host.
+/// The threads block all signals, which are meant for the threads of the host.
 pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let work = |number| {
         let _marked = Marked::new();
@@ -64,7 +64,7 @@ pub fn share<T: Send>(shares: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T>
     })
 }
 
-/// Fills a list in so many shares. `fill` gets a part of it, and the place of the first element of that.
+/// Fills a list in `shares` parts. `fill` gets the index of the first element of a part, and the part.
 pub fn fill<T: Send>(shares: usize, list: &mut [T], fill: impl Fn(usize, &mut [T]) + Sync) {
     let each = list.len().div_ceil(shares.max(1)).max(1);
     let parts: Vec<_> = list.chunks_mut(each).map(Mutex::new).collect();
@@ -75,7 +75,7 @@ pub fn fill<T: Send>(shares: usize, list: &mut [T], fill: impl Fn(usize, &mut [T
     });
 }
 
-/// Does `work`, and meanwhile `aside` in another thread: after it where there is no thread, or no core for it.
+/// Runs `work`, and `aside` in another thread at the same time. Without a thread or a core for it, `aside` runs afterwards.
 pub fn beside<T>(aside: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     let aside = &aside;
     let run = || {
@@ -87,7 +87,7 @@ pub fn beside<T>(aside: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
         let other = (cores() > 1).then(|| without_signals(start));
         let done = work();
         match other {
-            // What it panicked with is for nobody.
+            // Nobody needs the payload of the panic.
             Some(Ok(other)) => _ = other.join(),
             Some(Err(_)) | None => aside(),
         }
@@ -95,18 +95,18 @@ pub fn beside<T>(aside: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Does something, such as starting threads, with all signals blocked. Threads inherit what is blocked.
+/// Runs `start`, such as the start of threads, with all signals blocked. New threads inherit the blocked signals.
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
     let started = start();
     if let Ok(before) = before {
-        // It was in force before, so it is valid.
+        // This mask was in force before, so it is valid.
         let _ = before.thread_set_mask();
     }
     started
 }
 
-/// Marks the thread as one that works on a share, for as long as it lives.
+/// Marks a thread that works on a share, for as long as it lives.
 struct Marked {
     before: bool,
 }

@@ -1,7 +1,7 @@
-//! Which process this is: a process that was forked is another one, and what it has inherited is not its own.
+//! The identity of this process. A forked process is another process, and what it inherits is not its own.
 //!
-//! A number of a process may come again, and the C library tells a library of forks only where they are made by its own
-//! `fork`. So the kernel tells: it clears one page of memory in each new process (`MADV_WIPEONFORK`).
+//! Process IDs are reused, and the C library reports only forks made by its own `fork`. So the kernel tells: it clears one
+//! page of memory in each new process (`MADV_WIPEONFORK`).
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// A process, told apart from its ancestors and descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// No ancestor of the process has the same one. Where the kernel clears no page, the process ID.
+    /// A number that no ancestor of the process has. Where the kernel clears no page, the process ID.
     number: u64,
     id: u32,
 }
@@ -25,7 +25,7 @@ impl Process {
         }
     }
 
-    /// Whether it is this process. Costs a load, and no system call.
+    /// Whether this is the calling process. Costs a load, and no system call.
     #[inline]
     pub fn is_this(self) -> bool {
         self.number == number()
@@ -37,16 +37,16 @@ impl Process {
     }
 }
 
-/// The page that forks clear. Null until it is needed, and where the kernel has none.
+/// The page that forks clear. Null until it is first used, and where the kernel cannot clear pages.
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// The last number that was given. A fork copies it, so a new process gets a number that none of its ancestors has.
+/// Last number given. A fork copies it, so a new process gets a number that none of its ancestors has.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 fn number() -> u64 {
     let page = PAGE.load(Ordering::Acquire);
-    // SAFETY: the page is never unmapped once it is there.
+    // SAFETY: the page is never unmapped.
     match unsafe { page.as_ref() } {
         Some(own) => match own.load(Ordering::Relaxed) {
             0 => first_number(own),
@@ -66,7 +66,7 @@ fn first_number(own: &AtomicU64) -> u64 {
     }
 }
 
-/// Makes the page. A lock would stay locked in a process that is forked meanwhile, so there is none.
+/// Makes the page, without a lock: a lock would stay locked in a process that is forked meanwhile.
 #[cold]
 fn without_page() -> u64 {
     let Some(new) = new_page() else {
@@ -74,13 +74,13 @@ fn without_page() -> u64 {
     };
     let placed = PAGE.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
     if placed.is_err() {
-        // SAFETY: another thread was faster, and nothing has this page.
+        // SAFETY: another thread was faster, and nothing uses this page.
         let _ = unsafe { munmap(new.cast(), LEN) };
     }
     number()
 }
 
-/// One page on most machines. The kernel rounds it up to whole pages.
+/// Length of one page on most machines. The kernel rounds it up to whole pages.
 const LEN: usize = 4096;
 
 fn new_page() -> Option<*mut AtomicU64> {
@@ -88,9 +88,9 @@ fn new_page() -> Option<*mut AtomicU64> {
     // SAFETY: the kernel chooses the place of new memory.
     let page = unsafe { mmap_anonymous(ptr::null_mut(), LEN, protection, MapFlags::PRIVATE) };
     let page = page.ok()?;
-    // SAFETY: the memory is ours, and holds nothing yet.
+    // SAFETY: this code owns the memory, which holds nothing yet.
     if unsafe { madvise(page, LEN, Advice::LinuxWipeOnFork) }.is_err() {
-        // SAFETY: nothing has this page.
+        // SAFETY: nothing uses this page.
         let _ = unsafe { munmap(page, LEN) };
         return None;
     }
@@ -106,7 +106,7 @@ mod tests {
         let child = fork();
         if child == 0 {
             let status = i32::from(!check());
-            // SAFETY: it takes a number, and runs nothing of this process.
+            // SAFETY: `_exit` takes a number, and runs no code of this process.
             unsafe { libc::_exit(status) };
         }
         let mut status = -1;
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(own.id(), std::process::id());
         // SAFETY: the new process only compares numbers, forks and ends.
         let fork = || unsafe { libc::fork() };
-        // The C library does not know of this one.
+        // The C library does not know of this fork.
         // SAFETY: see above; without flags, `clone` copies the process as `fork` does.
         let clone = || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 };
         for fork in [&fork as &dyn Fn() -> i32, &clone] {

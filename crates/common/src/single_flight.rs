@@ -1,7 +1,7 @@
-//! Single flight: of several threads that miss the same thing one makes it, and the others wait.
+//! Single flight: one thread makes what several threads miss, and the others wait.
 //!
-//! A cache is asked first. After a miss a thread takes the key, and asks the cache once more: another thread may
-//! have made the thing in the meantime. No lock is held while something is made.
+//! A thread asks the cache first. After a miss it takes the key, and asks the cache once more, because another thread may
+//! have made the thing meanwhile. No lock is held while something is made.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use crate::sync::{Condvar, Mutex};
 
-/// How long a waiter waits before it looks again whether it has to.
+/// Longest time between two looks of a waiting thread.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The keys that are taken, each with what its waiters wait for.
+/// Taken keys, each with the condition for its waiters.
 #[derive(Debug)]
 pub struct SingleFlight<K> {
     taken: Mutex<HashMap<K, Arc<Condvar>>>,
 }
 
-/// A key that is taken, until this is dropped.
+/// A taken key, released on drop.
 #[derive(Debug)]
 pub struct Guard<'a, K: Hash + Eq> {
     flights: &'a SingleFlight<K>,
@@ -36,7 +36,7 @@ impl<K> Default for SingleFlight<K> {
 }
 
 impl<K: Hash + Eq + Clone> SingleFlight<K> {
-    /// Waits until no thread has the key. A thread that has it already would wait for ever.
+    /// Waits until no thread has the key. A thread that already has it would wait for ever.
     pub fn take(&self, key: K) -> Guard<'_, K> {
         let mut taken = self.taken.lock();
         while let Some(released) = taken.get(&key).map(Arc::clone) {
@@ -46,7 +46,7 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
         Guard { flights: self, key }
     }
 
-    /// The same, but waits only while `is_wanted`: `None` where it is not any more.
+    /// As [`take`](Self::take), but waits only while `is_wanted`. `None` once it is not.
     pub fn take_while(&self, key: K, is_wanted: impl Fn() -> bool) -> Option<Guard<'_, K>> {
         let mut taken = self.taken.lock();
         while let Some(released) = taken.get(&key).map(Arc::clone) {
@@ -67,7 +67,7 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
         self.taken.lock().contains_key(key)
     }
 
-    /// The same without waiting: `None` where another thread has the key.
+    /// As [`take`](Self::take), but does not wait. `None` if another thread has the key.
     pub fn try_take(&self, key: K) -> Option<Guard<'_, K>> {
         let mut taken = self.taken.lock();
         if taken.contains_key(&key) {

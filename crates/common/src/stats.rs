@@ -1,7 +1,7 @@
 //! Statistics of a mount.
 //!
-//! All parts of the program count in one shared [`Stats`], without locks. A [`Report`] is a copy of the counts at
-//! one moment, which can be written as JSON or in the text format of Prometheus.
+//! All parts of the program count in one shared [`Stats`], without locks. A [`Report`] is a copy of the counts at one moment,
+//! for JSON or the text format of Prometheus.
 
 mod prometheus;
 mod report;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use report::{Bucket, Distribution, Report, Share, Usage};
 
-/// A number that only grows. Counts synchronize nothing, so they use relaxed atomics.
+/// A number that only grows. Counters synchronize nothing, so they use relaxed atomics.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -32,14 +32,14 @@ impl Counter {
     }
 }
 
-/// Number of buckets with an upper bound. That of the first is a microsecond, each further one is twice the one
-/// before, and the last one is 67 seconds.
+/// Number of buckets with an upper bound. The first bound is a microsecond, each further one is twice the one before, and the
+/// last one is 67 seconds.
 pub const BOUNDED: usize = 27;
 
 /// A histogram of durations, in logarithmic buckets.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// The last one has no upper bound.
+    /// Buckets; the last one has no upper bound.
     buckets: [Counter; BOUNDED + 1],
     nanoseconds: Counter,
 }
@@ -54,7 +54,7 @@ impl Histogram {
         self.nanoseconds.add(nanoseconds);
     }
 
-    /// Runs `work` and records how long it took. Failures count too.
+    /// Runs `work` and records its duration. Failures count, too.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let outcome = work();
@@ -62,67 +62,66 @@ impl Histogram {
         outcome
     }
 
-    /// Number of durations that were recorded.
+    /// Number of recorded durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(Counter::get).sum()
     }
 }
 
-/// The bucket of a duration: the first one whose upper bound is not below it.
+/// The bucket of a duration: the first one whose upper bound is not smaller.
 fn bucket(nanoseconds: u64) -> usize {
     let microseconds = nanoseconds.div_ceil(1000);
     let doublings = u64::BITS - microseconds.saturating_sub(1).leading_zeros();
     (doublings as usize).min(BOUNDED)
 }
 
-/// The upper bound of a bucket, in seconds. It belongs to the bucket.
+/// The upper bound of a bucket, in seconds; it belongs to the bucket.
 fn bound(bucket: usize) -> f64 {
     2f64.powi(bucket as i32) / 1e6
 }
 
-/// The counts of one mount since its start.
+/// Counts of one mount since its start.
 #[derive(Debug)]
 pub struct Stats {
     started: (Instant, SystemTime),
 
-    /// Log files that were opened as views.
+    /// Log files opened as views.
     pub opens_of_views: Counter,
-    /// Other regular files that were opened.
+    /// Other regular files opened.
     pub opens_of_plain_files: Counter,
-    /// Opens of regular files that failed. Opens that the kernel repeats because the file has changed do not
-    /// count.
+    /// Failed opens of regular files. Opens that the kernel repeats because the file has changed do not count.
     pub failed_opens: Counter,
     /// Time to open regular files.
     pub open_time: Histogram,
-    /// Files and directories that were opened.
+    /// Files and directories opened.
     pub handles_opened: Counter,
-    /// Files and directories that were closed.
+    /// Files and directories closed.
     pub handles_closed: Counter,
-    /// Names that were looked up, also for listings with attributes.
+    /// Names looked up, also for listings with attributes.
     pub lookups: Counter,
 
-    /// Time of reads. Its count is the number of reads.
+    /// Time of reads; its count is the number of reads.
     pub read_time: Histogram,
-    /// Bytes that reads returned.
+    /// Bytes returned by reads.
     pub bytes_returned: Counter,
-    /// Bytes that were asked for past the end of a file, or by a read that failed.
+    /// Bytes requested past the end of a file, or by a read that failed.
     pub bytes_not_returned: Counter,
     /// Reads that failed.
     pub failed_reads: Counter,
-    /// Bytes of tables and data read from log files, without those that libhdf5 reads in a scan.
+    /// Bytes of tables and data read from log files, without what libhdf5 reads in a scan.
     pub log_bytes: Counter,
-    /// Time to make a chunk. Read-ahead and failures count too.
+    /// Time to make a chunk. Read-ahead and failures count, too.
     pub chunk_time: Histogram,
 
-    /// Scans that were started.
+    /// Scans started.
     pub scans: Counter,
-    /// Scans that failed. A file that is no log is no failure.
+    /// Failed scans. A file that is no log is no failure.
     pub failed_scans: Counter,
     /// Log files that needed no scan.
     pub kept_scans: Counter,
     /// Scan workers that crashed, hung, or were stopped at a limit.
     pub worker_failures: Counter,
-    /// Time of scans. Failures count too.
+    /// Time of scans. Failures count, too.
     pub scan_time: Histogram,
 }
 
@@ -154,13 +153,13 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Counts a read of `asked` bytes that began at `start` and ends now. `returned`: bytes that it returned;
-    /// `None` where it failed.
+    /// Counts a read of `asked` bytes that began at `start` and ends now. `returned` is the number of bytes returned, or
+    /// `None` if the read failed.
     pub fn count_read(&self, start: Instant, asked: usize, returned: Option<usize>) {
         let there = returned.unwrap_or(0) as u64;
         self.read_time.record(start.elapsed());
         self.bytes_returned.add(there);
-        // The usual read is complete, and has to stay cheap.
+        // Most reads are complete, and must stay cheap.
         let missing = (asked as u64).saturating_sub(there);
         if missing > 0 {
             self.bytes_not_returned.add(missing);

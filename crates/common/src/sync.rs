@@ -1,12 +1,12 @@
 //! Locks, atomic numbers and threads, for code whose concurrency is checked by models.
 //!
 //! A model (`model::check`) is a test that runs such code thousands of times, each time with the steps of its threads in
-//! another order. For that the code must take what it needs from here. It gets the types of `parking_lot` and of the standard
-//! library. With the feature `model`, which only models are built with, it gets types of the same names with which
-//! shuttle decides at each step which thread goes on.
+//! another order. The code must take its locks, atomics and threads from here. These are the types of `parking_lot` and of
+//! the standard library. With the feature `model`, which only models enable, they are types of the same names from shuttle,
+//! which decides at each step which thread goes on.
 //!
-//! Of memory, a model knows sequential consistency only: orderings weaker than `SeqCst` count as that. And no time passes
-//! in it: what waits with a time limit may go on at once, with or without reason.
+//! A model knows sequential consistency only: it treats weaker orderings as `SeqCst`. No time passes in a model: a wait with
+//! a time limit may end at once, with or without reason.
 
 #[cfg(feature = "model")]
 pub mod model;

@@ -10,19 +10,19 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::fault::{Fault, Shortage, Stop};
 use crate::memory::{Account, Memory, Reservation};
 
-/// Asks work in other threads to stop. Clones are the same flag.
+/// A flag that asks work in other threads to stop. Clones share the flag.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicU8>);
 
 impl StopFlag {
-    /// Asks the work to stop. The first reason counts.
+    /// Asks the work to stop. Only the first reason counts.
     pub fn stop(&self, why: Stop) {
         let _ = self
             .0
             .compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Why the work has to stop, if it has to.
+    /// Why the work must stop, if so.
     #[inline]
     pub fn stopped(&self) -> Option<Stop> {
         match self.0.load(Ordering::Relaxed) {
@@ -35,8 +35,8 @@ impl StopFlag {
     }
 }
 
-/// One piece of work: a read, the making of an index. It reserves memory before it allocates, and looks now and then
-/// whether it is still wanted.
+/// One piece of work, such as a read or the making of an index. It reserves memory before it allocates, and checks now and
+/// then whether it is still wanted.
 #[derive(Debug, Clone)]
 pub struct Task {
     account: Account,
@@ -46,50 +46,50 @@ pub struct Task {
     reader_keeps: bool,
 }
 
-/// The time, by the clock, that work may take for which no caller waits.
+/// The deadline of work for which no caller waits.
 #[derive(Debug)]
 struct Patience {
     end: Instant,
     checks: AtomicU32,
 }
 
-/// A look at the clock takes longer than a check, so only one check in so many does that.
+/// One check in `CHECKS` reads the clock, which takes longer than a check.
 const CHECKS: u32 = 1024;
 
 impl Patience {
-    /// Whether it is over, as far as the last look tells.
+    /// Whether the deadline had passed at the last look at the clock.
     fn is_over(&self) -> bool {
         let checks = self.checks.fetch_add(1, Ordering::Relaxed);
         checks.is_multiple_of(CHECKS) && Instant::now() >= self.end
     }
 }
 
-/// The processor time that work on files may take which have so many bytes on the disk. What is there bounds it, whatever the
-/// files say of themselves.
+/// Processor time allowed for work on files with `bytes_on_disk` bytes. The bytes on the disk bound it, whatever the files
+/// claim.
 pub fn processor_time(bytes_on_disk: u64) -> Duration {
     const ANY_FILE: Duration = Duration::from_secs(5);
     const BYTES_A_SECOND: u64 = 4 << 20;
     ANY_FILE + Duration::from_secs(bytes_on_disk / BYTES_A_SECOND)
 }
 
-/// Work of fewer checks, such as a read of a chunk that is there, asks for no time at all, which is a system call.
+/// Work of fewer checks, such as the read of a cached chunk, never reads the thread's clock, which is a system call.
 const FEW: u64 = 16;
 
 /// The processor time that each thread may spend on one piece of work.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
-    /// No other piece of work has it.
+    /// Unique number of the piece of work.
     number: u64,
     most: Duration,
 }
 
-/// What a thread last spent its time on.
+/// The processor time that a thread has spent on its last piece of work.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spending {
     work: u64,
-    /// The time of the thread when it had made [`FEW`] checks of that.
+    /// The thread's clock after [`FEW`] checks of this work.
     begin: Duration,
-    /// No thread makes so many that they begin anew.
+    /// Number of checks. It never overflows.
     checks: u64,
 }
 
@@ -112,7 +112,7 @@ impl Allowance {
         }
     }
 
-    /// Whether this thread has spent it, as far as the last look at its clock tells.
+    /// Whether this thread had spent its time at the last look at its clock.
     #[inline]
     fn is_spent(self) -> bool {
         let mut spending = SPENDING.get();
@@ -138,7 +138,7 @@ fn time_of_thread() -> Duration {
 }
 
 impl Task {
-    /// Work that takes its memory from `memory`: of `user`, where users share it.
+    /// Work that takes its memory from `memory`. `user` is the user who is charged, where users share the memory.
     pub fn new(memory: &Arc<Memory>, user: Option<u32>) -> Self {
         Task {
             account: Account::new(memory, user),
@@ -149,22 +149,22 @@ impl Task {
         }
     }
 
-    /// Work of at most `bytes` of memory, on its own: for the tools and tests that read tables without a view.
+    /// Work of at most `bytes` of memory on its own, for tools and tests that read tables without a view.
     pub fn limited(bytes: u64) -> Self {
         Task::new(&Memory::new(bytes, None), None)
     }
 
-    /// Work that the operating system alone bounds, as in a process for one scan.
+    /// Work without limits of its own, as in a process for one scan, which the system limits.
     pub fn unlimited() -> Self {
         Task::limited(u64::MAX)
     }
 
-    /// Stops where `stop` says so.
+    /// Stops when `stop` is set.
     pub fn stopped_by(self, stop: StopFlag) -> Self {
         Task { stop, ..self }
     }
 
-    /// Stops after this time.
+    /// Stops after `time`.
     pub fn for_at_most(self, time: Duration) -> Self {
         let patience = Patience {
             end: Instant::now() + time,
@@ -176,7 +176,7 @@ impl Task {
         }
     }
 
-    /// Stops where a thread has spent so much processor time on it. Where it has such a limit already, that one holds.
+    /// Stops when a thread has spent `most` processor time on it. A limit set earlier holds.
     pub fn within(self, most: Duration) -> Self {
         Task {
             allowance: Some(self.allowance.unwrap_or_else(|| Allowance::new(most))),
@@ -184,7 +184,7 @@ impl Task {
         }
     }
 
-    /// For a reader that keeps what it gets, as the kernel does in its page cache.
+    /// Marks the work of a reader that keeps its data, as the kernel does in the page cache.
     pub fn for_keeper(self) -> Self {
         Task {
             reader_keeps: true,
@@ -192,17 +192,17 @@ impl Task {
         }
     }
 
-    /// Whether the reader keeps what it gets.
+    /// Whether the reader keeps its data.
     pub fn reader_keeps(&self) -> bool {
         self.reader_keeps
     }
 
-    /// The user on whose behalf it works, where memory has shares.
+    /// The user who is charged, where users share the memory.
     pub fn user(&self) -> Option<u32> {
         self.account.user()
     }
 
-    /// Why it has to stop, if it has to. Work that waits asks this now and then.
+    /// Why the work must stop, if so. Waiting work asks now and then.
     pub fn stopped(&self) -> Option<Stop> {
         if let Some(time) = &self.patience
             && Instant::now() >= time.end
@@ -212,7 +212,7 @@ impl Task {
         self.stop.stopped()
     }
 
-    /// Fails where the work has to stop. Costs next to nothing: long loops ask in each round.
+    /// Fails if the work must stop. Costs next to nothing: long loops call it in each round.
     #[inline]
     pub fn check(&self) -> Result<(), Stop> {
         if self.patience.as_ref().is_some_and(|time| time.is_over()) {
@@ -239,14 +239,13 @@ impl Task {
         Ok(reservation)
     }
 
-    /// The most bytes that were reserved at one time in the memory that it takes from, by all work. Tests compare it
-    /// with what was allocated.
+    /// The most bytes that all work had reserved at one time in its memory. Tests compare it with the bytes allocated.
     pub fn most_reserved(&self) -> u64 {
         self.account.memory().most_used()
     }
 
-    /// Fails where the work was stopped, or memory was refused to it since its last attempt began. Code that counts or
-    /// skips what it could not read calls this at its end: these two are no damage.
+    /// Fails if the work was stopped, or if memory was refused to it since its last attempt began. Code that counts or skips
+    /// what it could not read calls this at its end, because neither is damage.
     pub fn finish(&self) -> Result<(), Fault> {
         self.check()?;
         self.account
@@ -254,19 +253,19 @@ impl Task {
             .map_or(Ok(()), |refused| Err(refused.into()))
     }
 
-    /// Runs `job`. Where it fails only because other work holds the memory that it needs, waits for that and runs it
-    /// again. `job` must not hold memory of this task between its runs.
+    /// Runs `job`. If it fails only because other work holds the memory, waits for memory and runs it again. `job` must not
+    /// hold memory of this task between its runs.
     pub fn retry<T, E>(&self, job: impl FnMut() -> Result<T, E>) -> Result<T, E> {
         self.account.retry(job, || self.stopped().is_none())
     }
 }
 
 thread_local! {
-    /// What this thread works on.
+    /// The work that this thread does.
     static RUNNING: RefCell<Option<Task>> = const { RefCell::new(None) };
 }
 
-/// What a thread works on, until this is dropped.
+/// Marks the work of a thread until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Running {
@@ -274,7 +273,7 @@ pub struct Running {
 }
 
 impl Task {
-    /// Lets code that has no task at hand ask whether this work has to stop: [`check_running`].
+    /// Makes this the work of the thread, so that code without a task can call [`check_running`].
     pub fn running(&self) -> Running {
         let task = Some(self.clone());
         Running {
@@ -289,7 +288,7 @@ impl Drop for Running {
     }
 }
 
-/// Fails where the work that this thread does has to stop.
+/// Fails if the work of this thread must stop.
 pub fn check_running() -> Result<(), Stop> {
     RUNNING.with(|running| running.borrow().as_ref().map_or(Ok(()), Task::check))
 }
@@ -336,11 +335,11 @@ mod tests {
             .within(processor_time(0));
         assert!(!until_stopped(&task, 3 * CHECKS));
         assert_eq!(task.stopped(), Some(Stop::Deadline));
-        // Short work does not ask for the time.
+        // Short work does not read the clock.
         let task = Task::unlimited().within(Duration::ZERO);
         assert!(until_stopped(&task, FEW as u32 - 1) && SPENDING.get().begin.is_zero());
         assert!(until_stopped(&task, 1) && !SPENDING.get().begin.is_zero());
-        // Each thread has it for itself.
+        // Each thread has the whole time.
         let task = Task::unlimited().within(Duration::ZERO);
         let clone = task.clone();
         let other = std::thread::spawn(move || clone.check().is_ok());
@@ -353,7 +352,7 @@ mod tests {
         assert!((0..2 * CHECKS).all(|_| task.check().is_ok()));
         let task = Task::unlimited().for_at_most(Duration::ZERO);
         assert!(task.check().is_err() && task.stopped().is_some());
-        // Also while it waits, and makes no checks.
+        // A deadline also stops work that waits and makes no checks.
         let task = Task::unlimited().for_at_most(Duration::ZERO);
         assert_eq!(task.stopped(), Some(Stop::CallerGone));
     }

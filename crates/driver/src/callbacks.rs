@@ -1,6 +1,6 @@
-//! What libhdf5 calls.
+//! The callbacks that libhdf5 calls.
 //!
-//! libhdf5 guards its calls of a file driver by its own lock, or leaves that to the program.
+//! libhdf5 guards its calls of a file driver with its own lock, or leaves that to the program.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr::NonNull;
@@ -29,7 +29,7 @@ with_return_address! {
 }
 
 with_return_address! {
-    /// Opens a file for a session: one in memory, or one that such a file leads to.
+    /// Opens a file for a session: a file in memory, or the target of its links.
     open_in_session(_name: *const c_char, _flags: c_uint, _fapl: Id, _last: Address) -> *mut File = open_in_session_for,
     register "r8", "x4"
 }
@@ -65,11 +65,11 @@ unsafe extern "C-unwind" fn open_in_session_for(
     }
 }
 
-/// Opens a file in a way.
+/// Opens a file with one of the open functions.
 ///
 /// # Safety
 ///
-/// The arguments are those that libhdf5 has called with.
+/// The arguments are those of a call of libhdf5.
 unsafe fn open_as(
     open: impl FnOnce(&Library, &Request<'_>) -> Result<Option<Content>, Fault>,
     name: *const c_char,
@@ -111,7 +111,7 @@ unsafe extern "C-unwind" fn delete_for(name: *const c_char, fapl: Id, caller: us
             fapl,
             FAILURE,
             |f, fapl| unsafe {
-                // SAFETY: `fapl` is a list of this library, and `name` is what it gave us.
+                // SAFETY: `fapl` is a list of this library, and `name` is from libhdf5.
                 (f.H5FDdelete)(name, fapl)
             },
         ))
@@ -119,24 +119,24 @@ unsafe extern "C-unwind" fn delete_for(name: *const c_char, fapl: Id, caller: us
     deleted.unwrap_or(FAILURE)
 }
 
-/// Does something with a file; what goes wrong is put on the error stack of its library.
+/// Acts on a file. An error goes onto the error stack of its library.
 ///
 /// # Safety
 ///
-/// `file` is a file of [`open`] that was not closed.
+/// `file` is an open file from [`open`].
 unsafe fn with<R>(
     file: *const File,
     kind: Kind,
     failed: R,
     act: impl FnOnce(&File) -> Result<R, Fault>,
 ) -> R {
-    // SAFETY: the caller says so. libhdf5 changes only the public part, which we never look at.
+    // SAFETY: promised by the caller. libhdf5 changes only the public part, which is never read here.
     let file = unsafe { &*file };
     file.library.caught(kind, || act(file)).unwrap_or(failed)
 }
 
 impl File {
-    /// Calls the default driver for a plain file, and something of ours for a log and for a file in memory.
+    /// Calls the default driver for a plain file, and our own code for a log and for a file in memory.
     fn pass<R>(
         &self,
         plain: impl FnOnce(&Functions, *mut PublicPart) -> R,
@@ -151,8 +151,8 @@ impl File {
     }
 }
 
-// Each `unsafe` block below that has no reason of its own calls a function of the library that opened the file, with
-// the file that its default driver opened for it, and with the arguments that it gave us.
+// Each `unsafe` block below without its own reason calls a function of the library that opened the file, with the file that
+// its default driver opened for it, and with the arguments from libhdf5.
 
 /// Closes a file, and frees it.
 ///
@@ -160,7 +160,7 @@ impl File {
 ///
 /// As [`open`].
 pub unsafe extern "C-unwind" fn close(file: *mut File) -> Status {
-    // SAFETY: libhdf5 gives up the file. It was made by `Box::into_raw`.
+    // SAFETY: libhdf5 gives up the file, which `Box::into_raw` has made.
     let file = unsafe { Box::from_raw(file) };
     let library = file.library;
     let closed = library.caught(Kind::Open, || {
@@ -176,13 +176,13 @@ pub unsafe extern "C-unwind" fn close(file: *mut File) -> Status {
     closed.unwrap_or(FAILURE)
 }
 
-/// Orders two files of one library; equal ones are the same.
+/// Orders two files of one library; equal files are the same.
 ///
 /// # Safety
 ///
 /// As [`open`].
 pub unsafe extern "C-unwind" fn compare(one: *const File, other: *const File) -> c_int {
-    // SAFETY: both are files of ours.
+    // SAFETY: this driver has opened both files.
     let (one, other) = unsafe { (&*one, &*other) };
     let compared = one.library.caught(Kind::Open, || {
         Ok(match (&one.content, &other.content) {
@@ -199,7 +199,7 @@ pub unsafe extern "C-unwind" fn compare(one: *const File, other: *const File) ->
     compared.unwrap_or(-1)
 }
 
-/// Orders two files, of which none is the same as another.
+/// Orders two files; different files are never equal.
 ///
 /// # Safety
 ///
@@ -208,7 +208,7 @@ pub unsafe extern "C-unwind" fn compare_places(one: *const File, other: *const F
     one.addr().cmp(&other.addr()) as c_int
 }
 
-/// Tells the features of a file, or of the driver.
+/// Returns the features of a file, or of the driver.
 ///
 /// # Safety
 ///
@@ -218,7 +218,7 @@ pub unsafe extern "C-unwind" fn query(file: *const File, flags: *mut c_ulong) ->
         return SUCCESS;
     }
     if file.is_null() {
-        // SAFETY: libhdf5 gives a place for the flags.
+        // SAFETY: libhdf5 passes a place for the flags.
         unsafe { flags.write(FEATURES) };
         return SUCCESS;
     }
@@ -240,7 +240,7 @@ pub unsafe extern "C-unwind" fn query(file: *const File, flags: *mut c_ulong) ->
     }
 }
 
-/// Tells the end of what libhdf5 has allocated.
+/// Returns the end of the space that libhdf5 has allocated.
 ///
 /// # Safety
 ///
@@ -258,7 +258,7 @@ pub unsafe extern "C-unwind" fn allocated(file: *const File, usage: Usage) -> Ad
     }
 }
 
-/// Sets the end of what libhdf5 has allocated.
+/// Sets the end of the space that libhdf5 has allocated.
 ///
 /// # Safety
 ///
@@ -286,7 +286,7 @@ pub unsafe extern "C-unwind" fn set_allocated(
     }
 }
 
-/// Tells the end of the file.
+/// Returns the end of the file.
 ///
 /// # Safety
 ///
@@ -304,7 +304,7 @@ pub unsafe extern "C-unwind" fn end(file: *const File, usage: Usage) -> Address 
     }
 }
 
-/// Gives the descriptor of a plain file.
+/// Returns the descriptor of a plain file.
 ///
 /// # Safety
 ///
@@ -326,7 +326,7 @@ pub unsafe extern "C-unwind" fn handle(
     }
 }
 
-/// Reads bytes. What lies past the end of the file reads as zeros.
+/// Reads bytes. Bytes past the end of the file are zeros.
 ///
 /// # Safety
 ///
@@ -357,16 +357,16 @@ pub unsafe extern "C-unwind" fn read(
     }
 }
 
-/// The place for bytes that are read.
+/// The buffer for the bytes of a read.
 ///
 /// # Safety
 ///
-/// libhdf5 gives `size` bytes at `buf`. They may never have been written to; nothing reads them before that.
+/// libhdf5 passes `size` bytes at `buf`. They may be uninitialised; nothing reads them before they are written.
 unsafe fn place<'a>(buf: *mut c_void, size: usize) -> Result<&'a mut [u8], Fault> {
     let Some(buf) = NonNull::new(buf.cast::<u8>()) else {
-        return Err("no place for the bytes that are read".into());
+        return Err("no buffer for the read".into());
     };
-    // SAFETY: the caller says so.
+    // SAFETY: promised by the caller.
     Ok(unsafe { slice::from_raw_parts_mut(buf.as_ptr(), size) })
 }
 
@@ -390,7 +390,7 @@ pub unsafe extern "C-unwind" fn write(
                 |f, inner| (f.H5FDwrite)(inner, usage, DEFAULT, at, size, buf),
                 |log| {
                     if log.is_inherited {
-                        // libhdf5 marks a file there that it has open for writing, which a log never is.
+                        // libhdf5 marks the superblock of a file that it opens for writing. A log never gets the mark.
                         if usage != SUPERBLOCK
                             && let Some(lost) = log.lost()
                         {
@@ -404,7 +404,7 @@ pub unsafe extern "C-unwind" fn write(
                     let Some(buf) = NonNull::new(buf.cast_mut().cast::<u8>()) else {
                         return Err("no bytes to write".into());
                     };
-                    // libhdf5 gives `size` bytes.
+                    // libhdf5 passes `size` bytes.
                     let buf = slice::from_raw_parts(buf.as_ptr(), size);
                     memory.write(at, buf).map(|()| SUCCESS)
                 },
@@ -413,7 +413,7 @@ pub unsafe extern "C-unwind" fn write(
     }
 }
 
-/// Writes what the driver holds back, which the default driver does not do.
+/// Writes data that the driver holds back. The default driver holds back none.
 ///
 /// # Safety
 ///
@@ -431,7 +431,7 @@ pub unsafe extern "C-unwind" fn flush(file: *mut File, _transfer: Id, is_closing
     }
 }
 
-/// Gives a plain file, or one in memory, the length that libhdf5 has allocated.
+/// Gives a plain file, or a file in memory, the length that libhdf5 has allocated.
 ///
 /// # Safety
 ///
@@ -458,7 +458,7 @@ pub unsafe extern "C-unwind" fn truncate(
     }
 }
 
-/// Locks a plain file. A log is not locked: those who read it must not stop the job that writes it.
+/// Locks a plain file. A log is not locked: its readers must not stop the job that writes it.
 ///
 /// # Safety
 ///
@@ -499,7 +499,7 @@ pub unsafe extern "C-unwind" fn unlock(file: *mut File) -> Status {
     }
 }
 
-/// Does something that only some drivers know.
+/// Runs an operation that only some drivers know.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Our table of callbacks. Its structure is the same in HDF5 1.14.0 to 2.2.
+//! The table of callbacks. Its structure is the same in HDF5 1.14.0 to 2.2.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 
@@ -11,7 +11,7 @@ use crate::file::File;
 /// `H5FD_MAXADDR`, the last address that fits into an `off_t`.
 const LAST_ADDRESS: Address = i64::MAX as Address;
 
-/// A callback that we leave out, as the default driver does. It has the size of a pointer.
+/// A callback left out, as in the default driver. It has the size of a pointer.
 type Absent = Option<unsafe extern "C-unwind" fn()>;
 
 /// `H5FD_class_t`, version 1.
@@ -61,19 +61,18 @@ pub struct Class {
     free_lists: [Usage; 7],
 }
 
-// SAFETY: the table is never written to, and its one pointer is to a text that lives as long as the process.
+// SAFETY: the table is never written to, and its only pointer is to a text that lives as long as the process.
 unsafe impl Sync for Class {}
 
 /// The driver.
 ///
-/// Vectors and selections are left out, as in the default driver. With them libhdf5 would read each piece of a
-/// selection by itself where it otherwise reads through its sieve buffer, and plain files would be read and written in
-/// another way than without us.
+/// Vector and selection callbacks are left out, as in the default driver. With them libhdf5 would read each piece of a
+/// selection separately, without its sieve buffer, and access plain files in another way than without this driver.
 pub static DRIVER: Class = DRIVER_TABLE;
 
 const DRIVER_TABLE: Class = Class {
     version: 1,
-    // Not reserved by the HDF Group (256 and more), and at most 65535: "H5".
+    // At most 65535, and not reserved by the HDF Group, which uses 256 and more: "H5".
     value: 0x4835,
     name: c"h5logfs".as_ptr(),
     last_address: LAST_ADDRESS,
@@ -113,11 +112,12 @@ const DRIVER_TABLE: Class = Class {
     unlock: callbacks::unlock,
     delete: callbacks::delete,
     control: callbacks::control,
-    // H5FD_FLMAP_DICHOTOMY: data and heaps, and all else. The files that are made look like those of the default driver.
+    // H5FD_FLMAP_DICHOTOMY: one list for data and heaps, one for everything else. New files look like those of the default
+    // driver.
     free_lists: [1, 1, 1, 3, 3, 1, 1],
 };
 
-/// The driver of sessions, which the connector registers beside the other one: it knows files in memory, too.
+/// The driver of sessions, which the connector registers besides the other one. It also knows files in memory.
 pub static SESSION_DRIVER: Class = Class {
     value: 0x4836,
     name: SESSION_NAME.as_ptr(),
@@ -125,7 +125,7 @@ pub static SESSION_DRIVER: Class = Class {
     ..DRIVER_TABLE
 };
 
-/// The driver of files that are opened once more: none is the same as another.
+/// The driver of files that are opened once more: no two of its files are the same.
 pub static FRESH_DRIVER: Class = Class {
     value: 0x4837,
     name: FRESH_NAME.as_ptr(),
@@ -133,8 +133,8 @@ pub static FRESH_DRIVER: Class = Class {
     ..DRIVER_TABLE
 };
 
-/// The name of that driver.
+/// Name of [`FRESH_DRIVER`].
 pub const FRESH_NAME: &CStr = c"h5logfs-fresh";
 
-/// The name of the driver of sessions.
+/// Name of [`SESSION_DRIVER`].
 pub const SESSION_NAME: &CStr = c"h5logfs-session";

@@ -1,22 +1,22 @@
-//! What `H5FDdevelop.h` declares of an open file. It is the same in HDF5 1.14.0 to 2.2.
+//! Declarations of `H5FDdevelop.h` about an open file. They are the same in HDF5 1.14.0 to 2.2.
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use h5logfs_host::types::{Address, Id};
 
-/// `H5FD_mem_t`: what bytes of a file are used for.
+/// `H5FD_mem_t`: the use of bytes of a file.
 pub type Usage = c_int;
 
 /// `HADDR_UNDEF`.
 pub const UNDEFINED: Address = Address::MAX;
 
-/// What the default driver says of itself in these versions: metadata and small data are put together, data are
-/// sieved, files have a POSIX descriptor, allow one writer with several readers, and are of the default format.
+/// Features of the default driver in these versions: metadata and small data are aggregated, data are sieved, files have a
+/// POSIX descriptor, allow one writer with several readers, and are of the default format.
 pub const FEATURES: c_ulong = 0x01 | 0x02 | 0x04 | 0x08 | 0x10 | POSIX_HANDLE | 0x1000 | 0x8000;
-/// `H5FD_FEAT_ACCUMULATE_METADATA` and `H5FD_FEAT_DATA_SIEVE`: what is written is held back. Metadata that were put together
-/// are written without telling what they are.
+/// `H5FD_FEAT_ACCUMULATE_METADATA` and `H5FD_FEAT_DATA_SIEVE`: libhdf5 holds writes back. It does not say what accumulated
+/// metadata are for.
 pub const HOLDS_BACK: c_ulong = 0x02 | 0x04 | 0x08;
-/// The same of a file in memory: metadata and small data are put together, and data are sieved.
+/// Features of a file in memory: metadata and small data are aggregated, and data are sieved.
 pub const IN_MEMORY: c_ulong = 0x01 | 0x02 | 0x04 | 0x08 | 0x10;
 /// `H5FD_MEM_SUPER`: the superblock of a file.
 pub const SUPERBLOCK: Usage = 1;
@@ -40,7 +40,7 @@ pub struct PublicPart {
 }
 
 impl PublicPart {
-    /// What libhdf5 expects of a file that was not handed over yet: zeros.
+    /// The state that libhdf5 expects in a new file: zeros.
     pub const fn new() -> Self {
         PublicPart {
             driver: 0,

@@ -15,20 +15,20 @@ use crate::library::Library;
 use crate::memory::Memory;
 use h5logfs_common::fault::Fault;
 
-/// An open file, of which libhdf5 knows the first part.
+/// An open file. libhdf5 knows its first part.
 #[repr(C)]
 #[derive(Debug)]
 pub struct File {
     public: PublicPart,
-    /// The libhdf5 that opened it. Identifiers and files of another one must not reach it.
+    /// The libhdf5 that opened it. Identifiers and files of another libhdf5 must not reach it.
     pub library: Library,
     pub content: Content,
 }
 
-/// What the file shows.
+/// The content of an open file.
 #[derive(Debug)]
 pub enum Content {
-    /// Its own bytes, through the default driver of the library.
+    /// A plain file, through the default driver of the library.
     Plain(NonNull<PublicPart>),
     /// The canonical file of a log.
     Log(Log),
@@ -37,7 +37,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// A number that orders files of different kinds.
+    /// A number that orders different kinds of files.
     pub fn kind(&self) -> u8 {
         match self {
             Content::Log(_) => 0,
@@ -52,13 +52,12 @@ impl Content {
 pub struct Log {
     pub path: PathBuf,
     pub open: OpenLog,
-    /// A program wants to write to it, so nothing of it is read.
+    /// The file was opened for writing, so nothing of it is read.
     pub is_refused: bool,
-    /// A file that is open for writing leads to it, so it was opened for that, too, whether anything is to be written or
-    /// not.
+    /// The file was opened for writing only because a file that leads to it is open for writing.
     pub is_inherited: bool,
     is_told: AtomicBool,
-    /// The end of what libhdf5 has allocated. It keeps its files' ends in the drivers.
+    /// End of the space that libhdf5 has allocated. libhdf5 stores it in the drivers.
     allocated: AtomicU64,
 }
 
@@ -84,15 +83,15 @@ impl Log {
         }
     }
 
-    /// What the program is told, once, of a write that is lost. libhdf5 holds back what is written, and uses what it has
-    /// freed if that fails where it gives the file up: so the write succeeds.
+    /// The message about a lost write, for the first one. libhdf5 holds writes back, and uses freed memory if such a write
+    /// fails while it closes the file. So the write succeeds.
     pub fn lost(&self) -> Option<String> {
         let is_told = self.is_told.swap(true, Relaxed);
-        (!is_told).then(|| format!("what was written by a link is lost: {}", self.read_only()))
+        (!is_told).then(|| format!("data written through a link are lost: {}", self.read_only()))
     }
 
-    /// Orders logs. libhdf5 shows a file that it has open already in place of an equal one, and a log that has grown is another
-    /// file. What is opened for writing is only looked for.
+    /// Orders logs. libhdf5 reuses an open file that is equal to a new one, so a log that has grown is another file. A file
+    /// opened for writing is only looked up.
     pub fn compare(&self, other: &Self) -> Ordering {
         let (state, others) = (self.open.state(), other.open.state());
         if self.is_refused || other.is_refused {
@@ -101,9 +100,9 @@ impl Log {
         state.cmp(others)
     }
 
-    /// What the driver can do with it.
+    /// Features of the driver for this log.
     pub fn features(&self) -> c_ulong {
-        // A write to the superblock is told from others.
+        // With writes held back, a write to the superblock could not be told from others.
         let lacking = if self.is_inherited { HOLDS_BACK } else { 0 };
         FEATURES & !POSIX_HANDLE & !lacking
     }
@@ -116,7 +115,7 @@ impl Log {
         self.allocated.store(address, Relaxed);
     }
 
-    /// Fills `buf`, past the end of the file with zeros, as the default driver does.
+    /// Fills `buf`, with zeros past the end of the file, as the default driver does.
     pub fn read(&self, at: Address, buf: &mut [u8]) -> Result<(), Fault> {
         if self.is_refused {
             return Err(self.read_only().into());
@@ -126,7 +125,7 @@ impl Log {
         Ok(())
     }
 
-    /// Why nothing is written to it.
+    /// Why nothing can be written to it.
     pub fn read_only(&self) -> String {
         read_only(&self.path)
     }
@@ -140,7 +139,7 @@ impl Log {
     }
 }
 
-/// Why nothing is written to the log at a path.
+/// Why nothing can be written to the log at a path.
 pub fn read_only(path: &Path) -> String {
     format!(
         "{}: this is a log, which HDF5 programs can only read: open it for reading, or make an HDF5 file of it with \

@@ -7,7 +7,7 @@ use h5logfs_host::types::{Address, Id, Status};
 use crate::declared::{PublicPart, Usage};
 
 h5logfs_host::functions! {
-    /// Functions of libhdf5, by the names that its manual has.
+    /// Functions of libhdf5 by their documented names.
     pub struct Functions for "h5logfs_driver" {
         H5Pcopy: fn(Id) -> Id,
         H5Pclose: fn(Id) -> Status,
@@ -38,13 +38,13 @@ pub type Library = h5logfs_host::Library<Functions>;
 /// The configuration string of the driver in a file access property list.
 pub fn configuration(library: &Library, fapl: Id) -> Vec<u8> {
     library.nested(|f| {
-        // SAFETY: `fapl` is an identifier of this library; a null buffer asks for the length.
+        // SAFETY: `fapl` is an identifier of this library; a null buffer requests the length.
         let length = unsafe { (f.H5Pget_driver_config_str)(fapl, std::ptr::null_mut(), 0) };
         let Some(length) = usize::try_from(length).ok().filter(|length| *length > 0) else {
             return Vec::new();
         };
         let mut text = vec![0_u8; length + 1];
-        // SAFETY: `text` has as many bytes as are told.
+        // SAFETY: `text` has as many bytes as the call is told.
         let copied =
             unsafe { (f.H5Pget_driver_config_str)(fapl, text.as_mut_ptr().cast(), text.len()) };
         text.truncate(usize::try_from(copied).unwrap_or(0).min(length));
@@ -52,7 +52,7 @@ pub fn configuration(library: &Library, fapl: Id) -> Vec<u8> {
     })
 }
 
-/// Calls with a copy of a file access property list in which the default driver is set.
+/// Calls `act` with a copy of a file access property list that has the default driver.
 pub fn with_default_driver<R>(
     library: &Library,
     fapl: Id,
@@ -70,7 +70,7 @@ pub fn with_default_driver<R>(
         0.. => library.nested(|f| call(f, copy)),
         _ => failed,
     };
-    // SAFETY: `copy` is ours, and closed once.
+    // SAFETY: this code has made `copy`, and closes it once.
     library.nested(|f| unsafe { (f.H5Pclose)(copy) });
     result
 }

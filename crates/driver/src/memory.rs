@@ -1,4 +1,4 @@
-//! Files in memory: the files of a caller in this process, which libhdf5 opens by names that were announced.
+//! Files in memory: bytes of a caller in this process, which libhdf5 opens by announced names.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use h5logfs_common::fault::Fault;
 
-/// The bytes of all files that are announced, by their names. Nothing is called with the lock held, and no other is taken.
+/// The bytes of all announced files, by name. No function is called and no other lock is taken while it is locked.
 static ANNOUNCED: LazyLock<Mutex<HashMap<CString, Entry>>> = LazyLock::new(Mutex::default);
 
-/// The bytes of a file. The lock is held while some are copied.
+/// The bytes of a file. They are locked while some are copied.
 type Bytes = Mutex<Vec<u8>>;
 
 #[derive(Debug)]
@@ -27,19 +27,19 @@ struct Entry {
 /// The log whose objects a file in memory holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Its path.
+    /// Path of the log.
     pub path: PathBuf,
-    /// The number of the libhdf5 that writes it.
+    /// Number of the libhdf5 that writes it.
     pub library: usize,
 }
 
-/// A name by which the driver of sessions opens a file in memory, until this is dropped. What is open stays so.
+/// A name by which the driver of sessions opens a file in memory, until this is dropped. Open files stay open.
 #[derive(Debug)]
 pub struct Announced {
     name: CString,
 }
 
-/// Announces a file of the bytes, with the objects of a log. `None` if there is one of that name.
+/// Announces a file with these bytes, and with the objects of a log. `None` if the name is taken.
 pub fn announce(name: CString, bytes: Vec<u8>, of: Written) -> Option<Announced> {
     let mut all = ANNOUNCED.lock();
     if all.contains_key(&name) {
@@ -51,12 +51,12 @@ pub fn announce(name: CString, bytes: Vec<u8>, of: Written) -> Option<Announced>
 }
 
 impl Announced {
-    /// The name.
+    /// The announced name.
     pub fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// Takes the name back, so that nothing finds the file by it, or as that of its log. What is open stays so.
+    /// Withdraws the name, so that nothing finds the file by it, or as the file of its log. Open files stay open.
     pub fn withdraw(self) -> Option<Withdrawn> {
         let entry = ANNOUNCED.lock().remove(&self.name)?;
         Some(Withdrawn {
@@ -66,7 +66,7 @@ impl Announced {
     }
 }
 
-/// A file in memory whose name was taken back.
+/// A file in memory with a withdrawn name.
 #[derive(Debug)]
 pub struct Withdrawn {
     name: CString,
@@ -74,7 +74,7 @@ pub struct Withdrawn {
 }
 
 impl Withdrawn {
-    /// Announces it again. `None` if another file has its name.
+    /// Announces the file again. `None` if the name is taken.
     pub fn announce(self) -> Option<Announced> {
         let mut all = ANNOUNCED.lock();
         if all.contains_key(&self.name) {
@@ -84,7 +84,7 @@ impl Withdrawn {
         Some(Announced { name: self.name })
     }
 
-    /// Whether it has no more bytes than this.
+    /// Whether it has at most `most` bytes.
     pub fn fits(&self, most: usize) -> bool {
         self.entry.bytes.lock().len() <= most
     }
@@ -100,12 +100,12 @@ impl Drop for Announced {
 #[derive(Debug)]
 pub struct Memory {
     bytes: Arc<Bytes>,
-    /// The end of what libhdf5 has allocated.
+    /// End of the space that libhdf5 has allocated.
     allocated: Mutex<Address>,
 }
 
 impl Memory {
-    /// The file that was announced by a name.
+    /// Opens the file announced as `name`.
     pub fn open(name: &CStr, flags: u32) -> Option<Self> {
         let bytes = ANNOUNCED
             .lock()
@@ -117,7 +117,7 @@ impl Memory {
         Some(Memory::new(bytes))
     }
 
-    /// The file with the objects of the log at a path, if a libhdf5 writes it.
+    /// Opens the file with the objects of the log at a path, if a libhdf5 writes it.
     pub fn of_log(path: &Path, library: usize) -> Option<Self> {
         let wanted = identity(path)?;
         let own: Vec<_> = {
@@ -126,7 +126,7 @@ impl Memory {
             own.map(|entry| (entry.of.path.clone(), Arc::clone(&entry.bytes)))
                 .collect()
         };
-        // No file is asked for with the lock held.
+        // The lock is released before the file is used.
         let mut own = own.into_iter();
         let (_, bytes) = own.find(|(path, _)| identity(path) == Some(wanted))?;
         Some(Memory::new(bytes))
@@ -156,7 +156,7 @@ impl Memory {
         self.bytes.lock().len() as Address
     }
 
-    /// Fills `buf`, past the end of the file with zeros.
+    /// Fills `buf`, with zeros past the end of the file.
     pub fn read(&self, at: Address, buf: &mut [u8]) {
         let bytes = self.bytes.lock();
         let at = usize::try_from(at).unwrap_or(usize::MAX);

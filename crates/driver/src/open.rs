@@ -1,4 +1,4 @@
-//! What a path is opened as, and which files may be replaced or deleted.
+//! Opening of paths, and which files may be replaced or deleted.
 
 use std::ffi::{CStr, OsStr, OsString, c_int, c_uint, c_void};
 use std::fs;
@@ -22,7 +22,7 @@ use crate::memory::Memory;
 use crate::written;
 use h5logfs_common::fault::Fault;
 
-/// What a program asks for.
+/// A program's request to open a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub name: &'a CStr,
@@ -42,12 +42,12 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The path that a name of HDF5 is.
+/// The path in a name of HDF5.
 pub fn path_of(name: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(name.to_bytes()))
 }
 
-/// Opens a file. `None` if the default driver could not: then the reason is on the error stack.
+/// Opens a file. `None` if the default driver failed to; the reason is on the error stack.
 pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>, Fault> {
     match open_log(library, request)? {
         Some(log) => Ok(Some(Content::Log(log))),
@@ -55,8 +55,8 @@ pub fn open(library: &Library, request: &Request<'_>) -> Result<Option<Content>,
     }
 }
 
-/// Opens a file in memory, or a file to which a link or a virtual dataset of such a file leads. libhdf5 opens that with
-/// the driver and the flags of the file in memory. A log that it writes is its file in memory.
+/// Opens a file in memory, or the target of a link or virtual dataset of such a file, which libhdf5 opens with the driver and
+/// the flags of the file in memory. A log that libhdf5 writes is its file in memory.
 pub fn open_in_session(library: &Library, request: &Request<'_>) -> Result<Option<Content>, Fault> {
     if let Some(memory) = Memory::open(request.name, request.flags) {
         return Ok(Some(Content::Memory(memory)));
@@ -74,10 +74,10 @@ pub fn open_in_session(library: &Library, request: &Request<'_>) -> Result<Optio
     Ok(Some(Content::Log(log)))
 }
 
-/// Opens a file by the default driver.
+/// Opens a file with the default driver.
 fn open_plain(library: &Library, request: &Request<'_>) -> Option<Content> {
     let file = library::with_default_driver(library, request.fapl, ptr::null_mut(), |f, fapl| {
-        // SAFETY: `fapl` is a list of this library, and the other arguments are those that it gave us.
+        // SAFETY: `fapl` is a list of this library, and the other arguments are from libhdf5.
         unsafe {
             (f.H5FDopen)(
                 request.name.as_ptr(),
@@ -89,13 +89,13 @@ fn open_plain(library: &Library, request: &Request<'_>) -> Option<Content> {
     });
     let file = NonNull::new(file)?;
     if request.has(access::WRITE) {
-        note_written(library, request.fapl, file);
+        record_written(library, request.fapl, file);
     }
     Some(Content::Plain(file))
 }
 
-/// Takes note of a plain file that was opened for writing.
-fn note_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
+/// Records a plain file that was opened for writing.
+fn record_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
     let mut handle = ptr::null_mut::<c_void>();
     // SAFETY: the default driver has opened the file, the list is of this library, and there is a place for the address of
     // the descriptor.
@@ -107,7 +107,7 @@ fn note_written(library: &Library, fapl: Id, file: NonNull<PublicPart>) {
     descriptor.into_iter().for_each(written::note);
 }
 
-/// The log at the path. `None` if the default driver is to open what is there, or to make a file.
+/// The log at the path. `None` if the default driver must open the file, or make one.
 fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fault> {
     let makes = request.has(access::TRUNCATE | access::EXCLUSIVE);
     let path = &path_of_log(request.path(), makes);
@@ -115,7 +115,7 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
     let Some(found) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
         return Ok(None);
     };
-    // What is there makes an exclusive creation fail.
+    // An existing file makes an exclusive creation fail.
     if request.has(access::TRUNCATE) && !request.has(access::EXCLUSIVE) {
         return check_replaceable(path).map(|()| None);
     }
@@ -124,21 +124,21 @@ fn open_log(library: &Library, request: &Request<'_>) -> Result<Option<Log>, Fau
     }
     match direct::open(path, &options) {
         Ok(Opened::Plain) => Ok(None),
-        // HDF5's family driver writes its members by this one where that is the driver of all files.
+        // HDF5's family driver writes its members with this driver if it is the default.
         Ok(Opened::Log(open)) if request.has(access::WRITE) && is_family(&open) => Ok(None),
         Ok(Opened::Log(open)) => {
-            // Before libhdf5 truncates a file it opens it for writing without that, to see whether it has it open
-            // already. So opening it for writing cannot fail; all that is done with such a file does.
+            // Before libhdf5 truncates a file, it opens it for writing to see whether it is already open. So this succeeds,
+            // and every use of the file is refused.
             let is_refused = request.has(access::WRITE);
             let log = Log::new(request.path().into(), open, is_refused);
             if request.has(access::EXCLUSIVE) {
-                // In the words of the default driver, in which h5py looks for the number.
+                // The text of the default driver, in which h5py looks for the number.
                 let exists = "errno = 17, error message = 'File exists'";
                 return Err(format!("{}; {exists}", log.read_only()).into());
             }
             Ok(Some(log))
         }
-        // The default driver says in its own words that a file may not be read.
+        // The default driver reports an unreadable file in its own words.
         Err(_) if fs::File::open(path).is_err() => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -151,7 +151,7 @@ fn is_family(log: &OpenLog) -> bool {
     }
 }
 
-/// The path of the file to which a name leads. A new file may have the name of a log that is a directory, with an ending.
+/// The path of the file to which a name leads. A new file may have the name of a log that is a directory, with a suffix.
 fn path_of_log(path: &Path, makes: bool) -> PathBuf {
     if makes && !path.is_dir() {
         return path.to_owned();
@@ -159,10 +159,10 @@ fn path_of_log(path: &Path, makes: bool) -> PathBuf {
     log_dir::file_of(path)
 }
 
-/// Deletes the log at a path, if it has several files. `false` if the default driver is to delete what is there.
+/// Deletes the log at a path, if it has several files. `false` if the default driver must delete the file.
 pub fn delete_log(path: &Path, options: &Options) -> Result<bool, Fault> {
     let found = path.symlink_metadata().ok();
-    // Of a link only the link is deleted.
+    // A symbolic link is deleted itself.
     let Some(found) = found.filter(|found| !found.is_symlink()) else {
         return Ok(false);
     };
@@ -175,7 +175,7 @@ pub fn delete_log(path: &Path, options: &Options) -> Result<bool, Fault> {
     };
     match direct::delete(path, options).map_err(Fault::from) {
         Ok(true) => Ok(true),
-        // It is part of a log.
+        // The file is part of a log.
         Ok(false) => Err(refused.at("it is not deleted")),
         Err(fault) => Err(fault.at("it is not deleted")),
     }
@@ -189,9 +189,9 @@ pub fn options_of(library: &Library, fapl: Id) -> Result<Options, Fault> {
     Ok(options)
 }
 
-/// Fails if the file at `path` is needed by a log, or is a log that other files are part of.
+/// Fails if a log needs the file at `path`, or if the file is a log with companion files.
 pub fn check_replaceable(path: &Path) -> Result<(), Fault> {
-    // What a link leads to is truncated, not the link.
+    // A truncation acts on the target of a link.
     let Ok(path) = fs::canonicalize(path) else {
         return Ok(());
     };

@@ -1,8 +1,7 @@
-//! Which plain files libhdf5 has open for writing in this process.
+//! Plain files that libhdf5 has open for writing in this process.
 //!
-//! libhdf5 keeps most of such a file in memory, so the bytes on the disk tell nothing of it, and a look at them may fail.
-//! The library itself knows what the file is. It asks its drivers which files it has open only when they have opened this
-//! one once more.
+//! libhdf5 keeps most of such a file in memory, so its bytes on the disk are not meaningful, and reading them may fail. The
+//! library itself knows the file, but it compares its open files only after a driver has opened this one once more.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -20,18 +19,18 @@ use rustix::fs::{OFlags, fcntl_getfl, fstat};
 /// Device and inode number.
 type FileNumber = (u64, u64);
 
-/// The files by their descriptors. Nothing tells when libhdf5 closes one, so what is here may be over: the descriptor
-/// tells. The next file of its number takes the place. Nothing is called with the lock held.
+/// The files by descriptor. Nothing reports when libhdf5 closes one, so an entry may be stale: its descriptor tells. The next
+/// file with that descriptor replaces it. No function is called while it is locked.
 static WRITTEN: Mutex<BTreeMap<RawFd, FileNumber>> = Mutex::new(BTreeMap::new());
 
-/// Takes note of a descriptor with which libhdf5 writes a plain file.
+/// Records a descriptor with which libhdf5 writes a plain file.
 pub fn note(descriptor: RawFd) {
     if let Some(file) = written_by(descriptor) {
         with(|written| written.insert(descriptor, file));
     }
 }
 
-/// Whether the file at `path`, of which `found` tells, is a plain one that libhdf5 has open for writing.
+/// Whether the file at `path`, with metadata `found`, is a plain one that libhdf5 has open for writing.
 pub fn is_written(path: &Path, found: &Metadata) -> bool {
     let file = (found.dev(), found.ino());
     let noted = with(|written| {
@@ -43,19 +42,18 @@ pub fn is_written(path: &Path, found: &Metadata) -> bool {
     open.any(|descriptor| written_by(descriptor) == Some(file)) && !begins_as_log(path)
 }
 
-/// Does something with the list, while this process does not fork. `None` where a lock may be held for ever.
+/// Calls `act` with the list, while this process does not fork. `None` if a lock may be held for ever.
 fn with<R>(act: impl FnOnce(&mut BTreeMap<RawFd, FileNumber>) -> R) -> Option<R> {
     let _inside = direct::enter().ok()?;
     Some(act(&mut WRITTEN.lock()))
 }
 
-/// The file that a descriptor writes.
+/// The file behind a descriptor that may write.
 fn written_by(descriptor: RawFd) -> Option<FileNumber> {
     if descriptor < 0 {
         return None;
     }
-    // SAFETY: the kernel is asked what the number stands for, and says if that is nothing. Nothing is read, written or
-    // closed by it.
+    // SAFETY: the kernel is only asked about the descriptor, and reports an invalid one. Nothing is read, written or closed.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let writes = fcntl_getfl(borrowed)
         .ok()?
@@ -64,7 +62,7 @@ fn written_by(descriptor: RawFd) -> Option<FileNumber> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// Whether it is a log after all: libhdf5 has closed and the program has deleted the plain file, and a log has got its
+/// Whether the file is a log after all: libhdf5 has closed the plain file, the program has deleted it, and a log has got its
 /// inode and its descriptor.
 fn begins_as_log(path: &Path) -> bool {
     let begins_as_log = || {
@@ -99,7 +97,7 @@ mod tests {
         assert!(!told(&path));
         note(file.as_raw_fd());
         assert!(told(&path) && told(&link));
-        // A log that has taken the place of the file would be shown as a log.
+        // A log that replaced the file would be shown as a log.
         fs::write(&link, "CDF\u{1}").expect("other bytes");
         assert!(!told(&path));
         fs::write(&link, "").expect("no bytes");

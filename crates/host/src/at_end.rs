@@ -1,6 +1,6 @@
-//! What is done when a block ends, also by a panic or by an exception of the program.
+//! Actions at the end of a block, even if it ends by a panic or by an exception of the program.
 
-/// Calls a function when it is dropped.
+/// Calls a function on drop.
 pub struct AtEnd<F: FnMut()>(
     /// The function.
     pub F,

@@ -1,11 +1,11 @@
-//! The object of a process that an address lies in, and the symbols that it defines itself.
+//! The object of a process that contains an address, and the symbols that it defines.
 
 use std::ffi::{CStr, CString, OsString, c_int, c_void};
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// An object of the process: a shared library, or the program itself.
+/// An object of the process: a shared library, or the program.
 #[derive(Debug)]
 pub struct Object {
     handle: *mut c_void,
@@ -14,33 +14,33 @@ pub struct Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: `handle` is of `dlopen`, and closed once. Who called us from this object keeps it loaded.
+        // SAFETY: `handle` is from `dlopen`, and closed once. The caller in this object keeps it loaded.
         unsafe { libc::dlclose(self.handle) };
     }
 }
 
 impl Object {
-    /// The object that holds the code at `address`.
+    /// The object that contains the code at `address`.
     pub fn of_code(address: usize) -> Option<Self> {
         let (name, addresses) = containing(address)?;
-        // The name of the program itself is empty.
+        // The program has an empty name.
         let name = Some(name).filter(|name| !name.is_empty());
         let path = name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
-        // SAFETY: `path` is null or a C string. Nothing is loaded: the object is there.
+        // SAFETY: `path` is null or a C string. Nothing is loaded: the object is present.
         let handle = unsafe { libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
         (!handle.is_null()).then_some(Object { handle, addresses })
     }
 
-    /// Loads the library at `path`, which defines `symbol` itself. It stays loaded. It finds its own symbols before those of
-    /// the process, which may have another library of its kind. Fails with what the system says.
+    /// Loads the library at `path`, which must define `symbol` itself. It stays loaded. It finds its own symbols before those
+    /// of the process, which may contain another library of its kind. Fails with the message of the system.
     pub fn load(path: &Path, symbol: &CStr) -> Result<Self, String> {
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND | libc::RTLD_NODELETE;
         let name = CString::new(path.as_os_str().as_bytes());
         let name = name.map_err(|_| "its path has a zero byte")?;
-        // SAFETY: `name` is a C string. The initializers of the library run, which the caller has asked for.
+        // SAFETY: `name` is a C string. The caller accepts that initializers of the library run.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
         if handle.is_null() {
-            // SAFETY: a call has just failed in this thread, so there is a text, which is valid until the next call.
+            // SAFETY: a call has just failed in this thread, so there is a text, valid until the next call.
             let text = unsafe { CStr::from_ptr(libc::dlerror()) };
             return Err(text.to_string_lossy().into_owned());
         }
@@ -54,14 +54,14 @@ impl Object {
         })
     }
 
-    /// The file of the object that holds the code at `address`. Empty for the program itself.
+    /// The file of the object that contains the code at `address`. Empty for the program.
     pub fn path_of_code(address: usize) -> Option<PathBuf> {
         let (name, _) = containing(address)?;
         Some(PathBuf::from(OsString::from_vec(name.into_bytes())))
     }
 
-    /// Where the object defines a symbol. A search goes on in the libraries that it needs, so what is found elsewhere
-    /// is another library's.
+    /// The address of a symbol that the object defines. The search continues in the libraries that it needs, so an address
+    /// elsewhere belongs to another library.
     pub fn symbol(&self, name: &CStr) -> Option<*const c_void> {
         // SAFETY: `handle` is open, and `name` is a C string.
         let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
@@ -69,8 +69,8 @@ impl Object {
         is_own.then_some(found.cast_const())
     }
 
-    /// Where the process sees a variable that the object declares. A program that names a variable of a library may
-    /// hold it in itself, and the library uses it there.
+    /// The address at which the process sees a variable that the object declares. A program that refers to a variable of a
+    /// library may contain a copy, which the library then uses.
     pub fn shared_variable(&self, name: &CStr) -> Option<*const c_void> {
         self.symbol(name)?;
         // SAFETY: `name` is a C string.
@@ -84,7 +84,7 @@ struct Search {
     found: Option<(CString, Range<usize>)>,
 }
 
-/// Name and addresses of the object that holds an address.
+/// Name and address range of the object that contains an address.
 fn containing(address: usize) -> Option<(CString, Range<usize>)> {
     let mut search = Search {
         address,
@@ -100,12 +100,12 @@ unsafe extern "C" fn visit(
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: the C library passes a description that is valid during the call, and what `containing` gave it.
+    // SAFETY: the C library passes a description that is valid during the call, and the pointer from `containing`.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     // SAFETY: `dlpi_phdr` are `dlpi_phnum` headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let loaded = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
-    // Addresses wrap around where a program says so; they are only compared.
+    // Addresses may wrap around; they are only compared.
     let base = info.dlpi_addr as usize;
     let ranges = loaded.map(|h| {
         let start = base.wrapping_add(h.p_vaddr as usize);
@@ -115,25 +115,26 @@ unsafe extern "C" fn visit(
     let Some(addresses) = whole.filter(|all| all.contains(&search.address)) else {
         return 0;
     };
-    // SAFETY: a null pointer, or a C string that is valid during the call.
+    // SAFETY: the pointer is null, or a C string that is valid during the call.
     let name = unsafe { info.dlpi_name.as_ref().map(|name| CStr::from_ptr(name)) };
     search.found = Some((name.unwrap_or(c"").to_owned(), addresses));
     1
 }
 
-/// How many objects the process has given up. As long as it is the same, what was found in one is there.
+/// Number of objects that the process has unloaded. While it is unchanged, addresses found in objects remain valid.
 pub fn given_up() -> u64 {
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         number: *mut c_void,
     ) -> c_int {
-        // SAFETY: the C library passes a description, which has this number since glibc 2.4 and in musl, and a place for it.
+        // SAFETY: the C library passes a description, which has this field since glibc 2.4 and in musl, and the place of a
+        // number.
         unsafe { *number.cast::<u64>() = (*info).dlpi_subs };
         1
     }
     let mut number = 0u64;
-    // SAFETY: `visit` takes such a number as its last argument, and is called only before this returns.
+    // SAFETY: `visit` takes such a place as its last argument, and is called only before this returns.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut number).cast()) };
     number
 }

@@ -1,7 +1,8 @@
 //! Entry points that know their return address.
 
-/// Declares a callback that no argument tells the library of: it goes on in another function, with its own return
-/// address as one more argument. The assembly for x86_64 and aarch64 puts it there; it may end in a call of its own.
+/// Declares a callback whose arguments do not identify the library. It continues in another function, with its own return
+/// address as an additional argument. The code for x86_64 and aarch64 puts it there; on x86_64 it may end in a call of its
+/// own.
 #[macro_export]
 macro_rules! with_return_address {
     ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty = $go_on:path, register $x86:literal, $arm:literal) => {
@@ -9,7 +10,7 @@ macro_rules! with_return_address {
         ///
         /// # Safety
         ///
-        /// Only for libhdf5, with what its headers say.
+        /// Only for libhdf5, as its headers specify.
         #[unsafe(naked)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             #[cfg(target_arch = "x86_64")]
@@ -20,7 +21,7 @@ macro_rules! with_return_address {
                 go_on = sym $go_on
             );
             #[cfg(target_arch = "aarch64")]
-            // "bti c", for assemblers that do not know it.
+            // "bti c", as a hint for assemblers that do not know it.
             ::std::arch::naked_asm!(
                 "hint #34",
                 concat!("mov ", $arm, ", x30"),
@@ -29,13 +30,13 @@ macro_rules! with_return_address {
             );
         }
     };
-    // Six arguments fill the registers of x86_64. The seventh lies on the stack, which is aligned at the call.
+    // Six arguments fill the registers of x86_64. The seventh is on the stack, which is aligned at the call.
     ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty = $go_on:path, stack, $arm:literal) => {
         $(#[$doc])*
         ///
         /// # Safety
         ///
-        /// Only for libhdf5, with what its headers say.
+        /// Only for libhdf5, as its headers specify.
         #[unsafe(naked)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             #[cfg(target_arch = "x86_64")]

@@ -1,75 +1,75 @@
-//! Exceptions of other languages: a function of the program that libhdf5 calls may throw one, which goes through libhdf5 and
-//! through us on its way to the program.
+//! Exceptions of other languages. A function of the program that libhdf5 calls may throw one, which passes through libhdf5
+//! and this code on its way to the program.
 //!
-//! Rust passes such an exception on, and drops what lies on its way. But `catch_unwind`, which keeps panics of ours out of the
-//! program, ends the process where it meets one. So it is taken out of the way here, handed on as a value, and [thrown
-//! again](Exception::go_on) where nothing of ours is left to do.
+//! Rust passes such an exception on, and drops values on its way. But `catch_unwind`, which keeps our panics out of the
+//! program, aborts the process when it meets one. So this module catches the exception first, hands it on as a value, and
+//! [throws it again](Exception::go_on) after all of our code is done.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
 use std::thread;
 
-/// An exception of another language, on its way to the program. It is lost if it is dropped.
+/// A caught exception of another language. It is lost if this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Exception(*mut c_void);
 
 impl Exception {
-    /// Throws it again.
+    /// Throws the exception again.
     ///
     /// # Safety
     ///
-    /// Only in a function that may end in such an exception ("C-unwind"), and is called by one that may.
+    /// Call only in a function that may end in such an exception ("C-unwind"), and whose caller may, too.
     pub unsafe fn go_on(self) -> ! {
-        // SAFETY: it is an exception that was caught, and is thrown again once.
+        // SAFETY: the exception was caught, and is thrown again once.
         unsafe { _Unwind_Resume_or_Rethrow(self.0) };
-        // Nobody catches it: C++ ends the program there, too.
+        // Nobody catches the exception: C++ ends the program then, too.
         std::process::abort();
     }
 }
 
-/// Calls, and returns what a panic says. An exception of another language goes on, behind what `catch_unwind` keeps: so this is only
-/// called where callers let one pass ("C-unwind").
+/// Calls `act`, and returns the payload of a panic. An exception of another language is thrown again outside of
+/// `catch_unwind`. So call this only where callers allow that ("C-unwind").
 pub fn caught<R>(act: impl FnOnce() -> R) -> thread::Result<R> {
-    // Nothing of ours is used after a panic but what locks guard.
+    // After a panic, only values guarded by locks are used again.
     let done = panic::catch_unwind(AssertUnwindSafe(|| catch(act)))?;
-    // SAFETY: as the function says.
+    // SAFETY: promised by the callers: see above.
     Ok(done.unwrap_or_else(|exception| unsafe { exception.go_on() }))
 }
 
-/// Calls. An exception of another language is handed on; a panic of ours goes on.
+/// Calls `act`, and returns an exception of another language as an error. A panic passes through.
 pub fn catch<R>(act: impl FnOnce() -> R) -> Result<R, Exception> {
     let mut act = Some(act);
     let mut result = None;
     let mut run = || result = act.take().map(|act| act());
     let (run, place) = runner(&mut run);
-    // SAFETY: the function is that of this place.
+    // SAFETY: `run` is the function for this place.
     let exception = unsafe { call(run, place) };
-    // What has not come to its end has ended in an exception.
+    // Without a result, the call has ended in an exception.
     result.ok_or(Exception(exception))
 }
 
-/// A function, and what it has to be called with.
+/// A function, and its argument.
 type Runner = (
     unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
     *mut c_void,
 );
 
 fn runner<F: FnMut()>(run: &mut F) -> Runner {
-    /// Returns null, as one that ends in no exception.
+    /// Calls the function at `place`. Returns null: there was no exception.
     unsafe extern "C-unwind" fn run_at<F: FnMut()>(place: *mut c_void) -> *mut c_void {
-        // SAFETY: the place is that of the function, which nobody else calls meanwhile.
+        // SAFETY: the place holds that function, which nobody else calls meanwhile.
         unsafe { (*place.cast::<F>())() };
         ptr::null_mut()
     }
     (run_at::<F>, (&raw mut *run).cast())
 }
 
-/// Calls `run(place)`, and returns what that returns, or the exception of another language in which it ends.
+/// Calls `run(place)`. Returns its result, or the exception of another language in which it ends.
 ///
-/// [`decide`] is asked about each exception that comes here. Where one is caught, the function goes on behind the call, as if that
-/// had returned the exception: so it needs no table of places where exceptions are caught.
+/// The unwinder asks [`decide`] about each exception. A caught exception resumes the function after the call, as if the call
+/// had returned it. So the function needs no table of landing pads.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn call(
     run: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn call(
     #[cfg(target_arch = "x86_64")]
     std::arch::naked_asm!(
         ".cfi_startproc",
-        // By its distance, in four bytes.
+        // A relative address in four bytes.
         ".cfi_personality 0x1b, {decide}",
         "endbr64",
         "sub rsp, 8",
@@ -86,7 +86,7 @@ unsafe extern "C-unwind" fn call(
         "mov rax, rdi",
         "mov rdi, rsi",
         "call rax",
-        // Here an exception jumps to.
+        // An exception lands here.
         "endbr64",
         "add rsp, 8",
         ".cfi_adjust_cfa_offset -8",
@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn call(
         "mov x2, x0",
         "mov x0, x1",
         "blr x2",
-        // "bti j": here an exception jumps to.
+        // "bti j": an exception lands here.
         "hint #36",
         "ldp x29, x30, [sp], #16",
         ".cfi_adjust_cfa_offset -16",
@@ -119,10 +119,10 @@ unsafe extern "C-unwind" fn call(
     );
 }
 
-/// `_Unwind_Context`: a frame that an exception has come to.
+/// `_Unwind_Context`: a frame that an exception has reached.
 type Frame = c_void;
 
-// Of the library that Rust itself uses for its panics.
+// From the unwinder that Rust uses for its own panics.
 unsafe extern "C-unwind" {
     fn _Unwind_Resume_or_Rethrow(exception: *mut c_void) -> c_int;
 }
@@ -133,7 +133,7 @@ unsafe extern "C" {
     fn _Unwind_SetIP(frame: *mut Frame, address: usize);
 }
 
-/// The personality routine of [`call`]: whether an exception is caught there. It is asked twice.
+/// The personality routine of [`call`]: decides whether it catches an exception. The unwinder asks twice.
 unsafe extern "C" fn decide(
     _version: c_int,
     actions: c_int,
@@ -149,11 +149,12 @@ unsafe extern "C" fn decide(
     const CATCH: c_int = 6;
     const GO_THERE: c_int = 7;
     const LEAVE: c_int = 8;
-    // The end of a thread, which is no exception, cannot be caught.
+    // The forced end of a thread is no exception, and cannot be caught.
     if actions & FORCED != 0 {
         return LEAVE;
     }
-    // Versions of Rust write it in one order of bytes or the other. A panic of a Rust that the program has is as foreign as any.
+    // Versions of Rust store it in either byte order. A panic of another Rust runtime in the program is as foreign as any
+    // exception.
     let is_rust = [class.to_ne_bytes(), class.to_be_bytes()].contains(b"MOZ\0RUST");
     let is_own = is_rust && thread::panicking();
     if actions & SEARCH != 0 {
@@ -162,7 +163,7 @@ unsafe extern "C" fn decide(
     if actions & HANDLER == 0 {
         return LEAVE;
     }
-    // SAFETY: the frame is that of `call`, in its one call. Register 0 is that of a result on both processors.
+    // SAFETY: the frame is that of `call`, in its only call. Register 0 holds a result on both processors.
     unsafe {
         _Unwind_SetGR(frame, 0, exception as usize);
         _Unwind_SetIP(frame, _Unwind_GetIP(frame));
@@ -196,9 +197,9 @@ mod tests {
         unsafe { _Unwind_RaiseException(Box::into_raw(thrown).cast()) };
     }
 
-    /// The class of an exception that is not thrown again.
+    /// The class of an exception, which is then freed.
     fn class_of(exception: Exception) -> u64 {
-        // SAFETY: it is of `throw`.
+        // SAFETY: `throw` has made it.
         unsafe { Box::from_raw(exception.0.cast::<Thrown>()) }.class
     }
 
@@ -231,7 +232,7 @@ mod tests {
     fn an_exception_is_thrown_again() {
         let outer = catch(|| {
             let inner = catch(throw);
-            // SAFETY: `catch` is around it.
+            // SAFETY: an outer `catch` encloses this.
             unsafe { inner.unwrap_err().go_on() };
         });
         assert_eq!(class_of(outer.unwrap_err()), CLASS);

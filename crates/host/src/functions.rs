@@ -1,4 +1,4 @@
-//! How functions of libhdf5 are declared and found.
+//! Declaring and finding functions of libhdf5.
 
 use std::ffi::CStr;
 
@@ -7,7 +7,7 @@ use crate::library::Found;
 
 /// Functions of one libhdf5, declared by [`functions!`](crate::functions).
 pub trait Functions: Copy + Send + 'static {
-    /// Whose they are: the function that errors on the error stack name.
+    /// The user of the functions, named as the function in errors on the error stack.
     const USER: &'static CStr;
 
     /// The functions that an object defines. `None` if it lacks one.
@@ -17,7 +17,7 @@ pub trait Functions: Copy + Send + 'static {
     fn found() -> &'static Found<Self>;
 }
 
-/// Declares functions of libhdf5 by their own names, and how they are found.
+/// Declares functions of libhdf5 under their own names, with their look-up.
 ///
 /// ```ignore
 /// h5logfs_host::functions! {
@@ -53,7 +53,7 @@ macro_rules! functions {
                     #[allow(non_snake_case)]
                     let $name = object.symbol(const { $crate::c_name(concat!(stringify!($name), "\0")) })?;
                 )*
-                // SAFETY: the declaration gives the functions the types that they have in HDF5 1.14.0 to 2.2.
+                // SAFETY: the declaration gives the functions their types in HDF5 1.14.0 to 2.2.
                 Some(unsafe {
                     $table {
                         $($name: ::std::mem::transmute::<

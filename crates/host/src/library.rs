@@ -1,4 +1,4 @@
-//! One libhdf5 of the process: calls of it from within a call of it, and its error stack.
+//! One libhdf5 of the process: nested calls of it, and its error stack.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_uint, c_void};
@@ -14,12 +14,12 @@ use crate::foreign;
 use crate::functions::Functions;
 use crate::types::{DEFAULT, Id, SUCCESS, Status};
 
-/// The most errors that an error stack holds.
+/// Most errors that an error stack holds.
 const FULL_STACK: isize = 32;
 
 /// A function that prints an error stack.
 type Print = Option<unsafe extern "C-unwind" fn(Id, *mut c_void) -> Status>;
-/// The same in programs that were written for HDF5 1.6.
+/// `Print` in programs that were written for HDF5 1.6.
 type OldPrint = Option<unsafe extern "C-unwind" fn(*mut c_void) -> Status>;
 
 crate::functions! {
@@ -63,7 +63,7 @@ impl OldFunctions {
     }
 }
 
-/// What a sentence on the error stack is about: a major and a minor error number of libhdf5.
+/// The subject of an error on the error stack: a major and a minor error number of libhdf5.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// A file cannot be opened.
@@ -76,28 +76,28 @@ pub enum Kind {
     Write,
     /// A file cannot be deleted.
     Delete,
-    /// A file has no such thing.
+    /// A file does not have the requested thing.
     Unsupported,
-    /// Something of a file fails.
+    /// An operation on a file fails.
     File,
-    /// Something of a group fails.
+    /// An operation on a group fails.
     Group,
-    /// Something of a dataset fails.
+    /// An operation on a dataset fails.
     Dataset,
-    /// Something of a committed datatype fails.
+    /// An operation on a committed datatype fails.
     Datatype,
-    /// Something of an attribute fails.
+    /// An operation on an attribute fails.
     Attribute,
-    /// Something of a link fails.
+    /// An operation on a link fails.
     Link,
-    /// Something of an object fails.
+    /// An operation on an object fails.
     Object,
-    /// Something else of a connector fails.
+    /// Another operation of a connector fails.
     Other,
 }
 
 impl Kind {
-    /// The variables that hold its class and its two numbers.
+    /// The variables with its error class, major and minor number.
     fn variables(self) -> [&'static CStr; 3] {
         let operation = c"H5E_CANTOPERATE_g";
         let [major, minor] = match self {
@@ -120,19 +120,19 @@ impl Kind {
     }
 }
 
-/// An identifier that is made when the library starts.
+/// An identifier that the library makes when it starts.
 fn number(object: &Object, name: &CStr) -> Option<Id> {
     // SAFETY: these variables are of type `hid_t`.
     let value = |at: *const c_void| unsafe { at.cast::<Id>().read() };
     let own = value(object.symbol(name)?);
-    // Never set where the program holds the variable in the library's place.
+    // The library's own variable is never set if the program holds a copy of it.
     if own > 0 {
         return Some(own);
     }
     object.shared_variable(name).map(value)
 }
 
-/// One libhdf5 of the process, with the functions of it that a plug-in uses.
+/// One libhdf5 of the process, with the functions that a plug-in uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Library<F> {
     functions: F,
@@ -143,23 +143,24 @@ pub struct Library<F> {
 }
 
 thread_local! {
-    /// The [number](Library::number) of the library that prints nothing in this thread; 0: each may.
+    /// The [number](Library::number) of the library that prints nothing in this thread; 0: none is silenced.
     static QUIET: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The library that was found last: a program that opens a file for each step shall not look for hundreds of functions each time.
+/// The library found last. A program that opens a file for each step need not look up hundreds of functions each time.
 pub struct Found<F>(
-    /// How many objects the process had given up then. A fork may leave the lock to nobody, so no thread waits for it.
+    /// Number of unloaded objects at that time, and the library. A fork may leave the lock without an owner, so no thread
+    /// waits for it.
     Mutex<Option<(u64, Library<F>)>>,
 );
 
 impl<F: Functions> Found<F> {
-    /// None yet.
+    /// An empty memory.
     pub const fn nothing() -> Self {
         Found(Mutex::new(None))
     }
 
-    /// The library that holds the code at an address, if it was found for that, and no object was given up since.
+    /// The library that contains the code at an address, if it was found for that, and no object has been unloaded since.
     fn at(&self, address: usize) -> Option<Library<F>> {
         let (before, library) = (*self.0.try_lock().ok()?)?;
         (library.address == address && before == given_up()).then_some(library)
@@ -173,8 +174,8 @@ impl<F: Functions> Found<F> {
 }
 
 impl<F: Functions> Library<F> {
-    /// The libhdf5 that holds the code at `address`. `None` where its symbols cannot be found: in a program to which it
-    /// was linked statically, and that does not export them.
+    /// The libhdf5 that contains the code at `address`. `None` if its symbols cannot be found: in a program that was linked
+    /// to it statically and does not export them.
     pub fn of_code(address: usize) -> Option<Self> {
         let known = F::found();
         if let Some(library) = known.at(address) {
@@ -191,8 +192,8 @@ impl<F: Functions> Library<F> {
         Some(library)
     }
 
-    /// Does something for the libhdf5 that holds the code at `caller`; what goes wrong is put on its error stack. `None`
-    /// if something goes wrong, or if that library cannot be called.
+    /// Serves a call of the libhdf5 that contains the code at `caller`. An error goes onto its error stack. `None` after an
+    /// error, or if that library cannot be called.
     pub fn serve<R>(
         caller: usize,
         kind: Kind,
@@ -203,8 +204,8 @@ impl<F: Functions> Library<F> {
         library.caught(kind, || act(&library))
     }
 
-    /// Does something that this library has asked for; what goes wrong is put on its error stack, also a panic. An exception of
-    /// another language, of a function of the program, goes on to the program.
+    /// Serves a call of this library. An error or a panic goes onto its error stack. An exception of another language, from a
+    /// function of the program, passes on to the program.
     pub fn caught<R>(&self, kind: Kind, act: impl FnOnce() -> Result<R, Fault>) -> Option<R> {
         let done = match foreign::caught(act) {
             Ok(done) => done,
@@ -215,7 +216,7 @@ impl<F: Functions> Library<F> {
                 Err(format!("an error in h5logfs itself: {text}").into())
             }
         };
-        // A panic may have been one of this, too.
+        // The panic may have come from this code, too.
         let push = |fault: Fault| {
             let sentence = fault.to_string();
             let _ = panic::catch_unwind(AssertUnwindSafe(|| self.push(kind, &sentence)));
@@ -223,7 +224,7 @@ impl<F: Functions> Library<F> {
         done.map_err(push).ok()
     }
 
-    /// The functions, for calls that leave the error stack to the library: those that its headers have for plug-ins.
+    /// The functions, for calls that leave the error stack alone: the functions that libhdf5's headers offer to plug-ins.
     /// Others go through [`Library::nested`].
     pub fn functions(&self) -> &F {
         &self.functions
@@ -234,13 +235,13 @@ impl<F: Functions> Library<F> {
         Library::of_code(self.address).map(|library: Library<G>| library.functions)
     }
 
-    /// Calls the library from within a call of it.
+    /// Calls a public function of the library during a call of the library.
     ///
-    /// A function of the interface clears the error stack when it begins, and prints it when it fails. What the stack
-    /// held stays below what `call` adds, and nothing is printed: the outer call does that.
+    /// A public function clears the error stack when it begins, and prints it when it fails. This keeps the earlier errors
+    /// below those of `call`, and prints nothing, because the outer call prints.
     pub fn nested<R>(&self, call: impl FnOnce(&F) -> R) -> R {
         let e = &self.errors;
-        // SAFETY: the library called us, so it is ready to be called. These calls are those that its own drivers make.
+        // SAFETY: the library called this code, so it can be called. Its own drivers make such calls, too.
         unsafe {
             let count = (e.H5Eget_num)(DEFAULT);
             let stack = (count > 0).then(|| (e.H5Eget_current_stack)());
@@ -251,19 +252,19 @@ impl<F: Functions> Library<F> {
         }
     }
 
-    /// Calls functions that leave the error stack as it is when they begin, and print it when they fail: the outer call
-    /// prints it.
+    /// Calls functions that keep the error stack when they begin, and print it when they fail. Nothing is printed, because
+    /// the outer call prints.
     pub fn quietly<R>(&self, call: impl FnOnce(&F) -> R) -> R {
         if QUIET.get() == self.number() {
             return call(&self.functions);
         }
-        // SAFETY: the library called us, so it is ready to be called.
+        // SAFETY: the library called this code, so it can be called.
         let _printing = unsafe { Printing::off(&self.errors, self.old) };
         call(&self.functions)
     }
 
-    /// The same for several calls of [`Library::quietly`] in `act`, each of which would ask the library whether it prints. `act`
-    /// catches panics.
+    /// Runs `act` with printing off, for several calls of [`Library::quietly`], each of which would otherwise switch it off
+    /// again. `act` catches panics.
     pub fn all_quietly<R>(&self, act: impl FnOnce() -> R) -> R {
         self.quietly(|_| {
             let before = QUIET.replace(self.number());
@@ -272,14 +273,14 @@ impl<F: Functions> Library<F> {
         })
     }
 
-    /// Refuses what a program has asked for, outside of any call of the library: as a function of the library fails, with a
-    /// sentence on the error stack, which is printed where the program wants that.
+    /// Refuses a program's request outside of any call of the library, as a function of the library fails: with an error on
+    /// the error stack, which is printed if the program wants that.
     pub fn refuse(&self, kind: Kind, sentence: &str) {
         self.push(kind, sentence);
         let e = &self.errors;
         let (mut is_new, mut data) = (1, std::ptr::null_mut());
-        // SAFETY: the program calls the library here. All pointers are to values of ours, and what prints is the program's
-        // own, or the library's.
+        // SAFETY: the program calls the library here. All pointers are to local values. The printing function is the
+        // program's own, or the library's.
         unsafe {
             (e.H5Eauto_is_v2)(DEFAULT, &mut is_new);
             if let (0, Some(old)) = (is_new, self.old) {
@@ -298,12 +299,12 @@ impl<F: Functions> Library<F> {
         }
     }
 
-    /// A function that only some libraries have.
+    /// The address of a function that only some libraries have.
     pub fn function(&self, name: &CStr) -> Option<*const c_void> {
         Object::of_code(self.address)?.symbol(name)
     }
 
-    /// A number that no other library of the process has.
+    /// A number that identifies the library in the process.
     pub fn number(&self) -> usize {
         self.errors.H5Epush2 as usize
     }
@@ -313,22 +314,22 @@ impl<F: Functions> Library<F> {
         self.number() == other.number()
     }
 
-    /// An identifier that the library makes when it starts, and has in a variable: `H5P_LST_LINK_ACCESS_ID_g` and the like.
+    /// The identifier in a variable that the library sets when it starts, such as `H5P_LST_LINK_ACCESS_ID_g`.
     pub fn identifier(&self, variable: &CStr) -> Option<Id> {
         number(&Object::of_code(self.address)?, variable)
     }
 
-    /// Puts a sentence on the library's error stack.
+    /// Puts an error onto the library's error stack.
     pub fn push(&self, kind: Kind, sentence: &str) {
         let object = Object::of_code(self.address);
         let number = |name| object.as_ref().and_then(|object| number(object, name));
         let [Some(class), Some(major), Some(minor)] = kind.variables().map(number) else {
             return;
         };
-        // Names in sentences come from files, also such with zero bytes.
+        // Names in errors come from files, and may contain zero bytes.
         let sentence = CString::new(sentence.replace('\0', "\\0")).unwrap_or_default();
         let (file, function) = (c"h5logfs", F::USER);
-        // SAFETY: the numbers are those of the library; all texts are C strings, which it copies; the format takes one.
+        // SAFETY: the numbers belong to the library. All texts are C strings, which it copies; the format takes one.
         unsafe {
             (self.errors.H5Epush2)(
                 DEFAULT,
@@ -345,10 +346,10 @@ impl<F: Functions> Library<F> {
     }
 }
 
-/// What an error stack held before a call from within a call, which comes back below what that has added, however it ends.
+/// The errors from before a nested call. On drop they return below those of the call, however it ended.
 struct Earlier<'a> {
     e: &'a ErrorStack,
-    /// A copy of the stack.
+    /// Copy of the stack.
     stack: Id,
     count: isize,
 }
@@ -356,10 +357,10 @@ struct Earlier<'a> {
 impl Drop for Earlier<'_> {
     fn drop(&mut self) {
         let Earlier { e, stack, count } = *self;
-        // SAFETY: the library is in a call of ours, and the stack is closed once: what is made the current one is given up.
+        // SAFETY: the library is in a call of this code, and the stack is closed once: becoming the current one releases it.
         unsafe {
             let has_more = (e.H5Eget_num)(DEFAULT) > 0;
-            // Its check of the length comes too late for a full stack.
+            // The library checks the length of a full stack too late.
             if has_more && count < FULL_STACK {
                 (e.H5Eappend_stack)(stack, (e.H5Eget_current_stack)(), true);
             }
@@ -368,27 +369,27 @@ impl Drop for Earlier<'_> {
     }
 }
 
-/// How a library printed errors before that was switched off. It does so again when this is dropped.
+/// The way in which a library prints errors. Printing is off until this is dropped.
 struct Printing<'a> {
     e: &'a ErrorStack,
     before: Before,
 }
 
 enum Before {
-    /// Not at all: most programs that are not in C have switched it off.
+    /// It prints nothing: most programs not written in C have switched it off.
     Off,
     New(Print, *mut c_void),
     Old(OldFunctions, OldPrint, *mut c_void),
 }
 
 impl<'a> Printing<'a> {
-    /// Switches it off.
+    /// Switches printing off.
     ///
     /// # Safety
     ///
-    /// The library is ready to be called, as long as this lives.
+    /// The library can be called as long as this lives.
     unsafe fn off(e: &'a ErrorStack, old: Option<OldFunctions>) -> Self {
-        // SAFETY: the caller says so.
+        // SAFETY: promised by the caller.
         let before = unsafe { Before::off(e, old) };
         Printing { e, before }
     }
@@ -396,7 +397,7 @@ impl<'a> Printing<'a> {
 
 impl Drop for Printing<'_> {
     fn drop(&mut self) {
-        // SAFETY: the library is the one of which `before` is, and ready to be called.
+        // SAFETY: `before` is of this library, which can be called.
         unsafe {
             match self.before {
                 Before::Off => SUCCESS,
@@ -408,10 +409,10 @@ impl Drop for Printing<'_> {
 }
 
 impl Before {
-    /// As [`Printing::off`].
+    /// See [`Printing::off`].
     unsafe fn off(e: &ErrorStack, old: Option<OldFunctions>) -> Self {
         let mut data = std::ptr::null_mut();
-        // SAFETY: the caller says that the library can be called; all pointers are to values of ours.
+        // SAFETY: the caller promises that the library can be called; all pointers are to local values.
         unsafe {
             let mut is_new = 1;
             (e.H5Eauto_is_v2)(DEFAULT, &mut is_new);

@@ -1,8 +1,8 @@
-//! What the library for programs that were ported to the Log VOL (`crates/vol-api`) and the VOL connector say to each
-//! other: operations on datasets that HDF5 does not have, and properties of lists.
+//! The interface between the library for programs ported to the Log VOL (`crates/vol-api`) and the VOL connector: operations
+//! on datasets that HDF5 does not have, and properties of property lists.
 //!
-//! libhdf5 gives the operations their numbers, by these names. Whoever uses a file through another connector finds the
-//! operation unknown, or not supported by the dataset.
+//! libhdf5 assigns numbers to the operations by these names. With another connector, the operation is unknown, or not
+//! supported by the dataset.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -17,42 +17,42 @@ pub const READS_DATA: u64 = 0x2;
 /// `H5VL_OPT_QUERY_WRITE_DATA`.
 pub const WRITES_DATA: u64 = 0x4;
 
-/// Writes a list of blocks: takes [`BlockList`].
+/// Writes a list of blocks, given as a [`BlockList`].
 pub const WRITE: &CStr = c"h5logfs.H5Dwrite_n";
-/// Reads a list of blocks: takes [`BlockList`].
+/// Reads a list of blocks, given as a [`BlockList`].
 pub const READ: &CStr = c"h5logfs.H5Dread_n";
 
-/// Blocks of one dataset, and where their elements are in memory: one block behind the other, each in row-major order.
-/// Where blocks overlap, the last one wins.
+/// Blocks of one dataset, with their elements in memory: one block after the other, each in row-major order. Where blocks
+/// overlap, the last one wins.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct BlockList {
-    /// `size_of::<BlockList>()` of the caller. What is not as large is of another version.
+    /// `size_of::<BlockList>()` of the caller. A smaller list is of another version.
     pub size: usize,
-    /// The type of the elements in memory.
+    /// Datatype of the elements in memory.
     pub memory_type: Id,
-    /// Blocks.
+    /// Number of blocks.
     pub number: usize,
-    /// For each block the indices of its first element. Null where there are no blocks, or no dimensions.
+    /// For each block, the index of its first element in each dimension. Null without blocks or dimensions.
     pub starts: *const *const u64,
-    /// For each block its sides. Null as `starts`.
+    /// For each block, its extent in each dimension. Null without blocks or dimensions.
     pub counts: *const *const u64,
-    /// The elements. They are only read by [`WRITE`].
+    /// The elements. [`WRITE`] only reads them.
     pub buf: *mut c_void,
 }
 
-/// A property that a program sets in a list of its libhdf5.
+/// A property that a program sets in a property list of its libhdf5.
 #[derive(Debug, Clone, Copy)]
 pub struct Property<T> {
-    /// Its name in the list.
+    /// Name of the property in the list.
     pub name: &'static CStr,
-    /// The variable with the class of lists that have it.
+    /// Variable with the class of lists that have it.
     pub class: &'static CStr,
-    /// Its value where nobody has set it.
+    /// Value if nobody has set it.
     pub default: T,
 }
 
-/// Subfiles of a new log (`int`): -1 one for each node, 0 none, else so many.
+/// Subfiles of a new log (`int`): -1 for one a node, 0 for none, otherwise their number.
 pub const SUBFILES: Property<c_int> = Property {
     name: c"h5logfs_subfiling",
     class: FILE_CREATION,
@@ -64,7 +64,7 @@ pub const SHARES_SELECTIONS: Property<bool> = Property {
     class: FILE_ACCESS,
     default: true,
 };
-/// How selections of many blocks are stored (`H5VL_log_sel_encoding_t`): 0 as offsets, 1 as coordinates.
+/// Encoding of selections of many blocks (`H5VL_log_sel_encoding_t`): 0 as offsets, 1 as coordinates.
 pub const ENCODING: Property<c_int> = Property {
     name: c"h5logfs_sel_encoding",
     class: FILE_ACCESS,

@@ -1,10 +1,10 @@
-//! Types and numbers that all headers of HDF5 use. They are the same in HDF5 1.14.0 to 2.2.
+//! Types and numbers common to all headers of HDF5 1.14.0 to 2.2.
 
 use std::ffi::c_int;
 
 /// `hid_t`: an identifier of one libhdf5.
 pub type Id = i64;
-/// `haddr_t`: a byte of a file.
+/// `haddr_t`: an address in a file.
 pub type Address = u64;
 /// `herr_t`: negative for a failure.
 pub type Status = c_int;
@@ -16,7 +16,7 @@ pub const FAILURE: Status = -1;
 /// `H5P_DEFAULT` and `H5E_DEFAULT`.
 pub const DEFAULT: Id = 0;
 
-/// Bits of the flags with which a file is opened.
+/// Bits of the flags for opening a file.
 pub mod access {
     use std::ffi::c_uint;
 

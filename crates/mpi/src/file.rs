@@ -1,4 +1,4 @@
-//! A file of MPI-IO.
+//! Files of MPI-IO.
 
 use std::ffi::{CString, c_int, c_void};
 use std::fs::File;
@@ -17,20 +17,20 @@ use rustix::io::Errno;
 
 use crate::{MAX_REQUEST_BYTES, check};
 
-/// If a request has more pieces than the system takes in one call (IOV_MAX), Open MPI returns a wrong
-/// number of written bytes.
+/// Most pieces of a request. With more pieces than the system takes in one call (IOV_MAX), Open MPI returns a wrong number of
+/// written bytes.
 const MAX_REQUEST_PIECES: usize = 512;
 
 /// A file that a group of ranks has open for writing.
 pub(crate) struct MpiFile {
     raw: ffi::MPI_File,
-    /// The same file without MPI, to find out why MPI has failed.
+    /// The file opened without MPI, to find out why MPI has failed.
     file: Arc<File>,
-    /// Write with collective calls.
+    /// Whether to write with collective calls.
     collective: bool,
 }
 
-// SAFETY: a handle of MPI is no part of a thread. Its user calls MPI as the program's thread support allows.
+// SAFETY: an MPI handle belongs to no thread. Its user calls MPI as the program's thread support allows.
 unsafe impl Send for MpiFile {}
 // SAFETY: see above; the handle is not changed while it is open.
 unsafe impl Sync for MpiFile {}
@@ -50,15 +50,15 @@ impl MpiFile {
                 Fault::Refused(format!("{path}: a zero byte in the path or a hint"))
             })
         };
-        // Errors here are the same on all ranks, so no rank waits for another one.
+        // Errors here are the same on all ranks, so no rank is left waiting.
         let name = c_string(path.as_os_str().as_bytes())?;
         let pairs = access
             .hints
             .iter()
             .map(|(k, v)| Ok((c_string(k.as_bytes())?, c_string(v.as_bytes())?)))
             .collect::<Result<Vec<_>, Fault>>()?;
-        // SAFETY: MPI is initialised, because there is a communicator. Strings end with a zero byte, and
-        // MPI copies them. `raw` is used only if MPI has opened it.
+        // SAFETY: MPI is initialised, because a communicator exists. Strings end with a zero byte, and MPI copies them. `raw`
+        // is used only if MPI has opened it.
         unsafe {
             let mut info = ffi::RSMPI_INFO_NULL;
             if !pairs.is_empty() {
@@ -88,8 +88,7 @@ impl MpiFile {
         }
     }
 
-    /// Writes one request completely. MPI may write a part of it and report no error, so the rest is
-    /// written with further calls.
+    /// Writes one request completely. MPI may write only a part without an error, so further calls write the rest.
     fn write_request(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<(), Fault> {
         let wanted = bytes_of(pieces);
         let mut done = self.call_write(offset, pieces, collective)?;
@@ -110,25 +109,24 @@ impl MpiFile {
         Ok(())
     }
 
-    /// Finds out why nothing more can be written at `offset`, by a write without MPI.
+    /// Finds out why `rest` cannot be written at `offset`, by a write without MPI.
     fn write_error(&self, offset: u64, rest: &[&[u8]]) -> Fault {
         let piece = rest.first().copied().unwrap_or_default();
         match self.file.write_all_at(piece, offset) {
-            Ok(()) => "MPI wrote less than it was told to, and does not say why".into(),
+            Ok(()) => "MPI wrote fewer bytes than requested, and reported no error".into(),
             Err(e) => e.into(),
         }
     }
 
-    /// Calls MPI once. Returns the number of bytes that MPI has written by its own account.
+    /// Calls MPI once. Returns the number of bytes written, as reported by MPI.
     fn call_write(&self, offset: u64, pieces: &[&[u8]], collective: bool) -> Result<u64, Fault> {
         let lengths: Vec<c_int> = pieces.iter().map(|p| p.len() as c_int).collect();
         let places: Vec<ffi::MPI_Aint> =
             pieces.iter().map(|p| p.as_ptr() as ffi::MPI_Aint).collect();
         let offset = i64::try_from(offset).map_err(|_| Errno::FBIG)?;
-        // SAFETY: the file is open. The datatype has the addresses of the pieces, which live longer than
-        // the call, and is freed after it. A single piece is passed without a datatype. MPI only reads
-        // the buffer. A zeroed status is valid. It says that nothing was written, in case MPI does not
-        // set it.
+        // SAFETY: the file is open. The datatype has the addresses of the pieces, which outlive the call, and is freed after
+        // it. A single piece needs no datatype. MPI only reads the buffer. A zeroed status is valid, and means that nothing
+        // was written, in case MPI does not set it.
         unsafe {
             let mut status: ffi::MPI_Status = std::mem::zeroed();
             ffi::MPI_Status_set_elements(&mut status, ffi::RSMPI_UINT8_T, 0);
@@ -166,7 +164,7 @@ impl MpiFile {
                 "MPI_File_write_at"
             };
             check(name, written)?;
-            // Without pieces the status may have any value.
+            // Without pieces the status is arbitrary.
             Ok(if pieces.is_empty() { 0 } else { done as u64 })
         }
     }
@@ -178,7 +176,7 @@ impl SharedFile for MpiFile {
         let mut at = offset;
         let mut result = Ok(());
         if self.collective {
-            // All ranks make one collective request. Each writes its further requests by itself.
+            // All ranks make one collective request. Each rank writes its further requests independently.
             let first = requests.next().unwrap_or_default();
             result = self.write_request(at, &first, true);
             at += bytes_of(&first);
@@ -211,7 +209,7 @@ fn bytes_of(pieces: &[&[u8]]) -> u64 {
     pieces.iter().map(|p| p.len() as u64).sum()
 }
 
-/// The pieces without their first `done` bytes.
+/// The pieces after their first `done` bytes.
 fn remaining<'a>(pieces: &[&'a [u8]], done: u64) -> Vec<&'a [u8]> {
     let mut skip = done as usize;
     let mut rest = Vec::new();

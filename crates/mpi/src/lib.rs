@@ -1,5 +1,4 @@
-//! The ranks of an MPI communicator: what `h5logfs-output` needs of MPI. The crate `mpi` has MPI-IO in its raw layer
-//! only.
+//! The ranks of an MPI communicator, as `h5logfs-output` needs them. The crate `mpi` offers MPI-IO in its raw layer only.
 
 mod file;
 pub mod library;
@@ -23,18 +22,18 @@ use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 use rustix::io::Errno;
 
-/// The counts of MPI have 32 bits.
+/// Most bytes of a request: counts of MPI have 32 bits.
 const MAX_REQUEST_BYTES: usize = 1 << 30;
 
-/// A communicator of its own.
+/// A communicator that belongs to this library.
 pub struct MpiRanks(SimpleCommunicator);
 
-// SAFETY: a handle of MPI is no part of a thread. Its user calls MPI as the program's thread support allows.
+// SAFETY: an MPI handle belongs to no thread. Its user calls MPI as the program's thread support allows.
 unsafe impl Send for MpiRanks {}
 // SAFETY: see above; the handle does not change.
 unsafe impl Sync for MpiRanks {}
 
-/// Whether MPI was begun and has not ended.
+/// Whether MPI is initialised and not yet finalised.
 pub fn is_running() -> bool {
     let (mut begun, mut ended) = (0, 0);
     // SAFETY: MPI allows both calls at any time.
@@ -46,33 +45,33 @@ pub fn is_running() -> bool {
 }
 
 impl MpiRanks {
-    /// The ranks of a communicator, of a handle that is given up.
+    /// The ranks of a communicator, whose handle this takes over.
     ///
     /// # Safety
     ///
-    /// `comm` is a communicator between processes of one group, and only this frees it.
+    /// `comm` is an intracommunicator, and only this frees it.
     pub unsafe fn from_raw(comm: ffi::MPI_Comm) -> Self {
-        // SAFETY: the caller says so.
+        // SAFETY: promised by the caller.
         MpiRanks(unsafe { SimpleCommunicator::from_raw(comm) })
     }
 
-    /// The ranks of a communicator. Collective.
+    /// The ranks of a duplicate of a communicator. Collective.
     pub fn duplicate(comm: &impl Communicator) -> Self {
         MpiRanks(comm.duplicate())
     }
 }
 
-/// What one reduction tells of the nodes of all ranks.
+/// The nodes of all ranks, as one reduction finds them.
 #[derive(PartialEq, Eq)]
 enum Nodes {
     One,
     Several,
-    /// A rank does not know its own.
+    /// Some rank does not know its node.
     Unknown,
 }
 
 impl MpiRanks {
-    /// The same on all ranks. Collective.
+    /// The nodes of all ranks. The same on all of them. Collective.
     fn nodes(&self) -> Nodes {
         let own = this_node();
         match ranks::Communicator::minima(self, &[own, !own])[..] {
@@ -104,14 +103,14 @@ impl ranks::Communicator for MpiRanks {
     }
 
     fn node(&self) -> Node {
-        // Most jobs that ask often, because they open files often, run on one node. To split a communicator takes many messages.
+        // Jobs that open files often mostly run on one node. Splitting a communicator takes many messages.
         if self.nodes() == Nodes::One {
             return Node { number: 0, of: 1 };
         }
         let node = self.0.split_shared(self.0.rank());
         let is_first = u64::from(node.rank() == 0);
         let before = self.sums_before(&[is_first])[0];
-        // The scan tells the first rank nothing.
+        // The scan leaves the first rank's result undefined.
         let mut number = if self.0.rank() == 0 { 0 } else { before as u32 };
         node.process_at_rank(0).broadcast_into(&mut number);
         let of = self.sum(is_first) as u32;
@@ -186,7 +185,7 @@ impl ranks::Communicator for MpiRanks {
     }
 
     fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        // The pointer of an empty list may be the number that stands for `MPI_IN_PLACE`.
+        // The pointer of an empty list could equal `MPI_IN_PLACE`.
         let none = [0];
         let bytes = if bytes.is_empty() { &none[..0] } else { bytes };
         let lens = self.gather(bytes.len() as u64);
@@ -196,7 +195,7 @@ impl ranks::Communicator for MpiRanks {
             return Vec::new();
         }
         let mut all = vec![0; 1 + lens.iter().sum::<u64>() as usize];
-        // The caller ensures that they are few.
+        // The caller ensures that the bytes are few.
         let counts: Vec<Count> = lens.iter().map(|len| *len as Count).collect();
         let begins = counts.iter().scan(0, |end, count| {
             let begin = *end;
@@ -223,11 +222,11 @@ impl ranks::Communicator for MpiRanks {
     }
 
     fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
-        // SAFETY: a constant of MPI.
+        // SAFETY: this is a constant of MPI.
         let datatype = unsafe { ffi::RSMPI_UINT64_T };
         let comm = self.0.as_raw();
         Pending::begin(value, |value, request| {
-            // SAFETY: the value stays where it is until the broadcast is complete, for ever if it never is.
+            // SAFETY: the value stays in place until the broadcast is complete, or for ever if it never is.
             unsafe { ffi::MPI_Ibcast(value.cast(), 1, datatype, 0, comm, request) };
         })
     }
@@ -235,12 +234,12 @@ impl ranks::Communicator for MpiRanks {
     fn begin_wait(&self) -> Box<dyn Word> {
         let comm = self.0.as_raw();
         Pending::begin(0, |_, request| {
-            // SAFETY: the communicator is one between processes of one group.
+            // SAFETY: this is an intracommunicator.
             unsafe { ffi::MPI_Ibarrier(comm, request) };
         })
     }
 
-    /// An ordinary barrier of MPI keeps the waiting ranks on their processors, which a rank with more work may need.
+    /// Waits asleep. An ordinary barrier of MPI keeps the waiting ranks on processors that a rank with more work may need.
     fn wait(&self) {
         self.begin_wait().wait();
     }
@@ -251,11 +250,10 @@ impl ranks::Communicator for MpiRanks {
         file: Arc<File>,
         access: &Access<'_>,
     ) -> Result<Box<dyn SharedFile>, Fault> {
-        // What ranks write by themselves needs no MPI, unless the user has hints for it. To open a file together takes
-        // messages and memory for each rank; where several nodes do, Open MPI 4.1 makes a further file beside it, and does
-        // not come back if that cannot be made. MPICH holds a lock until all ranks are there, so that threads with files of
-        // their own could wait for one another for ever. And Open MPI makes and removes three files in the directory
-        // of each file that a rank opens for itself.
+        // Independent writes need no MPI, unless the user has hints for it. A shared opening takes messages and memory for
+        // each rank. If several nodes open a file, Open MPI 4.1 makes a further file beside it, and hangs if it cannot. MPICH
+        // holds a lock until all ranks have come, so threads with files of their own could deadlock. And Open MPI makes and
+        // removes three files in the directory of each file that a single rank opens.
         if !access.collective && access.hints.is_empty() {
             return Ok(Box::new(OwnFile(file)));
         }
@@ -265,7 +263,7 @@ impl ranks::Communicator for MpiRanks {
     }
 }
 
-/// A number that processes have in common which run under one kernel, and on a host of the same name; 0 where it is not known.
+/// A number shared by the processes under one kernel and one host name; 0 if it is not known.
 fn this_node() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     *NUMBER.get_or_init(|| {
@@ -280,23 +278,23 @@ fn this_node() -> u64 {
     })
 }
 
-/// A call of all ranks that is under way.
+/// A pending collective call.
 struct Pending {
-    /// The number that it sends, where MPI puts it.
+    /// The number that it sends or receives, at a fixed place for MPI.
     value: *mut u64,
     request: ffi::MPI_Request,
 }
 
-// SAFETY: only `wait` uses the place, once; a handle of MPI is no part of a thread.
+// SAFETY: only `wait` uses the place, once; an MPI handle belongs to no thread.
 unsafe impl Send for Pending {}
 // SAFETY: see above.
 unsafe impl Sync for Pending {}
 
 impl Pending {
-    /// Begins a call with a place for its number, which stays where it is, and one for its request.
+    /// Begins a call with a fixed place for its number, and one for its request.
     fn begin(value: u64, begin: impl FnOnce(*mut u64, &mut ffi::MPI_Request)) -> Box<dyn Word> {
         let value = Box::into_raw(Box::new(value));
-        // SAFETY: a constant of MPI.
+        // SAFETY: this is a constant of MPI.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         begin(value, &mut request);
         Box::new(Pending { value, request })
@@ -304,7 +302,7 @@ impl Pending {
 
     fn is_complete(&mut self) -> bool {
         let (request, mut is_complete) = (&mut self.request, 0);
-        // SAFETY: the request is that of the call, or none once it is complete.
+        // SAFETY: the request belongs to the call, or is null once it is complete.
         unsafe { ffi::MPI_Test(request, &mut is_complete, ffi::RSMPI_STATUS_IGNORE) };
         is_complete != 0
     }
@@ -317,17 +315,18 @@ impl Word for Pending {
 
     fn wait(mut self: Box<Self>) -> u64 {
         while !self.comes_in(Duration::MAX) {}
-        // SAFETY: MPI is done with it, and nothing else has it.
+        // SAFETY: MPI no longer uses it, and nothing else has it.
         *unsafe { Box::from_raw(self.value) }
     }
 }
 
-/// Waits for MPI, and no longer than this. A rank that has waited for longer than messages take sleeps, as others may need its
-/// processor. It does not yield: on a busy machine each yield takes the slice of another process. Returns whether it is done.
+/// Waits until `is_done`, but not longer than `longest`. Returns whether it is done. A rank that has waited longer than
+/// messages take sleeps, because others may need its processor. It does not yield: on a busy machine each yield takes the
+/// slice of another process.
 fn sleep_until(longest: Duration, mut is_done: impl FnMut() -> bool) -> bool {
     const BUSY: Duration = Duration::from_micros(500);
     const ASLEEP: Duration = Duration::from_micros(200);
-    // Mostly it is, and then the time is not asked for.
+    // Usually it is done, and the clock is not read.
     if is_done() {
         return true;
     }
@@ -343,24 +342,24 @@ fn sleep_until(longest: Duration, mut is_done: impl FnMut() -> bool) -> bool {
         if passed < BUSY {
             std::hint::spin_loop()
         } else {
-            // So it is late by a tenth at most.
+            // It is thus at most a tenth late.
             std::thread::sleep((passed / 10).min(ASLEEP))
         }
     }
 }
 
-/// A signed number with the same place among all of them. MPICH 4.0 and Open MPI 4.1 compare some unsigned numbers as if
-/// they had a sign (pmodels/mpich#6083, open-mpi/ompi#10648).
+/// Maps a number to a signed one of the same order. MPICH 4.0 and Open MPI 4.1 compare some unsigned numbers as signed ones
+/// (pmodels/mpich#6083, open-mpi/ompi#10648).
 fn ordered(value: u64) -> i64 {
     (value ^ (1 << 63)).cast_signed()
 }
 
-/// The number of which [`ordered`] has made this.
+/// Inverts [`ordered`].
 fn unordered(value: i64) -> u64 {
     value.cast_unsigned() ^ (1 << 63)
 }
 
-/// The errors of the system that MPI has error classes for.
+/// System errors that MPI has error classes for.
 const ERRNOS: [(u32, Errno); 6] = [
     (ffi::MPI_ERR_ACCESS, Errno::ACCESS),
     (ffi::MPI_ERR_NO_MEM, Errno::NOMEM),
@@ -370,7 +369,7 @@ const ERRNOS: [(u32, Errno); 6] = [
     (ffi::MPI_ERR_READ_ONLY, Errno::ROFS),
 ];
 
-/// Fails with the text of an error of MPI.
+/// Fails with MPI's text of an error code.
 pub fn check(what: &str, code: c_int) -> Result<(), Fault> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
@@ -386,7 +385,7 @@ pub fn check(what: &str, code: c_int) -> Result<(), Fault> {
         "an error without a text".into()
     };
     let mut class = 0;
-    // SAFETY: it only looks the code up.
+    // SAFETY: the call only looks the code up.
     unsafe { ffi::MPI_Error_class(code, &mut class) };
     Err(Kind::Io(errno_of(class)).told(format!("{what}: {text} (MPI error {code})")))
 }

@@ -1,8 +1,8 @@
-//! Which MPI the process runs: handles of one are of no use to another, and a launcher starts only its own.
+//! The MPI that the process runs. Handles of one MPI are invalid in another, and a launcher starts only its own.
 //!
-//! Handles of Open MPI are pointers, those of MPICH and its like are numbers. A library that was compiled for one of them
-//! may come into a program of the other. The dynamic linker then gives it the functions of the program, so that the first
-//! call with a handle would crash. The functions that this module calls take none, and are the same in both.
+//! Handles of Open MPI are pointers; those of MPICH and its derivatives are numbers. A library compiled for one of them may
+//! be loaded into a program of the other. The dynamic linker then binds it to the program's functions, and the first call
+//! with a handle would crash. The functions that this module calls take no handles, and are the same in both.
 
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
@@ -10,20 +10,20 @@ use std::sync::OnceLock;
 use h5logfs_common::fault::Fault;
 use mpi::ffi;
 
-/// The MPI that this was compiled for, as name and version. Empty where its compiler did not tell.
+/// Name and version of the MPI of this build. Empty if its compiler did not tell.
 const COMPILED_FOR: &str = env!("H5LOGFS_MPI");
 
-/// Its name as the bindings have it. They are not made anew where another MPI is chosen.
+/// The name in the bindings, which are not regenerated when another MPI is chosen.
 const _: () = assert!(
     match COMPILED_FOR.as_bytes() {
         [b'O', ..] => matches!(Handles::compiled_for(), Handles::Pointers),
         [b'M', ..] => matches!(Handles::compiled_for(), Handles::Numbers),
         _ => true,
     },
-    "what is built here was built for another MPI: give each MPI a target directory of its own (CARGO_TARGET_DIR)"
+    "this target directory has a build for another MPI: give each MPI its own (CARGO_TARGET_DIR)"
 );
 
-/// What handles of MPI are.
+/// The kind of MPI handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Handles {
     /// As in Open MPI.
@@ -33,7 +33,7 @@ enum Handles {
 }
 
 impl Handles {
-    /// Those that this was compiled for.
+    /// The handles of the MPI of this build.
     const fn compiled_for() -> Self {
         if size_of::<ffi::MPI_Comm>() == size_of::<c_int>() {
             Handles::Numbers
@@ -42,7 +42,7 @@ impl Handles {
         }
     }
 
-    /// Those of an MPI that calls itself `version`. `None`: one that is not known.
+    /// The handles of an MPI with this version text; `None` for an unknown MPI.
     fn of(version: &str) -> Option<Self> {
         let is_one_of = |names: &[&str]| names.iter().any(|name| version.contains(name));
         if is_one_of(&["Open MPI", "Spectrum MPI"]) {
@@ -54,7 +54,7 @@ impl Handles {
         }
     }
 
-    /// The MPI with which most programs have them.
+    /// The most common MPI with these handles.
     fn name(self) -> &'static str {
         match self {
             Handles::Pointers => "Open MPI",
@@ -63,13 +63,13 @@ impl Handles {
     }
 }
 
-/// Fails where the process runs another MPI than the one that this was compiled for. Callable at any time.
+/// Fails if the process runs an MPI with other handles than the MPI of this build. Callable at any time.
 pub fn check() -> Result<(), Fault> {
     static CHECKED: OnceLock<Result<(), Fault>> = OnceLock::new();
     CHECKED.get_or_init(|| compare(&version())).clone()
 }
 
-/// Fails where `version` has other handles.
+/// Fails if an MPI with the version text `version` has other handles.
 fn compare(version: &str) -> Result<(), Fault> {
     let own = Handles::compiled_for();
     match Handles::of(version) {
@@ -83,7 +83,7 @@ fn compare(version: &str) -> Result<(), Fault> {
     }
 }
 
-/// Name and version of the MPI that this was compiled for.
+/// Name and version of the MPI of this build.
 fn compiled_for() -> &'static str {
     match COMPILED_FOR {
         "" => Handles::compiled_for().name(),
@@ -91,19 +91,19 @@ fn compiled_for() -> &'static str {
     }
 }
 
-/// What the MPI of the process calls itself.
+/// The version text of the process's MPI.
 fn version() -> String {
     // MPICH asks for 8192 bytes, Open MPI for 256.
     const MOST: usize = 16384;
     let mut text = vec![0u8; MOST];
     let mut len: c_int = 0;
-    // SAFETY: the buffer is larger than any MPI wants it. All allow the call at any time.
+    // SAFETY: the buffer is larger than any MPI requires. All allow the call at any time.
     unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
     text.truncate(len.max(0) as usize);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Name and version, of a text that may have pages more.
+/// Name and version from a version text, which may be pages long.
 fn short(version: &str) -> String {
     let line = version.lines().next().unwrap_or_default();
     let words = line
@@ -117,7 +117,8 @@ fn short(version: &str) -> String {
         .join(" ")
 }
 
-/// Why MPI may not run in this process though the program has begun it: libraries of another MPI that are loaded, in words.
+/// A text about loaded libraries of another MPI, which explain why MPI seems not to run although the program has initialised
+/// it.
 pub fn others_loaded() -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let paths = maps
@@ -131,26 +132,26 @@ pub fn others_loaded() -> Option<String> {
     ))
 }
 
-/// Whether a file is the library of an MPI with other handles than those that this was compiled for.
+/// Whether a file is the library of an MPI with other handles than the MPI of this build.
 fn is_of_other(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     match Handles::compiled_for() {
-        // Intel's, and MPICH as its makers install it, have the second name.
+        // Intel MPI, and MPICH as its authors install it, have the second name.
         Handles::Pointers => name.starts_with("libmpich.so.") || name.starts_with("libmpi.so.12"),
         Handles::Numbers => name.starts_with("libmpi.so.40"),
     }
 }
 
-/// Fails where a launcher has started several processes, and each of them is alone: then it is one of another MPI, and all
-/// of them would take themselves for the first rank of the same job. MPI runs.
+/// Fails if a launcher has started several processes, but each of them is alone. The launcher then belongs to another MPI,
+/// and all processes would act as the first rank of one job. MPI must be running.
 pub fn check_launch() -> Result<(), Fault> {
     let mut size = 0;
-    // SAFETY: MPI runs.
+    // SAFETY: MPI is running.
     unsafe { ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &mut size) };
     if size != 1 {
         return Ok(());
     }
-    // What Open MPI, MPICH and MVAPICH tell the processes that they start.
+    // Variables that Open MPI, MPICH and MVAPICH set in the processes that they start.
     let variables = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"];
     for variable in variables {
         let value = std::env::var(variable).ok();

@@ -1,4 +1,4 @@
-//! What lay under the name of a new log, and is kept aside until the new log is made, or for good.
+//! Old files under the name of a new log. They are kept aside until the new log is made, or for good.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,18 +13,18 @@ use h5logfs_log::journal::{self, rename_without_replacing};
 use h5logfs_log::logvol::names::{spill_dir, subfile_dir};
 use h5logfs_log::own_parts::OwnDir;
 
-/// Stands in the name of what is aside, between the name of the log and a number.
+/// Part of a temporary name, between the name of the log and a number.
 const MARK: &str = ".h5logfs-old-";
-/// The same of a log that stays aside.
+/// Part of the name of a log that stays aside.
 const MARK_OF_KILLED: &str = ".killed-";
-/// The most numbers that are tried for one.
+/// Most numbers tried for a log that stays aside.
 const MOST_KILLED: u32 = 100_000;
 
-/// Files that are kept aside. The log `NAME` gets the name `.NAME.h5logfs-old-NUMBER`, or `NAME.killed-NUMBER` where it is
-/// to stay, and its journal and subfiles are named after it as those of any log. So if the job dies before it has put them
-/// back or removed them, what remains is a log.
+/// Files kept aside. The log `NAME` becomes `.NAME.h5logfs-old-NUMBER`, or `NAME.killed-NUMBER` if it is to stay. Its journal
+/// and subfiles follow the new name as those of any log. So if the job dies before it restores or removes them, a complete
+/// log remains.
 pub(crate) struct Aside {
-    /// Where a log with this name has this one meanwhile.
+    /// The usual path of the log.
     log: PathBuf,
     name: PathBuf,
     stays: bool,
@@ -32,14 +32,14 @@ pub(crate) struct Aside {
 }
 
 struct Kept {
-    /// Where it was.
+    /// The part at its usual path.
     part: Part,
-    /// Where it is.
+    /// Path while it is aside.
     aside: PathBuf,
 }
 
 impl Aside {
-    /// A place for the log at `log` until the new one with this identifier is made.
+    /// A place for the log at `log` until the new log, with identifier `id`, is made.
     pub fn until_made(log: &Path, id: &FileId) -> Self {
         let mut name = OsString::from(".");
         name.push(log.file_name().unwrap_or_default());
@@ -52,7 +52,7 @@ impl Aside {
         }
     }
 
-    /// A place for the log at `log`, in which it stays. Fails where all names are taken.
+    /// A permanent place for the log at `log`. Fails if all names are taken.
     pub fn for_good(log: &Path) -> Result<Self, Fault> {
         let numbered = |number: u32| {
             let mut name = log.file_name().unwrap_or_default().to_owned();
@@ -82,9 +82,9 @@ impl Aside {
         })
     }
 
-    /// Gives `part` of the log a name aside: the file itself, its journal, or the directory of its subfiles. A file keeps
-    /// its own name, too, until the new one takes it in one step; a directory cannot have two names, and on some file
-    /// systems no file can.
+    /// Gives `part` of the log (its file, its journal, or the directory of its subfiles) a name aside. A file also keeps its
+    /// own name, until the new file takes that in one step. A directory cannot have two names, nor can a file on some file
+    /// systems.
     pub fn keep(&mut self, part: &Part) -> Result<(), Fault> {
         let path = &part.path;
         let aside = self.name_of(path);
@@ -122,14 +122,14 @@ impl Aside {
         self.kept.iter().any(|kept| kept.part.path == path)
     }
 
-    /// Puts all of it back, in place of what has the names now, if that is new: a file of the new log. What cannot be put back
-    /// stays where it is; the text says where.
+    /// Restores all parts. A file that has such a name now is replaced if `is_new`: if it belongs to the new log. Parts that
+    /// cannot be restored stay aside; the returned text names them.
     pub fn put_back(&mut self, is_new: impl Fn(&Path) -> bool) -> String {
         let failures = self.kept.drain(..).rev().filter_map(|kept| {
             let Kept { part, aside } = &kept;
             let path = &part.path;
             let renamed = if is_same_file(path, aside) || is_new(path) {
-                // Two names of one file stay as they are, so the second one is removed.
+                // `rename` does nothing if both names lead to one file, so the second name is removed.
                 std::fs::rename(aside, path).and_then(|()| remove_if_there(aside))
             } else {
                 rename_without_replacing(aside, path)
@@ -144,7 +144,7 @@ impl Aside {
         failures.collect::<Vec<_>>().join("; ")
     }
 
-    /// Removes all of it, where it is not to stay. The new log is made, so a part that cannot be removed is no failure.
+    /// Removes all parts, unless they are to stay. The new log is made, so a part that cannot be removed is no failure.
     pub fn remove(&mut self) {
         if self.stays {
             return;
@@ -167,7 +167,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether two names are those of one file.
+/// Whether two names lead to one file.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let (Ok(one), Ok(other)) = (one.symlink_metadata(), other.symlink_metadata()) else {
         return false;
@@ -248,9 +248,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a.h5");
         let mut aside = kept(&log);
-        // The subfiles have moved, the files have two names.
+        // The subfiles have moved; the files have two names.
         assert_eq!(names(dir.path()), [&ASIDE[..], &USUAL[..2]].concat());
-        // As long as nothing has taken their place, and when something has.
+        // The parts come back whether or not something has taken their place.
         fs::write(dir.path().join("new"), "new").unwrap();
         fs::rename(dir.path().join("new"), &log).unwrap();
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a.h5");
         kept(&log).put_back(|_| false);
-        // Without its log, but nothing takes its place.
+        // The log is missing, but nothing takes its place.
         fs::write(dir.path().join("a.h5.killed-1.h5logfs-journal"), "other").unwrap();
         let mut aside = Aside::for_good(&log).unwrap();
         keep_all(&mut aside, &log);
@@ -288,7 +288,7 @@ mod tests {
         let log = dir.path().join("a.h5");
         let mut aside = kept(&log);
         fs::create_dir_all(subfile_dir(&log).join("other")).unwrap();
-        // A program that knows nothing of logs has made it.
+        // A program that knows nothing of logs has made this file.
         fs::remove_file(&log).unwrap();
         fs::write(&log, "result").unwrap();
         let failure = aside.put_back(|_| false);

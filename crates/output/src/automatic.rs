@@ -1,19 +1,18 @@
-//! Flushes that the program has not asked for, so that a job that never flushes loses seconds only.
+//! Automatic flushes: a job that never flushes loses only seconds of work.
 //!
-//! A flush is collective, so several ranks make it in a call that all of them make, in the same order. The clock of the
-//! first rank decides. In each such call it sends a *word* to all: whether to flush in the next one. There all look at
-//! what they were told, so all flush in the same call, and whoever has not got the word yet waits for it: until the first
-//! rank has come to the call before, and no longer. A call that a rank makes by itself sends nothing. A process that
-//! writes alone flushes in any call.
+//! A flush is collective. Several ranks therefore flush in a call that all of them make in the same order, and the clock of
+//! the first rank decides. In each such call it broadcasts a *word*, which says whether the next call flushes. In the next
+//! call all ranks read that word, so all flush in the same call. A rank waits for the word only until the first rank has come
+//! to the previous call. Calls of a single rank send nothing. A process that writes alone can flush in any call.
 //!
-//! A flush, whoever has asked for it, ends with a last word the words since the flush before. So it begins with none under
-//! way, also where a rank has made fewer or more of the calls than the first one, which the flush may find to be an error.
+//! Each flush, automatic or not, drains the words sent since the previous flush, and ends with a last word. So it begins with
+//! none in transit, even if a rank has made fewer or more calls than the first one, which the flush may find to be an error.
 //!
-//! The first flush comes soon after the first spill of the first rank: until then nothing on the disk tells which objects there
-//! are, and what is spilled could not be had by anybody.
+//! The first flush follows soon after the first spill of the first rank. Before it, nothing on the disk defines the objects
+//! of the log, so nobody could read spilled data.
 //!
-//! A rank whose buffer is not flushed for long spills it by itself, also while it waits for slower ranks: for a word of the
-//! first one, or, before a flush, for all.
+//! A rank whose buffer has waited too long spills it by itself. It does so even while it waits for slower ranks: for a word
+//! of the first rank, or for all ranks before a flush.
 
 use std::time::Duration;
 
@@ -22,18 +21,18 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::options::Options;
 use crate::ranks::{Ranks, Word};
 
-/// Words.
+/// Values of a word.
 const GO_ON: u64 = 0;
 const FLUSH: u64 = 1;
 const END: u64 = 2;
 
-/// How far the coarse clock may be behind.
+/// Largest delay of the coarse clock.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A time of the coarse clock.
 pub(crate) type Time = Duration;
 
-/// The time. Each write asks for it, and a clock of some milliseconds takes a fifth of what an exact one does.
+/// The current time. Each write reads it, and a clock of milliseconds costs a fifth of an exact one.
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::try_from(now).unwrap_or_default()
@@ -42,22 +41,22 @@ pub(crate) fn now() -> Time {
 /// A call of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// All ranks make it, in the same order.
+    /// A call that all ranks make, in the same order.
     Collective,
-    /// A rank makes it by itself.
+    /// A call of one rank alone.
     Own,
 }
 
-/// Who wants a flush.
+/// The cause of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The program: this is a moment that it means.
+    /// The program: it means this state to be kept.
     Asked,
-    /// A clock, or what the writer has to do.
+    /// A clock, or the needs of the writer.
     Automatic,
 }
 
-/// When a log is flushed without being asked.
+/// Decides on automatic flushes.
 pub(crate) struct Automatic {
     every: Option<Duration>,
     bytes: Option<u64>,
@@ -65,22 +64,22 @@ pub(crate) struct Automatic {
     now: Time,
     /// The end of the last flush, or of the last attempt to make one.
     flushed: Time,
-    /// When the first of what is in the buffer was logged.
+    /// Time of the oldest data in the buffer.
     oldest: Option<Time>,
-    /// Bytes that this rank has logged since then.
+    /// Bytes that this rank has logged since the last flush.
     logged: u64,
-    /// No flush was tried yet.
+    /// No flush has been tried.
     is_first: bool,
     /// This rank has spilled.
     has_spilled: bool,
-    /// What was sent in the last collective call.
+    /// The word sent in the last collective call.
     word: Option<Box<dyn Word>>,
-    /// The first rank makes a flush, to which this one has not come.
+    /// The first rank has begun a flush that this rank has not reached.
     is_ended: bool,
 }
 
 impl Automatic {
-    /// `None` where flushes are the program's affair alone.
+    /// `None` if only the program flushes.
     pub fn of(options: &Options, now: Time) -> Option<Self> {
         let Options {
             flush_every: every,
@@ -101,9 +100,9 @@ impl Automatic {
         })
     }
 
-    /// A call begins. Returns whether all ranks flush in it: the same on all of them. `has_room`: whether the log can take
-    /// flushes that are not asked for.
-    pub fn is_told(&mut self, ranks: &Ranks, call: Call, now: Time, has_room: bool) -> bool {
+    /// Begins a call. Returns whether all ranks flush in it, which is the same on all ranks. `has_room`: the log can take
+    /// automatic flushes.
+    pub fn begin_call(&mut self, ranks: &Ranks, call: Call, now: Time, has_room: bool) -> bool {
         self.set_now(now);
         let is_due = has_room && self.is_due();
         if ranks.size() == 1 {
@@ -120,7 +119,7 @@ impl Automatic {
         told == FLUSH
     }
 
-    /// A call begins at this time.
+    /// Sets the time of the call that begins.
     pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
@@ -131,20 +130,20 @@ impl Automatic {
             || (self.is_first && self.has_spilled)
     }
 
-    /// Whether the buffer has waited for so many times the time between flushes.
+    /// Whether the buffer has waited for `times` times the flush interval.
     pub fn is_old(&self, times: u32) -> bool {
         self.oldest
             .is_some_and(|oldest| self.has_passed(oldest, times))
     }
 
-    /// Waits for the word that is under way, but not until the buffer [is old](Self::is_old). Returns whether it has come.
-    pub fn waits_in_time(&mut self, times: u32) -> bool {
+    /// Waits for the pending word, but not until the buffer [is old](Self::is_old). Returns whether it has come.
+    pub fn wait_for_word(&mut self, times: u32) -> bool {
         let (Some(word), Some(oldest), Some(every)) = (&mut self.word, self.oldest, self.every)
         else {
             return true;
         };
         let old = oldest.saturating_add(every.saturating_mul(times));
-        // The clock may be behind.
+        // The coarse clock may be behind.
         let left = old.saturating_sub(now()).saturating_add(TICK);
         word.comes_in(left)
     }
@@ -155,27 +154,27 @@ impl Automatic {
             .is_some_and(|every| passed >= every.saturating_mul(times))
     }
 
-    /// So many bytes were logged in the present call.
-    pub fn note(&mut self, bytes: u64) {
+    /// Counts `bytes` logged in the present call.
+    pub fn add_logged(&mut self, bytes: u64) {
         self.logged = self.logged.saturating_add(bytes);
         self.oldest.get_or_insert(self.now);
     }
 
-    /// The buffer is empty, or what it has cannot be spilled now: it is tried again when as much time has passed.
+    /// Records a spill, or an attempt: a buffer that could not be spilled is tried again after another interval.
     pub fn set_spilled(&mut self, is_empty: bool) {
         self.oldest = (!is_empty).then_some(self.now);
         self.has_spilled |= is_empty;
     }
 
-    /// A flush begins. Takes the words that are under way, and waits for all ranks, one step at each call. Returns whether
-    /// there is one more, which begins with a word that is under way. Collective.
-    pub fn goes_to_flush(&mut self, ranks: &Ranks) -> bool {
+    /// Goes one step towards a flush: takes the pending word, and waits for all ranks. Returns whether another step follows,
+    /// which begins with a pending word. Collective.
+    pub fn step_to_flush(&mut self, ranks: &Ranks) -> bool {
         if ranks.size() == 1 {
             return false;
         }
         let told = self.word.take().map(|word| word.wait());
         if self.is_ended && told.is_some() {
-            // All are here.
+            // All ranks have come.
             self.is_ended = false;
             return false;
         }
@@ -188,7 +187,8 @@ impl Automatic {
         true
     }
 
-    /// A flush has ended. After a failure the next one is due when as much time has passed, or as much was logged.
+    /// Records the end of a flush. After a failure the next one is due after another interval, or after another
+    /// `flush_bytes`.
     pub fn set_flushed(&mut self, now: Time, is_complete: bool) {
         self.set_now(now);
         self.flushed = now;

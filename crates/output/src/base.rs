@@ -1,4 +1,4 @@
-//! What a log holds that is opened again (`docs/formats/journal.md`, section 2.6).
+//! The content of a log that is opened again (`docs/formats/journal.md`, section 2.6).
 
 use h5logfs_common::fault::Fault;
 use h5logfs_log::Tables;
@@ -12,27 +12,27 @@ use h5logfs_log::snapshot::{Snapshot, Source};
 use h5logfs_log::source_dir::SourceDir;
 use h5logfs_log::source_file::SourceFile;
 
-/// The state of a log at the begin of an append.
+/// The state of a log at the start of an append.
 #[derive(Debug, Clone)]
 pub struct Base {
     /// The identifier of the log.
     pub id: FileId,
-    /// As in the header of a journal.
+    /// Number of subfiles, as in the header of a journal.
     pub subfiles: u32,
-    /// As in the header of a journal.
+    /// Configuration, as in the header of a journal.
     pub config: i32,
-    /// The last flush.
+    /// Number of the last flush.
     pub flush: u64,
-    /// The last one that a program asked for. What is closed is what it meant.
+    /// Number of the last flush that a program asked for. A closed log ends with such a flush.
     pub asked: u64,
-    /// Where the log ends in each data file.
+    /// End of the log in each data file.
     pub ends: Vec<u64>,
-    /// What makes the objects of the log: definitions, or a shadow. On the first rank.
+    /// On the first rank: the lines that define the objects, as definitions or as a metadata image.
     pub lines: Vec<Line>,
 }
 
 impl Base {
-    /// That of a log that is not closed, whose objects `lines` make. Fails where flushes would be lost.
+    /// The state of an unclosed log whose objects `lines` define. Fails if flushes would be lost.
     pub fn of_journal(recorded: &Recorded, lines: Vec<Line>) -> Result<Self, Fault> {
         if let Some(torn) = recorded.torn.filter(|torn| torn.may_lose_flushes()) {
             return Err(Fault::Refused(format!(
@@ -52,7 +52,7 @@ impl Base {
         })
     }
 
-    /// That of a closed log in `dir`, whose objects `lines` make.
+    /// The state of a closed log in `dir` whose objects `lines` define.
     pub fn of_snapshot(
         dir: &SourceDir,
         snapshot: &Snapshot,
@@ -61,8 +61,8 @@ impl Base {
         Self::of_closed(dir, &snapshot.sources, &snapshot.log, lines)
     }
 
-    /// That of a closed log in `dir` with these files and tables, whose objects `lines` make. Fails for a log of another
-    /// writer, whose layout has no place for more.
+    /// The state of a closed log in `dir` with these files and tables, whose objects `lines` define. Fails for a log of
+    /// another writer, whose layout has no place for more.
     pub fn of_closed(
         dir: &SourceDir,
         sources: &[Source],
@@ -105,8 +105,8 @@ impl Base {
                 (Some(log), None) if log.offset == FRONT => FRONT + log.len,
                 _ => return Err(of_other_writer()),
             };
-            // A flush of definitions alone has no extents, but counts: the next one has another number.
-            // The walk also finds extents that cannot be followed, before anything changes.
+            // A flush of definitions alone has no extents, but has a number. The walk also finds damaged extents before
+            // anything changes.
             let flush = last_flush(file, end)?;
             let sealed = sealed(file)?.map_or(0, |closed| closed.flush);
             base.flush = base.flush.max(flush).max(sealed);

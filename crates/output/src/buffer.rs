@@ -1,4 +1,4 @@
-//! The data of the pending entries of a rank: in memory of its own, or in memory that the ranks of its node share.
+//! Data of a rank's pending entries: in its own memory, or in memory shared by the ranks of its node.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::neighbours::Shared;
 use crate::selection::Blocks;
 use h5logfs_common::fault::Fault;
 
-/// The data of pending entries.
+/// Data of pending entries.
 #[derive(Debug)]
 pub(crate) enum Buffer {
     Own(Vec<u8>),
@@ -29,7 +29,7 @@ impl Buffer {
         }
     }
 
-    /// Bytes of what others are told of the data.
+    /// Bytes of the notifications about the data.
     pub fn notes_len(&self) -> u64 {
         match self {
             Buffer::Own(_) => 0,
@@ -37,7 +37,7 @@ impl Buffer {
         }
     }
 
-    /// Makes room for so many bytes more.
+    /// Makes room for `more` bytes.
     pub fn reserve(&mut self, more: usize) -> Result<(), Fault> {
         match self {
             Buffer::Own(_) => Ok(()),
@@ -59,7 +59,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Adds data whose entries are there, and of which others are not told: only to memory of its own.
+    /// Adds data whose entries exist and which other ranks are not notified of. Only for a buffer in own memory.
     pub fn extend(&mut self, bytes: &[u8]) {
         match self {
             Buffer::Own(data) => data.extend_from_slice(bytes),
@@ -67,7 +67,7 @@ impl Buffer {
         }
     }
 
-    /// All of it lies in an extent of a data file now, and counts with the next flush.
+    /// Records a spill: all data lie in `extent` of a data file, and count with the next flush.
     pub fn set_spilled(&mut self, file: usize, extent: Option<&Range<u64>>) {
         match (self, extent) {
             (Buffer::Own(data), _) => data.clear(),
@@ -76,7 +76,7 @@ impl Buffer {
         }
     }
 
-    /// All of it is flushed: so many flushes are complete.
+    /// Records that flush number `flush` has written all data.
     pub fn set_flushed(&mut self, flush: u64) {
         match self {
             Buffer::Own(data) => data.clear(),
@@ -84,7 +84,7 @@ impl Buffer {
         }
     }
 
-    /// Gives back the memory that is not in use.
+    /// Releases unused memory.
     pub fn shrink(&mut self) {
         match self {
             Buffer::Own(data) => data.shrink_to_fit(),

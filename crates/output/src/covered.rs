@@ -1,13 +1,13 @@
-//! Which elements of a dataset are covered, as ranges in row-major order: blocks in disjoint ranges do not overlap.
+//! Covered elements of a dataset, as ranges in row-major order. Blocks in disjoint ranges do not overlap.
 
 use std::collections::BTreeMap;
 
-/// Ranges that neither overlap nor touch: the first element of each, and the last one.
+/// Ranges that neither overlap nor touch: first element to last element.
 #[derive(Debug, Default)]
 pub(crate) struct Covered(BTreeMap<u64, u64>);
 
 impl Covered {
-    /// Whether a range has no element of these.
+    /// Whether a range contains none of the covered elements.
     pub fn is_apart(&self, first: u64, last: u64) -> bool {
         let before = self.0.range(..=last).next_back();
         before.is_none_or(|(_, end)| *end < first)

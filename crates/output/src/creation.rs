@@ -1,9 +1,9 @@
-//! The creation of a log: all of it on all ranks, or nothing.
+//! The creation of a log, on all ranks or on none.
 //!
-//! The first rank looks what is there, and then takes the name by creating the journal, of which there can be one. Unless
-//! it holds the journal of what is there, it looks again then, as another job may have taken its turn in between. What
-//! an option lets it replace gets a second name, and each new file takes the place of the old one in one step. When all
-//! ranks have the new file open, the old one is removed. If any of them fails, it is put back.
+//! The first rank looks for existing files, and then takes the name by creating the journal, which only one process can do.
+//! Then it looks again, because another job may have come in between, unless it holds the old journal. Files that an option
+//! lets it replace get a second name, and each new file takes the place of the old one in one step. When all ranks have the
+//! new file open, the old one is removed. If any rank fails, the old one is restored.
 
 use std::fs::File;
 use std::io;
@@ -22,21 +22,21 @@ use h5logfs_log::front::unclosed_front;
 use h5logfs_log::journal::{self, Header, HeldFile, Journal, parent, sync};
 use h5logfs_log::logvol::names::subfile_dir;
 
-/// What this rank has created and moved aside so far.
+/// The files that this rank has created and moved aside.
 pub(crate) struct Creation {
     /// The log file.
     path: PathBuf,
     id: FileId,
-    /// Sync each file when it is created. With fsync at each flush, readers need the front of every
-    /// file, even of one that no flush writes to. With checksums the file system may show writes late, and the ranks on
-    /// other nodes must find the front when they open the file.
+    /// Sync each file after its creation. With fsync at each flush, readers need the front of every file, even of one that no
+    /// flush writes to. With checksums the file system may show writes late, and ranks on other nodes must find the front
+    /// when they open the file.
     sync: bool,
-    /// On the first rank. Its lock and its name keep other jobs away until all is done, or undone.
+    /// On the first rank: the new journal. Its lock and name keep other jobs away until the creation is complete or undone.
     journal: Option<Journal>,
     files: Vec<PathBuf>,
     dir: Option<PathBuf>,
     aside: Aside,
-    /// On the first rank: what was there. It keeps the old journal locked.
+    /// On the first rank: the previous files. The old journal stays locked.
     existing: Option<Existing>,
 }
 
@@ -54,7 +54,7 @@ impl Creation {
         }
     }
 
-    /// On the first rank: creates the journal, the directory of the subfiles, and the log file, which it returns.
+    /// On the first rank: creates the journal, the directory of the subfiles, and the log file, and returns the log file.
     pub fn begin(&mut self, header: &Header, options: &Options) -> FaultResult<HeldFile> {
         let existing = Existing::look(&self.path, options)?;
         self.take_name(existing, header, options)?;
@@ -64,8 +64,8 @@ impl Creation {
         self.create_file(&self.path.clone())
     }
 
-    /// Creates the journal, and keeps aside what is there. That moves only while a journal keeps other jobs away: the old
-    /// one, which is locked, or the new one.
+    /// Creates the journal, and moves existing files aside. They move only while a journal keeps other jobs away: the locked
+    /// old one, or the new one.
     fn take_name(&mut self, existing: Existing, header: &Header, options: &Options) -> FaultResult {
         if existing.has_journal() {
             self.keep_aside(existing, options)?;
@@ -100,16 +100,16 @@ impl Creation {
         Ok(())
     }
 
-    /// Creates the directory of the subfiles. An empty one may be there, made with properties that the user wants.
+    /// Creates the directory of the subfiles. It may exist if it is empty, because a user may have prepared it with special
+    /// properties.
     fn create_dir(&mut self, dir: &Path) -> FaultResult {
         match std::fs::create_dir(dir) {
             Ok(()) => self.dir = Some(dir.to_owned()),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                // Readers follow no symbolic link to it.
+                // Readers do not follow a symbolic link to it.
                 if !dir.symlink_metadata().is_ok_and(|found| found.is_dir()) {
                     return Err(Fault::Refused(format!(
-                        "{}: the subfiles need a directory of this name, and what has the name is none: move it away, \
-                         or choose another name",
+                        "{}: the subfiles need a directory of this name, but this is none: move it away, or choose another name",
                         dir.display()
                     )));
                 }
@@ -133,7 +133,7 @@ impl Creation {
         Ok(created)
     }
 
-    /// Fails where this rank does not find the file at `path` that another rank has created.
+    /// Fails if this rank does not find the file at `path` that another rank has created.
     pub fn check_seen(&self, path: &Path, opened: io::Result<File>) -> FaultResult<File> {
         let checked = opened.and_then(|file| self.id.check(&file).map(|()| file));
         checked.map_err(|e| {
@@ -146,7 +146,7 @@ impl Creation {
         })
     }
 
-    /// If any rank has failed, removes what was created, and puts back what was there before. Collective.
+    /// If any rank has failed, removes the new files and restores the old ones. Collective.
     pub fn keep_if(&mut self, outcome: GlobalOutcome, ranks: &Ranks) -> Result<()> {
         let mut result = check_outcome(&self.path, "create", outcome);
         if let Err(Error::Failed { reason, .. }) = &mut result {
@@ -158,7 +158,7 @@ impl Creation {
         result
     }
 
-    /// Returns what could not be put back, in words. Collective.
+    /// Undoes the creation. Returns a text about what could not be restored. Collective.
     fn undo(&mut self, ranks: &Ranks) -> String {
         let files = std::mem::take(&mut self.files);
         let created = files.into_iter().rev();
@@ -173,35 +173,35 @@ impl Creation {
         let id = self.id;
         let left = self.aside.put_back(|path| is_new(path, &id));
         if self.existing.is_some() {
-            // Where that fails, it is as after a crash of the system.
+            // If this fails, the outcome is the same as after a crash of the system.
             let _ = sync(parent(&self.path));
         }
-        // Where the old journal is back, the new one has lost its name, and this does nothing.
+        // If the old journal has its name back, the new one has lost it, and this does nothing.
         if let Some(journal) = self.journal.take() {
             let _ = journal.remove();
         }
         ranks.broadcast_text(0, left)
     }
 
-    /// The number of the journal's file, on the first rank; 0 on others.
+    /// Inode number of the journal on the first rank; 0 on others.
     pub fn journal_number(&self) -> u64 {
         let journal = self.journal.as_ref();
         journal.map_or(0, |journal| journal.held().number())
     }
 
-    /// Whether the file at `path` is one of the new log.
+    /// Whether the file at `path` belongs to the new log.
     fn is_new(&self, path: &Path) -> bool {
         is_new(path, &self.id)
     }
 
-    /// All ranks have the new log open: removes what was there before. Returns the journal on the first rank.
+    /// Removes the previous files, once all ranks have the new log open. Returns the journal on the first rank.
     pub fn complete(mut self) -> Option<Journal> {
         self.aside.remove();
         self.journal
     }
 }
 
-/// Whether the file at `path` is one of the log with this identifier, or its journal.
+/// Whether the file at `path` belongs to the log with identifier `id`, or is its journal.
 fn is_new(path: &Path, id: &FileId) -> bool {
     let opened = Opened::at(path);
     opened.is_ok_and(|opened| {
@@ -226,14 +226,14 @@ fn failed(path: &Path, error: io::Error) -> Fault {
     }
 }
 
-/// Fails on each rank whose path or options are not those of the first one. Collective.
+/// Fails on each rank whose path or options differ from those of the first rank. Collective.
 pub fn check_same(path: &Path, options: &Options, ranks: &Ranks) -> LocalOutcome {
     let options = options
         .texts()
         .map(|(name, value)| (format!("option `{name}`"), value));
     let mut own = vec![("path".to_owned(), format!("{path:?}"))];
     own.extend(options);
-    // No value has a line end: they are escaped.
+    // Values contain no newline: it is escaped.
     let lines: Vec<&str> = own.iter().map(|(_, value)| value.as_str()).collect();
     let first = ranks.broadcast_text(0, lines.join("\n"));
     let differs = own
@@ -277,7 +277,7 @@ mod tests {
         fs::write(subfile(log, 0), &front).unwrap();
     }
 
-    /// A job without subfiles creates a log, and closes it.
+    /// Another job, without subfiles, creates a log and closes it.
     fn another_job(log: &Path) {
         let options = replacing();
         let mut creation = Creation::new(log, OTHER, &options);
@@ -288,7 +288,7 @@ mod tests {
         journal.remove().unwrap();
     }
 
-    /// A job looks, another one takes its turn, and the first one goes on.
+    /// A job looks, another one comes in between, and the first one goes on.
     fn late(log: &Path, options: &Options) -> (FaultResult, Creation) {
         let existing = Existing::look(log, options).unwrap();
         another_job(log);
@@ -326,7 +326,7 @@ mod tests {
         let log = dir.path().join("a.h5");
         file_with_subfiles(&log);
         let (taken, mut creation) = late(&log, &replacing());
-        // The subfiles are gone with the file to which they belonged.
+        // The subfiles are gone with their file.
         taken.unwrap();
         assert!(creation.aside.has(&log));
         assert_eq!(creation.undo(&Ranks::one()), "");

@@ -1,8 +1,8 @@
-//! The table of a data file to which earlier jobs have written (`docs/formats/journal.md`, section 5).
+//! The table of a data file that earlier jobs have written to (`docs/formats/journal.md`, section 5).
 //!
-//! A rank knows the entries that it has written itself. Those of earlier jobs are found in the file: the first of the ranks
-//! that share it reads the headers of their extents, finds the place of each section, and tells all ranks which entries go
-//! where. Each rank copies a share of them. So one process reads headers, 64 bytes an extent, and all copy entries.
+//! A rank knows its own entries. Entries of earlier jobs are in the file. The first of the ranks that share the file reads
+//! the headers of the extents, finds the place of each section, and tells all ranks which entries go where. Each rank copies
+//! a share of them. So one process reads headers, 64 bytes an extent, and all copy entries.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,42 +21,42 @@ use crate::flushed::Flushed;
 use crate::late::patiently;
 use crate::ranks::Ranks;
 
-/// Extents whose entries are shared out at once. Few in tests, so that they meet the limit.
+/// Extents whose entries are distributed at once. Few in tests, so that they reach the limit.
 const AT_ONCE: usize = if cfg!(debug_assertions) { 16 } else { 1 << 16 };
 
-/// A data file that was there when this job opened its log.
+/// A data file that existed when this job opened its log.
 pub(crate) struct DataFile<'a> {
     pub path: &'a Path,
     pub file: &'a Arc<File>,
-    /// The ranks of this job that share it.
+    /// The ranks of this job that share the file.
     pub ranks: &'a Ranks,
-    /// The last flush of earlier jobs, and where their extents end.
+    /// Last flush of earlier jobs, and the end of their extents.
     pub flush: u64,
     pub begin: u64,
-    /// Where all extents end.
+    /// End of all extents.
     pub end: u64,
 }
 
-/// What a rank of this job has written to the file.
+/// The entries that a rank of this job has written to the file.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Own {
-    /// Its number in the job.
+    /// Number of the rank in the job.
     pub rank: u32,
     /// Bytes of its entries.
     pub entries: u64,
 }
 
-/// The table that a data file gets.
+/// The layout of the new table of a data file.
 pub(crate) struct Plan {
     pub table: Piece,
-    /// Where the entries go that this rank has written.
+    /// Position for the entries of this rank.
     pub own: u64,
-    /// On the first rank: by the number of the rank that wrote them.
+    /// On the first rank: sections by the number of the rank that wrote them.
     sections: BTreeMap<u32, Section>,
 }
 
 impl DataFile<'_> {
-    /// Writes the head of the table, and finds the places of all entries. Fails on all ranks or on none. Collective.
+    /// Writes the head of the table, and assigns places to all entries. Fails on all ranks or on none. Collective.
     pub fn plan(&self, own: Own) -> FaultResult<Plan> {
         let ranks = self.ranks.gather(own.rank.into());
         let entries = self.ranks.gather(own.entries);
@@ -93,7 +93,7 @@ impl DataFile<'_> {
         })
     }
 
-    /// On the first rank: writes the head of the table. Returns the sections, and the bytes of the table.
+    /// On the first rank: writes the head of the table. Returns the sections, and the size of the table.
     fn begin(&self, owns: &[Own]) -> FaultResult<(BTreeMap<u32, Section>, u64)> {
         let earlier = patiently(self.file, || {
             let file = self.file.try_clone();
@@ -120,7 +120,7 @@ impl DataFile<'_> {
         Ok((sections, at - self.end))
     }
 
-    /// Copies the entries of earlier jobs into the table, each rank a share of them. Collective.
+    /// Copies the entries of earlier jobs into the table; each rank copies a share. Collective.
     pub fn copy(&self, plan: Plan) -> FaultResult {
         let mut moves = plan.sections.into_values().flat_map(Section::moves);
         let mut copied = Ok(());
@@ -143,8 +143,8 @@ impl DataFile<'_> {
             .try_for_each(|run| patiently(self.file, || self.copy_run(run))?)
     }
 
-    /// Copies entries that follow each other in the table. Fails where they cannot be read; the inner outcome is that of the
-    /// writes, which are not repeated.
+    /// Copies entries that are adjacent in the table. The outer result fails if they cannot be read. The inner one is the
+    /// outcome of the writes, which are not repeated.
     fn copy_run(&self, run: &[Move]) -> FaultResult<FaultResult> {
         let mut entries = Flushed::new(Arc::clone(self.file));
         run.iter().for_each(|part| entries.add(part.from, part.len));
@@ -162,12 +162,12 @@ impl DataFile<'_> {
     }
 }
 
-/// The entries of one rank number in the table: first those of earlier jobs, then those of this one.
+/// The entries of one rank number in the table: first those of earlier jobs, then those of this job.
 #[derive(Default)]
 struct Section {
     earlier: Vec<Piece>,
     own_len: u64,
-    /// Where it begins in the file.
+    /// Start in the file.
     at: u64,
 }
 
@@ -180,7 +180,7 @@ impl Section {
         self.earlier_len() + self.own_len
     }
 
-    /// Where the entries of this job go.
+    /// Position for the entries of this job.
     fn own(&self) -> u64 {
         self.at + self.earlier_len()
     }
@@ -198,7 +198,7 @@ impl Section {
     }
 }
 
-/// Entries of one extent that go into the table.
+/// Entries of one extent, to be copied into the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Move {
     from: u64,
@@ -229,7 +229,7 @@ fn to_bytes(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
     numbers.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Those that a rank of so many copies: about as many bytes as each of the others, one behind the other.
+/// The moves of rank `rank` of `ranks`: consecutive ones, and about as many bytes for each rank.
 fn share(moves: &[Move], rank: u32, ranks: u32) -> Vec<Move> {
     let all: u128 = moves.iter().map(|part| u128::from(part.len)).sum();
     let mut before = 0;

@@ -1,5 +1,5 @@
-//! The entries of one rank: its section of the record table (`docs/formats/logvol.md`, sections 5
-//! and 6). It uses only the forms that every reader understands (section 13).
+//! The entries of one rank: its section of the record table (`docs/formats/logvol.md`, sections 5 and 6). They use only the
+//! forms that every reader understands (section 13).
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use h5logfs_log::filters::Filter;
 use h5logfs_log::logvol::extent::shift_offsets;
 use h5logfs_log::logvol::flags::{HEADER, REC};
 
-/// Bytes of the shortest selection that is shared. For a shorter one, the look-up costs more than the
-/// 8 bytes of a reference save.
+/// Shortest selection that is shared, in bytes. For a shorter one, the look-up costs more than the 8 bytes of a reference
+/// save.
 const MIN_SHARED_LEN: usize = 32;
 
-/// Lists of blocks of which it is known where they are spelled out.
+/// Most lists of blocks whose entry is remembered.
 const MOST_LISTS: usize = 8;
 
-/// The properties of a dataset that its entries depend on.
+/// The properties of a dataset that affect its entries.
 #[derive(Debug, Clone, Copy)]
 pub struct DatasetInfo<'a> {
     /// Number of the dataset.
@@ -29,12 +29,12 @@ pub struct DatasetInfo<'a> {
     pub dims: &'a [u64],
     /// The first dimension is unlimited, so it counts records.
     pub records: bool,
-    /// Its elements go through filters.
+    /// Elements pass through filters.
     pub filtered: bool,
 }
 
 impl<'a> DatasetInfo<'a> {
-    /// A dataset of this extent, with these limits, whose elements are stored as they are.
+    /// A dataset without filters, of this extent and these limits.
     pub fn new(id: u32, dims: &'a [u64], max_dims: &[Option<u64>]) -> Self {
         DatasetInfo {
             id,
@@ -44,7 +44,7 @@ impl<'a> DatasetInfo<'a> {
         }
     }
 
-    /// The same with elements that go through filters, if there are any.
+    /// This dataset with the filters of a dataset, if there are any.
     pub fn with_filters(self, filters: &[Filter]) -> Self {
         DatasetInfo {
             filtered: !filters.is_empty(),
@@ -58,39 +58,40 @@ impl<'a> DatasetInfo<'a> {
 pub struct Section {
     /// The entries in memory.
     bytes: Vec<u8>,
-    /// Bytes of the entries in front of them, which are only in the file.
+    /// Bytes of the preceding entries, which are only in the file.
     gone: usize,
-    /// Where these are. `None`: flushed entries stay in memory.
+    /// Place of the entries in the file. `None`: flushed entries stay in memory.
     in_file: Option<Flushed>,
-    /// Bytes of the entries in memory that are in the file, too.
+    /// Bytes of the entries in memory that are also in the file.
     flushed: usize,
-    /// Was added to the data offsets of the entries since the last flush.
+    /// Base added to the data offsets of the entries since the last flush.
     base: u64,
-    /// How often entries were dropped.
+    /// Number of times that entries were dropped.
     drops: u64,
     share: bool,
     encode: bool,
     deflate: bool,
     selections: Selections,
-    /// The lists of blocks that come again, the last one first.
+    /// Recent entries that spell out a list of blocks, the last one first.
     lists: Vec<Spelled>,
 }
 
 /// An entry that spells out a list of blocks.
 #[derive(Debug)]
 struct Spelled {
-    /// The number of the list.
+    /// Number of the list.
     list: u64,
-    /// Where it begins in the first dimension. `None`: the entry has a record number, and its selection is that of any record.
+    /// Start of the list in the first dimension. `None`: the entry has a record number, and its selection holds for any
+    /// record.
     first: Option<u64>,
-    /// The extent, as far as the selection depends on it.
+    /// The part of the extent that the selection depends on.
     dims: Vec<u64>,
     at: usize,
     flags: i32,
 }
 
 impl Section {
-    /// An empty section. `share`: equal selections are stored once. `encode`: many blocks are stored as offsets.
+    /// An empty section. `share`: store equal selections once. `encode`: store many blocks as offsets.
     pub fn new(share: bool, encode: bool) -> Self {
         Section {
             bytes: Vec::new(),
@@ -107,17 +108,17 @@ impl Section {
         }
     }
 
-    /// Lets the regular selections of [joined](Section::push_joined) writes be deflated: a byte or two for each block.
+    /// Deflates the regular selections of [joined](Section::push_joined) writes, to a byte or two a block.
     pub fn deflate_regular(&mut self) {
         self.deflate = true;
     }
 
-    /// Lets entries leave the memory when they are flushed to the data file `file`.
+    /// Lets entries leave the memory when they are flushed to `file`.
     pub fn keep_in(&mut self, file: Arc<File>) {
         self.in_file.get_or_insert_with(|| Flushed::new(file));
     }
 
-    /// The entries that have left the memory: all that are flushed, where [`Section::keep_in`] was called.
+    /// The entries that have left the memory: all flushed ones, after [`Section::keep_in`].
     pub fn in_file(&self) -> Option<&Flushed> {
         self.in_file.as_ref()
     }
@@ -142,18 +143,18 @@ impl Section {
         self.gone + self.bytes.len()
     }
 
-    /// How often entries were dropped. Between two drops, entries keep their places.
+    /// Number of times that entries were dropped. Between two drops, entries keep their places.
     pub fn drops(&self) -> u64 {
         self.drops
     }
 
-    /// What has to be taken off the data offsets of the pending entries: then they count from the begin of the data since
-    /// the last flush.
+    /// Base to subtract from the data offsets of the pending entries, for offsets from the start of the data since the last
+    /// flush.
     pub fn base(&self) -> u64 {
         self.base
     }
 
-    /// Drops the entries from `len` bytes on, which are not in the file.
+    /// Drops the entries from byte `len` on, which are not in the file.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
             self.bytes.truncate(len - self.gone);
@@ -163,8 +164,8 @@ impl Section {
         }
     }
 
-    /// Gives up the entries that are in the file, where they take much memory and there are no others, which may share
-    /// their selections. A section that is written into a table has to keep them.
+    /// Drops the flushed entries from memory if they take much and no pending entry can share their selections. A section
+    /// that is written into a table must keep them.
     pub fn forget_flushed(&mut self) {
         const KEPT: usize = if cfg!(test) { 0 } else { 4 << 20 };
         if self.flushed > KEPT && self.pending().is_empty() {
@@ -176,12 +177,12 @@ impl Section {
         }
     }
 
-    /// Gives back the memory that is not in use.
+    /// Releases unused memory.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }
 
-    /// Lets no later entry share a selection of those so far, where a reader decodes entries that are in memory.
+    /// Stops later entries from sharing earlier selections, for a reader that decodes the entries in memory.
     pub fn forget_selections(&mut self) {
         if self.in_file.is_none() {
             self.selections.clear();
@@ -189,8 +190,8 @@ impl Section {
         }
     }
 
-    /// Appends the entry of many writes, which is deflated where that is wanted and its blocks are regular. A list of blocks that
-    /// a program gives at once is not: it often comes again, and to find it would cost as much each time.
+    /// Appends the entry of many joined writes. Regular blocks are deflated if that is enabled. A list of blocks that a
+    /// program gives at once is not deflated: it often comes again, and a look-up would cost as much each time.
     pub fn push_joined(
         &mut self,
         dataset: DatasetInfo<'_>,
@@ -202,7 +203,7 @@ impl Section {
         self.push_as(dataset, blocks, offset, stored, deflate);
     }
 
-    /// Appends an entry for `stored` bytes. `offset` is their offset in the data since the last flush.
+    /// Appends an entry for `stored` bytes at `offset` in the data since the last flush.
     pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
         self.push_as(dataset, blocks, offset, stored, false);
     }
@@ -216,7 +217,7 @@ impl Section {
         deflate: bool,
     ) {
         let record = record_of(dataset, blocks);
-        // With a record number the blocks lack the first dimension.
+        // An entry with a record number leaves out the first dimension.
         let skip = usize::from(record.is_some());
         if let Some((at, flags)) = self.spelled(dataset, blocks, skip) {
             let back = (self.len() - at) as u64;
@@ -255,7 +256,7 @@ impl Section {
         };
         let at = self.bytes.len();
         let mut flags = entry.append_to(&mut self.bytes);
-        // The connector takes the record number for a part of the deflated bytes.
+        // The Log VOL connector takes the record number for a part of the deflated bytes.
         if deflate && record.is_none() {
             flags = deflate_last(&mut self.bytes, at);
         }
@@ -284,8 +285,8 @@ impl Section {
         }
     }
 
-    /// The entry that spells out these blocks of a list, and its flags, if that is known. `skip`: the number of dimensions that
-    /// entries leave out.
+    /// The entry that spells out this list of blocks, and its flags, if known. `skip`: number of dimensions that entries
+    /// leave out.
     fn spelled(
         &mut self,
         dataset: DatasetInfo<'_>,
@@ -304,9 +305,9 @@ impl Section {
         Some((self.lists[0].at, self.lists[0].flags))
     }
 
-    /// Section 6.3: the entry that spells out the selection of the last one, which begins at `at`, and its selection at `body`:
-    /// an earlier one, or itself. `None` where it is not shared. Entries
-    /// with a record number refer only to entries with one, so that no reader confuses their records.
+    /// Section 6.3: finds an equal selection for the last entry, which begins at `at` and has its selection at `body`.
+    /// Returns the entry that spells it out, an earlier one or the last one itself; `None` if it is not shared. Entries with
+    /// a record number refer only to such entries, so that no reader confuses their records.
     fn shared(&mut self, at: usize, body: usize, flags: i32) -> Option<usize> {
         let selection = &self.bytes[body..];
         if selection.len() < MIN_SHARED_LEN {
@@ -323,7 +324,7 @@ impl Section {
         Some(place)
     }
 
-    /// Whether an earlier entry has the selection of the last one, which begins at `body` and has these flags.
+    /// Whether an earlier entry has the selection of the last entry, which begins at `body` and has this flag.
     fn has_selection(&self, known: &Known, body: usize, flag: i32) -> bool {
         let selection = &self.bytes[body..];
         if (known.flag, known.len) != (flag, selection.len()) {
@@ -343,25 +344,25 @@ impl Section {
         }
     }
 
-    /// Sets the offset in the file at which the data of the pending entries begin.
+    /// Sets the file offset at which the data of the pending entries begin.
     pub fn set_base(&mut self, base: u64) {
         let by = base.wrapping_sub(self.base);
         shift_offsets(&mut self.bytes[self.flushed..], by);
         self.base = base;
     }
 
-    /// Marks the pending entries as flushed: they lie in the file in front of the offset that was set last.
+    /// Marks the pending entries as flushed: they lie in the file before the offset set last.
     pub fn set_flushed(&mut self) {
         self.set_written(Flushed::add);
     }
 
-    /// Marks the pending entries as written to another file, in front of the offset that was set last. They wait there for
+    /// Marks the pending entries as written to another file, before the offset set last. They wait there for
     /// [`Section::set_moved`].
     pub fn set_waiting(&mut self) {
         self.set_written(Flushed::add_waiting);
     }
 
-    /// The entries that waited were moved to the data file, `by` bytes further behind.
+    /// Records that the waiting entries moved to the data file, `by` bytes further on.
     pub fn set_moved(&mut self, by: u64) {
         if let Some(file) = &mut self.in_file {
             file.set_moved(by);
@@ -382,19 +383,19 @@ impl Section {
     }
 }
 
-/// The record that all blocks lie in, if there is one.
+/// The record that contains all blocks, if there is one.
 fn record_of(dataset: DatasetInfo<'_>, blocks: &Blocks) -> Option<u64> {
     let record = *blocks.starts.first()?;
     (dataset.records && blocks.are_in_one_record()).then_some(record)
 }
 
-/// Where the selection of an entry begins in the first dimension, if it has that.
+/// Start of the selection in the first dimension, if the entry has that dimension.
 fn first_index(blocks: &Blocks, skip: usize) -> Option<u64> {
     blocks.starts.first().copied().filter(|_| skip == 0)
 }
 
-/// The stride of each dimension in elements, as if dimensions were longer by one where a block is as long as one of them:
-/// only then do all readers decode its count alike (section 6.2). `None`: offsets would be too large, or save nothing.
+/// The strides of the dimensions in elements, for dimensions longer by one where a block spans one of them: only then do all
+/// readers decode its count alike (section 6.2). `None`: offsets would be too large, or save nothing.
 fn strides(dims: &[u64], blocks: &Blocks, skip: usize) -> Option<Vec<u64>> {
     if dims.len() < 2 {
         return None;
@@ -409,7 +410,7 @@ fn strides(dims: &[u64], blocks: &Blocks, skip: usize) -> Option<Vec<u64>> {
     for d in (1..dims.len()).rev() {
         strides[d - 1] = strides[d].checked_mul(side(d)?)?;
     }
-    // An offset may be that of a count of the whole dataset.
+    // An offset may encode the count of the whole dataset.
     let elements = strides[0].checked_mul(dims[0].checked_add(1)?)?;
     (elements <= i64::MAX as u64).then_some(strides)
 }
@@ -449,7 +450,7 @@ mod tests {
         }
     }
 
-    /// The file of section 15 of the format page, entry by entry.
+    /// The example file of section 15 of the format page, entry by entry.
     #[test]
     fn the_example_of_the_format_page() {
         let mut section = Section::new(true, true);
@@ -472,7 +473,7 @@ mod tests {
         wanted.extend(words(&[10, 1, 21, 13, 13]));
         wanted.extend(head(52, 1, 0x20, 2934));
         wanted.extend(words(&[0, 2, 3]));
-        // The writer of the format page has a reference here. For ours the selection is too short.
+        // The writer of the format page stores a reference here. This selection is too short for one of ours.
         wanted.extend(head(52, 1, 0x20, 2940));
         wanted.extend(words(&[1, 2, 3]));
         assert_eq!(section.pending(), wanted);
@@ -492,7 +493,7 @@ mod tests {
         assert_eq!(write(&mut section, 1, 3, 1), (44, REC | REF));
         assert_eq!(write(&mut section, 0, 0, 2), (68, REC));
         section.set_flushed();
-        // Also across flushes, because they share a section in the closed file.
+        // Selections are shared across flushes, too, because the closed file has one section.
         assert_eq!(write(&mut section, 2, 8, 2), (44, REC | REF));
         // A dataset without records never refers to one with records.
         let b = blocks(2, &[1, 2], &[5, 5]);
@@ -504,7 +505,7 @@ mod tests {
         assert_eq!(write(&mut apart, 0, 1, 1), (68, REC));
     }
 
-    /// What is flushed leaves the memory, and is referred to all the same: by its copy, or as it is in the file.
+    /// Flushed entries leave the memory, and are still referred to: by a copy, or as they are in the file.
     #[test]
     fn selections_that_left_the_memory_are_shared() {
         let dims = [1 << 20];
@@ -542,7 +543,7 @@ mod tests {
         assert_eq!(section.len(), kept.len());
         let in_file = section.in_file().unwrap();
         assert_eq!(in_file.len(), kept.len() as u64);
-        // Without the file it is spelled out.
+        // Without the file the selection is spelled out.
         data.set_len(0).unwrap();
         assert!(!push(&mut section, &all[1]));
     }

@@ -6,31 +6,31 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use h5logfs_log::logvol::flags::{DEFL, ENC, HEADER, MUL, REC, REF};
 
-/// Bytes of an entry of several blocks in front of what can be deflated: the header, and the number of blocks.
+/// Bytes before the deflated part of an entry of several blocks: the header, and the number of blocks.
 const UNDEFLATED: usize = HEADER as usize + 4;
 
-/// An entry.
+/// An entry of the record table.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// Number of the dataset.
     pub dataset: u32,
-    /// The record that all blocks lie in, where the entry names it.
+    /// Record that contains all blocks, if the entry names it.
     pub record: Option<u64>,
     /// Offset of the data.
     pub offset: u64,
     /// Bytes of the data.
     pub stored: u64,
-    /// What the data cover.
+    /// Elements that the data cover.
     pub selection: Form<'a>,
 }
 
-/// How an entry spells its selection.
+/// The form of an entry's selection.
 #[derive(Debug, Clone, Copy)]
 pub enum Form<'a> {
     /// Section 6.1: all coordinates.
     Plain(Coordinates<'a>),
-    /// Section 6.2: one number for the start of each block, and one for its count. Each dimension that the entry spells
-    /// has a stride, in elements.
+    /// Section 6.2: one number for the start of each block, and one for its count. Each stored dimension has a stride, in
+    /// elements.
     Encoded {
         /// The blocks.
         blocks: Coordinates<'a>,
@@ -39,30 +39,30 @@ pub enum Form<'a> {
     },
     /// Section 6.3: the selection of an earlier entry of the same section.
     Shared {
-        /// How many bytes that entry begins before this one.
+        /// Distance back to the start of that entry, in bytes.
         back: u64,
-        /// Its flags.
+        /// Flags of that entry.
         flags: i32,
     },
 }
 
-/// Blocks of `rank` dimensions, of which an entry spells those from `skip` on.
+/// Blocks of `rank` dimensions. The entry stores the dimensions from `skip` on.
 #[derive(Debug, Clone, Copy)]
 pub struct Coordinates<'a> {
-    /// Dimensions.
+    /// Number of dimensions.
     pub rank: usize,
-    /// Dimensions in front that the entry leaves out: that of records, where the record number has it.
+    /// Number of leading dimensions left out: 1 if the record number stands for the first one.
     pub skip: usize,
-    /// Number of blocks. A scalar has one without coordinates.
+    /// Number of blocks. A scalar has one block without coordinates.
     pub number: usize,
-    /// The start of each block, one after the other.
+    /// Starts of the blocks, one after the other.
     pub starts: &'a [u64],
-    /// The extent of each block.
+    /// Counts of the blocks.
     pub counts: &'a [u64],
 }
 
 impl Entry<'_> {
-    /// Appends the entry, which has to be shorter than 2 GiB. Returns its flags.
+    /// Appends the entry, which must be shorter than 2 GiB. Returns its flags.
     pub fn append_to(&self, out: &mut Vec<u8>) -> i32 {
         let (at, flags) = (out.len(), self.flags());
         out.extend_from_slice(&[0; HEADER as usize]);
@@ -80,7 +80,7 @@ impl Entry<'_> {
         flags
     }
 
-    /// Bytes in front of the selection.
+    /// Bytes before the selection.
     pub fn head_len(&self) -> usize {
         HEADER as usize + if self.record.is_some() { 8 } else { 0 }
     }
@@ -92,7 +92,7 @@ impl Entry<'_> {
                 Form::Plain(blocks) if blocks.number > 1 => MUL,
                 Form::Plain(_) => 0,
                 Form::Encoded { .. } => MUL | ENC,
-                // A reference has the bits of its selection.
+                // A reference repeats the flags of its selection.
                 Form::Shared { flags, .. } => flags & (MUL | ENC) | REF,
             }
     }
@@ -109,7 +109,7 @@ impl Form<'_> {
             }
             Form::Encoded { blocks, strides } => {
                 blocks.push_number(out);
-                // All but the last one, which is 1.
+                // The last stride is 1, and is not stored.
                 let (_, stored) = strides.split_last().unwrap_or((&1, &[]));
                 stored.iter().for_each(|stride| push(out, *stride));
                 out.reserve(16 * blocks.number);
@@ -128,7 +128,7 @@ impl Coordinates<'_> {
         out.extend_from_slice(&(self.number as u32).to_le_bytes());
     }
 
-    /// Shows what the entry spells of the start of each block, and then of each count.
+    /// Calls `see` with the stored part of each start, and then of each count.
     fn for_each(&self, mut see: impl FnMut(&[u64])) {
         if self.rank == 0 {
             return;
@@ -141,8 +141,8 @@ impl Coordinates<'_> {
     }
 }
 
-/// Section 6.4: deflates the selection of the entry at `at`, the last one, which has several blocks and no record number. It
-/// stays as it is where that saves less than half. Returns the flags of the entry.
+/// Section 6.4: deflates the selection of the last entry, at `at`, which has several blocks and no record number. Keeps it as
+/// it is if that saves less than half. Returns the flags of the entry.
 pub fn deflate_last(out: &mut Vec<u8>, at: usize) -> i32 {
     let (head, selection) = out[at..].split_at(UNDEFLATED);
     let mut flags = i32::from_le_bytes([8, 9, 10, 11].map(|i| head[i]));

@@ -1,5 +1,5 @@
-//! Errors of the writer. An error of one rank reaches all ranks at the next collective call. Each message begins with
-//! the file, because a job has several, and names the rank, because a batch log has the lines of all.
+//! Errors of the writer. An error of one rank reaches all ranks at the next collective call. Each message begins with the
+//! file, because a job has several, and names the rank, because a batch log mixes the lines of all.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use h5logfs_common::fault::{Fault, Kind};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Of what a rank does by itself. At the next agreement a fault becomes an error of all.
+/// The result of an action of one rank. At the next agreement a fault becomes an error of all ranks.
 pub(crate) type FaultResult<T = ()> = Result<T, Fault>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum Error {
         reason: Fault,
     },
 
-    /// A write whose shape, extent or type does not fit its dataset. It had no effect.
+    /// A write whose shape, extent or type does not match its dataset. It had no effect.
     #[error("{}: rank {rank}: dataset {dataset}: {reason}", file.display())]
     Write {
         file: PathBuf,
@@ -29,9 +29,8 @@ pub enum Error {
         reason: Fault,
     },
 
-    /// The buffer has no room for a write, and what has none cannot go to the file now. Earlier writes are not lost. The
-    /// write can be repeated after a flush. It had no effect, but that a write of more than the whole buffer may be there in
-    /// part.
+    /// The buffer has no room for a write, and its data cannot go to the file now. Earlier writes are kept. The write can be
+    /// repeated after a flush. It had no effect, but a part of a write larger than the whole buffer may be stored.
     #[error(
         "{}: rank {rank}: dataset {dataset}: {}",
         file.display(),
@@ -44,12 +43,12 @@ pub enum Error {
         limit: u64,
         held: u64,
         wanted: u64,
-        /// Why nothing more goes to the file, where that was tried.
+        /// Why nothing more goes to the file, if that was tried.
         reason: Option<Fault>,
     },
 
-    /// A collective call failed on some rank, and had no effect. Flushed data are unchanged, other data
-    /// are still buffered, and the call can be repeated.
+    /// A collective call failed on some rank, and had no effect. Flushed data are unchanged, other data are still buffered,
+    /// and the call can be repeated.
     #[error(
         "{}: {operation} failed on rank {rank}: {}{}",
         file.display(),
@@ -63,8 +62,8 @@ pub enum Error {
         reason: Fault,
     },
 
-    /// A flush is complete, but it lacks what `reason` names: a write that a rank refused, or attributes that were
-    /// not the same on all ranks. `rank` refused the write, or is the first that differs. It is told once.
+    /// A flush is complete except for what `reason` names: a write that a rank refused, or attributes that differ between
+    /// ranks. `rank` refused the write, or is the first that differs. Reported once.
     #[error("{}: flushed without {reason}", file.display())]
     Refused {
         file: PathBuf,
@@ -72,8 +71,8 @@ pub enum Error {
         reason: Fault,
     },
 
-    /// The file is closed, and is the log that it would be without the option `settle`: it could not be made an ordinary
-    /// HDF5 file. Nothing is lost, and `h5logfs settle` can be run later.
+    /// The file is closed, but the option `settle` failed to make it an ordinary HDF5 file. It is a complete log, and
+    /// `h5logfs settle` can be run later.
     #[error(
         "{}: closed, but not settled: {}. The log is whole, and `h5logfs settle {}` can be run later",
         file.display(),
@@ -82,16 +81,16 @@ pub enum Error {
     )]
     NotSettled { file: PathBuf, reason: Fault },
 
-    /// The file was closed, or could not be created.
+    /// The file is closed, or was not created.
     #[error("{}: the file is closed, or was not created", file.display())]
     Closed { file: PathBuf },
 
-    /// The process was forked from `process`, which has opened the file, and alone writes it. The call had no effect.
+    /// The process was forked from `process`, which opened the file and alone writes it. The call had no effect.
     #[error("{}: {}", file.display(), forked(*process))]
     Forked { file: PathBuf, process: u32 },
 }
 
-/// Its text names file and rank, and its kind is that of what a rank told the others.
+/// The text names file and rank. The kind is the one that a rank told the others.
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         error.kind().told(error.to_string())
@@ -105,7 +104,7 @@ impl Error {
         }
     }
 
-    /// A refusal, with what has failed besides. Any other error stays as it is.
+    /// Adds another failure to a refusal. Any other error stays as it is.
     pub fn with(mut self, other: &Error) -> Self {
         if let Error::Refused { reason, .. } = &mut self {
             *reason = reason.with(format_args!("Besides, {other}"));
@@ -113,7 +112,7 @@ impl Error {
         self
     }
 
-    /// What kind of failure it is, the same on all ranks.
+    /// The kind of the failure, the same on all ranks.
     pub fn kind(&self) -> Kind {
         match self {
             Error::Definition { reason, .. }
@@ -126,7 +125,7 @@ impl Error {
     }
 }
 
-/// What is left, and what to do.
+/// The state after a failure, and advice.
 fn afterwards(operation: &str) -> &'static str {
     match operation {
         "flush" => ". It changed nothing that was flushed before, and can be repeated",
@@ -137,7 +136,7 @@ fn afterwards(operation: &str) -> &'static str {
     }
 }
 
-/// Why a process that was forked from `process` changes nothing.
+/// Why a process forked from `process` changes nothing.
 pub(crate) fn forked(process: u32) -> String {
     format!(
         "process {process} has opened the file for writing, and this process was forked from that one: only process {process} \
@@ -145,7 +144,7 @@ pub(crate) fn forked(process: u32) -> String {
     )
 }
 
-/// A reason without the file in front, which the message names before it.
+/// The text of `reason` without the file, which the message already names.
 fn without(file: &Path, reason: &Fault) -> String {
     let (named, reason) = (format!("{}: ", file.display()), reason.to_string());
     reason.strip_prefix(&named).unwrap_or(&reason).to_owned()
@@ -166,7 +165,7 @@ fn buffer_full(limit: u64, held: u64, wanted: u64, reason: Option<&Fault>) -> St
 mod tests {
     use super::*;
 
-    /// What a user reads in the log of a job: file, rank, object, what was wrong, what to do.
+    /// A message in the log of a job names file, rank and object, what was wrong, and what to do.
     #[test]
     fn messages_name_file_rank_and_object_and_say_what_to_do() {
         let file = || PathBuf::from("/scratch/run.h5");

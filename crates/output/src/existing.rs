@@ -1,11 +1,10 @@
-//! What lies under the name of a new log, and whether a new one may replace it.
+//! Existing files under the name of a new log, and whether the new log may replace them.
 //!
-//! What no option tells to destroy is not touched. The lock of the journal shows whether a job still writes the log, and
-//! the journal has the flushes of a job that did not close it.
+//! Files are left alone unless an option allows their loss. The lock of the journal shows whether a job still writes the log,
+//! and the journal has the flushes of a job that did not close it.
 //!
-//! Other jobs may create a log of that name at the same time, or close one. What is seen while they do so can be a state
-//! that never was: the old file beside the new subfiles. So it counts only where the names lead to the same files after
-//! the look as before it.
+//! Other jobs may create or close a log of that name at the same time. A look may then find a state that never existed, such
+//! as the old file beside the new subfiles. So a look counts only if the names lead to the same files before and after it.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata, OpenOptions};
@@ -34,34 +33,33 @@ use h5logfs_log::walk::{OthersMay, walk};
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 
-/// The log under the name of a new one, with its journal locked, so that neither a job nor `h5logfs recover` begins to
-/// work on it.
+/// The log under the name of a new one. Its journal is locked, so that neither a job nor `h5logfs recover` starts work on it.
 pub(crate) struct Existing {
     path: PathBuf,
     file: Option<LogFile>,
     journal: Option<OldJournal>,
     /// The directory of the subfiles.
     subfiles: Below,
-    /// That of what its ranks have spilled.
+    /// The directory of the files into which ranks have spilled.
     spills: Below,
 }
 
-/// A part of a log that gets another name, and may be removed then.
+/// A part of a log that gets another name, and may then be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Part {
     pub path: PathBuf,
-    /// `None` of a file.
+    /// `None` for a file.
     pub dir: Option<OwnDir>,
 }
 
-/// What is in a directory beside a log.
+/// The content of a directory beside a log.
 #[derive(Default)]
 struct Below {
-    /// The directory, and what makes a file in it a part of the log. `None` where nothing can be one.
+    /// The directory, and the rule that tells parts of the log. `None` if it cannot hold a part.
     dir: Option<(PathBuf, OwnDir)>,
     /// Parts of the log.
     own: Vec<PathBuf>,
-    /// All else.
+    /// All other files.
     others: Vec<PathBuf>,
 }
 
@@ -69,20 +67,20 @@ struct Below {
 struct LogFile {
     id: Option<FileId>,
     unclosed: bool,
-    /// It has bytes behind its front.
+    /// Whether the file has bytes after its front.
     has_data: bool,
 }
 
-/// A file of which more is read, with its directory. What opens it again asks a file system twenty times.
+/// A file to be read further, with its directory. Opening it again costs some twenty calls of the file system.
 pub(crate) struct Opened {
     pub dir: SourceDir,
-    /// Its name there.
+    /// Name of the file in the directory.
     pub name: PathBuf,
     pub file: SourceFile,
 }
 
 impl Opened {
-    /// The file at `path`.
+    /// Opens the file at `path`.
     pub fn at(path: &Path) -> Result<Self, Error> {
         let (dir, name) = SourceDir::of_file(path)?;
         let file = SourceFile::open(&dir, &name)?;
@@ -96,11 +94,11 @@ struct OldJournal {
     says: Says,
 }
 
-/// What a journal says.
+/// The statement of a journal.
 enum Says {
-    /// What was recorded in it.
+    /// Records.
     Recorded(Box<Recorded>),
-    /// Nothing: the log of its name is closed, or no line of it came to the disk.
+    /// Nothing: the log of its name is closed, or no line of the journal reached the disk.
     Nothing,
     /// It cannot be read, for this reason.
     Unknown(Fault),
@@ -109,24 +107,24 @@ enum Says {
 }
 
 impl Existing {
-    /// Looks what is there. Fails where it may not be replaced, with a message that says what to do.
+    /// Looks at the existing files. Fails if they may not be replaced, with advice.
     pub fn look(path: &Path, options: &Options) -> FaultResult<Self> {
         check_name(path)?;
         check_directory(parent(path))?;
         when_still(&names_of(path), |[file, journal, ..]| {
-            // First: the lock holds off those who would change the rest.
+            // The journal comes first: its lock holds off processes that would change the rest.
             let journal = OldJournal::find(path, journal, TO_REPLACE)?;
             Existing::beside(path, file, journal, options)
         })
     }
 
-    /// Looks again, now that the journal of the new log keeps other jobs away. There was no journal before, so that one of
-    /// them may have created a log since, and closed it.
+    /// Looks again, now that the journal of the new log keeps other jobs away. There was no journal before, so a job may have
+    /// created and closed a log since.
     pub fn look_again(path: &Path, options: &Options) -> FaultResult<Self> {
         Existing::beside(path, &at_name(path), None, options)
     }
 
-    /// What there is besides this journal. Fails where it may not be replaced.
+    /// Looks at the files besides this journal. Fails if they may not be replaced.
     fn beside(
         path: &Path,
         file: &AtName,
@@ -151,8 +149,8 @@ impl Existing {
         Ok(existing)
     }
 
-    /// Looks at a log that is to be opened again. Returns its file, too, which is locked. Fails where there is none, or where a
-    /// job still writes it.
+    /// Looks at a log to be opened again. Also returns its file, which is locked. Fails if there is none, or if a job still
+    /// writes it.
     pub fn to_append(path: &Path) -> FaultResult<(Self, FoundLog)> {
         check_name(path)?;
         let names = [path.to_owned(), journal::path_of(path)];
@@ -191,7 +189,8 @@ impl Existing {
         }
     }
 
-    /// The journal of a log that is not closed; `None` where it is closed. Fails where it cannot be read, or is that of another file.
+    /// The records of an unclosed log; `None` for a closed one. Fails if the journal cannot be read, or belongs to another
+    /// file.
     pub fn recorded(&self) -> FaultResult<Option<&Recorded>> {
         let Some(journal) = &self.journal else {
             return Ok(None);
@@ -211,13 +210,13 @@ impl Existing {
         )))
     }
 
-    /// Whether what is there is to be kept under another name.
+    /// Whether the existing log is to be kept under another name.
     pub fn is_kept(&self, options: &Options) -> bool {
         let may_be_lost = || self.why_to_keep().is_some() || self.has_unflushed();
         options.keep_unclosed && !options.discard_unclosed && may_be_lost()
     }
 
-    /// Whether a job that did not close the log may have written to it what no flush has.
+    /// Whether a job that did not close the log may have written data that no flush covers.
     fn has_unflushed(&self) -> bool {
         let file = self.file.as_ref().filter(|file| file.unclosed);
         file.is_some_and(|file| file.has_data || !self.subfiles.own.is_empty())
@@ -227,9 +226,9 @@ impl Existing {
         self.journal.is_some()
     }
 
-    /// What is there: the file, its journal, the directory of its subfiles, and that of what its ranks have spilled. The
-    /// directories come last, as they cannot have two names: the log is complete under the old name until that of the
-    /// subfiles moves, and under the new one from then on.
+    /// The parts: the file, its journal, the directory of its subfiles, and the directory of spilled data. Directories come
+    /// last, as they cannot have two names: the log is complete under the old name until the subfiles move, and under the new
+    /// name from then on.
     pub fn parts(&self) -> Vec<Part> {
         let of_file = |path: &Path| Part {
             path: path.to_owned(),
@@ -248,7 +247,7 @@ impl Existing {
         if !may_go && let Some(reason) = self.why_to_keep() {
             return Err(Fault::Refused(format!(
                 "{shown}: {reason}. Or choose another name. Only the options `overwrite` and `discard_unclosed` \
-                 together destroy what is there; with `keep_unclosed` in place of the latter it gets another name"
+                 together destroy it; with `keep_unclosed` in place of the latter it gets another name"
             )));
         }
         if !options.overwrite {
@@ -272,8 +271,8 @@ impl Existing {
             (None, None) => match self.spills.own.first() {
                 None => Ok(()),
                 Some(first) => Err(Fault::Refused(format!(
-                    "{shown}: there is what ranks have written to a log of this name, such as {}, and the log itself \
-                     is not there. Move or remove it, choose another name, or set the option `overwrite`",
+                    "{shown}: ranks of a log of this name have left files, such as {}, but the log itself is not there. Move or \
+                     remove them, choose another name, or set the option `overwrite`",
                     first.display()
                 ))),
             },
@@ -288,22 +287,22 @@ impl Existing {
         }
     }
 
-    /// Why the option `overwrite` alone does not replace what is there, and how to keep it: it may hold flushes of a job
-    /// that did not close it.
+    /// Why the option `overwrite` alone does not replace the files, and how to keep them: they may hold flushes of a job that
+    /// did not close the log.
     fn why_to_keep(&self) -> Option<String> {
         let journal = self.journal.as_ref();
         let from_journal = journal.and_then(|journal| self.why_to_keep_flushes(journal));
         from_journal.or_else(|| self.why_to_keep_file().filter(|_| !self.is_only_begun()))
     }
 
-    /// Whether a job went down with its node before its journal came to the disk, and nothing else did.
+    /// Whether a job and its node died before any byte of the journal or of data reached the disk.
     fn is_only_begun(&self) -> bool {
         let says_nothing = (self.journal.as_ref()).is_some_and(|j| matches!(j.says, Says::Nothing));
         let has_data = self.file.as_ref().is_some_and(|file| file.has_data);
         says_nothing && !has_data && self.subfiles.own.is_empty()
     }
 
-    /// Without its journal, nothing tells the flushes of a file that was not closed.
+    /// Why a file without its journal is kept: nothing tells the flushes of an unclosed file.
     fn why_to_keep_file(&self) -> Option<String> {
         let file = self.file.as_ref().filter(|file| file.unclosed)?;
         let journal = self.journal.as_ref().and_then(OldJournal::recorded);
@@ -311,7 +310,7 @@ impl Existing {
             return None;
         }
         Some(format!(
-            "it was not closed, and its journal is not there, so nothing tells its flushes. If its journal was moved, \
+            "it was not closed, and its journal is not there, so its flushes are unknown. If its journal was moved, \
              move it back to {}, and let `h5logfs recover {}` close the file",
             journal::path_of(&self.path).display(),
             self.path.display()
@@ -322,11 +321,11 @@ impl Existing {
         let shown = self.path.display();
         let recorded = match &journal.says {
             Says::Recorded(recorded) => recorded,
-            // What is no journal is replaced by nothing.
+            // A file that is no journal is never replaced.
             Says::Nothing | Says::Else => return None,
             Says::Unknown(reason) => {
                 return Some(format!(
-                    "its journal cannot be read, so nothing tells its flushes ({reason})"
+                    "its journal cannot be read, so its flushes are unknown ({reason})"
                 ));
             }
         };
@@ -355,7 +354,7 @@ impl Existing {
                  If it was moved, move its journal to it"
             ),
         };
-        let warning = "It may still run: this file system has no locks, which would tell. ";
+        let warning = "It may still run: this file system has no locks to show that. ";
         Some(if may_run {
             format!("{warning}{reason}")
         } else {
@@ -363,7 +362,7 @@ impl Existing {
         })
     }
 
-    /// Fails where what has the name of the journal is none.
+    /// Fails if the file with the name of the journal is no journal.
     fn check_journal(&self) -> FaultResult {
         match &self.journal {
             Some(journal) if matches!(journal.says, Says::Else) => {
@@ -373,7 +372,7 @@ impl Existing {
         }
     }
 
-    /// Fails where a directory holds anything else besides parts of the log: it gets another name as a whole.
+    /// Fails if a directory holds anything besides parts of the log, because it is renamed as a whole.
     fn check_alone(&self, below: &Below) -> FaultResult {
         match below.others.first() {
             Some(other) if !below.own.is_empty() => Err(self.foreign(other)),
@@ -390,7 +389,7 @@ impl Existing {
         ))
     }
 
-    /// What no flush covers, in words; `None` where there is nothing.
+    /// A text about data that no flush covers; `None` without any.
     fn unflushed(&self, recorded: &Recorded) -> Option<String> {
         let find = || {
             let (dir, name) = SourceDir::of_file(&self.path)?;
@@ -400,11 +399,11 @@ impl Existing {
         match find() {
             Ok(found) if found.is_empty() => None,
             Ok(found) => Some(found.summary().to_string()),
-            Err(e) => Some(format!("what no flush covers and cannot be read ({e})")),
+            Err(e) => Some(format!("unflushed data that cannot be read ({e})")),
         }
     }
 
-    /// Fails where subfiles have lost their log, and where other files have the names of the new ones.
+    /// Fails if subfiles have lost their log, or if other files have the names of the new ones.
     fn check_subfiles(&self, options: &Options) -> FaultResult {
         let log = self.path.file_name().unwrap_or_default();
         let is_named = |path: &&PathBuf| {
@@ -433,8 +432,8 @@ impl Existing {
 }
 
 impl Below {
-    /// The directory of the subfiles of a log with this identifier. Other writers, such as the Log VOL connector, give their files
-    /// none: nothing proves that these belong to a log.
+    /// The directory of the subfiles of the log with identifier `id`. Other writers, such as the Log VOL connector, give
+    /// their files no identifier: nothing proves that such files belong to a log.
     fn subfiles(log: &Path, id: Option<FileId>) -> FaultResult<Self> {
         let dir = subfile_dir(log);
         let paths = list(&dir)?;
@@ -445,7 +444,7 @@ impl Below {
         Self::sorted(dir, kind, paths)
     }
 
-    /// The directory of what ranks of the log have spilled.
+    /// The directory of the files into which ranks of the log have spilled.
     fn spills(log: &Path) -> FaultResult<Self> {
         let dir = spill_dir(log);
         let paths = list(&dir)?;
@@ -466,7 +465,7 @@ impl Below {
         Ok(below)
     }
 
-    /// The directory, where there are parts of the log in it.
+    /// The directory as a part, if it holds parts of the log.
     fn part(&self) -> Option<Part> {
         let (path, dir) = self.dir.clone().filter(|_| !self.own.is_empty())?;
         Some(Part {
@@ -484,7 +483,7 @@ fn is_subfile(path: &Path) -> bool {
     })
 }
 
-/// The names of a log.
+/// The names that belong to a log.
 fn names_of(log: &Path) -> [PathBuf; 4] {
     [
         log.to_owned(),
@@ -494,7 +493,7 @@ fn names_of(log: &Path) -> [PathBuf; 4] {
     ]
 }
 
-/// What the system tells of a name; `None` where there is nothing.
+/// The system's answer for a name; `None` if nothing has it.
 type AtName = FaultResult<Option<Metadata>>;
 
 fn at_name(path: &Path) -> AtName {
@@ -505,7 +504,7 @@ fn at_name(path: &Path) -> AtName {
     }
 }
 
-/// What names lead to.
+/// The identities of the files that names lead to.
 fn individuals<const N: usize>(found: &[AtName; N]) -> [Option<Individual>; N] {
     found.each_ref().map(|found| match found {
         Ok(Some(found)) => Some(individual(found)),
@@ -513,13 +512,13 @@ fn individuals<const N: usize>(found: &[AtName; N]) -> [Option<Individual>; N] {
     })
 }
 
-/// What a look finds during which none of these names changes, of which the first is that of the log. The look gets what was
-/// at them before.
+/// Runs `look` until none of these names changes meanwhile. The first name is that of the log. `look` gets the state of the
+/// names before it.
 fn when_still<T, const N: usize>(
     names: &[PathBuf; N],
     mut look: impl FnMut(&[AtName; N]) -> FaultResult<T>,
 ) -> FaultResult<T> {
-    // A job that creates a log, or closes one, changes some names within a moment, and is seen by its lock meanwhile.
+    // A job that creates or closes a log changes some names within a moment, and its lock is visible meanwhile.
     const LOOKS: u32 = 100;
     for _ in 0..LOOKS {
         let at_names = || names.each_ref().map(|name| at_name(name));
@@ -559,7 +558,7 @@ impl OldJournal {
             .transpose()
     }
 
-    /// Locks the journal of the log at `log`. Fails where a job holds it, and says what to do then.
+    /// Locks the journal of the log at `log`. Fails if a job holds it; the message contains `what_to_do`.
     fn open(log: &Path, path: PathBuf, what_to_do: &str) -> FaultResult<Self> {
         let failed = |e: io::Error| Fault::from(e).of_file(&path);
         // NFS locks only files that are open for writing.
@@ -571,10 +570,10 @@ impl OldJournal {
             }
             state => state.map_err(failed)?,
         };
-        // What is not seen would be lost.
+        // Lines that are not visible yet would be lost.
         refresh(&file);
         let held = HeldFile::new(file, path.clone()).map_err(failed)?;
-        // Another job may have put its own journal there before this one had the lock.
+        // Another job may have put its own journal there before this process got the lock.
         if held.check_name().is_err() {
             return Err(Fault::Refused(in_use(log, &path, what_to_do)));
         }
@@ -594,7 +593,7 @@ impl OldJournal {
 }
 
 impl Says {
-    /// What the journal at `path` says of the log at `log`.
+    /// The statement of the journal at `path` about the log at `log`.
     fn of(log: &Path, path: &Path) -> Self {
         let beside = SourceDir::of_file(log).and_then(|(dir, name)| {
             let file = SourceFile::open(&dir, &name)?;
@@ -603,7 +602,7 @@ impl Says {
         match beside {
             Ok(Beside::Journal(_, recorded)) => return Says::Recorded(recorded),
             Ok(Beside::Stale(_)) => return Says::Nothing,
-            // There is no log of ours, or the journal is none that it needs.
+            // There is no log of ours, or the journal does not belong to it.
             Ok(Beside::Nothing) | Err(_) => {}
         }
         let read = open(path).and_then(|source| {
@@ -619,7 +618,7 @@ impl Says {
     }
 }
 
-/// Whether no byte of a journal came to the disk. Anything else may be a file of the user.
+/// Whether no byte of a journal reached the disk. Any other content may be a file of the user.
 fn is_blank(journal: &SourceFile) -> Result<bool, Error> {
     const MOST: u64 = 64 << 10;
     let mut bytes = vec![0; journal.len().min(MOST) as usize];
@@ -627,7 +626,7 @@ fn is_blank(journal: &SourceFile) -> Result<bool, Error> {
     Ok(journal.len() <= MOST && bytes.iter().all(|byte| *byte == 0))
 }
 
-/// What to do about a job that writes a file.
+/// Advice about a job that writes the file.
 const TO_REPLACE: &str =
     "No option replaces a file in use: wait for that job, end it, or choose another name";
 const TO_APPEND: &str = "Wait for that job, or end it";
@@ -647,9 +646,9 @@ fn in_use(log: &Path, path: &Path, what_to_do: &str) -> String {
     )
 }
 
-/// Fails where a path does not end as that of a file does, and where the name is so long that no journal can have it in its own.
+/// Fails if a path does not end with a file name, or if the name is too long for the names derived from it.
 fn check_name(path: &Path) -> FaultResult {
-    /// Fewer bytes are never too many.
+    /// Names up to this length, in bytes, are never too long.
     const SHORT: usize = 64;
     let bytes = path.as_os_str().as_encoded_bytes();
     let Some(name) = path
@@ -678,8 +677,8 @@ fn check_name(path: &Path) -> FaultResult {
     )))
 }
 
-/// Fails where a file may not be replaced although its directory can be written to: in a sticky directory, as /tmp is
-/// one, that is up to the owner.
+/// Fails if a file may not be replaced although its directory is writable: in a sticky directory, such as /tmp, only the
+/// owner may replace it.
 fn check_owner(path: &Path) -> FaultResult {
     const STICKY: u32 = 0o1000;
     let failed = |e: io::Error| Fault::from(e).of_file(path);
@@ -697,7 +696,7 @@ fn check_owner(path: &Path) -> FaultResult {
     )))
 }
 
-/// Fails where this user may not write to a file, though to its directory: a program that wrote over it would be refused.
+/// Fails if this user may write to the directory, but not to the file: a program that overwrote the file would be refused.
 fn check_writable(path: &Path) -> FaultResult {
     let may_write = rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
     match may_write {
@@ -713,7 +712,7 @@ fn check_writable(path: &Path) -> FaultResult {
     }
 }
 
-/// Fails where readers would not take the journal of this user for that of a log which this one owns.
+/// Fails if readers would not accept this user's journal for a log that `owner` owns.
 fn check_appends(owner: u32) -> FaultResult {
     let user = rustix::process::geteuid();
     if owner == user.as_raw() || user.is_root() {
@@ -724,8 +723,8 @@ fn check_appends(owner: u32) -> FaultResult {
     )))
 }
 
-/// Fails where root would replace a file, and another user may put something else in its place at any time, such as a link to
-/// the directory of a third user.
+/// Fails if root would replace a file that another user could exchange at any time, for example for a link to the directory
+/// of a third user.
 fn check_others(path: &Path) -> FaultResult {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -736,12 +735,12 @@ fn check_others(path: &Path) -> FaultResult {
     }
     Err(Fault::Refused(format!(
         "{}: root replaces nothing in a directory where other users may rename files: run the job as the owner of that \
-         directory, remove what is there first, or choose another name",
+         directory, remove the file first, or choose another name",
         path.display()
     )))
 }
 
-/// Fails where a new file cannot have this directory.
+/// Fails if a new file cannot be created in `dir`.
 fn check_directory(dir: &Path) -> FaultResult {
     match dir.metadata() {
         Ok(found) if found.is_dir() => Ok(()),
@@ -757,7 +756,7 @@ fn check_directory(dir: &Path) -> FaultResult {
     }
 }
 
-/// The file of this name, if there is one. Fails where there is something else.
+/// The regular file of this name, if there is one. Fails if the name belongs to something else.
 fn file_at<'f>(path: &Path, found: &'f AtName) -> FaultResult<Option<&'f Metadata>> {
     let Some(file) = found.as_ref().map_err(Fault::clone)? else {
         return Ok(None);
@@ -781,7 +780,7 @@ fn file_at<'f>(path: &Path, found: &'f AtName) -> FaultResult<Option<&'f Metadat
     }
 }
 
-/// What is in a directory, sorted. Readers follow no symbolic link to it, so there is nothing behind one.
+/// The entries of a directory, sorted. Readers do not follow a symbolic link, so nothing is listed behind one.
 pub(crate) fn list(dir: &Path) -> FaultResult<Vec<PathBuf>> {
     let list = || {
         if dir.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
@@ -817,7 +816,7 @@ mod tests {
     const ID: FileId = FileId([1; 16]);
     const OTHER: FileId = FileId([2; 16]);
 
-    /// Which of the options are set.
+    /// The options `overwrite` and `discard_unclosed`.
     const CAREFUL: [bool; 2] = [false, false];
     const REPLACE: [bool; 2] = [true, false];
     const DISCARD: [bool; 2] = [true, true];
@@ -837,7 +836,7 @@ mod tests {
             fs::write(self.log(), unclosed_front(id)).unwrap();
         }
 
-        /// A file that was closed, or any other.
+        /// Makes a closed file, or any other.
         fn other_file(&self) {
             fs::write(self.log(), "text").unwrap();
         }
@@ -875,13 +874,13 @@ mod tests {
             Existing::look(&self.log(), &options)
         }
 
-        /// What gets another name.
+        /// The parts that get another name.
         fn parts(&self, options: [bool; 2]) -> Vec<PathBuf> {
             let parts = self.look(options).unwrap().parts();
             parts.into_iter().map(|part| part.path).collect()
         }
 
-        /// It is refused with these options, and with fewer, for a reason with these words, and taken with the others.
+        /// Checks that the log is refused with these options and with fewer, with these words, and accepted with more.
         #[track_caller]
         fn refuses(&self, up_to: [bool; 2], words: &[&str]) {
             for options in [CAREFUL, REPLACE, [false, true], DISCARD] {
@@ -904,7 +903,7 @@ mod tests {
     fn what_no_file_has_is_free() {
         let place = Place::new();
         assert!(place.look(CAREFUL).is_ok());
-        // The user has made it, with properties that it should have.
+        // The user has prepared the directory, with special properties.
         fs::create_dir(subfile_dir(&place.log())).unwrap();
         assert!(place.parts(CAREFUL).is_empty());
     }
@@ -938,14 +937,14 @@ mod tests {
         fs::remove_file(journal::path_of(&place.log())).unwrap();
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
         drop(place.journal(&ID, 0));
-        // This is the journal of the file, and says that there is nothing to lose.
+        // This is the journal of the file, and it records no flush.
         place.refuses(CAREFUL, &["it exists already"]);
         place.file(&OTHER);
         place.refuses(REPLACE, &["was not closed", "journal is not there"]);
         place.file(&ID);
         fs::write(journal::path_of(&place.log()), "01234567 {\"journal\":1,").unwrap();
         place.refuses(REPLACE, &["journal cannot be read", "a.h5.h5logfs-journal"]);
-        // Nothing of the journal came to the disk. Data may have.
+        // Nothing of the journal reached the disk. Data may have.
         fs::write(journal::path_of(&place.log()), [0; 99]).unwrap();
         place.refuses(CAREFUL, &["it exists already"]);
         fs::write(place.log(), [unclosed_front(&ID), vec![1]].concat()).unwrap();
@@ -970,7 +969,7 @@ mod tests {
         assert_eq!(is_kept(options(false, false)), None);
         assert_eq!(is_kept(options(true, false)), Some(true));
         assert_eq!(is_kept(options(true, true)), Some(false));
-        // No flush, but data.
+        // There is no flush, but there are data.
         fs::remove_file(journal::path_of(&place.log())).unwrap();
         drop(place.journal(&ID, 0));
         assert_eq!(is_kept(options(true, false)), Some(false));
@@ -993,7 +992,7 @@ mod tests {
             assert!(words.iter().all(|word| reason.contains(word)), "{reason}");
         }
         drop(job);
-        // This process has the lock while it replaces the file.
+        // This process holds the lock while it replaces the file.
         let existing = place.look(REPLACE).unwrap();
         assert!(place.look(DISCARD).is_err());
         drop(existing);
@@ -1027,7 +1026,7 @@ mod tests {
         let mut looks = 0;
         let found = when_still(&names_of(&place.log()), |_| {
             looks += 1;
-            // Both exist, so that the numbers differ.
+            // Both files exist, so their numbers differ.
             let next = place.log().with_extension("next");
             fs::write(&next, "").unwrap();
             fs::rename(next, place.log()).unwrap();
@@ -1119,7 +1118,7 @@ mod tests {
         for number in [0, 1, 10] {
             place.subfile(number, &ID);
         }
-        // Without their log, nothing says what they are.
+        // Without their log, nothing identifies them.
         for options in [CAREFUL, REPLACE, DISCARD] {
             let reason = place.look(options).map(drop).unwrap_err().to_string();
             assert!(
@@ -1152,7 +1151,7 @@ mod tests {
         );
     }
 
-    /// A user's files, with names of all kinds that parts of a log have.
+    /// A user's files, with names like those of parts of a log.
     const STRANGERS: [&str; 9] = [
         "a.h5.subfiles/a.h5.0",
         "a.h5.subfiles/a.h5.1",
@@ -1176,10 +1175,10 @@ mod tests {
                 let front = front.map(|id| unclosed_front(&id));
                 fs::write(path, front.unwrap_or(b"notes".to_vec())).unwrap();
             }
-            // A subfile says of which log it is, and a file that is no log has none.
+            // A subfile names its log, and a file that is no log has none.
             place.other_file();
             assert_eq!(place.parts(REPLACE), [place.log()]);
-            // The new subfiles would have such names.
+            // The new subfiles would have these names.
             let options = Options {
                 overwrite: true,
                 subfiles: SubfileOption::Number(2),

@@ -1,5 +1,5 @@
-//! Extents as bytes: their headers and seals, and how they get into a file. Whatever this crate writes by itself into a data
-//! file goes through this module.
+//! Extents as bytes: their headers, their seals, and their writes. Every independent write of this crate to a data file goes
+//! through this module.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -10,10 +10,10 @@ use h5logfs_log::logvol::extent::{ExtentHeader, Proof, Seal, crc32, data_sum};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, pwritev, retry_on_intr};
 
-/// The most pieces that the system takes in one call (IOV_MAX).
+/// Most pieces that the system takes in one call (IOV_MAX).
 const PIECES: usize = 1024;
 
-/// The header of an extent with these entries, and so many bytes of data.
+/// The header of an extent with these entries and `data` bytes of data.
 pub(crate) fn header(rank: u32, flush: u64, entries: &[u8], data: u64) -> ExtentHeader {
     ExtentHeader {
         rank,
@@ -26,7 +26,7 @@ pub(crate) fn header(rank: u32, flush: u64, entries: &[u8], data: u64) -> Extent
     }
 }
 
-/// What a header says of the data.
+/// The header's fields about the data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Checksums {
     pub seal: Option<Seal>,
@@ -34,12 +34,12 @@ pub(crate) struct Checksums {
 }
 
 impl Checksums {
-    /// Those of an extent with these data, before which its rank has written `number` since the last flush.
+    /// The fields for an extent with these data. `number`: extents that its rank has written since the last flush.
     pub fn of(data: &[&[u8]], number: usize, sealed: bool) -> Self {
         let sum = data_sum(data);
         let seal = sealed.then(|| Seal {
             data: sum,
-            // Each has other random keys.
+            // Each `RandomState` has other random keys.
             tag: RandomState::new().hash_one(0u8),
         });
         Checksums {
@@ -48,7 +48,7 @@ impl Checksums {
         }
     }
 
-    /// The header with them.
+    /// Adds the fields to a header.
     pub fn add_to(self, header: ExtentHeader) -> ExtentHeader {
         let Checksums { seal, proof } = self;
         ExtentHeader {
@@ -59,8 +59,8 @@ impl Checksums {
     }
 }
 
-/// Writes pieces one behind the other, and returns where they end. One system call for each [`PIECES`], unless the system
-/// takes less at once.
+/// Writes pieces one after the other, and returns their end. Needs one system call for each [`PIECES`], unless the system
+/// takes fewer bytes at once.
 pub(crate) fn write_all(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<u64> {
     pieces
         .chunks(PIECES)
@@ -80,8 +80,7 @@ fn write_some(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<u64> {
     Ok(at)
 }
 
-/// Takes `len` bytes behind the end of a file that other processes of this node lengthen, too. The last flush ends at
-/// `flushed`.
+/// Reserves `len` bytes at the end of a file that other processes of this node extend, too. The last flush ends at `flushed`.
 pub(crate) fn take_place(file: &File, flushed: u64, len: u64) -> io::Result<u64> {
     retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?;
     let taken = lengthen(file, flushed, len);
@@ -89,17 +88,17 @@ pub(crate) fn take_place(file: &File, flushed: u64, len: u64) -> io::Result<u64>
     taken
 }
 
-/// Whether the file system of a file has locks, as Lustre may not. The same on all ranks of a node.
+/// Whether the file system of a file has locks; Lustre may have none. The answer is the same on all ranks of a node.
 pub(crate) fn has_locks(file: &File) -> bool {
     let locked = flock(file, FlockOperation::NonBlockingLockShared);
     if locked.is_ok() {
-        // Closed, the file would not be locked, either.
+        // Closing the file would release the lock, too.
         let _ = flock(file, FlockOperation::Unlock);
     }
     !matches!(locked, Err(Errno::NOSYS | Errno::OPNOTSUPP))
 }
 
-/// Adds `len` bytes to a locked file. Returns where they begin.
+/// Extends a locked file by `len` bytes. Returns their start.
 fn lengthen(file: &File, flushed: u64, len: u64) -> io::Result<u64> {
     let offset = file.metadata()?.len().max(flushed);
     let end = offset.checked_add(len);
@@ -116,7 +115,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
 
-    /// The chunks of one write may be more pieces than the system takes.
+    /// The chunks of one write may be more pieces than one system call takes.
     #[test]
     fn any_number_of_pieces_is_written() {
         let mut file = tempfile::tempfile().unwrap();
@@ -128,14 +127,14 @@ mod tests {
         assert_eq!(found, bytes);
     }
 
-    /// Signals that a program handles do not end the wait for the lock of a data file.
+    /// A signal that a program handles does not end the wait for the lock of a data file.
     #[test]
     fn a_signal_does_not_end_the_wait_for_a_lock() {
         static HANDLED: AtomicU32 = AtomicU32::new(0);
         extern "C" fn handle(_: libc::c_int) {
             HANDLED.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the handler only counts. Without SA_RESTART, a signal interrupts the call that waits.
+        // SAFETY: the handler only counts. Without SA_RESTART, a signal interrupts the waiting call.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handle as *const () as usize;
@@ -156,7 +155,7 @@ mod tests {
         flock(&held, FlockOperation::LockExclusive).unwrap();
         let (file, (tell, told)) = (open(), std::sync::mpsc::channel());
         let waiting = thread::spawn(move || {
-            // SAFETY: it has no arguments.
+            // SAFETY: `gettid` takes no arguments.
             tell.send(unsafe { libc::gettid() }).unwrap();
             take_place(&file, 100, 7)
         });
@@ -169,7 +168,7 @@ mod tests {
         };
         while HANDLED.load(Ordering::Relaxed) < 3 && !waiting.is_finished() {
             if sleeps() {
-                // SAFETY: the thread is not joined yet.
+                // SAFETY: the thread has not been joined yet.
                 unsafe { libc::pthread_kill(waiting.as_pthread_t(), libc::SIGUSR1) };
             }
             thread::yield_now();

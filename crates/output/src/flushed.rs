@@ -1,7 +1,6 @@
-//! The entries of a rank that have left its memory: where they lie in the data file, and how they are read again.
+//! The entries of a rank that have left its memory: their places in the data file, and reading them again.
 //!
-//! A close copies them into the table, piece by piece. An entry that may share the selection of one of them is compared
-//! with it in the file.
+//! A close copies them into the table, piece by piece. A new entry is compared with them in the file, to share a selection.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,35 +13,35 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::fresh::refresh;
 use h5logfs_log::logvol::extent::ExtentHeader;
 
-/// Bytes that are read at once. Small in tests, so that they meet the limits of a piece.
+/// Bytes read at once. Few in tests, so that they reach the limits of a piece.
 const STEP: usize = if cfg!(debug_assertions) {
     1 << 10
 } else {
     4 << 20
 };
 
-/// The entries of a rank in its data file, in their order.
+/// The entries of a rank in its data file, in order.
 #[derive(Debug)]
 pub struct Flushed {
     file: Arc<File>,
     extents: Vec<Entries>,
-    /// How many of these extents are in the data file. The others wait in another one.
+    /// Number of these extents in the data file. The others wait in another file.
     placed: usize,
-    /// Bytes of all entries.
+    /// Size of all entries, in bytes.
     len: u64,
 }
 
 /// The entries of one extent.
 #[derive(Debug, Clone, Copy)]
 struct Entries {
-    /// Bytes of the entries in front of these.
+    /// Size of the preceding entries, in bytes.
     at: u64,
-    /// Where they lie in the file, behind the header of the extent.
+    /// Offset in the file, after the header of the extent.
     offset: u64,
 }
 
 impl Flushed {
-    /// No entries of the data file `file`.
+    /// An empty list for the data file `file`.
     pub fn new(file: Arc<File>) -> Self {
         Flushed {
             file,
@@ -52,7 +51,7 @@ impl Flushed {
         }
     }
 
-    /// Bytes of all entries.
+    /// Size of all entries, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -62,13 +61,13 @@ impl Flushed {
         self.len == 0
     }
 
-    /// Adds the entries of an extent, `len` bytes from `offset` on. No other entries wait.
+    /// Adds the entries of an extent: `len` bytes at `offset`. No other entries wait.
     pub fn add(&mut self, offset: u64, len: u64) {
         self.add_waiting(offset, len);
         self.placed = self.extents.len();
     }
 
-    /// Adds the entries of an extent of another file, `len` bytes from `offset` on, which wait there until they are moved.
+    /// Adds entries that wait in an extent of another file: `len` bytes at `offset`.
     pub fn add_waiting(&mut self, offset: u64, len: u64) {
         if len > 0 {
             let at = self.len;
@@ -77,14 +76,15 @@ impl Flushed {
         }
     }
 
-    /// What waited lies in the data file now, `by` bytes further behind.
+    /// Records that the waiting entries moved to the data file, `by` bytes further on.
     pub fn set_moved(&mut self, by: u64) {
         let moved = self.extents[self.placed..].iter_mut();
         moved.for_each(|extent| extent.offset += by);
         self.placed = self.extents.len();
     }
 
-    /// Whether the bytes `at` are `bytes`. An entry lies in one extent. What cannot be read is not equal, nor is what waits.
+    /// Whether the bytes at `at` equal `bytes`. An entry lies in one extent. Entries that cannot be read, or that wait, are
+    /// not equal.
     pub fn is_equal(&self, at: u64, bytes: &[u8]) -> bool {
         let extent = self.extents.partition_point(|extent| extent.at <= at);
         let extent = extent.checked_sub(1).filter(|i| *i < self.placed);
@@ -101,12 +101,12 @@ impl Flushed {
         })
     }
 
-    /// The most bytes that [`Reader::next`] returns.
+    /// Most bytes that [`Reader::next`] returns.
     pub fn step() -> u64 {
         STEP as u64
     }
 
-    /// All entries. They are few.
+    /// All entries, of which there are few.
     pub fn all(&self) -> Result<Vec<u8>, Fault> {
         let (mut reader, mut all, mut buffer) = (self.reader(), Vec::new(), Vec::new());
         loop {
@@ -130,10 +130,10 @@ impl Flushed {
     }
 }
 
-/// Reads entries, and compares them with the checksums of their extents.
+/// Reads entries, and checks them against the checksums of their extents.
 pub struct Reader<'a> {
     flushed: &'a Flushed,
-    /// The present extent, and how many bytes of its entries are read.
+    /// Index of the present extent, and bytes of its entries already read.
     extent: usize,
     within: u64,
     crc: Crc,
@@ -141,7 +141,7 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Fills `buffer` with the next bytes: [`Flushed::step`] of them, or all that are left.
+    /// Fills `buffer` with the next [`Flushed::step`] bytes, or with all that are left.
     pub fn next(&mut self, buffer: &mut Vec<u8>) -> Result<(), Fault> {
         buffer.clear();
         while buffer.len() < STEP && self.extent < self.flushed.extents.len() {
@@ -183,7 +183,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads what has been written. This node may not know yet that the file is so long, where others write to it, too.
+/// Reads written bytes. If other nodes write to the file, this node may not know its length yet.
 fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<()> {
     match file.read_exact_at(buf, offset) {
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
@@ -200,7 +200,7 @@ mod tests {
     use h5logfs_log::logvol::extent::crc32;
     use std::io::Write;
 
-    /// A file of extents with these entries, and where they are.
+    /// A file of extents with these entries, and the places of the entries.
     fn written(extents: &[Vec<u8>]) -> (std::fs::File, Flushed) {
         let mut file = tempfile::tempfile().unwrap();
         let mut flushed = Flushed::new(Arc::new(file.try_clone().unwrap()));
@@ -250,7 +250,7 @@ mod tests {
         assert!(none.is_empty() && none.all().unwrap().is_empty() && !none.is_equal(0, &[1]));
     }
 
-    /// The same bytes may lie in the data file where another file has the entries that wait.
+    /// The bytes at the place of a waiting entry in the data file may be equal by chance.
     #[test]
     fn what_waits_is_not_compared() {
         let extents = [bytes(10, 1), bytes(40, 2)];

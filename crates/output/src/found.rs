@@ -1,4 +1,4 @@
-//! The file of a log that is looked at before anything changes: it is opened once, and what a look tells is kept.
+//! The file of a log, examined before anything changes. It is opened once, and the findings are kept.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -17,25 +17,25 @@ use h5logfs_log::journal::HeldFile;
 use h5logfs_log::journal::closed::{CloseSeal, intact_seal};
 use h5logfs_log::source_file::Identity;
 
-/// The file of a log, or any other regular file, and what it was when it was opened.
+/// The file of a log, or any other regular file, with its state when it was opened.
 pub struct FoundLog {
     path: PathBuf,
     file: Arc<File>,
     metadata: Metadata,
-    /// Its first bytes; none where it has fewer than a log.
+    /// First bytes; none if the file is shorter than a log.
     front: Vec<u8>,
 }
 
 impl FoundLog {
-    /// The file at `path`, to be read.
+    /// Opens the file at `path` for reading.
     pub fn at(path: &Path) -> FaultResult<Self> {
         open(path, false)
             .and_then(|file| Self::read(path, file))
             .map_err(|e| Fault::from(e).of_file(path))
     }
 
-    /// The file at `path`, to be changed. It has the lock that programs share which do not change it yet: `h5logfs settle`, and
-    /// programs that write to the file as HDF5, have that alone.
+    /// Opens the file at `path` for a change, with the shared lock of programs that do not change it yet. `h5logfs settle`,
+    /// and programs that write to the file as HDF5, take an exclusive lock.
     pub(crate) fn locked(path: &Path) -> FaultResult<Self> {
         let about = |e: io::Error| Fault::from(e).of_file(path);
         let file = open(path, true).map_err(about)?;
@@ -65,9 +65,9 @@ impl FoundLog {
         })
     }
 
-    /// Gives up the lock. The open file may live on, also in a process that was forked meanwhile.
+    /// Releases the lock. The open file may live on, for example in a process that was forked meanwhile.
     pub(crate) fn unlock(&self) {
-        // Where the file system has no locks there is nothing to give up.
+        // A file system without locks has nothing to release.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 
@@ -76,43 +76,43 @@ impl FoundLog {
         &self.file
     }
 
-    /// What the system told of it.
+    /// Metadata of the file when it was opened.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Its identity.
+    /// Identity of the file.
     pub fn identity(&self) -> Identity {
         Identity::from(&self.metadata)
     }
 
-    /// Its bytes.
+    /// Size in bytes.
     pub fn len(&self) -> u64 {
         self.metadata.len()
     }
 
-    /// Whether it has no bytes.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The identifier of a log that our writers made; `None` of others.
+    /// The identifier of a log of our writers; `None` for others.
     pub fn id(&self) -> Option<FileId> {
         FileId::in_front(&self.front)
     }
 
-    /// Whether it begins as a log that is not closed.
+    /// Whether the file has the front of an unclosed log.
     pub fn is_unclosed(&self) -> bool {
         begins_unclosed(&self.front)
     }
 
-    /// The seal of its close, if front and objects are as that has written them. `None` where it has more than `most` bytes of
-    /// objects.
+    /// The seal of its close, if front and objects are unchanged since then. `None` if its objects take more than `most`
+    /// bytes.
     pub fn seal(&self, most: u64) -> Option<CloseSeal> {
         intact_seal(&self.file, self.len(), &self.front, most)
     }
 
-    /// Gives it the front of a log that is not closed, if it has another one, and cuts off what lies behind `end`.
+    /// Gives it the front of an unclosed log, unless it has that, and cuts off the bytes after `end`.
     pub(crate) fn make_unclosed(&self, id: &FileId, end: u64) -> io::Result<()> {
         if !self.is_unclosed() {
             self.file.write_all_at(&unclosed_front(id), 0)?;
@@ -120,14 +120,14 @@ impl FoundLog {
         self.file.set_len(end)
     }
 
-    /// The file, whose name is to be looked after.
+    /// The file, as one whose name is checked.
     pub(crate) fn hold(&self) -> HeldFile {
         HeldFile::known(Arc::clone(&self.file), self.path.clone(), &self.metadata)
     }
 }
 
-/// Opens a file that was a regular one a moment ago. Anything else that has its name by now is not waited for. What opens it for
-/// writing waits where others have to give up a lease.
+/// Opens a file that was a regular one a moment ago. Does not wait if the name leads to anything else by now. An opening for
+/// writing waits until others give up a lease.
 fn open(path: &Path, writes: bool) -> io::Result<File> {
     let mut flags = OFlags::NOFOLLOW | OFlags::NOCTTY;
     flags.set(OFlags::NONBLOCK, !writes);

@@ -1,8 +1,8 @@
-//! Consecutive small writes of a rank to one dataset become one entry: a write costs the file no entry of its own.
+//! Joins consecutive small writes of a rank to one dataset into one entry, so that a write need not cost an entry.
 //!
-//! The blocks of such an entry never overlap, so that nothing depends on their order; a write over elements of the entry
-//! begins another one, which applies later. The data of an entry lie in one piece, and it does not change once anything
-//! has looked at it: [`JoinedSection::section`] completes it.
+//! The blocks of such an entry never overlap, so their order does not matter. A write over elements of the entry begins
+//! another entry, which applies later. The data of an entry lie in one piece. [`JoinedSection::section`] completes the last
+//! entry, which does not change after anything has looked at it.
 
 use crate::covered::Covered;
 use crate::entries::{DatasetInfo, Section};
@@ -10,25 +10,26 @@ use crate::flushed::Flushed;
 use crate::lists::Lists;
 use crate::selection::Blocks;
 
-/// Most blocks of an entry. A reader of some elements looks at all blocks of the entries that reach around them.
+/// Most blocks of an entry. A reader of some elements looks at all blocks of the entries around them.
 const MOST_BLOCKS: usize = 1 << 12;
-/// So many blocks in one record stay an entry of their own: where the next records have the same ones, theirs refer to it.
+/// With at least this many blocks, a record keeps its own entry. If the next records have the same blocks, their entries
+/// refer to it.
 const OF_A_RECORD: usize = 8;
-/// Most bytes of the data of an entry that grows. The tools of the layout count them in 32 bits.
+/// Most bytes of data of an entry that grows. The tools of the layout count them in 32 bits.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// A section whose last entry may still grow.
 #[derive(Debug)]
 pub struct JoinedSection {
     section: Section,
-    /// Equal selections are stored once.
+    /// Whether equal selections are stored once.
     share: bool,
     last: Last,
-    /// The blocks of the last entries that grew: those of other datasets are often the same.
+    /// The blocks of the last entries that grew. Other datasets often repeat them.
     lists: Lists,
 }
 
-/// The entry that may grow. Its memory is kept for the next one.
+/// The entry that may grow. Its memory is reused for the next one.
 #[derive(Debug, Default)]
 struct Last {
     is_there: bool,
@@ -36,17 +37,17 @@ struct Last {
     dims: Vec<u64>,
     records: bool,
     blocks: Blocks,
-    /// The first block in the record of the last one.
+    /// Index of the first block in the last record.
     record: usize,
-    /// Of its data, in those since the last flush.
+    /// Offset of its data in the data since the last flush.
     offset: u64,
     stored: u64,
-    /// The smallest box around all blocks: its first indices, and those behind it.
+    /// The smallest box around all blocks: first indices, and end indices.
     low: Vec<u64>,
     high: Vec<u64>,
-    /// The last element of all, in row-major order.
+    /// The last of all elements in row-major order.
     end: Vec<u64>,
-    /// What all blocks cover. `None`: it was not asked for.
+    /// Elements covered by all blocks. `None`: not needed yet.
     covered: Option<Covered>,
 }
 
@@ -66,7 +67,7 @@ impl JoinedSection {
         self.section.deflate_regular();
     }
 
-    /// The section with all entries, none of which changes any more.
+    /// The section with all entries, which no longer change.
     pub fn section(&mut self) -> &mut Section {
         let last = &mut self.last;
         if last.is_there {
@@ -87,12 +88,12 @@ impl JoinedSection {
         self.section.in_file()
     }
 
-    /// Gives back the memory that is not in use.
+    /// Releases unused memory.
     pub fn shrink(&mut self) {
         self.section.shrink();
     }
 
-    /// The most bytes of the entries since the last flush.
+    /// Upper bound of the bytes of the entries since the last flush.
     pub fn pending_len(&self) -> u64 {
         let last = if self.last.is_there {
             self.last.blocks.max_encoded_len()
@@ -102,7 +103,7 @@ impl JoinedSection {
         self.section.pending().len() as u64 + last
     }
 
-    /// Logs `stored` bytes, as [`Section::push`] does: in the last entry where they continue it, else in another one.
+    /// Logs `stored` bytes as [`Section::push`] does: in the last entry if they continue it, otherwise in a new one.
     pub fn push(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks, offset: u64, stored: u64) {
         let may_join = blocks.number == 1 && blocks.rank > 0 && !dataset.filtered;
         if !may_join {
@@ -131,7 +132,7 @@ impl Last {
         }
     }
 
-    /// Begins with one block.
+    /// Starts the entry with one block.
     fn begin(&mut self, dataset: DatasetInfo<'_>, blocks: &Blocks) {
         self.is_there = true;
         self.covered = None;
@@ -151,7 +152,7 @@ impl Last {
         }
     }
 
-    /// Whether data of this dataset at this offset can be those of the entry, too.
+    /// Whether data of this dataset at this offset can continue the entry.
     fn follows(&self, dataset: DatasetInfo<'_>, offset: u64, stored: u64) -> bool {
         self.is_there
             && self.dataset == dataset.id
@@ -161,18 +162,18 @@ impl Last {
             && are_equal(&self.dims, dataset.dims)
     }
 
-    /// Whether a block lies in another record than the one before it, which has several.
+    /// Whether a block begins another record after a record of several blocks.
     fn ends_record(&self, start: &[u64]) -> bool {
         self.records
             && self.blocks.number - self.record >= OF_A_RECORD
             && start[0] != self.blocks.start(self.blocks.number - 1)[0]
     }
 
-    /// Adds a block if it overlaps none.
+    /// Adds a block if it overlaps no other.
     fn join(&mut self, start: &[u64], count: &[u64]) -> bool {
         let continues = self.continued(start, count);
         if self.blocks.number == 1 && continues.is_some() {
-            // What continues a block does not overlap it.
+            // A block that continues another one does not overlap it.
         } else if !self.is_apart(start, count) {
             return false;
         }
@@ -198,8 +199,8 @@ impl Last {
         true
     }
 
-    /// Makes one block of the last ones, as long as the last continues the one before it. So the rows of one step become a
-    /// block, and the blocks of all steps another one.
+    /// Merges the last block with the one before as long as it continues that. So the rows of one step become a block, and
+    /// the blocks of all steps another one.
     fn merge_last(&mut self) {
         let blocks = &mut self.blocks;
         while let Some(before) = blocks.number.checked_sub(2) {
@@ -222,8 +223,8 @@ impl Last {
         continued(&self.blocks, self.blocks.number - 1, start, count)
     }
 
-    /// Whether a block overlaps none, as far as it is easily seen: all its elements come after the others in row-major
-    /// order, or it lies outside of the box around them, or between them in row-major order.
+    /// Whether a block certainly overlaps no other. Its elements come after all others in row-major order, or it lies outside
+    /// of the box around them, or between them in row-major order.
     fn is_apart(&mut self, start: &[u64], count: &[u64]) -> bool {
         let is_beside = |d: usize| start[d] >= self.high[d] || start[d] + count[d] <= self.low[d];
         start > &self.end[..]
@@ -231,8 +232,7 @@ impl Last {
             || self.is_between(start, count).unwrap_or(false)
     }
 
-    /// Whether a block lies between the others in row-major order. `None`: the dataset has more elements than can be
-    /// counted.
+    /// Whether a block lies between the others in row-major order. `None`: the dataset has more elements than can be counted.
     fn is_between(&mut self, start: &[u64], count: &[u64]) -> Option<bool> {
         let (first, last) = range_of(&self.dims, start, count)?;
         let covered = match &mut self.covered {
@@ -250,10 +250,10 @@ impl Last {
         Some(covered.is_apart(first, last))
     }
 
-    /// Widens the bounds of all blocks.
+    /// Extends the bounds of all blocks.
     fn include(&mut self, start: &[u64], count: &[u64]) {
         if let Some(covered) = &mut self.covered {
-            // It was counted before.
+            // The range was computed before.
             match range_of(&self.dims, start, count) {
                 Some((first, last)) => covered.add(first, last),
                 None => self.covered = None,
@@ -273,12 +273,13 @@ impl Last {
     }
 }
 
-/// Whether lists are the same that have a number for each dimension. A call of `memcmp` takes longer than a few numbers.
+/// Whether two short lists are equal. For a few numbers, a call of `memcmp` takes longer than the comparison.
 fn are_equal(one: &[u64], other: &[u64]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b)
 }
 
-/// The dimension along which a block continues the one at `last`: both are one block, whose elements are in the same order.
+/// The dimension along which a block continues the one at `last`: together they form one block, with its elements in the same
+/// order.
 fn continued(blocks: &Blocks, last: usize, start: &[u64], count: &[u64]) -> Option<usize> {
     let (before, sides) = (blocks.start(last), blocks.count(last));
     let d = (0..start.len()).find(|d| start[*d] != before[*d])?;
@@ -289,7 +290,7 @@ fn continued(blocks: &Blocks, last: usize, start: &[u64], count: &[u64]) -> Opti
     (is_behind && is_alike && is_one(sides) && is_one(count)).then_some(d)
 }
 
-/// The first and the last element of a block, counted in row-major order.
+/// The first and the last element of a block in row-major order.
 fn range_of(dims: &[u64], start: &[u64], count: &[u64]) -> Option<(u64, u64)> {
     let (mut first, mut last) = (0u64, 0u64);
     for (d, dim) in dims.iter().enumerate() {
@@ -307,7 +308,7 @@ mod tests {
     use h5logfs_log::logvol::flags::{ENC, MUL, REC, REF};
     use proptest::prelude::*;
 
-    /// An entry: bytes, flags, data offset and size.
+    /// Bytes of an entry, its flags, data offset and data size.
     type Entry = (i32, i32, i64, i64);
 
     fn entries(bytes: &[u8]) -> Vec<Entry> {
@@ -331,7 +332,7 @@ mod tests {
         }
     }
 
-    /// The entries of writes of boxes of a byte for each element.
+    /// The entries after writes of these boxes, with one byte an element.
     fn written(dataset: DatasetInfo<'_>, boxes: &[(&[u64], &[u64])]) -> Vec<Entry> {
         let mut section = JoinedSection::new(true, true);
         let mut offset = 0;
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(written(info(&[9, 9], true), &rows), [(60, 0, 0, 25)]);
         let along: [(&[u64], &[u64]); 2] = [(&[4, 2], &[1, 5]), (&[4, 7], &[1, 2])];
         assert_eq!(written(info(&[9, 9], true), &along), [(52, REC, 0, 7)]);
-        // The elements of one block would be in another order.
+        // Joined to one block, the elements would be in another order.
         let beside: [(&[u64], &[u64]); 2] = [(&[4, 2], &[2, 5]), (&[4, 7], &[2, 2])];
         assert_eq!(
             written(info(&[9, 9], false), &beside),
@@ -373,7 +374,7 @@ mod tests {
         let one = |size: i32| [(size, 0, 0, 100 * 4 * 5)];
         assert_eq!(written(info(&dims, false), &rows), one(28 + 6 * 8));
         assert_eq!(written(info(&dims, true), &rows), one(28 + 6 * 8));
-        // The last step is not complete.
+        // The last step is incomplete.
         let some = written(info(&dims, false), &rows[..398]);
         assert_eq!(some, [(28 + 4 + 16 + 2 * 16, MUL | ENC, 0, 398 * 5)]);
     }
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(written(info(&[99], false), &up), [(64, MUL, 0, 12)]);
         let down: [(&[u64], &[u64]); 3] = [(&[24], &[4]), (&[20], &[4]), (&[10], &[4])];
         assert_eq!(written(info(&[99], false), &down), [(80, MUL, 0, 12)]);
-        // Within the box around the others, and after them in row-major order.
+        // These rows lie in the box around the others, and after them in row-major order.
         let rows: [(&[u64], &[u64]); 4] = [
             (&[0, 0], &[1, 2]),
             (&[0, 4], &[1, 2]),
@@ -408,7 +409,7 @@ mod tests {
             written(info(&[50, 10], false), &boxes),
             [(size, MUL | ENC, 0, 150)]
         );
-        // As many elements as cannot be counted.
+        // The dataset has more elements than can be counted.
         let far: [(&[u64], &[u64]); 3] = [
             (&[0, 0], &[1, 1]),
             (&[1 << 40, 9], &[1, 1]),
@@ -424,7 +425,7 @@ mod tests {
         assert_eq!(written(info(&[99], false), &twice).len(), 2);
         let over: [(&[u64], &[u64]); 2] = [(&[10], &[4]), (&[12], &[4])];
         assert_eq!(written(info(&[99], false), &over).len(), 2);
-        // It continues the last block, and reaches over the first one.
+        // The block continues the last one, and overlaps the first one.
         let back: [(&[u64], &[u64]); 3] = [(&[20], &[4]), (&[10], &[4]), (&[14], &[8])];
         assert_eq!(
             written(info(&[99], false), &back),
@@ -466,7 +467,7 @@ mod tests {
         assert_eq!(section.pending_len(), 0);
     }
 
-    /// The same series of another dataset refers to the first one.
+    /// An equal series of another dataset refers to the first one.
     #[test]
     fn equal_series_share_their_blocks() {
         let dims = [100_000];
@@ -511,7 +512,7 @@ mod tests {
         let joined = |blocks| (28 + 4 + 8 + 16 * blocks, MUL | ENC);
         assert_eq!(written(false, 10, 0), [joined(50)]);
         assert_eq!(written(true, 7, 0), [joined(35)]);
-        // The end of a record goes with the next one.
+        // The end of a record joins the next one.
         let wanted = [joined(15), wanted[0], wanted[1], wanted[2]];
         assert_eq!(written(true, 10, 5), wanted);
     }
@@ -566,7 +567,7 @@ mod tests {
         places
     }
 
-    /// The elements of an entry in plain coordinates.
+    /// The elements of an entry with plain coordinates.
     fn decoded(entry: &[u8], flags: i32, dims: &[u64]) -> Vec<u64> {
         let body = &entry[28 + if flags & MUL != 0 { 4 } else { 0 }..];
         let values: Vec<u64> = body

@@ -1,4 +1,4 @@
-//! Reads what other nodes have written some time ago, which this node may not see yet.
+//! Reads bytes that other nodes have written, and that this node may not see yet.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::fresh::refresh;
 
-/// How long a node may remember bytes that another one has changed.
+/// Longest time for which a node caches bytes that another node has changed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Calls `read`, and again as long as it fails, when this node has forgotten what it remembers of the file.
+/// Calls `read`, and repeats it while it fails, each time after this node has dropped its cache of the file.
 pub(crate) fn patiently<T>(
     file: &File,
     mut read: impl FnMut() -> Result<T, Fault>,
@@ -28,7 +28,7 @@ pub(crate) fn patiently<T>(
     outcome
 }
 
-/// Looks for a name that another node has just made, and again as long as it is not found.
+/// Looks for a name that another node has just created, and repeats while it is not found.
 pub(crate) fn when_there<T>(mut look: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
     loop {

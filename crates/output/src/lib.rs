@@ -1,38 +1,38 @@
-//! What goes to disk: the records of a log, its extents, flushes and journal, written by any number of ranks.
+//! Output to disk: the records of a log, its extents, flushes and journal, written by any number of ranks.
 //!
-//! The writer and the VOL connector use this crate. It knows neither MPI nor libhdf5: the ranks are a
-//! [`Communicator`](ranks::Communicator), and what is closed is the users' affair.
+//! The writer and the VOL connector use this crate. It knows neither MPI nor libhdf5. The ranks are a
+//! [`Communicator`](ranks::Communicator), and its users decide what a closed log contains.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`selection`] | what a write covers, as a list of blocks |
-//! | [`lists`] | lists of blocks that come again |
+//! | [`selection`] | the elements of a write, as a list of blocks |
+//! | [`lists`] | repeated lists of blocks |
 //! | [`stored`] | splits writes into records, and filters them |
 //! | [`entries`] | the entries of one rank: its section of the record table |
 //! | [`entry`] | one entry as bytes |
 //! | [`flushed`] | entries that have left the memory |
 //! | `sharing` | the selections that later entries refer to |
 //! | [`joining`] | consecutive small writes become one entry |
-//! | `covered` | which elements such an entry covers |
-//! | `regular` | blocks that go on in the same steps |
+//! | `covered` | the elements that such an entry covers |
+//! | `regular` | blocks with regular steps |
 //! | [`log_writer`] | the buffer of a rank, and the flush of all: what users call |
-//! | `buffer` | its data
-//! | [`neighbours`] | what the ranks of a node see of each other's buffers
+//! | `buffer` | its data |
+//! | [`neighbours`] | pending writes that the ranks of a node show each other |
 //! | [`ranks`] | the processes that write a log together |
 //! | [`files`] | the files of a log: places and writes extents, commits flushes |
 //! | `extent` | extents as bytes, and the writes that put them into a file |
-//! | [`options`], [`error`] | those of users |
+//! | [`options`], [`error`] | options and errors of users |
 //! | [`automatic`] | when ranks flush without being asked |
 //! | `creation`, `existing`, `aside` | a new log takes its name, on all ranks or on none |
-//! | [`found`], [`base`], `reopening` | a log is opened again |
-//! | `earlier` | its close: the entries of earlier jobs |
+//! | [`found`], [`base`], `reopening` | opening a log again |
+//! | `earlier` | closing it: the entries of earlier jobs |
 //! | [`nfs`] | one file that several nodes write, on NFS |
-//! | `late` | reads again what this node does not see yet |
+//! | `late` | reads of bytes that this node may not see yet |
 //! | [`reading`] | elements of the log that is being written |
-//! | `spill` | a rank whose buffer is full writes before the flush |
-//! | `write_back` | data that are complete go to the disk |
+//! | `spill` | writes of a full buffer before the flush |
+//! | `write_back` | early writes of complete data to the disk |
 //! | [`plain_close`] | the close without libhdf5 |
-//! | [`remembered`] | what this process knows of logs that it has closed |
+//! | [`remembered`] | the memory of logs that this process has closed |
 
 pub mod automatic;
 pub mod base;
@@ -79,7 +79,7 @@ pub use options::{Fsync, Options, Subfiles};
 pub use ranks::{GlobalOutcome, LocalOutcome, Ranks};
 pub use selection::{Blocks, Selection};
 
-/// Errors of collective calls leave through this function, which adds the file.
+/// Adds the file to the error of a collective call.
 pub fn check_outcome(file: &Path, operation: &'static str, outcome: GlobalOutcome) -> Result<()> {
     match outcome {
         GlobalOutcome::Good => Ok(()),

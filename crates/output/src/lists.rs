@@ -1,22 +1,22 @@
-//! The lists of blocks that a program has selected last. It writes hundreds of variables with one decomposition, and each step of
-//! them: a list that is known is compared, and neither checked nor written down again. What comes behind knows it by its number.
+//! The last lists of blocks that a program selected. A program writes hundreds of variables with one decomposition, step
+//! after step. A known list is compared only; it is neither checked nor stored again. Later stages know it by its number.
 
 use crate::error::FaultResult;
 use crate::selection::{Blocks, Selection};
 
-/// Lists that are known.
+/// Most known lists.
 const MOST: usize = 4;
-/// The most numbers of starts and counts of all of them.
+/// Most numbers (starts and counts) in all known lists.
 const MOST_NUMBERS: usize = 1 << 20;
 
 /// The last lists of blocks, and the present selection.
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// The present selection, where it is not known. Its memory is kept.
+    /// The present selection, if it is not known. Its memory is reused.
     other: Blocks,
-    /// The present selection is the first one of those that are known.
+    /// The present selection is the first known list.
     is_known: bool,
-    /// The last one first.
+    /// Known lists, the last one first.
     known: Vec<Known>,
 }
 
@@ -24,17 +24,17 @@ pub struct Lists {
 #[derive(Debug)]
 struct Known {
     blocks: Blocks,
-    /// Where they begin in the first dimension.
+    /// Start in the first dimension.
     low: u64,
-    /// Where they end in each one.
+    /// End in each dimension.
     ends: Vec<u64>,
 }
 
-/// Where a list is in the first dimension.
+/// The place of a list in the first dimension.
 struct Place {
-    /// Where its first block begins.
+    /// Start of its first block.
     first: u64,
-    /// Where all begin and end.
+    /// Start and end of all blocks.
     low: u64,
     end: u64,
 }
@@ -64,8 +64,8 @@ impl Lists {
         Ok(self.blocks())
     }
 
-    /// Lists `number` blocks whose starts and counts each have a place of their own. One that goes on in the row of the block
-    /// before becomes a part of that, and an empty one is left out. Fails if a block reaches beyond the extent `dims`.
+    /// Lists `number` blocks whose starts and counts are in separate arrays. A block that continues the row of the previous
+    /// block is joined to it; an empty one is left out. Fails if a block exceeds the extent `dims`.
     pub fn set_rows<'a>(
         &mut self,
         number: usize,
@@ -86,7 +86,7 @@ impl Lists {
         Ok(self.blocks())
     }
 
-    /// The same blocks, with a number where they are several. The present selection is another one then.
+    /// These blocks, with a number if there are several. They replace the present selection.
     pub fn of<'a>(&'a mut self, blocks: &'a Blocks) -> &'a Blocks {
         if !can_be_known(blocks) {
             return blocks;
@@ -98,7 +98,7 @@ impl Lists {
         self.blocks()
     }
 
-    /// Finds the present selection among those that are known, or remembers it, where it has several blocks.
+    /// Looks up the present selection among the known lists, or remembers it if it has several blocks.
     fn make_known(&mut self) {
         if !can_be_known(&self.other) {
             return;
@@ -122,7 +122,7 @@ impl Lists {
         find(&mut self.known, |known| known.has(starts, counts, *rank))
     }
 
-    /// Puts blocks in front, and gives up what is remembered in place of them.
+    /// Remembers blocks as the first list, and forgets the oldest ones.
     fn remember(&mut self, blocks: Blocks) {
         self.known.insert(0, Known::of(blocks));
         let mut total = 0;
@@ -131,14 +131,14 @@ impl Lists {
             *at == 0 || (*at < MOST && total <= MOST_NUMBERS)
         });
         let kept = kept.count();
-        // Its memory is of use for the next list.
+        // The next list reuses its memory.
         if let Some(last) = self.known.drain(kept..).next() {
             self.other = last.blocks;
         }
     }
 }
 
-/// Whether they are several, with coordinates.
+/// Whether there are several blocks, with coordinates.
 fn can_be_known(blocks: &Blocks) -> bool {
     blocks.number > 1 && blocks.rank > 0
 }
@@ -161,7 +161,7 @@ impl Known {
         self.ends.iter().zip(dims).all(|(end, dim)| end <= dim)
     }
 
-    /// Where it would be in the first dimension with these starts and counts, if it is the same but for that.
+    /// The place of a list with these starts and counts, if it differs at most in the first dimension.
     fn has(&self, starts: &[u64], counts: &[u64], rank: usize) -> Option<Place> {
         let blocks = &self.blocks;
         if blocks.rank != rank || blocks.starts.len() != starts.len() || blocks.counts != counts {
@@ -181,7 +181,7 @@ impl Known {
         is_same.then(|| self.place(starts[0]))?
     }
 
-    /// The same for blocks that [`Blocks::add`] would take. Parts of a row make one block of it.
+    /// As `has`, for blocks given to [`Blocks::add`]. Parts of a row form one block of it.
     fn has_rows<'a>(
         &self,
         number: usize,
@@ -197,7 +197,7 @@ impl Known {
         let starts = blocks.starts.chunks_exact(rank);
         let mut rows = starts.zip(blocks.counts.chunks_exact(rank));
         let mut row = rows.next();
-        // How much of the row was given.
+        // Elements of the row seen so far.
         let mut taken = 0;
         for number in 0..number {
             let ((start, count), (row_start, row_count)) = (block(number), row?);
@@ -226,7 +226,7 @@ impl Known {
         (row.is_none() && taken == 0).then(|| self.place(first))?
     }
 
-    /// Where it is in the first dimension if the first block begins in this index there. `None`: nowhere.
+    /// The place of the list if its first block begins at `first`. `None`: impossible.
     fn place(&self, first: u64) -> Option<Place> {
         let by = i128::from(first) - i128::from(self.blocks.starts[0]);
         let moved = |index: u64| (i128::from(index) + by).try_into().ok();
@@ -238,7 +238,7 @@ impl Known {
     }
 }
 
-/// Puts the list in front that has a place, and moves it there. Returns whether there is one.
+/// Makes the list with a place the first one, and moves it there. Returns whether there is one.
 fn find(known: &mut [Known], place: impl Fn(&Known) -> Option<Place>) -> bool {
     let mut places = known.iter().map(place).enumerate();
     let Some((at, Some(place))) = places.find(|(_, place)| place.is_some()) else {
@@ -273,7 +273,7 @@ mod tests {
             .map(|list| list.number)
     }
 
-    /// The next record has the same list, in any order of the variables. Other blocks, and other extents, have not.
+    /// The next record has the same list, in any order of variables. Other blocks and other extents differ.
     #[test]
     fn a_decomposition_is_known_in_each_record() {
         let mut lists = Lists::default();
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(number(&mut lists, &[8, 1, 8, 5], &[9, 9]), first);
         assert_eq!(number(&mut lists, &[9, 1, 9, 5], &[9, 9]), None);
         assert_eq!(number(&mut lists, &[8, 1, 8, 5], &[9, 5]), None);
-        // A start in front of 0 is one behind all others.
+        // A start below 0 counts as one beyond all others.
         assert_eq!(number(&mut lists, &[0, 5, u64::MAX, 1], &[9, 9]), None);
         assert!(number(&mut lists, &[1, 5, 0, 1], &[9, 9]).is_some());
         assert_eq!(number(&mut lists, &[0, 5, u64::MAX, 1], &[9, 9]), None);
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(lists.known.len(), 1);
     }
 
-    /// What numbers mean: blocks with the same one are the same but for the index in which they begin.
+    /// Checks that blocks with the same number differ at most in their first index.
     fn check_numbers(seen: &mut Vec<Blocks>, blocks: &Blocks) {
         let same = seen
             .iter()
@@ -313,14 +313,14 @@ mod tests {
     }
 
     proptest! {
-        /// Lists that were known or not, valid or not, are what they are without any memory of them.
+        /// Lists equal those that are made without memory of earlier ones, whether known or not, valid or not.
         #[test]
         fn lists_are_those_that_were_given(
             rank in 0usize..3,
             given in proptest::collection::vec((0usize..4, 0u64..4, proptest::collection::vec((0u64..6, 0u64..3), 9)), 1..20),
         ) {
             let dims = &[7, 5][..rank];
-            // Rows that go on are one block for one of them only.
+            // Only one of them joins the parts of a row.
             let (mut lists, mut row_lists) = (Lists::default(), Lists::default());
             let mut seen = Vec::new();
             for (number, record, sides) in &given {

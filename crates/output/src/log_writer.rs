@@ -1,9 +1,9 @@
-//! The part of a rank in the writing of a log: its buffer, and the flush that all ranks make together.
+//! A rank's part in writing a log: its buffer, and the collective flush.
 //!
-//! A flush has one order, whoever asks for it. Each rank writes its extent. All ranks agree on the outcome, and on how far
-//! the data files reach. The first rank commits the flush in the journal, and the others follow it. Up to that every rank
-//! keeps what it has, and can make the flush again. After a failure the data files are cut off behind the last flush and
-//! what was spilled since.
+//! Every flush has the same order, whatever its cause. Each rank writes its extent. All ranks agree on the outcome and on the
+//! ends of the data files. The first rank commits the flush in the journal, and the others follow. Until then each rank keeps
+//! its buffer, and can repeat the flush. After a failure the data files are cut off after the last flush and the spilled
+//! data.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::selection::Blocks;
 use crate::stored::{self, Form};
 use h5logfs_common::fault::Fault;
 
-/// Writes of so many bytes or more go to the data file at once where they can: below that, an extent costs more than a copy.
+/// Writes of at least this size go directly to the data file if they can. For smaller ones an extent costs more than a copy.
 const LARGE: u64 = 512 << 10;
 
-/// A buffer of so many bytes goes to the data file where it can: it is still in the caches of the processor then, and the flush
-/// has little left to write.
+/// A buffer of this size goes to the data file if it can. It is still in the processor's caches then, and leaves little for
+/// the flush.
 const EARLY: u64 = 4 << 20;
 
 /// A log that this process writes, alone or with other ranks.
@@ -41,50 +41,50 @@ pub struct LogWriter {
     section: JoinedSection,
     /// The data of the pending entries.
     data: Buffer,
-    /// Where this rank sees what others write, and they see what it writes.
+    /// Shows this rank the pending writes of others, and others its own.
     neighbours: Option<Neighbours>,
     options: Options,
     /// The buffer goes to the data file long before it is full.
     spills_early: bool,
-    /// `None`: it is flushed only when its user says so.
+    /// `None`: only the user of the log flushes.
     automatic: Option<Automatic>,
     peaks: Peaks,
 }
 
-/// The most bytes that data and entries had since memory was given back.
+/// Most bytes of data and of entries since memory was released.
 #[derive(Default)]
 struct Peaks {
     data: u64,
     entries: u64,
 }
 
-/// What a rank brings to a flush, besides its buffer.
+/// A rank's contribution to a flush, besides its buffer.
 pub struct Part<'a> {
-    /// Data of the last pending entries, which follow those of the buffer. `None`: the rank writes nothing, because this
-    /// flush will not be committed.
+    /// Data of the last pending entries, after those of the buffer. `None`: the rank writes nothing, because this flush will
+    /// not be committed.
     pub data: Option<&'a [&'a [u8]]>,
     /// Whether this rank lets the flush be committed.
     pub outcome: LocalOutcome,
-    /// Who wants the flush. The same on all ranks.
+    /// The cause of the flush, the same on all ranks.
     pub cause: Cause,
-    /// A number that should be the same on all ranks.
+    /// A number that should be equal on all ranks.
     pub same: u64,
-    /// Numbers of which all ranks want to know the largest. All ranks have as many.
+    /// Numbers whose maximum over all ranks is computed. All ranks have the same count of them.
     pub numbers: Vec<u64>,
 }
 
-/// What all ranks know of a flush that they have written.
+/// The agreement of all ranks about a flush that they have written.
 pub struct Agreed<'a> {
-    /// The ranks, which may have to say more.
+    /// The ranks, for further communication.
     pub ranks: &'a Ranks,
-    /// [`Part::same`] was the same on all of them.
+    /// Whether [`Part::same`] was equal on all ranks.
     pub same: bool,
-    /// The largest of each of the [`Part::numbers`].
+    /// The maximum of each of the [`Part::numbers`].
     pub numbers: &'a [u64],
 }
 
 impl LogWriter {
-    /// Writes a log whose entries leave the memory with each flush. [`LogWriter::entries`] has them for the close. Collective.
+    /// A log whose entries leave the memory with each flush. [`LogWriter::entries`] returns them for the close. Collective.
     pub fn new(ranks: Ranks, mut files: Files, options: Options) -> Self {
         files.share_spills();
         let mut writer = Self::with_entries(ranks, files, options);
@@ -93,12 +93,13 @@ impl LogWriter {
         writer
     }
 
-    /// Writes a log that this rank reads, too. Ranks of one node see what the others write. Collective.
+    /// A log that this rank also reads. Ranks of one node see each other's pending writes. Collective.
     pub fn with_reads(ranks: Ranks, files: Files, options: Options) -> Self {
         Self::with_memory(ranks, files, options, None)
     }
 
-    /// The same with the memory that these ranks had when they closed the log as it is, on all of them or none. Collective.
+    /// As [`with_reads`](Self::with_reads), with the memory that these ranks had when they closed the log in its present
+    /// state; all ranks have it, or none. Collective.
     pub fn with_memory(
         ranks: Ranks,
         mut files: Files,
@@ -150,13 +151,13 @@ impl LogWriter {
         &self.ranks
     }
 
-    /// Whether this process was forked from the rank that has opened the log. It changes nothing of the log, and takes part in no
-    /// collective call: its memory says what was true when it was forked.
+    /// Whether this process was forked from the rank that opened the log. Such a process changes nothing of the log, and
+    /// takes part in no collective call: its memory is as old as the fork.
     pub fn is_forked(&self) -> bool {
         !self.ranks.process().is_this()
     }
 
-    /// Fails where [`LogWriter::is_forked`].
+    /// Fails if [`LogWriter::is_forked`].
     pub fn check_process(&self) -> Result<()> {
         if !self.is_forked() {
             return Ok(());
@@ -167,7 +168,7 @@ impl LogWriter {
         })
     }
 
-    /// The same for what one rank does by itself.
+    /// As `check_process`, for the action of one rank.
     fn check_own(&self) -> FaultResult {
         if !self.is_forked() {
             return Ok(());
@@ -175,14 +176,14 @@ impl LogWriter {
         Err(Fault::Refused(forked(self.ranks.process().id())))
     }
 
-    /// Fails where a forked process would read what is no longer as it knows it. To be asked before and after a read.
+    /// Fails if a forked process would read data that have changed since the fork. Call it before and after a read.
     pub fn check_read(&self) -> FaultResult {
         if !self.is_forked() {
             return Ok(());
         }
         if self.ranks.size() > 1 {
             return Err(Fault::Refused(
-                "this process was forked from a rank of a parallel job, and cannot read what the ranks write: it has to \
+                "this process was forked from a rank of a parallel job, and cannot read their writes: it has to \
                  open the file by itself"
                     .into(),
             ));
@@ -200,17 +201,17 @@ impl LogWriter {
         &self.options
     }
 
-    /// The entries of this rank, for such that have no data in the buffer.
+    /// The entries of this rank, for entries without data in the buffer.
     pub fn section(&mut self) -> &mut Section {
         self.section.section()
     }
 
-    /// The entries that were flushed; `None` where they are kept in memory.
+    /// The flushed entries; `None` if they stay in memory.
     pub fn entries(&self) -> Option<&Flushed> {
         self.section.in_file()
     }
 
-    /// What a reader sees of the log.
+    /// The reader's view of the log.
     pub fn written(&mut self) -> Written<'_> {
         Written {
             files: &self.files,
@@ -220,13 +221,13 @@ impl LogWriter {
         }
     }
 
-    /// Whether this rank sees what all others have written and not flushed. The same on all ranks.
+    /// Whether this rank sees all pending writes of all others. The same on all ranks.
     pub fn sees_all(&self) -> bool {
         self.ranks.size() == 1 || self.neighbours.is_some()
     }
 
-    /// A call of the program begins. Returns whether all ranks have to flush in it, [automatically](Cause::Automatic): the
-    /// same on all of them. Else spills what has been in the buffer for long.
+    /// Begins a call of the program. Returns whether all ranks must flush in it [automatically](Cause::Automatic), which is
+    /// the same on all ranks. Otherwise spills data that have been in the buffer too long.
     pub fn begin_call(&mut self, call: Call) -> bool {
         if self.is_forked() {
             return false;
@@ -238,14 +239,14 @@ impl LogWriter {
             return false;
         };
         let has_room = self.files.has_room_for_more();
-        let is_told = automatic.is_told(&self.ranks, call, automatic::now(), has_room);
-        if !is_told {
+        let must_flush = automatic.begin_call(&self.ranks, call, automatic::now(), has_room);
+        if !must_flush {
             self.spill_old();
         }
-        is_told
+        must_flush
     }
 
-    /// A call begins that tells the other ranks nothing: spills what has been in the buffer for long. Local.
+    /// Begins a call that tells the other ranks nothing. Spills data that have been in the buffer too long. Local.
     pub fn begin_write(&mut self) {
         if self.is_forked() {
             return;
@@ -256,35 +257,35 @@ impl LogWriter {
         }
     }
 
-    /// After how many times the time between flushes the buffer is spilled.
+    /// Age at which the buffer is spilled, in flush intervals.
     fn patience(&self) -> u32 {
-        // What waits in another file is written twice, so that is left to flushes where they come in time.
+        // Data that wait in another file are written twice, so flushes get the chance to come in time.
         if self.files.spills_in_place() { 1 } else { 2 }
     }
 
-    /// Where the word that comes next takes long, because another rank does, spills what is old before then. A rank that
-    /// waits makes no other call.
+    /// Spills old data before a long wait for the next word, which comes late if another rank is late. A waiting rank makes
+    /// no other call.
     fn spill_while_waiting(&mut self) {
         let patience = self.patience();
         if let Some(automatic) = &mut self.automatic
-            && !automatic.waits_in_time(patience)
+            && !automatic.wait_for_word(patience)
         {
             self.begin_write();
         }
     }
 
-    /// All ranks come to a flush, and none has a word under way then.
+    /// Brings all ranks to a flush. Afterwards no word is pending.
     fn go_to_flush(&mut self) {
         loop {
             self.spill_while_waiting();
             let automatic = self.automatic.as_mut();
-            if !automatic.is_some_and(|automatic| automatic.goes_to_flush(&self.ranks)) {
+            if !automatic.is_some_and(|automatic| automatic.step_to_flush(&self.ranks)) {
                 return;
             }
         }
     }
 
-    /// Spills the buffer where it has waited for a flush for long.
+    /// Spills the buffer if it has waited for a flush too long.
     fn spill_old(&mut self) {
         let patience = self.patience();
         let is_old = |automatic: &Automatic| automatic.is_old(patience);
@@ -292,7 +293,7 @@ impl LogWriter {
             return;
         }
         let spilled = self.spill(&[]);
-        // The buffer has what it had. If that still cannot be written, the flush, or a full buffer, tells why.
+        // The buffer is unchanged. If it still cannot be written, the next flush, or a full buffer, reports why.
         if spilled.is_err()
             && let Some(automatic) = &mut self.automatic
         {
@@ -300,42 +301,42 @@ impl LogWriter {
         }
     }
 
-    /// Bytes in the buffer, data and entries.
+    /// Bytes of data and entries in the buffer.
     pub fn buffered(&self) -> u64 {
         self.data_len() + self.entries_len()
     }
 
-    /// Bytes of the entries in the buffer, and of what others are told of them.
+    /// Bytes of the entries in the buffer, and of the notifications about them.
     fn entries_len(&self) -> u64 {
         self.section.pending_len() + self.data.notes_len()
     }
 
-    /// Bytes of the data in the buffer.
+    /// Bytes of data in the buffer.
     pub fn data_len(&self) -> u64 {
         self.data.len()
     }
 
-    /// Whether this rank has written what is not flushed.
+    /// Whether this rank has pending writes.
     pub fn has_unflushed(&self) -> bool {
         !self.files.spilled().is_empty() || self.section.pending_len() > 0
     }
 
-    /// Whether such a write takes no room in the buffer: it goes to the file at once, because it is large, or larger than the
-    /// whole buffer. What is filtered becomes small first.
+    /// Whether a write takes no room in the buffer: a large one, or one larger than the whole buffer, goes directly to the
+    /// file. Filtered data become small first.
     pub fn goes_through(&self, form: Form<'_>, blocks: &Blocks) -> bool {
         let bytes = blocks.elements.saturating_mul(form.element);
         let is_large = bytes >= LARGE && form.filters.is_empty() && self.files.spills_in_place();
         is_large || self.is_larger_than_all(blocks, bytes)
     }
 
-    /// Whether a record of so many bytes has no room in an empty buffer.
+    /// Whether a record of `bytes` bytes does not fit into an empty buffer.
     fn is_larger_than_all(&self, blocks: &Blocks, bytes: u64) -> bool {
         bytes.saturating_add(blocks.max_encoded_len()) > self.options.buffer_limit
     }
 
-    /// Logs the elements of blocks of a dataset, of the type in the file. Makes room for them first, where the buffer is full.
-    /// After an error nothing of them is logged; but of a write that [goes to the file](Self::goes_through) in several records,
-    /// those in front of the one that failed are.
+    /// Logs the elements of `blocks` of a dataset, in the type of the file. Makes room for them if the buffer is full. After
+    /// an error none of them is logged, except for a write that [goes to the file](Self::goes_through) in several records:
+    /// the records before the failed one remain.
     pub fn push(
         &mut self,
         dataset: DatasetInfo<'_>,
@@ -345,7 +346,7 @@ impl LogWriter {
     ) -> FaultResult {
         self.check_own()?;
         if let Some(automatic) = &mut self.automatic {
-            automatic.note(elements.len() as u64);
+            automatic.add_logged(elements.len() as u64);
         }
         let goes_through = self.goes_through(form, blocks);
         if !goes_through {
@@ -373,7 +374,7 @@ impl LogWriter {
         pushed
     }
 
-    /// Makes room in the buffer for so many bytes, and for the entries of these blocks.
+    /// Makes room in the buffer for `bytes` bytes, and for the entries of these blocks.
     fn reserve(&mut self, bytes: usize, blocks: &Blocks) -> FaultResult {
         self.make_room((bytes as u64).saturating_add(blocks.max_encoded_len()), 0)?;
         self.data.reserve(bytes)
@@ -391,7 +392,7 @@ impl LogWriter {
         self.data.push(dataset, blocks, bytes)
     }
 
-    /// Logs a record behind what is buffered, and spills both. Where it is small, it waits in the buffer.
+    /// Logs a record after the buffered ones, and spills all of them. A small record waits in the buffer.
     fn push_through(
         &mut self,
         dataset: DatasetInfo<'_>,
@@ -414,7 +415,8 @@ impl LogWriter {
         spilled
     }
 
-    /// Adds entries whose data come with the flush: see [`Part::data`]. Their data begin at `offset` in those of the flush.
+    /// Adds entries whose data come with the flush: see [`Part::data`]. Their data begin at `offset` in the data of the
+    /// flush.
     pub fn push_entry(
         &mut self,
         dataset: DatasetInfo<'_>,
@@ -425,13 +427,12 @@ impl LogWriter {
         self.section.push(dataset, blocks, offset, stored);
     }
 
-    /// Adds data to the buffer, whose entries are there. Not for logs that are read.
+    /// Adds data whose entries exist. Not for a log that is read.
     pub fn push_data(&mut self, data: &[u8]) {
         self.data.extend(data);
     }
 
-    /// Spills what is buffered, where the buffer has no room for so many bytes more. `beside`: others that count against its
-    /// limit.
+    /// Spills the buffer if it has no room for `wanted` more bytes. `beside`: other bytes that count against its limit.
     pub fn make_room(&mut self, wanted: u64, beside: u64) -> FaultResult {
         let all = self.buffered().saturating_add(wanted);
         let is_full = all.saturating_add(beside) > self.options.buffer_limit;
@@ -439,14 +440,14 @@ impl LogWriter {
         let mut spilled = Ok(());
         if (is_full || is_early) && self.section.pending_len() > 0 {
             spilled = self.spill(&[]);
-            // Where that fails, the buffer may fill up.
+            // After a failure the buffer may fill up.
             self.spills_early = spilled.is_ok();
         }
         self.give_back();
         if is_full { spilled } else { Ok(()) }
     }
 
-    /// Gives back memory that data or entries took in earlier flushes, where both together would take more than the limit.
+    /// Releases memory that data or entries took in earlier flushes, if both together would take more than the limit.
     fn give_back(&mut self) {
         const MORE: u64 = 16 << 20;
         let (data, entries) = (self.data_len(), self.entries_len());
@@ -460,8 +461,8 @@ impl LogWriter {
         }
     }
 
-    /// Writes what is buffered, and `more` data of the last pending entries, before the flush. They count with the next
-    /// one. Local. After an error nothing is written, and the buffer has what it had.
+    /// Writes the buffer, followed by `more` data of the last pending entries, before the flush. They count with the next
+    /// flush. Local. After an error nothing is written, and the buffer is unchanged.
     pub fn spill(&mut self, more: &[&[u8]]) -> FaultResult {
         self.check_own()?;
         let pieces = [&[self.data.bytes()], more].concat();
@@ -476,14 +477,13 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes the buffers of all ranks, and commits them together. Once that is done, they survive whatever happens to the
-    /// processes.
+    /// Writes the buffers of all ranks, and commits them together. From then on they survive any failure of the processes.
     ///
-    /// `lines` is called on all ranks when each has written its part. It returns the lines of the journal that go in front
-    /// of the commit, which only those of the first rank do; or `None`, on all ranks, where nothing is to be committed; or a
-    /// failure, the same on all ranks. After a failure, and where nothing was committed, the buffer has what it had.
+    /// Each rank calls `lines` after it has written its part. The lines of the first rank go into the journal before the
+    /// commit. `None` (on all ranks) commits nothing; a failure must be the same on all ranks. After a failure, or without a
+    /// commit, the buffer is unchanged.
     ///
-    /// Returns the outcome, which may be a refusal; `None` where nothing was committed. Collective.
+    /// Returns the outcome, which may be a refusal; `None` without a commit. Collective.
     pub fn flush(
         &mut self,
         part: Part<'_>,
@@ -554,13 +554,13 @@ impl LogWriter {
         Ok(Some(outcome))
     }
 
-    /// Closes the files, and gives up the lock of the journal. Collective.
+    /// Closes the files, and releases the lock of the journal. Collective.
     pub fn close(self) -> Ranks {
         self.files.close();
         self.ranks
     }
 
-    /// The same, and keeps the lock. Gives the memory that the ranks of a node share. Collective.
+    /// Closes the files, and keeps the lock. Also returns the memory that the ranks of a node share. Collective.
     pub fn finish(self) -> (Ranks, Ended, Option<NodeMemory>) {
         let memory = match (self.data, self.neighbours) {
             (Buffer::Shared(shared), Some(neighbours)) => Some(NodeMemory::new(shared, neighbours)),

@@ -18,67 +18,64 @@ pub enum Subfiles {
     PerNode,
 }
 
-/// When data are forced to the disk, for the case of a power failure. If only the job dies, no flush is
-/// lost in any case.
+/// When data are forced to the disk, as a protection against power failures. If only the job dies, no flush is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fsync {
     /// The system decides.
     None,
-    /// Before a close returns. The journal stays until the file is safe.
+    /// Before a close returns. The journal stays until the file is on the disk.
     #[default]
     Close,
     /// Before a flush or a close returns.
     Flush,
 }
 
-/// Options of a file that is created or opened again.
+/// Options of a file that is created or reopened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Replace an existing file. It stays until the new one is made on all ranks. Programs that have the old file open
-    /// can go on reading it. A file that a job still writes is never replaced, and one that a job flushed to but did not
-    /// close only with `discard_unclosed`.
+    /// Replace an existing file. It stays until the new one is made on all ranks. Programs that have the old file open can go
+    /// on reading it. A file that a job still writes is never replaced. A file with flushes of a job that did not close it is
+    /// replaced only with `discard_unclosed`.
     pub overwrite: bool,
-    /// With `overwrite`: replace a log that was not closed, too. Its flushes are lost, which `h5logfs recover` would keep.
+    /// With `overwrite`: also replace an unclosed log. Its flushes are lost; `h5logfs recover` would keep them.
     pub discard_unclosed: bool,
-    /// With `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first number that is free, and
-    /// so do its journal and subfiles. It can be read and recovered there. `discard_unclosed` wins over it.
+    /// With `overwrite`: an unclosed log gets another name, `NAME.killed-1` or the first free number, together with its
+    /// journal and subfiles. It can be read and recovered there. `discard_unclosed` takes precedence.
     pub keep_unclosed: bool,
-    /// Size limit of a rank's buffer in bytes, for data and entries. A full buffer goes to the disk before the flush, and so
-    /// does a large write, or one that is larger than the buffer.
+    /// Limit of a rank's buffer in bytes, for data and entries. A full buffer goes to the disk before the flush, and so does
+    /// a large write, or one larger than the buffer.
     pub buffer_limit: u64,
     pub subfiles: Subfiles,
     /// Store a selection that is equal to an earlier one of the same rank as a reference.
     pub share_selections: bool,
     /// Store the coordinates of many blocks as offsets, in at most half the bytes.
     pub encode_selections: bool,
-    /// Deflate the coordinates of many consecutive small writes that go on in the same steps, as those between the writes of
-    /// other ranks: to a byte or two for each. Of the connectors that read logs, those that were built with zlib read them.
+    /// Deflate the coordinates of many consecutive small writes with regular steps, such as writes interleaved with other
+    /// ranks, to a byte or two each. Connectors that read logs need zlib for them.
     pub deflate_selections: bool,
     pub fsync: Fsync,
-    /// Write a flush with one collective call, `MPI_File_write_at_all`, in which MPI may gather the data
-    /// of several ranks. By default each rank writes independently.
+    /// Write a flush with one collective call, `MPI_File_write_at_all`, in which MPI may gather the data of several ranks. By
+    /// default each rank writes independently.
     ///
-    /// Use this only with an MPI that reports errors of collective writes. Open MPI 4.1 on three or more
-    /// ranks does not: if the disk is full, the write seems to succeed, or never returns. No flush is
-    /// safe then.
+    /// Use this only with an MPI that reports errors of collective writes. Open MPI 4.1 on three or more ranks does not: with
+    /// a full disk the write seems to succeed, or never returns. No flush is safe then.
     pub collective: bool,
-    /// When the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank does it, and the
-    /// others wait. It waits until the file is on the disk, whatever `fsync` says. Not with subfiles.
+    /// At the close, make the file an ordinary HDF5 file, as `h5logfs settle` does. The first rank does it while the others
+    /// wait, until the file is on the disk, whatever `fsync` says. Not with subfiles.
     pub settle: bool,
-    /// With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as many again for
-    /// chunks in the making. A log that needs more is not settled.
+    /// With `settle`: memory that the first rank may use for its knowledge of the log, in bytes, and as much again for chunks
+    /// in the making. A log that needs more is not settled.
     pub settle_memory: u64,
-    /// Give each extent a checksum of its data. While the log is not closed, readers on other nodes then show a flush when
-    /// they see all of it, and the one before until then. For file systems that show late what other nodes write, such as
+    /// Give each extent a checksum of its data. Readers of an unclosed log on other nodes then show a flush only when they
+    /// see all of it, and the previous one until then. For file systems that show the writes of other nodes late, such as
     /// NFS.
     pub checksums: bool,
-    /// Flush without being asked where the last flush was so long ago, in a call that all ranks make. `None`: only when the
-    /// program says so. A rank that makes no such call writes its buffer to the disk by itself then, where it waits for the
-    /// flush.
+    /// Flush automatically when the last flush is this long ago, in a call that all ranks make. `None`: flush only when the
+    /// program asks. A rank that makes no such call writes its buffer to the disk by itself while it waits for the flush.
     pub flush_every: Option<Duration>,
-    /// The same where the first rank has logged so many bytes since the last flush.
+    /// Flush automatically when the first rank has logged this many bytes since the last flush.
     pub flush_bytes: Option<u64>,
-    /// Threads that compress the chunks of one write, this one included. By default a rank has one core.
+    /// Number of threads that compress the chunks of one write, including the calling one. By default a rank has one core.
     pub threads: u32,
     /// Hints for MPI-IO: the keys and values of an `MPI_Info`.
     pub hints: Vec<(String, String)>,
@@ -163,12 +160,12 @@ impl Options {
         config
     }
 
-    /// Fails where a log cannot be settled when it is closed, because it has subfiles.
+    /// Fails if a log cannot be settled at its close, because it has subfiles.
     pub(crate) fn check_settle(&self, has_subfiles: bool) -> FaultResult {
         if self.settle && has_subfiles {
             return Err(Fault::Refused(
-                "the option `settle` is for a log in one file. Of a log with subfiles its data lie in other files: leave \
-                 the option out, and `h5logfs compact` or `h5logfs export` makes one file of them"
+                "the option `settle` is for a log in one file. This log has subfiles, so its data lie in other files: leave the \
+                 option out, and `h5logfs compact` or `h5logfs export` makes one file of them"
                     .into(),
             ));
         }

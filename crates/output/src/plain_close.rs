@@ -1,8 +1,8 @@
-//! The close of a log in one file by the program that has written it, where its metadata can be made without libhdf5: what
-//! `h5logfs recover` does (`docs/formats/journal.md`, section 5), without a look at what the program knows.
+//! The close of a log in one file by the program that has written it, if its metadata can be made without libhdf5. It does
+//! what `h5logfs recover` does (`docs/formats/journal.md`, section 5), but does not read back what the program knows.
 //!
-//! The ranks of the writer write the table together ([`Files::write_tables`](crate::files::Files::write_tables)). For the VOL connector
-//! the first rank writes it ([`Ended::close`]). The rest is the same ([`TabledLog::finish`]).
+//! The ranks of the writer write the table together ([`Files::write_tables`](crate::files::Files::write_tables)). For the VOL
+//! connector the first rank writes it ([`Ended::close`]). The rest is common ([`TabledLog::finish`]).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,68 +23,68 @@ use h5logfs_log::window::Piece;
 
 use crate::error::FaultResult;
 
-/// The most bytes of entries that the program keeps in memory for the next close.
+/// Most bytes of entries that a program keeps in memory for its next close.
 pub(crate) const MOST: u64 = 4 << 20;
 
-/// A log of which no rank writes any more, and whose data files are closed. As long as this lives, the journal is locked.
+/// A log that no rank writes any more, and whose data files are closed. The journal stays locked while this lives.
 pub struct Ended {
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
     pub(crate) id: FileId,
-    /// The data file, for this rank alone.
+    /// The data file, opened by this rank alone.
     pub(crate) file: Arc<File>,
-    /// On the first rank.
+    /// The journal, on the first rank.
     pub(crate) journal: Option<Journal>,
-    /// The flush with which this job began, and its own, with their ends in the first data file.
+    /// The flush with which this job began, and its own flushes, with their ends in the first data file.
     pub(crate) commits: Vec<(u64, u64)>,
 }
 
-/// A log that is closed now.
+/// A log that was just closed.
 #[derive(Default)]
 pub struct JustClosed {
-    /// Its table, for the next close.
+    /// Table, for the next close.
     pub table: KnownTable,
     /// The seal of the close, if it is known.
     pub seal: Option<CloseSeal>,
 }
 
-/// A log in one file that has its table. As long as this lives, the journal is locked.
+/// A log in one file that has its table. The journal stays locked while this lives.
 pub struct TabledLog<'a> {
     /// Path of the file.
     pub path: &'a Path,
-    /// Its journal.
+    /// Journal.
     pub journal: &'a Journal,
-    /// The file, for this rank alone.
+    /// The file, opened by this rank alone.
     pub file: &'a File,
-    /// What is in it.
+    /// The content of the closed file.
     pub log: ClosedLog<'a>,
-    /// Waits until what is written is on the disk.
+    /// Whether to wait until the file is on the disk.
     pub is_synced: bool,
 }
 
 impl Ended {
-    /// Whether it lies in one file.
+    /// Whether the log lies in one file.
     pub fn is_one_file(&self) -> bool {
         self.header.subfiles == 0
     }
 
-    /// The number of the journal's file, on the first rank.
+    /// Inode number of the journal, on the first rank.
     pub fn journal_number(&self) -> Option<u64> {
         let journal = self.journal.as_ref();
         journal.map(|journal| journal.held().number())
     }
 
-    /// Gives up the lock of the journal. The log stays one that is not closed.
+    /// Releases the lock of the journal. The log stays unclosed.
     pub fn unlock(self) {
-        // Dropped, it would stay locked as long as a child of the program has it.
+        // A drop would leave it locked as long as a child of the program has it open.
         if let Some(journal) = self.journal {
             journal.unlock();
         }
     }
 
-    /// On the first rank: closes the log, which is in one file. `known` is its table as far as this process knows it, and
-    /// `metadata` makes what is not in it. `is_synced`: waits until it is on the disk. After a failure the log is one that is not
-    /// closed, or is closed, and has all that was flushed in any case. Both can be done again.
+    /// On the first rank: closes the log, which is in one file. `known` is its table as far as this process knows it;
+    /// `metadata` makes the rest. `is_synced`: waits until the file is on the disk. After a failure the log is either closed
+    /// or not, and has all flushed data in both cases. The call can be repeated.
     pub fn close(
         &self,
         known: KnownTable,
@@ -139,14 +139,15 @@ impl Ended {
 }
 
 impl TabledLog<'_> {
-    /// Writes the metadata, and removes the journal. Returns the seal. After a failure the log is one that is not closed, or is
-    /// closed, and has all that was flushed in any case. Can be repeated.
+    /// Writes the metadata, and removes the journal. Returns the seal. After a failure the log is either closed or not, and
+    /// has all flushed data in both cases. The call can be repeated.
     pub fn finish(&self, metadata: &Added) -> FaultResult<Option<CloseSeal>> {
         self.journal.check_name()?;
         let io = |e| Fault::from(Error::io(self.path, e));
-        // Where the program has opened the log again, the names are on the disk, and the journal with what the log held before.
+        // If the program has reopened the log, the names are on the disk, and so is the journal with the previous state of
+        // the log.
         let goes_on = self.log.header.append.is_some();
-        // What the front says before all is there, the journal has to say.
+        // Until the file is complete, its front relies on the journal.
         if self.is_synced && !goes_on {
             self.journal.sync()?;
         }
@@ -161,7 +162,8 @@ impl TabledLog<'_> {
         Ok(seal)
     }
 
-    /// `is_proven`: a crash of the system may bring the journal back, since the file proves that it is closed.
+    /// Removes the journal. `is_proven`: a crash of the system may restore it, because the file itself proves that it is
+    /// closed.
     fn remove_journal(&self, goes_on: bool, is_proven: bool) -> FaultResult {
         let dir: &Path = parent(self.path);
         if self.is_synced && !goes_on {

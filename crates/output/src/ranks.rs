@@ -1,4 +1,4 @@
-//! The processes that write a log together: sums over ranks, agreement on errors, and a shared file.
+//! The processes that write a log together: sums over ranks, agreement on errors, shared files.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -12,59 +12,61 @@ use h5logfs_common::process::Process;
 
 use crate::extent::write_all;
 
-/// What this crate needs of a communicator. All calls but `rank`, `size` and `is_usable` are collective: all ranks make
-/// them, in the same order. The methods with a body are right for every communicator; some have better ways.
+/// The communicator that this crate needs. All calls except `rank`, `size` and `is_usable` are collective: all ranks make
+/// them in the same order. The default methods are right for every communicator; some have better ways.
 pub trait Communicator: Send + Sync {
-    /// The number of this process, from 0.
+    /// Number of this process, from 0.
     fn rank(&self) -> u32;
 
-    /// The number of processes.
+    /// Number of processes.
     fn size(&self) -> u32;
 
     /// Splits the ranks by color, in their order.
     fn split(&self, color: u32) -> Box<dyn Communicator>;
 
-    /// The sums of `values` over all lower ranks. All ranks have as many values. The first rank gets any values.
+    /// Sums of `values` over all lower ranks. All ranks have the same number of values. The result on the first rank is
+    /// arbitrary.
     fn sums_before(&self, values: &[u64]) -> Vec<u64>;
 
-    /// The least of each of the values over all ranks. All ranks have as many values.
+    /// Minimum of each value over all ranks. All ranks have the same number of values.
     fn minima(&self, values: &[u64]) -> Vec<u64>;
 
-    /// The bytes of all ranks on the first rank, any number of them. Empty on the others.
+    /// The bytes of all ranks, of any length, on the first rank. Empty on the others.
     fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>>;
 
-    /// The same where they are no more than 2^30 bytes together, in a number of calls that does not grow with the ranks.
+    /// As [`gather_bytes`](Self::gather_bytes) for at most 2^30 bytes in all. The number of calls does not grow with the
+    /// ranks.
     fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.gather_bytes(bytes)
     }
 
-    /// Sends the value of rank `from` to all ranks. It has the same length on all of them.
+    /// Sends the value of rank `from` to all ranks. Its length is the same on all of them.
     fn broadcast(&self, from: u32, value: &mut [u8]);
 
-    /// Begins to send the value of the first rank to all ranks. Nobody should wait here: whoever wants the value waits for
-    /// it later. By default it is sent at once.
+    /// Begins to send the value of the first rank to all ranks. It should not wait; the receiver of the value waits later.
+    /// The default sends it at once.
     fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
         let mut bytes = value.to_le_bytes();
         self.broadcast(0, &mut bytes);
         Box::new(Sent(u64::from_le_bytes(bytes)))
     }
 
-    /// Whether calls are still possible: the program may have ended its MPI. Local.
+    /// Whether calls are still possible: the program may have finalized MPI. Local.
     fn is_usable(&self) -> bool {
         true
     }
 
-    /// Which node this process runs on. By default all run on one.
+    /// The node of this process. The default is one node for all.
     fn node(&self) -> Node {
         Node { number: 0, of: 1 }
     }
 
-    /// Whether all ranks are known to run on one node, the same on all of them.
+    /// Whether all ranks are known to run on one node. The same on all ranks.
     fn are_on_one_node(&self) -> bool {
         self.node().of == 1
     }
 
-    /// The sum of `value` over all ranks.
+    /// Sum of `value` over all ranks.
     fn sum(&self, value: u64) -> u64 {
         let sum = self.gather(value).into_iter().fold(0, u64::wrapping_add);
         let mut bytes = sum.to_le_bytes();
@@ -79,7 +81,7 @@ pub trait Communicator: Send + Sync {
         all.map(value).collect()
     }
 
-    /// The values of all ranks, in their order, on all of them. All ranks have as many values.
+    /// The values of all ranks, in order, on all ranks. All ranks have the same number of values.
     fn all_values(&self, values: &[u64]) -> Vec<u64> {
         let own = values.iter().flat_map(|value| value.to_le_bytes());
         let mut all = self.gather_bytes(&own.collect::<Vec<_>>()).concat();
@@ -89,19 +91,19 @@ pub trait Communicator: Send + Sync {
         all.map(|value| u64::from_le_bytes(*value)).collect()
     }
 
-    /// Waits until all ranks are here.
+    /// Waits until all ranks have come.
     fn wait(&self) {
         self.minima(&[]);
     }
 
-    /// Begins to wait until all ranks are here: then a word comes, of any value. By default this waits itself.
+    /// Begins to wait for all ranks. When they have come, a word of any value arrives. The default waits at once.
     fn begin_wait(&self) -> Box<dyn Word> {
         self.wait();
         Box::new(Sent(0))
     }
 
-    /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks. By default each rank writes
-    /// by itself.
+    /// Opens an existing file, which this rank has opened as `file`, for writing by all ranks. By default each rank writes by
+    /// itself.
     fn open(
         &self,
         _path: &Path,
@@ -112,16 +114,16 @@ pub trait Communicator: Send + Sync {
     }
 }
 
-/// A value that is on its way to all ranks.
+/// A value on its way to all ranks.
 pub trait Word: Send + Sync {
-    /// Waits until it has come, and no longer than this. Returns whether it has.
+    /// Waits for the value, but not longer than `longest`. Returns whether it has come.
     fn comes_in(&mut self, longest: Duration) -> bool;
 
-    /// Waits until it has come.
+    /// Waits for the value.
     fn wait(self: Box<Self>) -> u64;
 }
 
-/// A value that has come.
+/// A value that has arrived.
 struct Sent(u64);
 
 impl Word for Sent {
@@ -134,12 +136,12 @@ impl Word for Sent {
     }
 }
 
-/// A node among those of a communicator.
+/// A node of a communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// From 0, in the order of the first ranks on them.
+    /// Number of the node, from 0, in the order of the first ranks on the nodes.
     pub number: u32,
-    /// How many there are.
+    /// Number of nodes.
     pub of: u32,
 }
 
@@ -148,21 +150,20 @@ pub struct Node {
 pub struct Access<'a> {
     /// Hints for MPI-IO.
     pub hints: &'a [(String, String)],
-    /// Write with collective calls.
+    /// Whether to write with collective calls.
     pub collective: bool,
 }
 
 /// A file that a group of ranks has open for writing.
 pub trait SharedFile: Send + Sync {
-    /// Writes the pieces one behind the other from `offset` on. In a collective file, ranks without pieces must call
-    /// it, too.
+    /// Writes the pieces one after the other from `offset` on. In a collective file, ranks without pieces must call it, too.
     fn write(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), Fault>;
 
     /// Forces the written data to the disk. Collective.
     fn sync(&self) -> Result<(), Fault>;
 
-    /// Whether the system has all that was written. Others may keep some of it until the file is forced to the disk or closed. The
-    /// same on all ranks.
+    /// Whether the system has all written bytes. A file may otherwise keep some until it is synced or closed. The same on all
+    /// ranks.
     fn is_plain(&self) -> bool {
         false
     }
@@ -172,23 +173,23 @@ pub trait SharedFile: Send + Sync {
         Ok(())
     }
 
-    /// Forgets the file where its end would be a collective call. By default it is none.
+    /// Forgets the file if its release would be a collective call. By default it is none.
     fn leak(self: Box<Self>) {}
 }
 
 /// The outcome of an operation on this rank.
 #[derive(Debug)]
 pub enum LocalOutcome {
-    /// It succeeded.
+    /// The operation succeeded.
     Good,
     /// A write was refused. The operation goes on.
     Refused(Fault),
-    /// It failed, for this reason.
+    /// The operation failed.
     Failed(Fault),
 }
 
 impl LocalOutcome {
-    /// The outcome of a fallible operation, and what it has yielded.
+    /// The outcome of a fallible operation, and its value.
     pub fn of<T>(result: Result<T, impl Into<Fault>>) -> (Self, Option<T>) {
         match result {
             Ok(value) => (LocalOutcome::Good, Some(value)),
@@ -197,16 +198,16 @@ impl LocalOutcome {
     }
 }
 
-/// What all ranks know after a reduction.
+/// The result of a reduction, the same on all ranks.
 #[derive(Debug)]
 pub struct Agreement {
     /// The outcome on all ranks.
     pub outcome: GlobalOutcome,
-    /// A value was the same on all ranks.
+    /// Whether a value was equal on all ranks.
     pub same: bool,
 }
 
-/// The outcome on all ranks: the first failure, or else the first refusal.
+/// The outcome over all ranks: the first failure, or else the first refusal.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum GlobalOutcome {
@@ -215,18 +216,18 @@ pub enum GlobalOutcome {
     Failed { rank: u32, reason: Fault },
 }
 
-/// An error that all ranks know, of the same kind and in the same words.
+/// An error with the same kind and text on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct JobError(Fault);
 
 impl JobError {
-    /// What the job was told to do cannot be done. The caller ensures that all ranks say the same.
+    /// The job cannot do what it was told. The caller ensures that all ranks have the same reason.
     pub fn new(reason: impl Into<String>) -> Self {
         JobError(Fault::Refused(reason.into()))
     }
 
-    /// The same with what failed in front of it.
+    /// This error with `what` failed in front of it.
     pub fn about(self, what: impl Display) -> Self {
         JobError(self.0.told(format!("{what}: {self}")))
     }
@@ -242,22 +243,22 @@ impl From<JobError> for Fault {
     }
 }
 
-/// The processes that write a log, and what they agree on. Clones are the same communicator: a call of one counts among those of
-/// the others.
+/// The processes that write a log, and their agreements. Clones share the communicator: calls of all clones together must be
+/// in the same order on all ranks.
 #[derive(Clone)]
 pub struct Ranks {
     communicator: Arc<dyn Communicator>,
-    /// Each write asks for them.
+    /// The rank, which each write needs.
     rank: u32,
     size: u32,
-    /// Once it was asked for: it takes a communicator of the node.
+    /// The node, once it was needed: finding it takes a communicator.
     node: Arc<OnceLock<Node>>,
-    /// The process that is this rank.
+    /// The process of this rank.
     process: Process,
 }
 
 impl Ranks {
-    /// The ranks of a communicator of their own.
+    /// The ranks of `communicator`, which belongs to them alone.
     pub fn new(communicator: impl Communicator + 'static) -> Self {
         Self::of(Arc::new(communicator))
     }
@@ -277,22 +278,22 @@ impl Ranks {
         Self::new(OneRank)
     }
 
-    /// The number of this process, from 0.
+    /// Number of this process, from 0.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// The number of processes.
+    /// Number of processes.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Whether calls are still possible: the program may have ended its MPI. Local.
+    /// Whether calls are still possible: the program may have finalized MPI. Local.
     pub fn is_usable(&self) -> bool {
         self.communicator.is_usable()
     }
 
-    /// The process that is this rank. One that was forked from it is no rank, and makes none of the calls.
+    /// The process of this rank. A process forked from it is no rank, and makes no calls.
     pub fn process(&self) -> Process {
         self.process
     }
@@ -307,12 +308,12 @@ impl Ranks {
         Self::of(self.communicator.split(color).into())
     }
 
-    /// Which node this process runs on. Collective.
+    /// The node of this process. Collective.
     pub fn node(&self) -> Node {
         *self.node.get_or_init(|| self.communicator.node())
     }
 
-    /// Whether all ranks are known to run on one node: the same on all of them. Collective.
+    /// Whether all ranks are known to run on one node. The same on all ranks. Collective.
     pub fn are_on_one_node(&self) -> bool {
         if let Some(node) = self.node.get() {
             return node.of == 1;
@@ -324,12 +325,12 @@ impl Ranks {
         is_one
     }
 
-    /// The sum of `value` over all lower ranks. Collective.
+    /// Sum of `value` over all lower ranks. Collective.
     pub fn sum_before(&self, value: u64) -> u64 {
         self.sums_before(&[value])[0]
     }
 
-    /// The sums of `values` over all lower ranks. All ranks have as many values. Collective.
+    /// Sums of `values` over all lower ranks. All ranks have the same number of values. Collective.
     pub fn sums_before(&self, values: &[u64]) -> Vec<u64> {
         let mut sums = self.communicator.sums_before(values);
         // MPI leaves the result undefined on the first rank.
@@ -339,12 +340,12 @@ impl Ranks {
         sums
     }
 
-    /// The sum of `value` over all ranks. Collective.
+    /// Sum of `value` over all ranks. Collective.
     pub fn sum(&self, value: u64) -> u64 {
         self.communicator.sum(value)
     }
 
-    /// The largest of the ranks' values. Collective.
+    /// Maximum of `value` over all ranks. Collective.
     pub fn largest(&self, value: u64) -> u64 {
         !self.communicator.minima(&[!value])[0]
     }
@@ -354,17 +355,17 @@ impl Ranks {
         self.communicator.gather(value)
     }
 
-    /// The bytes of all ranks on the first rank, any number of them. Empty on the others. Collective.
+    /// The bytes of all ranks, of any length, on the first rank. Empty on the others. Collective.
     pub fn gather_bytes(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.communicator.gather_bytes(bytes)
     }
 
-    /// The same where they are no more than 2^30 bytes together. Collective.
+    /// As [`gather_bytes`](Self::gather_bytes) for at most 2^30 bytes in all. Collective.
     pub fn gather_few(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.communicator.gather_few(bytes)
     }
 
-    /// The values of all ranks, in their order, on all of them. All ranks have as many values. Collective.
+    /// The values of all ranks, in order, on all ranks. All ranks have the same number of values. Collective.
     pub fn all_values(&self, values: &[u64]) -> Vec<u64> {
         self.communicator.all_values(values)
     }
@@ -374,12 +375,12 @@ impl Ranks {
         self.communicator.broadcast(0, value);
     }
 
-    /// Begins to send the first rank's value to all ranks, without waiting for them. Collective.
+    /// Begins to send the first rank's value to all ranks, without waiting. Collective.
     pub fn begin_broadcast(&self, value: u64) -> Box<dyn Word> {
         self.communicator.begin_broadcast(value)
     }
 
-    /// Begins to wait until all ranks are here, which a word tells. Collective.
+    /// Begins to wait for all ranks. A word arrives when they have come. Collective.
     pub fn begin_wait(&self) -> Box<dyn Word> {
         self.communicator.begin_wait()
     }
@@ -389,8 +390,8 @@ impl Ranks {
         self.agree_on(outcome, 0, &mut []).outcome
     }
 
-    /// Does the same, and tells whether `same` is the same on all ranks. Raises each value of `largest` to the
-    /// largest one on any rank. Collective.
+    /// Combines the outcomes of all ranks, and finds whether `same` is equal on all of them. Raises each value of `largest`
+    /// to its maximum over all ranks. Collective.
     pub fn agree_on(&self, outcome: LocalOutcome, same: u64, largest: &mut [u64]) -> Agreement {
         const REFUSAL: u64 = 1 << 32;
         const GOOD: u64 = u64::MAX;
@@ -417,7 +418,7 @@ impl Ranks {
         }
     }
 
-    /// The outcome of `rank`, which `outcome` is there. Collective.
+    /// The outcome of rank `rank`, which passes it as `outcome`. Collective.
     fn worst_outcome(&self, rank: u32, failed: bool, outcome: LocalOutcome) -> GlobalOutcome {
         let reason = match outcome {
             LocalOutcome::Failed(reason) | LocalOutcome::Refused(reason) => reason,
@@ -442,8 +443,8 @@ impl Ranks {
         self.worst_outcome(0, true, failed)
     }
 
-    /// The own result where all ranks have succeeded, or else the error of the first that has not. A rank that is here
-    /// sooner leaves its processor to the others. Collective.
+    /// The own result if all ranks have succeeded, otherwise the error of the first rank that failed. Waiting ranks leave
+    /// their processors to the others. Collective.
     pub fn all<T>(&self, own: Result<T, impl Into<Fault>>) -> Result<T, JobError> {
         self.wait();
         let own = own.map_err(Into::into);
@@ -457,8 +458,8 @@ impl Ranks {
         }
     }
 
-    /// What the first rank has done alone: `own` there, and elsewhere whatever the others go on with. Fails with the error
-    /// of the first rank. The others leave their processors to it until it is here. Collective.
+    /// The result of an operation of the first rank alone: `own`, which the other ranks set to their own value. Fails with
+    /// the error of the first rank. The others leave their processors to it while they wait. Collective.
     pub fn led<T>(&self, own: Result<T, impl Into<Fault>>) -> Result<T, JobError> {
         self.wait();
         let own = own.map_err(Into::into);
@@ -471,19 +472,19 @@ impl Ranks {
         }
     }
 
-    /// Waits until all ranks are here. Collective.
+    /// Waits until all ranks have come. Collective.
     pub fn wait(&self) {
         self.communicator.wait();
     }
 
-    /// The first rank for which something is so. Collective.
+    /// The first rank that passes `true`. Collective.
     pub fn first(&self, is: bool) -> Option<u32> {
         let own = if is { self.rank() } else { u32::MAX };
         let first = self.communicator.minima(&[own.into()])[0] as u32;
         (first != u32::MAX).then_some(first)
     }
 
-    /// Sends the fault of rank `from` to all ranks: its kind, and its words. Collective.
+    /// Sends the fault of rank `from` to all ranks: its kind, and its text. Collective.
     fn broadcast_fault(&self, from: u32, fault: &Fault) -> Fault {
         fault_of_bytes(&self.broadcast_bytes(from, fault_to_bytes(fault)))
     }
@@ -494,8 +495,8 @@ impl Ranks {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Sends what the first rank has found to all ranks, or the reason why it has found nothing. Ignores `found` on other ranks.
-    /// Takes one broadcast if it is not much. Collective.
+    /// Sends bytes that the first rank has found to all ranks, or the reason why it failed. Ignores `found` on other ranks.
+    /// Few bytes take one broadcast. Collective.
     pub fn tell(&self, found: Result<Vec<u8>, Fault>) -> (GlobalOutcome, Vec<u8>) {
         const GOOD: u8 = 0;
         const FAILED: u8 = 1;
@@ -513,8 +514,7 @@ impl Ranks {
         }
     }
 
-    /// Sends the bytes of rank `from` to all ranks. Ignores `bytes` on other ranks. Takes one broadcast if they are not many.
-    /// Collective.
+    /// Sends the bytes of rank `from` to all ranks. Ignores `bytes` on other ranks. Few bytes take one broadcast. Collective.
     pub fn broadcast_bytes(&self, from: u32, bytes: Vec<u8>) -> Vec<u8> {
         let mut bytes = if self.rank() == from {
             bytes
@@ -564,7 +564,7 @@ fn fault_of_bytes(bytes: &[u8]) -> Fault {
     kind.told(String::from_utf8_lossy(text))
 }
 
-/// How many bytes go with their number in one message, which MPI sends without asking the receiver first.
+/// Bytes sent together with their number, in a message that MPI sends without asking the receiver first.
 const FIRST: usize = 4000;
 
 /// Opens a file for writing on this rank alone. All ranks must have succeeded in this before [`Ranks::open`]: if one
@@ -604,7 +604,7 @@ impl Communicator for OneRank {
     fn broadcast(&self, _from: u32, _value: &mut [u8]) {}
 }
 
-/// A file that each process writes by itself.
+/// A file that each process writes independently.
 pub struct OwnFile(pub Arc<File>);
 
 impl SharedFile for OwnFile {
@@ -629,7 +629,7 @@ mod tests {
 
     use super::*;
 
-    /// One of two ranks, of which the first one sends messages and the other one receives them.
+    /// One of two ranks: the first sends messages, the other receives them.
     struct End {
         rank: u32,
         sent: Arc<Mutex<VecDeque<Vec<u8>>>>,

@@ -1,10 +1,9 @@
-//! Reads elements of a log while this process writes it: what all ranks have flushed, then what this rank has written
-//! since, and what its [neighbours](crate::neighbours) have.
+//! Reads elements of a log while this process writes it: the flushes of all ranks, then the pending writes of this rank and
+//! of its [neighbours](crate::neighbours).
 //!
-//! The entries of the flushes are read from the data files, those since then from the section in memory. Both become
-//! indexes, which the code of the view puts elements together with. Each flush and each entry is looked at once. The order of
-//! what was written since the last flush is that which the next one gives it: what was spilled, in the order of the data
-//! file, then the buffers in the order of the ranks.
+//! Flushed entries are read from the data files, pending ones from the section in memory. Both become indexes for the code of
+//! the view that assembles elements. Each flush and each entry is read once. Pending writes have the order that the next
+//! flush gives them: spilled data in the order of the data file, then the buffers in the order of the ranks.
 
 mod others;
 
@@ -36,50 +35,49 @@ use crate::files::Files;
 use crate::neighbours::Neighbours;
 use others::Other;
 
-/// Bytes of decoded records that are kept.
+/// Bytes of decoded records in the cache.
 const DECODED: u64 = 32 << 20;
-/// Bytes of indexes that are kept, besides those of the dataset that is read.
+/// Bytes of indexes that are kept, besides those of the dataset being read.
 const INDEXES: usize = 32 << 20;
-/// The number of the source that is in memory: no data file has it.
+/// Number of the source in memory; no data file has it.
 const MEMORY: u16 = u16::MAX;
 
-/// What the log holds now.
+/// The present content of the log.
 #[derive(Clone, Copy)]
 pub struct Written<'a> {
-    /// The files, which know what is flushed and spilled.
+    /// The files, which know the flushed and the spilled data.
     pub files: &'a Files,
     /// The entries of this rank.
     pub section: &'a Section,
-    /// The data of its pending entries.
+    /// Data of its pending entries.
     pub data: &'a [u8],
-    /// Where this rank sees those of others.
+    /// Access to the pending entries of other ranks.
     pub neighbours: Option<&'a Neighbours>,
 }
 
-/// A logged dataset, as the reader has to know it.
+/// A logged dataset, as the reader needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Readable<'a> {
-    /// Its ID.
+    /// ID.
     pub id: u32,
     /// Current extent.
     pub dims: &'a [u64],
-    /// Chunk shape, if it has one.
+    /// Chunk shape, if there is one.
     pub chunk: Option<&'a [u64]>,
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub element: u64,
     /// One element, or empty for zeros.
     pub fill: &'a [u8],
-    /// The filters that its records may have gone through.
+    /// Filters that its records may have passed.
     pub filters: &'a [Filter],
 }
 
-/// Reads elements of the log that a session writes. It holds descriptors of its own, and indexes of the datasets that
-/// were read.
+/// Reads elements of a log that this process writes. It has its own descriptors, and keeps indexes of the datasets read.
 pub struct Reader {
     task: Task,
     flushed: Flushed,
     pending: Pending,
-    /// What other ranks have written since the last flush, in the order of the ranks.
+    /// Pending writes of other ranks, in the order of the ranks.
     others: Vec<Other>,
     decoded: DecodedRecords,
 }
@@ -98,8 +96,8 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Fills `out` with the elements of a box in row-major order: as the flushes have left them, with what this rank has
-    /// written since; where no rank has written, the fill value. Always called with the files and the section of one log.
+    /// Fills `out` with the elements of a box in row-major order: as the flushes left them, with the pending writes applied,
+    /// and the fill value where no rank has written. All calls must be for one log.
     pub fn read(
         &mut self,
         written: &Written<'_>,
@@ -126,7 +124,7 @@ impl Reader {
         self.with_elements(written, dataset, &mut |elements| elements.read(wanted, out))?
     }
 
-    /// Where a box of a dataset lies in one piece of a data file, if it does. What is not written to a file has no place.
+    /// The place of a box in a data file, if it lies there in one piece. Bytes that are not in a file have no place.
     pub fn place(
         &mut self,
         written: &Written<'_>,
@@ -149,7 +147,8 @@ impl Reader {
         })
     }
 
-    /// Calls with all elements of a dataset, until no rank has emptied its buffer meanwhile, and returns the last answer.
+    /// Calls `act` with all elements of a dataset, and repeats it until no rank has emptied its buffer meanwhile. Returns the
+    /// last answer.
     fn with_elements<R>(
         &mut self,
         written: &Written<'_>,
@@ -157,7 +156,7 @@ impl Reader {
         act: &mut dyn FnMut(&Elements<'_>) -> R,
     ) -> Result<R, Fault> {
         loop {
-            self.take_in(written)?;
+            self.update(written)?;
             let answer = self.with_known(written, dataset, act)?;
             if self.others.iter().all(Other::is_still_there) {
                 return Ok(answer);
@@ -165,8 +164,8 @@ impl Reader {
         }
     }
 
-    /// Takes in what was written since the last call.
-    fn take_in(&mut self, written: &Written<'_>) -> Result<(), Fault> {
+    /// Reads the entries written since the last call.
+    fn update(&mut self, written: &Written<'_>) -> Result<(), Fault> {
         let Reader {
             task,
             flushed,
@@ -177,7 +176,7 @@ impl Reader {
         let Written {
             files, neighbours, ..
         } = *written;
-        // What others say is spilled lies behind the last flush that this rank knows.
+        // Spills that others report lie after the last flush that this rank knows.
         if let Some(moved) = flushed.update(task, files)? {
             decoded.forget(moved);
         }
@@ -205,7 +204,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Calls with the elements that are known.
+    /// Calls `act` with the known elements.
     fn with_known<R>(
         &mut self,
         written: &Written<'_>,
@@ -256,7 +255,7 @@ impl Reader {
 }
 
 impl Readable<'_> {
-    /// The box that is wanted; `None` where it has no elements.
+    /// The requested box; `None` if it has no elements.
     fn check(&self, start: &[u64], count: &[u64], out: usize) -> Result<Option<Bounds>, Fault> {
         let rank = self.dims.len();
         let ranks = [
@@ -301,19 +300,19 @@ impl Readable<'_> {
     }
 }
 
-/// The entries in the data files: those of all ranks up to the last flush, and those that are known to be spilled since.
+/// The entries in the data files: those of all ranks up to the last flush, and the known spilled ones.
 struct Flushed {
-    /// The data files, then the file of this rank alone where it has spilled into one, or the memory of other ranks.
+    /// The data files, followed by this rank's own spill file, if any, or the memory of other ranks.
     sources: Vec<SourceFile>,
-    /// Of each data file: the number and the end of the last flush that is known.
+    /// For each data file: number and end of the last known flush.
     known: Vec<(u64, u64)>,
-    /// Of each source: the end of what is known.
+    /// For each source: end of the known entries.
     reached: Vec<u64>,
-    /// How many extents that this rank has spilled since the flush `flush` are known.
+    /// Number of known extents that this rank has spilled since flush `flush`.
     spilled: usize,
-    /// How many of other ranks.
+    /// Number of known extents that other ranks have spilled.
     spilled_by_others: usize,
-    /// The last flush.
+    /// Number of the last flush.
     flush: u64,
     table: GrowingTable,
     indexes: Indexes,
@@ -333,8 +332,8 @@ impl Flushed {
         }
     }
 
-    /// Takes in what was flushed or spilled since the last call. Returns the number of a source from which a flush has moved
-    /// what was known of it.
+    /// Reads the entries flushed or spilled since the last call. Returns the number of a source whose known entries a flush
+    /// has moved.
     fn update(&mut self, task: &Task, files: &Files) -> Result<Option<u16>, Fault> {
         let flush = files.flushes();
         let spilled_into = match files.own_file() {
@@ -380,7 +379,7 @@ impl Flushed {
         Ok(())
     }
 
-    /// Adds the memory of another rank. Returns its number.
+    /// Adds the memory of another rank as a source. Returns its number.
     fn add_source(&mut self, file: &File, path: &Path) -> Result<u16, Fault> {
         let number = self.sources.len() as u16;
         self.sources.push(source_of(file, path)?);
@@ -392,7 +391,7 @@ impl Flushed {
         source.ok_or_else(|| format!("a log without source {number}").into())
     }
 
-    /// Adds the entries of the extents between two flushes of a data file, each a number and an end.
+    /// Adds the entries of the extents between two flushes of a data file. A flush is given by number and end.
     fn add(
         &mut self,
         task: &Task,
@@ -403,7 +402,7 @@ impl Flushed {
         let Some(file) = self.sources.get_mut(source) else {
             return Err(format!("a log without data file {source}").into());
         };
-        // What is spilled does not come in the order of the file.
+        // Spilled extents do not come in the order of the file.
         let ends = &mut self.reached;
         ends.resize(ends.len().max(source + 1), 0);
         let end = ends[source].max(after.1);
@@ -424,14 +423,14 @@ impl Flushed {
     fn index(&mut self, task: &Task, dataset: &Logged<'_>) -> Result<(), Fault> {
         self.table.check()?;
         let tables = TableBytes::Files(&self.sources);
-        // Records apply in the order of the data files. Other ranks may have spilled in front of this one.
+        // Records apply in the order of the data files. Other ranks may have spilled at lower offsets than this one.
         let settled = self.known.len() == 1 && self.spilled == 0 && self.spilled_by_others == 0;
         self.indexes
             .update(task, &self.table, tables, dataset, settled)
     }
 }
 
-/// The file of a rank alone: one in which extents wait for the data file, or its memory.
+/// A private source of a rank: its spill file, or its memory.
 fn source_of(own: &File, data_path: &Path) -> Result<SourceFile, Fault> {
     let opened = own.try_clone();
     let opened = opened.and_then(|own| SourceFile::new(own, data_path.to_owned()));
@@ -457,16 +456,16 @@ fn open_data_files(files: &Files) -> Result<Vec<SourceFile>, Fault> {
 
 /// The pending entries of a rank.
 struct Pending {
-    /// Where their data are.
+    /// Number of the source with their data.
     source: u16,
-    /// The state of the section when it was looked at.
+    /// The state of the section at the last look.
     seen: Seen,
-    /// Of the whole section: pending entries may share the selections of others.
+    /// Table of the whole section, because pending entries may share selections of others.
     table: GrowingTable,
     indexes: Indexes,
 }
 
-/// While these stay the same, pending entries are only added.
+/// The state of a section. While it stays the same, entries are only appended.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Seen {
     drops: u64,
@@ -496,11 +495,11 @@ impl Pending {
         }
     }
 
-    /// Takes in the entries since the last call. Returns whether those from before it are no longer pending.
+    /// Reads the entries since the last call. Returns whether the earlier ones are no longer pending.
     fn update(&mut self, task: &Task, section: &Section) -> Result<bool, Fault> {
         let now = Seen::of(section);
         let has_changed = now != self.seen;
-        // The base changes only where data could not be written.
+        // The base changes only after a failed write of data.
         if (now.drops, now.base) != (self.seen.drops, self.seen.base) {
             *self = Pending::new(task, self.source);
         } else if has_changed {
@@ -525,7 +524,7 @@ impl Pending {
         self.indexes = Indexes::default();
     }
 
-    /// Adds the entries in a range of bytes of the section.
+    /// Adds the entries in a byte range of the section.
     fn add(&mut self, task: &Task, section: &Section, range: Range<u64>) -> Result<(), Fault> {
         let piece = Piece {
             offset: range.start,
@@ -549,11 +548,11 @@ impl Pending {
     }
 }
 
-/// The indexes of the datasets that were read, as far as there is room.
+/// The indexes of the datasets read, within a limit.
 #[derive(Default)]
 struct Indexes {
     by_dataset: HashMap<i64, Used>,
-    /// Bytes of memory of all.
+    /// Total memory, in bytes.
     bytes: usize,
     /// Number of look-ups.
     time: u64,
@@ -568,7 +567,7 @@ struct Used {
 }
 
 impl Indexes {
-    /// Those of a dataset. Records of a later one apply later.
+    /// The indexes of a dataset. Records of a later index apply later.
     fn of(&self, dataset: i64) -> impl Iterator<Item = &DatasetIndex> {
         let used = self.by_dataset.get(&dataset).into_iter();
         used.flat_map(|used| used.layers.indexes())
@@ -595,7 +594,7 @@ impl Indexes {
         Ok(())
     }
 
-    /// Drops those that were used least recently, but not the last one.
+    /// Drops the least recently used indexes, but keeps the last one.
     fn make_room(&mut self) {
         while self.bytes > INDEXES && self.by_dataset.len() > 1 {
             let oldest = self.by_dataset.iter().min_by_key(|(_, used)| used.at);

@@ -1,17 +1,17 @@
-//! Blocks that go on in the same steps: what small writes with a regular stride leave.
+//! Blocks with regular steps, as small writes with a regular stride leave them.
 
 use crate::selection::Blocks;
 
-/// Fewer blocks are not worth the time.
+/// Fewest blocks worth the time.
 const FEWEST: usize = if cfg!(test) { 8 } else { 64 };
-/// The connector takes memory with the square of their number.
+/// Most blocks: the connector needs memory with the square of their number.
 const MOST: usize = 1 << 13;
-/// The most blocks after which steps repeat.
+/// Longest period of the steps, in blocks.
 const LONGEST: usize = 16;
-/// Of so many steps, one may be another one.
+/// One in this many steps may be irregular.
 const OTHERS: usize = 16;
 
-/// Whether most blocks have the same distance from the one before them, and the same shape, as those some blocks before.
+/// Whether most blocks repeat, with some period, the shape of an earlier block and its distance from the block before.
 pub(crate) fn is_regular(blocks: &Blocks) -> bool {
     let steps = blocks.number.saturating_sub(1);
     let most = steps / OTHERS;
@@ -22,7 +22,7 @@ pub(crate) fn is_regular(blocks: &Blocks) -> bool {
     (FEWEST..=MOST).contains(&blocks.number) && (1..=LONGEST).any(|period| repeats(&period))
 }
 
-/// Whether the steps behind two blocks, and the blocks to which they lead, are the same.
+/// Whether the steps after two blocks are equal, and also the blocks that follow.
 fn is_alike(blocks: &Blocks, one: usize, other: usize) -> bool {
     let step = |at: usize, d: usize| {
         let (from, to) = (blocks.start(at)[d], blocks.start(at + 1)[d]);
@@ -52,11 +52,11 @@ mod tests {
     fn steps_that_repeat_are_regular() {
         assert!(is_regular(&blocks((0..500).map(|i| [0, 7 * i]))));
         assert!(!is_regular(&blocks((0..7).map(|i| [0, 7 * i]))));
-        // Some of each row, in any order within it.
+        // Each row has some of the blocks, in any order within it.
         let row = [3, 50, 20, 90, 71];
         let rows = |i: u64| [i / 5, row[i as usize % 5]];
         assert!(is_regular(&blocks((0..500).map(rows))));
-        // A gap now and then.
+        // There is a gap now and then.
         assert!(is_regular(&blocks((0..500).map(|i| [0, 7 * i + i / 100]))));
         assert!(!is_regular(&blocks((0..500).map(|i| [0, i * i]))));
         let mut other = blocks((0..500).map(|i| [0, 7 * i]));

@@ -1,9 +1,8 @@
-//! Logs that this process has closed. A program may write a step, close its file, and open it again for the next step: then
-//! nothing has to find out what the log holds, which would cost by what is there, and may take a process.
+//! Logs that this process has closed. A program may write a step, close its file, and open it again for the next step. The
+//! state of the log is then known without a look at its content, which would cost time with its size, and may take a process.
 //!
-//! What is remembered counts only while front and objects of the file are those that this close has written, as its seal
-//! proves (`docs/formats/journal.md`, section 5.1). So another program that has changed the file since is noticed, whatever
-//! times the file has.
+//! The memory of a log counts only while front and objects of the file are those that this close has written, as its seal
+//! proves (`docs/formats/journal.md`, section 5.1). So a change by another program is noticed, whatever times the file has.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -16,14 +15,14 @@ use crate::Base;
 use crate::found::FoundLog;
 use crate::plain_close::JustClosed;
 
-/// Logs that are remembered: the last ones. Programs write few at a time.
+/// Number of remembered logs. Programs write few at a time.
 const MOST: usize = 8;
-/// The most bytes of the objects of one in its file.
+/// Largest objects of a remembered log, in bytes of its file.
 pub const LARGEST: u64 = 4 << 20;
 
-/// The last logs, each with its objects as the program has them.
+/// The last closed logs, each with its objects in the form of the program.
 pub struct Memory<T>(
-    /// A fork may leave the lock to nobody, so no thread waits for it.
+    /// A fork may leave the lock without an owner, so no thread waits for it.
     Mutex<VecDeque<Remembered<T>>>,
 );
 
@@ -42,15 +41,15 @@ impl<T> Default for Memory<T> {
 }
 
 impl<T> Memory<T> {
-    /// No logs.
+    /// An empty memory.
     pub const fn new() -> Self {
         Memory(Mutex::new(VecDeque::new()))
     }
 
-    /// Takes note of a log in one file that is closed now. One with many objects is not remembered.
+    /// Remembers a log in one file that was just closed, unless it has many objects.
     pub fn remember(&self, path: &Path, objects: T, base: Base, closed: JustClosed) {
         let JustClosed { table, seal } = closed;
-        // Each subfile has a seal of its own.
+        // Each subfile has its own seal.
         if base.subfiles > 0 {
             return;
         }
@@ -70,8 +69,8 @@ impl<T> Memory<T> {
         });
     }
 
-    /// What the log at `path`, of which this was found, holds, if this process has closed it, and nobody has changed it since. The
-    /// table is empty where it is too large to be kept.
+    /// The state of the log at `path`, found as `log`, if this process has closed it, and nobody has changed it since. The
+    /// table is empty if it was too large to keep.
     pub fn recall(&self, path: &Path, log: &FoundLog) -> Option<(T, Base, KnownTable)> {
         let mut known = self.0.try_lock().ok()?;
         let at = known.iter().position(|known| known.path == path)?;
@@ -90,7 +89,7 @@ impl<T> Memory<T> {
     }
 }
 
-/// The seal of the log, if all that it is about is there.
+/// The seal of the log, if all sealed bytes are unchanged.
 fn seal_of(log: &FoundLog, base: &Base) -> Option<CloseSeal> {
     let is_same = log.id() == Some(base.id);
     is_same.then(|| log.seal(LARGEST)).flatten()

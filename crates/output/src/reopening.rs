@@ -1,8 +1,8 @@
-//! Opens a log again: it becomes one that is not closed, with a new journal that begins with its state
+//! Opens a log again: it becomes unclosed, with a new journal that begins with its state
 //! (`docs/formats/journal.md`, section 2.6).
 //!
-//! Nothing changes before the new journal is there, and that comes when all ranks have found their data files. From then
-//! on the log is not closed, and whatever happens holds what it held.
+//! Nothing changes before the new journal exists, and it is made when all ranks have found their data files. From then on the
+//! log is unclosed, and keeps its content whatever happens.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -31,20 +31,20 @@ use h5logfs_log::logvol::names::{spill_dir, subfile};
 use h5logfs_log::source_dir::SourcePath;
 use h5logfs_log::source_file::{Identity, SourceFile};
 
-/// A log that is to be opened again. Nothing has changed yet.
+/// A log that is about to be opened again. Nothing has changed yet.
 pub(crate) struct Prepared {
     path: PathBuf,
-    /// Keeps the journal locked, if the log is not closed.
+    /// Keeps the journal of an unclosed log locked.
     existing: Existing,
-    /// The log file when its state was read. It is locked until it has a journal that is.
+    /// The log file when its state was read. It is locked until it has a locked journal.
     log: FoundLog,
-    /// Where it lies.
+    /// File system of the log file.
     file_system: FileSystem,
     pub header: Header,
     pub base: Base,
 }
 
-/// A log that is open again.
+/// A reopened log.
 pub(crate) struct Reopened {
     pub journal: Journal,
     /// The log file.
@@ -52,7 +52,7 @@ pub(crate) struct Reopened {
 }
 
 impl Prepared {
-    /// On the first rank: looks at the log at `path`. `base` tells what it holds, from its journal if it is not closed.
+    /// On the first rank: looks at the log at `path`. `base` returns its state, from the journal if it is not closed.
     pub fn new(
         path: &Path,
         ranks: &Ranks,
@@ -92,7 +92,7 @@ impl Prepared {
         })
     }
 
-    /// The log file, and where it lies.
+    /// The log file, and its file system.
     pub fn log_file(&self) -> (Arc<File>, FileSystem) {
         (Arc::clone(self.log.file()), self.file_system)
     }
@@ -132,12 +132,13 @@ impl Prepared {
             sync(parent)?;
             FaultResult::Ok(())
         };
-        // A job may have taken its turn before the new journal kept it away. It has closed the log again.
+        // Another job may have opened and closed the log before the new journal kept it away.
         if !replace && identity(&self.path)? != self.log.identity() {
             undo()?;
             return Err(just_opened());
         }
-        // What the journal says is overwritten elsewhere. It is on the disk, and now its name is, too.
+        // The bytes that the old journal refers to will be overwritten. The new journal is on the disk; now its name must be,
+        // too.
         if options.fsync != Fsync::None
             && let Err(e) = sync(parent)
         {
@@ -158,8 +159,7 @@ impl Prepared {
         Ok(Reopened { journal, held })
     }
 
-    /// Keeps beside the log what the last job has written and not flushed: the log goes on from its last flush, and what
-    /// lies behind that is written over.
+    /// Keeps the unflushed data of the last job beside the log: the log goes on after its last flush, and overwrites them.
     fn keep_unflushed(&self) -> FaultResult {
         if let Some(recorded) = self.existing.recorded()? {
             let Opened { dir, name, file } = Opened::at(&self.path)?;
@@ -175,16 +175,16 @@ impl Prepared {
     }
 }
 
-/// What is said where two jobs open a log at the same time.
+/// The refusal when two jobs open a log at the same time.
 fn just_opened() -> Fault {
     Fault::Refused("another job has just opened it".into())
 }
 
-/// What is said of a log that could not be opened on all ranks.
-pub(crate) const KEPT: &str = "The log is not closed now, and holds what it held: open it again, or let `h5logfs recover` \
+/// Advice about a log that could not be opened on all ranks.
+pub(crate) const KEPT: &str = "The log is not closed now, and has lost nothing: open it again, or let `h5logfs recover` \
                                close it";
 
-/// Opens a file whose name is to be looked after.
+/// Opens a file whose name is checked.
 pub(crate) fn hold(path: &Path) -> FaultResult<HeldFile> {
     let held = File::open(path).and_then(|file| HeldFile::new(file, path.to_owned()));
     held.map_err(|e| Fault::from(e).of_file(path))
@@ -196,7 +196,7 @@ fn identity(path: &Path) -> FaultResult<Identity> {
     Ok(Identity::from(&found))
 }
 
-/// Fails where readers would not take the journal for that of the log.
+/// Fails if readers would not accept the journal as that of the log.
 fn check_journal(path: &Path) -> FaultResult {
     let Opened { dir, name, file } = Opened::at(path)?;
     let journal = SourcePath::below(journal::path_of(&name));
@@ -204,12 +204,11 @@ fn check_journal(path: &Path) -> FaultResult {
     belongs.map_err(|e| Fault::from(e).of_file(&journal::path_of(path)))
 }
 
-/// Fails where a data file is not there under the name that it gets from the log, or is not of this log. Returns where the log
-/// file lies.
+/// Fails if a data file is missing under its name, or belongs to another log. Returns the file system of the log file.
 fn check_files(path: &Path, log: &FoundLog, base: &Base) -> FaultResult<FileSystem> {
     let file_system = refresh(log.file());
     let is_seen = |end: &u64| log.id() == Some(base.id) && log.len() >= *end;
-    // What was found need not be looked at again.
+    // This file was checked when it was found.
     if base.subfiles == 0 && base.ends.first().is_some_and(is_seen) {
         return Ok(file_system);
     }
@@ -238,7 +237,7 @@ fn check_files(path: &Path, log: &FoundLog, base: &Base) -> FaultResult<FileSyst
     Ok(file_system)
 }
 
-/// The files of a log, and where each ends.
+/// The files of a log, each with its end.
 fn files_of(path: &Path, subfiles: u32, ends: &[u64]) -> Vec<(PathBuf, u64)> {
     if subfiles == 0 {
         return vec![(path.to_owned(), ends.first().copied().unwrap_or(FRONT))];
@@ -249,7 +248,7 @@ fn files_of(path: &Path, subfiles: u32, ends: &[u64]) -> Vec<(PathBuf, u64)> {
     files
 }
 
-/// Gives a file the front of one that is not closed, and cuts off what lies behind its data: the journal has all of it.
+/// Gives a file the front of an unclosed one, and cuts off the bytes after its data, which the journal describes.
 fn make_unclosed(path: &Path, id: &FileId, end: u64) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     id.check(&file)?;

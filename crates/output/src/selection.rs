@@ -1,4 +1,4 @@
-//! The elements that a write covers, and the list of blocks that they form.
+//! The elements of a write, and the list of blocks that they form.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,9 +8,8 @@ use h5logfs_log::journal::words::dimensions;
 
 use crate::error::FaultResult;
 
-/// The elements that a write covers. Coordinates count elements, with one value for each dimension. As
-/// in HDF5, the data are in row-major order of the selected elements. Several blocks are written one
-/// after the other, and points in their order.
+/// The elements of a write. Coordinates count elements, with one value for each dimension. As in HDF5, the data are in
+/// row-major order of the selected elements. Several blocks are written one after the other, and points in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection<'a> {
     /// The whole extent.
@@ -26,8 +25,8 @@ pub enum Selection<'a> {
         count: &'a [u64],
         block: &'a [u64],
     },
-    /// Any number of blocks: the start of each block, one after the other, and their counts. Where blocks
-    /// overlap, the last one wins.
+    /// Any number of blocks: the start of each block, one after the other, and their counts. Where blocks overlap, the last
+    /// one wins.
     Blocks {
         starts: &'a [u64],
         counts: &'a [u64],
@@ -42,7 +41,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// As messages name it. Blocks and points are as many as their program makes them, so the first one stands for all.
+/// The text of messages. A program may give any number of blocks and points, so the first one stands for all.
 impl Display for Selection<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,30 +70,31 @@ impl Display for Selection<'_> {
 /// Blocks in the order of their data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Blocks {
-    /// Dimensions.
+    /// Number of dimensions.
     pub rank: usize,
-    /// A scalar has one block without coordinates.
+    /// Number of blocks. A scalar has one block without coordinates.
     pub number: usize,
-    /// The start of each block.
+    /// Starts of the blocks, one after the other.
     pub starts: Vec<u64>,
-    /// The extent of each block.
+    /// Counts of the blocks.
     pub counts: Vec<u64>,
-    /// Elements of all blocks.
+    /// Number of elements in all blocks.
     pub elements: u64,
-    /// Set where they come again. From then on they are moved along the first dimension, and nothing else of them changes.
+    /// The identity of a repeated list. Once it is set, the blocks only move along the first dimension.
     pub list: Option<List>,
 }
 
-/// Several blocks that come again.
+/// A list of several blocks that is used repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct List {
-    /// Blocks of this process with the same number are the same, but for the index of the first dimension in which they begin.
+    /// Number of the list. In this process, blocks with the same number differ at most in the index of the first dimension at
+    /// which they begin.
     pub number: u64,
-    /// All of them lie in one index of the first dimension.
+    /// Whether all blocks lie in one index of the first dimension.
     pub is_in_one_record: bool,
 }
 
-/// The elements of blocks that all lie inside an extent and have some; `None` where that is not so.
+/// Number of elements of blocks that all lie inside an extent and are not empty; `None` for others.
 fn elements_inside(starts: &[u64], counts: &[u64], dims: &[u64]) -> Option<u64> {
     let mut all = 0u64;
     let blocks = starts.chunks_exact(dims.len());
@@ -114,12 +114,12 @@ fn elements_inside(starts: &[u64], counts: &[u64], dims: &[u64]) -> Option<u64> 
     Some(all)
 }
 
-/// Limit for hyperslabs, because their blocks are listed in memory.
+/// Limit of blocks of a hyperslab, because they are listed in memory.
 const MAX_BLOCKS: u64 = 1 << 26;
 
 impl Blocks {
-    /// Lists the blocks of a selection in a dataset of extent `dims`, without empty ones. Fails if a block
-    /// reaches beyond the extent.
+    /// Lists the blocks of a selection in a dataset of extent `dims`, without empty ones. Fails if a block exceeds the
+    /// extent.
     pub fn set(&mut self, selection: &Selection<'_>, dims: &[u64]) -> FaultResult {
         self.clear(dims.len());
         match *selection {
@@ -139,7 +139,7 @@ impl Blocks {
         }
     }
 
-    /// Begins a list without blocks, of a dataset of so many dimensions.
+    /// Begins an empty list for a dataset of `rank` dimensions.
     pub fn clear(&mut self, rank: usize) {
         self.rank = rank;
         self.number = 0;
@@ -149,7 +149,7 @@ impl Blocks {
         self.counts.clear();
     }
 
-    /// Gives them a number that no others have, where they are several.
+    /// Gives several blocks a unique number.
     pub fn give_number(&mut self) {
         static LAST: AtomicU64 = AtomicU64::new(0);
         self.list = (self.number > 1).then(|| List {
@@ -158,7 +158,7 @@ impl Blocks {
         });
     }
 
-    /// Whether all of them lie in one index of the first dimension, if there are any.
+    /// Whether all blocks, if any, lie in one index of the first dimension.
     pub fn are_in_one_record(&self) -> bool {
         match self.list {
             Some(list) => list.is_in_one_record,
@@ -175,8 +175,7 @@ impl Blocks {
         starts.zip(counts).all(|(s, c)| s == record && *c == 1)
     }
 
-    /// Moves all of them along the first dimension, so that the first one begins in this index. None may come to lie in front
-    /// of 0.
+    /// Moves all blocks along the first dimension, so that the first one begins at `index`. No block may move below 0.
     pub fn move_to(&mut self, index: u64) {
         let by = index.wrapping_sub(self.starts.first().copied().unwrap_or(index));
         if by != 0 {
@@ -185,8 +184,8 @@ impl Blocks {
         }
     }
 
-    /// Adds a block of a dataset of extent `dims`, unless it is empty. One that goes on in the row of the block before becomes
-    /// a part of that. Fails if it reaches beyond the extent.
+    /// Adds a block of a dataset of extent `dims`, unless it is empty. A block that continues the row of the previous block
+    /// is joined to it. Fails if the block exceeds the extent.
     pub fn add(&mut self, start: &[u64], count: &[u64], dims: &[u64]) -> FaultResult {
         let before = self.number;
         self.push(start, count, dims)?;
@@ -201,7 +200,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Whether a block goes on in the row that the one before is.
+    /// Whether a block continues the row of the previous one.
     fn goes_on(&self, block: usize) -> bool {
         let Some(last) = self.rank.checked_sub(1) else {
             return false;
@@ -264,8 +263,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// The elements are in row-major order over the whole selection. So behind the last dimension with
-    /// gaps a block is as long as possible, and before it a block is one row thick.
+    /// Lists the blocks of a hyperslab. Elements are in row-major order over the whole selection. So a block spans all
+    /// dimensions after the last one with gaps, and is one row thick before it.
     fn hyperslab(&mut self, terms: [&[u64]; 4], dims: &[u64]) -> FaultResult {
         let elements = check_hyperslab(terms, dims)?;
         if elements == 0 {
@@ -275,7 +274,7 @@ impl Blocks {
         let rank = dims.len();
         let has_gaps = |d: usize| count[d] > 1 && stride[d] > block[d];
         let split = (0..rank).rev().find(|d| has_gaps(*d));
-        // The number of blocks along each dimension, and their thickness there.
+        // Number of blocks along each dimension, and their thickness.
         let (mut steps, mut thick) = (vec![1; rank], vec![1; rank]);
         for d in 0..rank {
             (steps[d], thick[d]) = match split {
@@ -310,7 +309,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Points that follow each other along the last dimension form one block.
+    /// Lists points. Consecutive points along the last dimension form one block.
     fn points(&mut self, points: &[u64], dims: &[u64]) -> FaultResult {
         let rank = dims.len();
         if rank == 0 {
@@ -345,17 +344,17 @@ impl Blocks {
         Ok(())
     }
 
-    /// An upper bound on the bytes of an entry with these blocks.
+    /// Upper bound of the bytes of an entry with these blocks.
     pub fn max_encoded_len(&self) -> u64 {
         48 + 16 * self.starts.len() as u64
     }
 
-    /// The start of one block.
+    /// Start of one block.
     pub fn start(&self, block: usize) -> &[u64] {
         &self.starts[block * self.rank..(block + 1) * self.rank]
     }
 
-    /// The extent of one block.
+    /// Count of one block.
     pub fn count(&self, block: usize) -> &[u64] {
         &self.counts[block * self.rank..(block + 1) * self.rank]
     }
@@ -379,7 +378,7 @@ fn too_many() -> Fault {
     Fault::Refused("too many elements".into())
 }
 
-/// What reaches past the extent in dimension `d`, where it ends at `end`. `None` is past all numbers.
+/// The refusal of `what`, which exceeds the extent in dimension `d`, where it ends at `end`. `None`: beyond all numbers.
 fn outside(what: &str, d: usize, end: Option<u64>, dims: &[u64]) -> Fault {
     let end = end.map_or("past 2^64".into(), |end| format!("at {end}"));
     Fault::Refused(format!(
@@ -388,7 +387,7 @@ fn outside(what: &str, d: usize, end: Option<u64>, dims: &[u64]) -> Fault {
     ))
 }
 
-/// Checks a hyperslab: start, stride, count, block. Returns the number of its elements.
+/// Checks a hyperslab given as start, stride, count, block. Returns its number of elements.
 fn check_hyperslab(terms: [&[u64]; 4], dims: &[u64]) -> FaultResult<u64> {
     let [start, stride, count, block] = terms;
     let rank = dims.len();
@@ -575,7 +574,7 @@ mod tests {
     type Term = (u64, u64, u64, u64);
 
     proptest! {
-        /// libhdf5's rule: row-major order over all selected elements.
+        /// Hyperslabs follow libhdf5's rule: row-major order over all selected elements.
         #[test]
         fn hyperslabs_are_listed_in_row_major_order(
             terms in prop::collection::vec((0u64..3, 0u64..3, 1u64..4, 1u64..4), 1..4),

@@ -1,18 +1,18 @@
-//! The selections that entries of a section spell out, for later entries that have the same one.
+//! The selections that entries of a section spell out, to be shared by later entries.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 
-/// Limits the memory for programs that never repeat a selection: as many as a table of 2^18 places takes.
+/// Most selections: as many as a table of 2^18 places takes. Limits the memory for programs that never repeat one.
 const MOST: usize = 7 << 15;
-/// Most bytes of a selection of which a copy is kept, and of all copies with what the allocator adds.
+/// Largest selection that is copied, in bytes; and most bytes of all copies, with the overhead of the allocator.
 const LONGEST_COPY: usize = 1 << 10;
 const MOST_COPIED: usize = 8 << 20;
 const ALLOCATED: usize = 16;
 
-/// The selections, by the hashes of their flags and bytes.
+/// Selections by the hashes of their flags and bytes.
 #[derive(Debug)]
 pub(crate) struct Selections {
     by_hash: HashMap<u64, Known, FixedState>,
@@ -23,13 +23,13 @@ pub(crate) struct Selections {
 /// A selection that an entry spells out.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Where the entry begins in the section.
+    /// Position of the entry in the section.
     pub at: usize,
     /// The flags of the entry.
     pub flag: i32,
-    /// Bytes of the selection.
+    /// Size of the selection in bytes.
     pub len: usize,
-    /// The selection. `None`: it is to be read where the entry is.
+    /// Copy of the selection. `None`: it must be read from the entry.
     pub copy: Option<Box<[u8]>>,
 }
 
@@ -45,13 +45,13 @@ impl Selections {
         self.by_hash.hasher().hash_one((flag, selection))
     }
 
-    /// One that may be equal to that of this hash.
+    /// A selection with this hash, which may be the same one.
     pub fn get(&self, hash: u64) -> Option<&Known> {
         self.by_hash.get(&hash)
     }
 
-    /// Notes the selection of the entry at `at`. With `copy` it can be found when its entry is no longer in memory, without
-    /// reading it there.
+    /// Adds the selection of the entry at `at`. With `copy` it can be compared after its entry has left the memory, without
+    /// reading it again.
     pub fn add(&mut self, hash: u64, at: usize, flag: i32, selection: &[u8], copy: bool) {
         if self.by_hash.len() >= MOST {
             return;
@@ -69,7 +69,7 @@ impl Selections {
         self.copied -= replaced.map_or(0, |known| known.cost());
     }
 
-    /// Forgets those of the entries from `len` bytes of the section on.
+    /// Forgets the selections of the entries from byte `len` of the section on.
     pub fn truncate(&mut self, len: usize) {
         self.by_hash.retain(|_, known| known.at < len);
         self.copied = self.by_hash.values().map(Known::cost).sum();

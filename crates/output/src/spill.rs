@@ -1,13 +1,13 @@
 //! Extents that a rank writes on its own, before the flush: its buffer was full.
 //!
-//! They count with the next flush. A rank that has its data file alone writes them there, behind the last flush. Where ranks
-//! share the file, each spills into a file of its own. The flush moves the extents from there into the data file, where each
-//! rank knows its place then. The file has a name, so that what it holds is found when the job is killed. It is made when it
-//! is needed, is empty after each flush, and goes when the log is closed.
+//! They count with the next flush. A rank with its own data file spills there, after the last flush. Ranks that share the
+//! file each spill into a file of their own. The flush then assigns each rank its place in the data file, and moves the
+//! extents there. The spill file has a name, so that its content is found if the job is killed. It is made when it is needed,
+//! is empty after each flush, and is removed when the log is closed.
 //!
-//! Ranks that spill much can share the data file at once ([`Spill::share`]). They take their places in it one after the
-//! other, under a lock of that file, and none waits for another one's data. But each flush then begins with a reduction, in
-//! which they learn how far the file is taken. The lock tells on one node only.
+//! Ranks that spill much can spill into the shared data file ([`Spill::share`]). They take their places one after the other,
+//! under a lock of that file, and none waits for another one's data. But each flush then begins with a reduction, so that all
+//! ranks learn how far the file is used. The lock works on one node only.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -26,17 +26,17 @@ use crate::extent::{has_locks, take_place, write_all};
 use crate::late::when_there;
 use crate::ranks::Ranks;
 
-/// Where a rank spills.
+/// The place of a rank's spilled extents.
 enum Place {
     /// Into the data file, which no other rank writes.
     Alone,
     /// Into the data file, under its lock.
     Locked,
-    /// Into a file of this rank, which holds extents one behind the other, from its first byte on.
+    /// A file of this rank, which holds extents one after the other from its first byte on.
     Aside(Aside),
 }
 
-/// The file of a rank alone.
+/// A file of one rank alone.
 struct Aside {
     path: PathBuf,
     /// `None` until it is needed.
@@ -44,14 +44,14 @@ struct Aside {
 }
 
 impl Aside {
-    /// Makes the file, in its directory. Of another user's directory, that user could take it away.
+    /// Makes the file, in its directory. The directory must belong to this user: another owner could remove the file.
     fn create(&mut self) -> io::Result<()> {
         let dir = parent(&self.path);
         match DirBuilder::new().mode(0o777).create(dir) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
             _ => {}
         }
-        // Another rank may have made it, on a node whose names come late.
+        // Another rank may have made it, and this node may see new names late.
         let found = when_there(|| dir.symlink_metadata())?;
         if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
             let reason = format!("{} is no directory of this user", dir.display());
@@ -61,7 +61,7 @@ impl Aside {
         options.read(true).write(true).create_new(true);
         let created = when_there(|| options.open(&self.path));
         let created = created.and_then(|file| {
-            // Who may not read the log may not read what comes into it.
+            // Users who may not read the log may not read its spilled data.
             if let Some(log) = log_of(&self.path) {
                 limit(&file, &log)?;
             }
@@ -73,7 +73,7 @@ impl Aside {
         Ok(())
     }
 
-    /// Removes the file, and the directory with the last one.
+    /// Removes the file, and the directory if it was the last one.
     fn remove(self) {
         let Some(file) = self.file else {
             return;
@@ -87,23 +87,23 @@ impl Aside {
     }
 }
 
-/// What a rank has spilled since the last flush.
+/// Extents that a rank has spilled since the last flush.
 pub(crate) struct Spill {
     /// The data file.
     data: Arc<File>,
     place: Place,
-    /// After a flush that failed, until one is complete.
+    /// Whether spilling is stopped: after a failed flush, until one is complete.
     stopped: bool,
     extents: Vec<Range<u64>>,
-    /// Space that could not be written, and the headers that make gaps of it.
+    /// Space whose write failed, with the headers that turn it into gaps.
     gaps: Vec<(u64, Vec<u8>)>,
-    /// Behind all places of this rank.
+    /// End of all places of this rank.
     end: u64,
 }
 
 impl Spill {
-    /// For a data file that these ranks share, which this rank has opened as `data`. `aside`: path of a file for this rank
-    /// alone, where it needs one.
+    /// Spills for a data file that these ranks share, which this rank has opened as `data`. `aside`: path of a spill file for
+    /// this rank alone, if it needs one.
     pub fn new(aside: PathBuf, data: &Arc<File>, ranks: &Ranks) -> Self {
         Spill {
             data: Arc::clone(data),
@@ -122,15 +122,15 @@ impl Spill {
         }
     }
 
-    /// Lets these ranks, which share the data file, spill into it at once, where they run on one node, and its file system has
-    /// locks. Collective.
+    /// Lets these ranks, which share the data file, spill into it, if they run on one node and its file system has locks.
+    /// Collective.
     pub fn share(&mut self, ranks: &Ranks) {
         if ranks.size() > 1 && ranks.are_on_one_node() && has_locks(&self.data) {
             self.place = Place::Locked;
         }
     }
 
-    /// Whether what is spilled lies in the data file at once.
+    /// Whether this rank spills into the data file.
     pub fn is_in_place(&self) -> bool {
         !matches!(self.place, Place::Aside(_))
     }
@@ -140,7 +140,7 @@ impl Spill {
         matches!(self.place, Place::Locked)
     }
 
-    /// The file of this rank alone, where its extents wait for the flush.
+    /// The spill file of this rank, if its extents wait there.
     pub fn own(&self) -> Option<&File> {
         match &self.place {
             Place::Aside(aside) => aside.file.as_ref().map(HeldFile::file),
@@ -148,12 +148,12 @@ impl Spill {
         }
     }
 
-    /// Behind all that this rank has spilled into the data file; 0 without any.
+    /// End of all that this rank has spilled into the data file; 0 without any.
     pub fn end(&self) -> u64 {
         if self.is_in_place() { self.end } else { 0 }
     }
 
-    /// Bytes that the flush has to move into the data file.
+    /// Bytes that the flush must move into the data file.
     pub fn waiting(&self) -> u64 {
         if self.is_in_place() { 0 } else { self.end }
     }
@@ -162,7 +162,7 @@ impl Spill {
         &self.extents
     }
 
-    /// Takes `len` bytes of the file, whose last flush ends at `flushed`.
+    /// Reserves `len` bytes of the file, whose last flush ends at `flushed`.
     pub fn place(&mut self, flushed: u64, len: u64) -> io::Result<u64> {
         if self.stopped {
             let reason = "a full buffer has to wait for a flush here";
@@ -182,7 +182,7 @@ impl Spill {
         Ok(offset)
     }
 
-    /// Writes an extent at its place. Where that fails, the place becomes a gap: an extent with the header `gap`.
+    /// Writes an extent at its place. After a failure the place becomes a gap: an extent with the header `gap`.
     pub fn write(&mut self, offset: u64, pieces: &[&[u8]], gap: &[u8]) -> io::Result<()> {
         let file = self.own().unwrap_or(&self.data);
         match write_all(file, pieces, offset) {
@@ -191,7 +191,7 @@ impl Spill {
                 Ok(())
             }
             Err(e) if !self.is_in_place() => {
-                // The next extent takes its place.
+                // The next extent takes this place.
                 self.end = offset;
                 Err(e)
             }
@@ -202,7 +202,7 @@ impl Spill {
         }
     }
 
-    /// Copies what waits into the data file, from `offset` on.
+    /// Copies the waiting extents into the data file, from `offset` on.
     pub fn move_to(&self, offset: u64) -> io::Result<()> {
         let Some(own) = self.own() else {
             return Ok(());
@@ -212,11 +212,11 @@ impl Spill {
         })
     }
 
-    /// Makes gaps of the places that could not be written. Without that, what follows them cannot be found.
+    /// Turns places whose write failed into gaps. Otherwise the extents after them could not be found.
     pub fn close_gaps(&mut self) -> io::Result<()> {
         while let Some((offset, header)) = self.gaps.last() {
             self.data.write_all_at(header, *offset)?;
-            // The file has to reach to the end of the gap.
+            // The file must reach to the end of the gap.
             if self.data.metadata()?.len() < self.end {
                 self.data.set_len(self.end)?;
             }
@@ -225,7 +225,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Cuts the data file off at `end`, behind all that was spilled into it.
+    /// Cuts the data file off at `end`, after all that was spilled into it.
     pub fn cut(&self, end: u64) -> io::Result<()> {
         if self.data.metadata()?.len() > end {
             self.data.set_len(end)?;
@@ -233,7 +233,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Lets nothing more be spilled before the next flush is complete.
+    /// Stops spilling until the next flush is complete.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
@@ -242,15 +242,15 @@ impl Spill {
         if self.waiting() > 0
             && let Some(Err(e)) = self.own().map(|own| own.set_len(0))
         {
-            // What comes next is written over it.
-            log::warn!("the space of what was spilled is not free: {e}");
+            // The next extents overwrite it.
+            log::warn!("the space of spilled data is not free: {e}");
         }
         self.extents.clear();
         self.stopped = false;
         self.end = 0;
     }
 
-    /// All is flushed, and the log is closed, or is about to be: nothing more is spilled.
+    /// Ends spilling. All is flushed, and the log is closed, or is about to be.
     pub fn close(self) {
         if let Place::Aside(aside) = self.place
             && self.extents.is_empty()

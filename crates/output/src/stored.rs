@@ -6,22 +6,22 @@ use crate::selection::Blocks;
 use h5logfs_common::parallel;
 use h5logfs_log::filters::{self, Filter};
 
-/// Size limit of a record. The tools of the layout count its bytes in 32 bits.
+/// Largest record in bytes. The tools of the layout count its bytes in 32 bits.
 const MAX_RECORD_BYTES: u64 = 1 << 30;
 
-/// Limit for the blocks of a record. It keeps entries below 2 GiB, even with 32 dimensions.
+/// Most blocks of a record. It keeps entries below 2 GiB, even with 32 dimensions.
 const MAX_RECORD_BLOCKS: usize = 1 << 20;
 
-/// Bytes of chunks that are compressed at once, for each thread. For fewer in all, a thread costs more than it saves.
+/// Bytes of chunks compressed at once by each thread. For fewer, a thread costs more than it saves.
 const AT_ONCE: usize = 1 << 20;
 const LEAST: usize = 64 << 10;
 
 /// How the elements of a dataset are stored.
 #[derive(Debug, Clone, Copy)]
 pub struct Form<'a> {
-    /// Bytes of one element in the file.
+    /// Size of one element in the file, in bytes.
     pub element: u64,
-    /// Chunk shape; of a dataset without filters it is not needed.
+    /// Chunk shape. A dataset without filters needs none.
     pub chunk: Option<&'a [u64]>,
     /// The filters of a chunk.
     pub filters: &'a [Filter],
@@ -38,11 +38,11 @@ struct Block<'a> {
 #[derive(Clone, Copy)]
 struct Elements<'a> {
     bytes: &'a [u8],
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     size: usize,
 }
 
-/// Whether a write of so many bytes becomes one record, with the bytes as they are.
+/// Whether a write of `bytes` bytes becomes one record with the bytes as they are.
 pub fn is_one_record(form: Form<'_>, blocks: &Blocks, bytes: u64) -> bool {
     form.filters.is_empty()
         && blocks.elements > 0
@@ -50,8 +50,8 @@ pub fn is_one_record(form: Form<'_>, blocks: &Blocks, bytes: u64) -> bool {
         && bytes <= MAX_RECORD_BYTES
 }
 
-/// Calls `emit` with the blocks and the stored bytes of each record of a write, in their order. `bytes`
-/// are the elements of all blocks, without padding. So many threads compress chunks.
+/// Calls `emit` with the blocks and the stored bytes of each record of a write, in order. `bytes` are the elements of all
+/// blocks, without padding. `threads` threads compress chunks.
 pub fn records<'d>(
     form: Form<'_>,
     threads: u32,
@@ -91,8 +91,8 @@ pub fn records<'d>(
     if bytes.len() as u64 <= chunk_bytes && (blocks.number > 1 || in_one_chunk(blocks, chunk)) {
         return filtered.store_one(blocks, &bytes);
     }
-    // One record for each chunk: a reader of one chunk does not have to inflate the whole write, and can
-    // pass on a record that is exactly a chunk.
+    // One record for each chunk: a reader of one chunk need not inflate the whole write, and can pass on a record that is
+    // exactly one chunk.
     let mut rest = &bytes[..];
     for number in 0..blocks.number {
         let block = Block::of(blocks, number);
@@ -109,12 +109,12 @@ pub fn records<'d>(
     filtered.store_all();
 }
 
-/// Chunks that are compressed, by several threads where that is wanted, and emitted in their order.
+/// Compresses chunks, with several threads if enabled, and emits them in order.
 struct Filtered<'f, 'e, 'd> {
     filters: &'f [Filter],
     threads: usize,
     waiting: Vec<Chunk>,
-    /// Raw bytes of those that wait.
+    /// Raw bytes of the waiting chunks.
     bytes: usize,
     emit: &'e mut dyn FnMut(&Blocks, Cow<'d, [u8]>),
 }
@@ -122,7 +122,7 @@ struct Filtered<'f, 'e, 'd> {
 /// The part of a write in one chunk.
 struct Chunk {
     blocks: Blocks,
-    /// Raw, and then as they are stored.
+    /// Raw bytes, later stored bytes.
     bytes: Vec<u8>,
 }
 
@@ -159,7 +159,7 @@ impl Filtered<'_, '_, '_> {
     }
 }
 
-/// What is stored of raw bytes. A reader takes stored bytes of the full size for raw ones.
+/// The stored form of raw bytes. Readers take stored bytes of the full size for raw ones.
 fn compressed(filters: &[Filter], raw: &[u8]) -> Vec<u8> {
     match filters::compress(raw, filters) {
         Ok(stored) if stored.len() < raw.len() => stored,
@@ -221,7 +221,7 @@ fn in_one_chunk(blocks: &Blocks, chunk: &[u64]) -> bool {
     places.all(|((start, end), side)| start / side == end / side)
 }
 
-/// Splits raw data into records that are not too large: one for each block, or several.
+/// Splits raw data into records that are not too large, of one or more blocks.
 fn split_at_blocks<'b>(
     form: Form<'_>,
     blocks: &Blocks,
@@ -238,7 +238,7 @@ fn split_at_blocks<'b>(
     }
 }
 
-/// Splits a block into parts that are contiguous in its data, and as large as a record may be.
+/// Splits a block into parts that are contiguous in its data, as large as a record may be.
 fn split_at_rows<'b>(
     block: Block<'_>,
     data: &'b [u8],
@@ -306,8 +306,7 @@ fn split_at_chunks(
     }
 }
 
-/// Appends the elements of the block `inner`, row by row. `elements` are those of the block `outer`
-/// around it.
+/// Appends the elements of the block `inner`, row by row. `elements` are those of the enclosing block `outer`.
 fn gather(inner: Block<'_>, outer: Block<'_>, elements: Elements<'_>, out: &mut Vec<u8>) {
     let Elements { bytes, size } = elements;
     let rank = inner.start.len();
@@ -395,7 +394,7 @@ mod tests {
             (&[4, 8], &[3, 1]),
         ];
         assert_eq!(boxes, wanted);
-        // Too small to deflate, so it is raw. Readers know by the size.
+        // The chunk is too small to deflate, so it is raw. Readers know by the size.
         let values: Vec<u8> = [1u16, 2, 3, 4, 7, 8, 9, 10]
             .iter()
             .flat_map(|v| v.to_le_bytes())

@@ -1,7 +1,7 @@
-//! Begins to write data to the disk that are complete, while the program goes on: so a close has little left to wait for.
+//! Starts to write complete data to the disk while the program goes on, so that little is left to wait for at the close.
 //!
-//! The system would do that after some 30 seconds, or when much of its memory waits. It is no more than a hint: what the program
-//! was promised still comes from the sync at a flush or at the close.
+//! The system would start after some 30 seconds, or when much of its memory is dirty. This is only a hint: the promise to the
+//! program is kept by the sync at a flush or at the close.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,23 +9,23 @@ use std::os::fd::AsRawFd;
 
 use crate::options::Fsync;
 
-/// From so many bytes on, they are worth a call.
+/// Fewest bytes that are worth a call.
 const LEAST: u64 = 4 << 20;
-/// The system writes pages. One that is not full yet would be written twice.
+/// Page size. The system writes pages; an incomplete one would be written twice.
 const PAGE: u64 = 4096;
 
-/// What this rank has written into its data file, and has not begun to write to the disk.
+/// Bytes that this rank has written into its data file, without starting their write to the disk.
 #[derive(Debug)]
 pub(crate) struct WriteBack {
     is_wanted: bool,
-    /// From the first byte of it to the last one. Other ranks may have written between them.
+    /// From the first byte to the last one. Other ranks may have written in between.
     range: Range<u64>,
-    /// How many bytes of the range are its own.
+    /// Number of own bytes in the range.
     len: u64,
 }
 
 impl WriteBack {
-    /// Of a file that is forced to the disk at the close, or not.
+    /// For a file that is synced at the close, or not.
     pub fn of(fsync: Fsync) -> Self {
         WriteBack {
             is_wanted: fsync != Fsync::None,
@@ -34,7 +34,7 @@ impl WriteBack {
         }
     }
 
-    /// Takes note of what was written, and begins to write it to the disk where it is enough.
+    /// Counts written bytes, and starts to write them to the disk if they are enough.
     pub fn written(&mut self, file: &File, range: Range<u64>) {
         if let Some(due) = self.due(range) {
             begin(file, due);
@@ -62,18 +62,18 @@ impl WriteBack {
     }
 }
 
-/// Lets the system write a range of a file, without waiting for that.
+/// Lets the system write a range of a file, without waiting for it.
 fn begin(file: &File, range: Range<u64>) {
     let (Ok(offset), Ok(len)) = (range.start.try_into(), (range.end - range.start).try_into())
     else {
         return;
     };
-    // SAFETY: the call takes numbers alone, and the descriptor is open.
+    // SAFETY: the call takes numbers only, and the descriptor is open.
     let status = unsafe {
         libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE)
     };
     if status < 0 {
-        // Some file systems have no such call.
+        // Some file systems do not support the call.
         log::debug!("sync_file_range: {}", std::io::Error::last_os_error());
     }
 }

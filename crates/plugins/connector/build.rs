@@ -2,8 +2,8 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // libhdf5 unloads its plug-ins when it ends, and loads them again where a program goes on to use it. Threads of the
-    // host that read through us have thread-local values of ours, whose destructors are our code. And what the Rust
-    // runtime has allocated once is not freed: unloaded and loaded again, it would be allocated anew each time.
+    // libhdf5 unloads its plug-ins when it ends, and loads them again if a program goes on to use it. Threads of the host
+    // that have read through the plug-in have thread-local values with destructors in its code. And one-time allocations of
+    // the Rust runtime are not freed: they would be repeated with each loading.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

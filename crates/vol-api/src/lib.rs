@@ -1,9 +1,9 @@
-//! Functions that programs call which were ported to the HDF5 Log VOL connector: `H5Dwrite_n`, `H5Dread_n`, and properties
-//! of lists, with the names and meanings that its documentation gives them. `include/h5logfs_vol_api.h` declares them.
+//! Functions for programs that were ported to the HDF5 Log VOL connector: `H5Dwrite_n`, `H5Dread_n`, and property list
+//! functions, with the names and meanings of its documentation. `include/h5logfs_vol_api.h` declares them.
 //!
-//! The library links no libhdf5: it uses that of the program. Where a dataset is one of a log that the VOL connector
-//! writes, a list of blocks goes to it as it is, by an optional operation of HDF5. Any other dataset is written and read by
-//! one `H5Dwrite` or `H5Dread` of the union of the blocks.
+//! The library is not linked to libhdf5: it uses that of the program. If a dataset belongs to a log that the VOL connector
+//! writes, a list of blocks goes to the connector as it is, by an optional operation of HDF5. Any other dataset is written
+//! and read by one `H5Dwrite` or `H5Dread` of the union of the blocks.
 //!
 //! | module | contents |
 //! |---|---|

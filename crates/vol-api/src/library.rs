@@ -12,16 +12,16 @@ use h5logfs_host::{Kind, foreign, keep_panics_quiet};
 #[repr(C)]
 #[derive(Debug)]
 pub struct Optional {
-    /// Its number.
+    /// Number of the operation.
     pub operation: c_int,
-    /// What it takes.
+    /// Arguments.
     pub arguments: *mut c_void,
 }
 
 type Copy = Option<unsafe extern "C-unwind" fn()>;
 
 h5logfs_host::functions! {
-    /// Functions of libhdf5, from 1.14 on, by the names that its headers have.
+    /// Functions of libhdf5 since 1.14, under the names of its headers.
     pub struct Functions for "h5logfs_vol_api" {
         H5open: fn() -> Status,
         H5Iget_name: fn(Id, *mut c_char, usize) -> isize,
@@ -51,28 +51,28 @@ h5logfs_host::functions! {
 
 pub type Library = h5logfs_host::Library<Functions>;
 
-/// The libhdf5 that this library was loaded with. `None` where there is none, or one that is older than 1.14.
+/// The libhdf5 loaded with this library. `None` if there is none, or one older than 1.14.
 fn find() -> Option<&'static Library> {
     static FOUND: OnceLock<Library> = OnceLock::new();
     if let Some(found) = FOUND.get() {
         return Some(found);
     }
-    // SAFETY: the name is a C string. What is searched is what the program has linked this library with.
+    // SAFETY: the name is a C string. The search covers the libraries of the program.
     let place = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"H5open".as_ptr()) };
     let library = Library::of_code(place.addr())?;
     Some(FOUND.get_or_init(|| library))
 }
 
-/// Does what a program asks for. Fails as a function of its libhdf5 does: what goes wrong is on the error stack.
+/// Serves a call of a program. Fails as a function of its libhdf5 does, with the error on the error stack.
 pub fn serve(kind: Kind, act: impl FnOnce(&'static Library) -> Result<Status, Fault>) -> Status {
     answer(kind, act).unwrap_or(FAILURE)
 }
 
-/// The same with any result.
+/// As [`serve`], with any result; `None` after a failure.
 pub fn answer<R>(kind: Kind, act: impl FnOnce(&'static Library) -> Result<R, Fault>) -> Option<R> {
     keep_panics_quiet();
     let library = panic::catch_unwind(find).ok().flatten()?;
-    // SAFETY: it may be called at any time. It clears the error stack, as the beginning of any of its functions.
+    // SAFETY: it may be called at any time. It clears the error stack, like any public function at its start.
     unsafe { (library.functions().H5open)() };
     let done = foreign::caught(|| act(library));
     let done = done.unwrap_or_else(|_| Err("an error in h5logfs itself".into()));
@@ -80,7 +80,7 @@ pub fn answer<R>(kind: Kind, act: impl FnOnce(&'static Library) -> Result<R, Fau
         .ok()
 }
 
-/// A dataspace, which is closed with this.
+/// A dataspace, closed on drop.
 #[derive(Debug)]
 pub struct Space {
     pub id: Id,
@@ -88,7 +88,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Fails for an identifier that is none: libhdf5 has said why.
+    /// Fails for an invalid identifier. libhdf5 has reported why.
     pub fn new(library: &'static Library, id: Id) -> Result<Self, Fault> {
         match id {
             1.. => Ok(Space { id, library }),
@@ -99,13 +99,13 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // What has failed before stays on the error stack.
-        // SAFETY: it is of this library, and closed once.
+        // An earlier error stays on the error stack.
+        // SAFETY: the identifier belongs to this library, and is closed once.
         self.library.nested(|f| unsafe { (f.H5Sclose)(self.id) });
     }
 }
 
-/// What a dataset is called, for messages: its file, and its path there.
+/// The name of a dataset in messages: its file and path.
 pub fn name_of(library: &Library, dataset: Id) -> String {
     let name =
         |of: fn(&Functions) -> unsafe extern "C-unwind" fn(Id, *mut c_char, usize) -> isize| {
@@ -122,7 +122,7 @@ pub fn name_of(library: &Library, dataset: Id) -> String {
     )
 }
 
-/// A variable of the library that holds an identifier, which the library gives it when it starts.
+/// The identifier in a variable of the library, which sets it when it starts.
 pub fn identifier(library: &Library, variable: &CStr) -> Result<Id, Fault> {
     let missing = || format!("libhdf5 has no {}", variable.to_string_lossy());
     Ok(library.identifier(variable).ok_or_else(missing)?)

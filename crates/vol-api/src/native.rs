@@ -1,5 +1,5 @@
-//! A list of blocks of a dataset that no log of ours has, by functions that HDF5 has: one read or write of their union. So a
-//! collective transfer stays one call, whatever each rank has.
+//! Lists of blocks of datasets outside of our logs: one read or write of their union with HDF5's own functions. So a
+//! collective transfer remains one call, whatever each rank selects.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -19,11 +19,11 @@ const ALL: Id = 0;
 const SET: i32 = 0;
 const OR: i32 = 1;
 
-/// What a list selects of a dataset.
+/// The selection of a list in a dataset.
 struct Selected {
     file: Space,
     rows: Vec<Row>,
-    /// Elements of all blocks.
+    /// Number of elements in all blocks.
     elements: u64,
 }
 
@@ -51,7 +51,7 @@ fn select(
 ) -> Result<Selected, Fault> {
     let (mut rows, mut elements, mut how) = (Vec::new(), 0u64, SET);
     for number in 0..list.number {
-        // SAFETY: the list was checked, and its blocks have as many dimensions as the dataset.
+        // SAFETY: the list was checked, and its blocks have the rank of the dataset.
         let (start, count) = unsafe { blocks::block(list, number, dims.len()) };
         let sides = start.iter().zip(count).zip(dims);
         let is_within = |((start, count), side): ((&u64, &u64), &u64)| {
@@ -82,7 +82,7 @@ fn select(
         how = OR;
     }
     if how == SET {
-        // SAFETY: it is a dataspace of ours.
+        // SAFETY: this code has made the dataspace.
         library.quietly(|f| unsafe { (f.H5Sselect_none)(file.id) });
     }
     Ok(Selected {
@@ -92,29 +92,29 @@ fn select(
     })
 }
 
-/// A dataspace of so many elements in memory.
+/// A dataspace of `elements` elements in memory.
 fn memory_space(library: &'static Library, elements: u64) -> Result<Space, Fault> {
-    // SAFETY: one dimension, and no limit of it.
+    // SAFETY: it has one dimension without a limit.
     let id =
         library.quietly(|f| unsafe { (f.H5Screate_simple)(1, &elements.max(1), std::ptr::null()) });
     let space = Space::new(library, id)?;
     if elements == 0 {
-        // SAFETY: it is a dataspace of ours.
+        // SAFETY: this code has made the dataspace.
         library.quietly(|f| unsafe { (f.H5Sselect_none)(space.id) });
     }
     Ok(space)
 }
 
-/// Bytes of an element in memory.
+/// Size of an element in memory, in bytes.
 fn size_of(library: &Library, list: &BlockList) -> Result<usize, Fault> {
-    // SAFETY: the library answers for any identifier.
+    // SAFETY: the library accepts any identifier.
     match library.quietly(|f| unsafe { (f.H5Tget_size)(list.memory_type) }) {
-        0 => Err("what is given as the type of the elements in memory is no datatype".into()),
+        0 => Err("the type of the elements in memory is no datatype".into()),
         size => Ok(size),
     }
 }
 
-/// Bytes of so many elements.
+/// Size of `elements` elements, in bytes.
 fn bytes_of(elements: u64, size: usize) -> Result<usize, Fault> {
     let bytes = usize::try_from(elements)
         .ok()
@@ -124,14 +124,14 @@ fn bytes_of(elements: u64, size: usize) -> Result<usize, Fault> {
         .ok_or_else(too_many)
 }
 
-/// Bytes of some elements, of which the first is `first`.
+/// The byte range of `len` elements from element `first` on.
 fn range(first: u64, len: u64, size: usize) -> std::ops::Range<usize> {
     let begin = first as usize * size;
     begin..begin + len as usize * size
 }
 
 fn space_of(library: &'static Library, dataset: Id) -> Result<(Space, Vec<u64>), Fault> {
-    // SAFETY: the library answers for any identifier.
+    // SAFETY: the library accepts any identifier.
     let id = library.quietly(|f| unsafe { (f.H5Dget_space)(dataset) });
     let space = Space::new(library, id)?;
     let dims = dims_of(library, &space)?;
@@ -139,17 +139,17 @@ fn space_of(library: &'static Library, dataset: Id) -> Result<(Space, Vec<u64>),
     Ok((space, dims))
 }
 
-/// Fails for a dataset of so many elements that they cannot be numbered.
+/// Fails for a dataset with too many elements to number.
 fn check_extent(dims: &[u64]) -> Result<(), Fault> {
     let elements = dims.iter().try_fold(1u64, |n, side| n.checked_mul(*side));
     elements.map(drop).ok_or_else(too_many)
 }
 
-/// `H5Dwrite_n`.
+/// Writes a list: `H5Dwrite_n`.
 ///
 /// # Safety
 ///
-/// The list is as its type says, for this dataset.
+/// The list is valid for this dataset, as its type documents.
 pub unsafe fn write(
     library: &'static Library,
     dataset: Id,
@@ -161,9 +161,9 @@ pub unsafe fn write(
     blocks::check(list, dims.is_empty())?;
     let size = size_of(library, list)?;
     if dims.is_empty() && list.number > 0 {
-        // Each block is the one element there is.
+        // A scalar has one element, which each block selects. The last one wins.
         let last = list.buf.wrapping_byte_add((list.number - 1) * size);
-        // SAFETY: the program gives an element for each block.
+        // SAFETY: the program passes an element for each block.
         return Ok(unsafe { (f.H5Dwrite)(dataset, list.memory_type, ALL, ALL, dxpl, last) });
     }
     let selected = select(library, file, &dims, list)?;
@@ -172,7 +172,7 @@ pub unsafe fn write(
     let mut elements: Cow<'_, [u8]> = Cow::Borrowed(&[]);
     let mut number = selected.elements;
     if bytes > 0 {
-        // SAFETY: the program says that its buffer has the elements of all blocks, and it does not change during the call.
+        // SAFETY: the program's buffer has the elements of all blocks, and does not change during the call.
         let given = unsafe { slice::from_raw_parts(list.buf.cast::<u8>(), bytes) };
         elements = Cow::Borrowed(given);
         if !is_in_order(&selected.rows) {
@@ -199,11 +199,11 @@ pub unsafe fn write(
     })
 }
 
-/// `H5Dread_n`.
+/// Reads a list: `H5Dread_n`.
 ///
 /// # Safety
 ///
-/// As [`write`], and the buffer can be written to.
+/// As [`write`], and the buffer is writable.
 pub unsafe fn read(
     library: &'static Library,
     dataset: Id,
@@ -231,7 +231,7 @@ pub unsafe fn read(
     check_buffer(list, bytes)?;
     if bytes == 0 || is_in_order(&selected.rows) {
         let memory = memory_space(library, selected.elements)?;
-        // SAFETY: the program has room for all that is selected.
+        // SAFETY: the program has room for all selected elements.
         return Ok(unsafe {
             (f.H5Dread)(
                 dataset,
@@ -248,7 +248,7 @@ pub unsafe fn read(
     let mut elements = vec![0; bytes_of(number, size)?];
     let memory = memory_space(library, number)?;
     let buf = elements.as_mut_ptr().cast::<c_void>();
-    // SAFETY: there is room for all that is selected.
+    // SAFETY: there is room for all selected elements.
     let status = unsafe {
         (f.H5Dread)(
             dataset,
@@ -262,7 +262,7 @@ pub unsafe fn read(
     if status < 0 {
         return Ok(FAILURE);
     }
-    // SAFETY: the program says that its buffer has room for the elements of all blocks, and uses it for nothing else.
+    // SAFETY: the program's buffer has room for the elements of all blocks, and nothing else uses it.
     let out = unsafe { slice::from_raw_parts_mut(list.buf.cast::<u8>(), bytes) };
     for (row, place) in selected.rows.iter().zip(places(&parts, &selected.rows)) {
         let from = &elements[range(place, row.len, size)];

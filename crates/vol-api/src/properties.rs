@@ -1,5 +1,5 @@
-//! Properties that the Log VOL has in lists. The connector heeds some of them ([`h5logfs_host::lists`]); the others have no
-//! meaning here, and are kept so that a program finds what it has set.
+//! The Log VOL's properties of property lists. The connector uses some of them ([`h5logfs_host::lists`]). The others have no
+//! effect, and are kept so that a program reads back what it has set.
 
 use std::ffi::{CStr, c_int};
 
@@ -32,14 +32,14 @@ const LAYOUT: Property<c_int> = property(c"h5logfs_data_layout", FILE_CREATION, 
 const SINGLE: Property<bool> = property(c"h5logfs_single_subfile_read", FILE_ACCESS, false);
 const PASSES: Property<bool> = property(c"h5logfs_passthru", FILE_ACCESS, false);
 
-/// Whether a list is of the class that has a property. Fails for an identifier that is no list.
+/// Whether the class of a list has a property. Fails for an identifier that is no list.
 fn has<T>(library: &Library, list: Id, property: &Property<T>) -> Result<bool, Fault> {
     let class = identifier(library, property.class)?;
-    // SAFETY: the library answers for any identifiers.
+    // SAFETY: the library accepts any identifiers.
     match library.quietly(|f| unsafe { (f.H5Pisa_class)(list, class) }) {
         0 => Ok(false),
         1.. => Ok(true),
-        _ => Err("what is given is no property list".into()),
+        _ => Err("the identifier is no property list".into()),
     }
 }
 
@@ -48,7 +48,7 @@ fn is_there<T>(library: &Library, list: Id, property: &Property<T>) -> bool {
     library.quietly(|f| unsafe { (f.H5Pexist)(list, property.name.as_ptr()) }) > 0
 }
 
-/// Sets a property. A list of another class is refused.
+/// Sets a property. Refuses a list of another class.
 fn set<T: Copy>(list: Id, property: &Property<T>, value: T) -> Status {
     serve(Kind::Other, |library| {
         if !has(library, list, property)? {
@@ -57,7 +57,7 @@ fn set<T: Copy>(list: Id, property: &Property<T>, value: T) -> Status {
             );
         }
         let (name, value) = (property.name.as_ptr(), (&raw const value).cast());
-        // SAFETY: the name is a C string, and the value as large as it is said. It is copied.
+        // SAFETY: the name is a C string, and the value has the stated size. The library copies it.
         let status = library.quietly(|f| unsafe {
             if is_there(library, list, property) {
                 (f.H5Pset)(list, name, value)
@@ -83,7 +83,7 @@ fn set<T: Copy>(list: Id, property: &Property<T>, value: T) -> Status {
     })
 }
 
-/// Gets a property. A list that has it not, also one of another class, has the default.
+/// Gets a property. A list without it, including one of another class, has the default.
 ///
 /// # Safety
 ///
@@ -96,13 +96,13 @@ unsafe fn get<T: Copy>(list: Id, property: &Property<T>, place: *mut T) -> Statu
         let mut value = property.default;
         if has(library, list, property)? && is_there(library, list, property) {
             let (name, place) = (property.name.as_ptr(), (&raw mut value).cast());
-            // SAFETY: the name is a C string, and there is room for a value that was set above.
+            // SAFETY: the name is a C string, and there is room for the value, which [`set`] has set.
             let status = library.quietly(|f| unsafe { (f.H5Pget)(list, name, place) });
             if status < 0 {
-                return Err("the property cannot be had".into());
+                return Err("the property cannot be read".into());
             }
         }
-        // SAFETY: the caller says so.
+        // SAFETY: promised by the caller.
         unsafe { place.write(value) };
         Ok(SUCCESS)
     })
@@ -125,7 +125,7 @@ macro_rules! properties {
             /// `place` is null, which is an error, or has room for the value.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $get(list: Id, place: *mut $type) -> Status {
-                // SAFETY: the caller says so.
+                // SAFETY: promised by the caller.
                 unsafe { get(list, &$property, place) }
             }
         )*
@@ -133,28 +133,28 @@ macro_rules! properties {
 }
 
 properties! {
-    /// Whether elements of a write are copied, in a data transfer property list. They always are, so nothing changes.
+    /// Data transfer: whether elements of a write are copied. They always are, so it has no effect.
     H5Pset_buffered, H5Pget_buffered: bool = BUFFERED;
-    /// The most bytes of data in memory. The option `buffer_limit` of the connector says that.
+    /// Most bytes of data in memory. No effect: the option `buffer_limit` of the connector limits them.
     H5Pset_nb_buffer_size, H5Pget_nb_buffer_size: isize = BUFFER;
-    /// The most bytes of an index of records. Reads of a log that is written need none.
+    /// Most bytes of an index of records. No effect: reads of a log that is being written need none.
     H5Pset_idx_buffer_size, H5Pget_idx_buffer_size: isize = INDEX;
-    /// Whether entries are joined. They always are where that is possible.
+    /// Whether entries are joined. No effect: they always are where possible.
     H5Pset_meta_merge, H5Pget_meta_merge: bool = MERGES;
-    /// Whether equal selections are stored once: the option `share_selections` of the connector.
+    /// Whether equal selections are stored once: the connector's option `share_selections`.
     H5Pset_meta_share, H5Pget_meta_share: bool = SHARES_SELECTIONS;
-    /// Whether entries are compressed. They are not.
+    /// Whether entries are compressed. No effect: they are not.
     H5Pset_meta_zip, H5Pget_meta_zip: bool = ZIPS;
-    /// How selections are stored, 0 as offsets and 1 as coordinates: the option `encode_selections` of the connector.
+    /// Encoding of selections, 0 as offsets and 1 as coordinates: the connector's option `encode_selections`.
     H5Pset_sel_encoding, H5Pget_sel_encoding: c_int = ENCODING;
-    /// How data are laid out in a new file. There is one way.
+    /// Data layout of a new file. No effect: there is only one.
     H5Pset_data_layout, H5Pget_data_layout: c_int = LAYOUT;
-    /// Subfiles of a new file: -1 one for each node, 0 none, else so many: the option `subfiles` of the connector.
+    /// Subfiles of a new file: -1 for one a node, 0 for none, otherwise their number. The connector's option `subfiles`.
     H5Pset_subfiling, H5Pget_subfiling: c_int = SUBFILES;
-    /// Whether a process reads from its own subfile alone. Reads are of all.
+    /// Whether a process reads only its own subfile. No effect: reads cover all.
     H5Pset_single_subfile_read, H5Pget_single_subfile_read: bool = SINGLE;
-    /// Whether elements go through another connector. They never do.
+    /// Whether elements pass through another connector. No effect: they never do.
     H5Pset_passthru, H5Pget_passthru: bool = PASSES;
-    /// The name of [`H5Pset_passthru`] in versions that were not released.
+    /// The name of [`H5Pset_passthru`] in unreleased versions.
     H5Pset_passthru_read_write, H5Pget_passthru_read_write: bool = PASSES;
 }

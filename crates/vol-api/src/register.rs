@@ -1,4 +1,4 @@
-//! The connector, for programs that register one by themselves: `H5VL_log_register`, and what stands for `H5VL_log_g`.
+//! The connector, for programs that register one themselves: `H5VL_log_register`, and the replacement of `H5VL_log_g`.
 
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::os::unix::ffi::OsStringExt;
@@ -10,13 +10,13 @@ use h5logfs_host::types::{DEFAULT, FAILURE, Id};
 
 use crate::library::{Library, answer};
 
-/// The name of the connector.
+/// Name of the connector.
 const NAME: &std::ffi::CStr = c"h5logfs";
-/// Where plug-ins are, from the directory of this library.
+/// Directory of plug-ins, relative to the directory of this library.
 const PLUGINS: &str = "h5logfs/plugins";
 
-/// Registers the connector. libhdf5 looks for it in `HDF5_PLUGIN_PATH`, and after that in the directory that belongs to
-/// this library. Returns its identifier, which the caller closes by `H5VLclose`; negative for a failure.
+/// Registers the connector. libhdf5 looks for it in `HDF5_PLUGIN_PATH`, and then in the directory installed with this
+/// library. Returns its identifier, which the caller closes with `H5VLclose`; negative on failure.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn H5VL_log_register() -> Id {
     answer(Kind::Other, register).unwrap_or(FAILURE.into())
@@ -43,14 +43,14 @@ fn register(library: &'static Library) -> Result<Id, Fault> {
     }
 }
 
-/// The directory of plug-ins that was installed with this library.
+/// The directory of plug-ins installed with this library.
 fn plugins() -> Option<CString> {
     let path = Object::path_of_code(H5VL_log_register as *const () as usize)?;
     let plugins = path.parent()?.join(PLUGINS);
     CString::new(plugins.into_os_string().into_vec()).ok()
 }
 
-/// The beginning of `H5VL_class_t`, and as much room as no version of it has.
+/// The start of `H5VL_class_t`, padded to more than the size of any of its versions.
 #[repr(C)]
 pub struct Class {
     version: c_uint,
@@ -59,10 +59,10 @@ pub struct Class {
     rest: [u64; 256],
 }
 
-// SAFETY: it is never written to, and its one pointer is to a text that lives as long as the process.
+// SAFETY: it is never written to, and its only pointer is to a text that lives as long as the process.
 unsafe impl Sync for Class {}
 
-/// libhdf5 takes the connector of this name, where one is registered, and looks at nothing else. Version 3 is that of HDF5
+/// The connector's name, by which libhdf5 finds a registered connector; it reads nothing else. Version 3 is that of HDF5
 /// 1.14.0 to 2.2.
 static CLASS: Class = Class {
     version: 3,
@@ -71,15 +71,15 @@ static CLASS: Class = Class {
     rest: [0; 256],
 };
 
-/// What stands for the Log VOL's `H5VL_log_g` where a program registers it by `H5VLregister_connector`: the connector is
-/// registered by its name before that, so that libhdf5 gives it. Null where it cannot be loaded, which libhdf5 refuses.
+/// Replaces the Log VOL's `H5VL_log_g` for programs that call `H5VLregister_connector`. It first registers the connector by
+/// name, so libhdf5 finds that one. Null if the connector cannot be loaded, which libhdf5 refuses.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn h5logfs_vol_class() -> *const Class {
     let registered = answer(Kind::Other, |library| {
         // SAFETY: the name is a C string.
         let is_there =
             library.quietly(|f| unsafe { (f.H5VLis_connector_registered_by_name)(NAME.as_ptr()) });
-        // It stays registered as long as the library runs, so a program may close what it gets.
+        // It stays registered as long as the library runs, so a program may close its identifier.
         if is_there > 0 {
             Ok(())
         } else {

@@ -1,26 +1,26 @@
-//! The rows of blocks. The elements of a list lie in memory one block behind the other, those of a union of hyperslabs in
-//! the row-major order of the dataset: rows tell where each piece of one lies in the other.
+//! The rows of blocks. A list has its elements in memory one block after the other. A union of hyperslabs has them in the
+//! row-major order of the dataset. Rows map pieces of one order to the other.
 
 use std::collections::BTreeMap;
 
-/// Elements that follow each other in a dataset, and in memory.
+/// Elements that are contiguous both in a dataset and in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// The first one, in row-major order of the dataset.
+    /// Index of the first element, in row-major order of the dataset.
     pub at: u64,
-    /// Their number.
+    /// Number of elements.
     pub len: u64,
-    /// The first one in memory.
+    /// Index of the first element in memory.
     pub from: u64,
 }
 
-/// Adds the rows of one block of a dataset of this extent, which it does not reach out of. `from`: its first element in
-/// memory. The number of elements of a dataset fits into 64 bits.
+/// Adds the rows of one block inside a dataset of extent `dims`. `from`: index of its first element in memory. The dataset's
+/// number of elements fits into 64 bits.
 pub fn add_rows(dims: &[u64], start: &[u64], count: &[u64], from: u64, rows: &mut Vec<Row>) {
     if count.contains(&0) {
         return;
     }
-    // Behind this dimension all is selected, so rows go on.
+    // After this dimension the block spans everything, so rows continue.
     let whole = (0..dims.len()).rev().find(|d| count[*d] != dims[*d]);
     let inner = whole.unwrap_or(0);
     let len: u64 = count[inner..].iter().product();
@@ -45,15 +45,15 @@ pub fn add_rows(dims: &[u64], start: &[u64], count: &[u64], from: u64, rows: &mu
     }
 }
 
-/// Whether the elements have the same order in memory and in the dataset, and none is there twice.
+/// Whether the elements have the same order in memory and in the dataset, without duplicates.
 pub fn is_in_order(rows: &[Row]) -> bool {
     rows.windows(2)
         .all(|two| two[0].at + two[0].len <= two[1].at)
 }
 
-/// The elements of all rows in the order of the dataset, none of them twice: where rows overlap, the last one counts.
+/// The elements of all rows in the order of the dataset, without duplicates: the last of overlapping rows counts.
 pub fn union(rows: &[Row]) -> Vec<Row> {
-    // By their first elements.
+    // Rows by first element.
     let mut taken: BTreeMap<u64, Row> = BTreeMap::new();
     for row in rows.iter().rev() {
         let end = row.at + row.len;
@@ -82,7 +82,7 @@ pub fn union(rows: &[Row]) -> Vec<Row> {
     taken.into_values().collect()
 }
 
-/// For each row where its elements lie among those of the union.
+/// For each row, the position of its elements in the union.
 pub fn places(union: &[Row], rows: &[Row]) -> Vec<u64> {
     let mut before = 0;
     let begins: Vec<u64> = union
@@ -126,7 +126,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a list writes is what its blocks write one after the other, and what it reads is what each of them has.
+        /// A list writes the result of writing its blocks one after the other, and reads the elements of each block.
         #[test]
         fn the_last_block_wins(
             dims in prop::collection::vec(1u64..6, 1..4),

@@ -1,4 +1,4 @@
-//! `H5Dwrite_n` and `H5Dread_n`: blocks of a dataset, given as a list.
+//! `H5Dwrite_n` and `H5Dread_n`: transfers of lists of blocks.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 
@@ -13,9 +13,9 @@ use crate::{blocks, native};
 /// One of the two functions.
 struct Transfer {
     kind: Kind,
-    /// Its name.
+    /// Name of the function.
     function: &'static CStr,
-    /// The name of the connector's operation.
+    /// Name of the connector's operation.
     operation: &'static CStr,
     natively: unsafe fn(&'static Library, Id, &BlockList, Id) -> Result<Status, Fault>,
 }
@@ -35,11 +35,11 @@ const READ: Transfer = Transfer {
 };
 
 impl Transfer {
-    /// Has the connector do it where the dataset is one of a log that it writes, and HDF5 do it elsewhere.
+    /// Lets the connector transfer the elements if the dataset belongs to a log that it writes, otherwise HDF5.
     ///
     /// # Safety
     ///
-    /// As [`H5Dwrite_n`] and [`H5Dread_n`].
+    /// See [`H5Dwrite_n`] and [`H5Dread_n`].
     #[expect(clippy::too_many_arguments, reason = "those of the C function")]
     unsafe fn run(
         &self,
@@ -62,7 +62,7 @@ impl Transfer {
             };
             match operation(library, dataset, self.operation) {
                 Some(operation) => Ok(operate(library, dataset, self, operation, &list, dxpl)),
-                // SAFETY: the caller says so.
+                // SAFETY: promised by the caller.
                 None => unsafe { (self.natively)(library, dataset, &list, dxpl) }
                     .map_err(|e| e.at(name_of(library, dataset))),
             }
@@ -70,13 +70,12 @@ impl Transfer {
     }
 }
 
-/// Writes `number` blocks of a dataset, as so many calls of `H5Dwrite` in their order. Block `i` begins at `starts[i]` and has the
-/// sides `counts[i]`; the elements of one block follow those of the one before. Local, unless `dxpl` asks for a collective
-/// transfer.
+/// Writes `number` blocks of a dataset, like as many calls of `H5Dwrite` in order. Block `i` begins at `starts[i]` and has
+/// the sides `counts[i]`; blocks follow each other in `buf`. Local, unless `dxpl` requests a collective transfer.
 ///
 /// # Safety
 ///
-/// `starts` and `counts` have `number` members, each of which has a number for each dimension. `buf` has all elements.
+/// `starts` and `counts` have `number` members, each with a number for each dimension. `buf` has all elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn H5Dwrite_n(
     dataset: Id,
@@ -87,7 +86,7 @@ pub unsafe extern "C-unwind" fn H5Dwrite_n(
     dxpl: Id,
     buf: *const c_void,
 ) -> Status {
-    // SAFETY: the caller says so.
+    // SAFETY: promised by the caller.
     unsafe {
         WRITE.run(
             dataset,
@@ -101,7 +100,7 @@ pub unsafe extern "C-unwind" fn H5Dwrite_n(
     }
 }
 
-/// Reads `number` blocks of a dataset, as so many calls of `H5Dread`: see [`H5Dwrite_n`].
+/// Reads `number` blocks of a dataset, like as many calls of `H5Dread`: see [`H5Dwrite_n`].
 ///
 /// # Safety
 ///
@@ -116,14 +115,14 @@ pub unsafe extern "C-unwind" fn H5Dread_n(
     dxpl: Id,
     buf: *mut c_void,
 ) -> Status {
-    // SAFETY: the caller says so.
+    // SAFETY: promised by the caller.
     unsafe { READ.run(dataset, memory_type, number, starts, counts, dxpl, buf) }
 }
 
-/// The number of an operation, where this dataset has it: where it is one of a log that the connector writes.
+/// The number of an operation, if the dataset supports it: if it belongs to a log that the connector writes.
 fn operation(library: &Library, dataset: Id, name: &CStr) -> Option<c_int> {
     let (mut number, mut flags) = (0, 0);
-    // SAFETY: the name is a C string, and both results have a place. What fails says nothing.
+    // SAFETY: the name is a C string, and both results have a place. A failure prints nothing.
     let status = library.quietly(|f| unsafe {
         let found = (f.H5VLfind_opt_operation)(OF_DATASETS, name.as_ptr(), &mut number);
         if found < 0 {
@@ -134,7 +133,7 @@ fn operation(library: &Library, dataset: Id, name: &CStr) -> Option<c_int> {
     (status >= 0 && flags & IS_SUPPORTED != 0).then_some(number)
 }
 
-/// Lets the connector do it.
+/// Lets the connector transfer a list.
 fn operate(
     library: &Library,
     dataset: Id,
@@ -148,7 +147,7 @@ fn operate(
         operation,
         arguments: std::ptr::from_ref(list).cast_mut().cast(),
     };
-    // SAFETY: the operation takes a list, which it does not change. No event set waits for it.
+    // SAFETY: the operation takes a list, and does not change it. There is no event set.
     unsafe {
         (library.functions().H5VLdataset_optional_op)(
             c"h5logfs".as_ptr(),

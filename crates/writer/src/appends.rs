@@ -1,9 +1,9 @@
-//! Rows that ranks append to datasets. Nothing but a flush knows where they go: behind the extent that the dataset has
-//! then, those of a lower rank first.
+//! Rows that ranks append to datasets. Only a flush assigns their places: after the extent of the dataset at that time, rows
+//! of lower ranks first.
 //!
-//! A flush counts the rows of all such datasets in one exclusive scan, so all ranks must count the same datasets, in the
-//! same order. A rank finds a new one when it appends to it; the others learn of it in the reduction of the flush, which
-//! then begins again. From then on every flush counts that dataset.
+//! A flush counts the rows of all such datasets in one exclusive scan, so all ranks must count the same datasets in the same
+//! order. A rank finds a new one when it appends to it. The others learn of it in the reduction of the flush, which then
+//! begins again. From then on every flush counts that dataset.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
 use h5logfs_output::Ranks;
 
-/// Rows of one dataset, one behind the other.
+/// Consecutive rows of one dataset.
 #[derive(Debug, Clone)]
 pub(super) struct Rows<'d> {
     /// ID of the dataset.
@@ -21,38 +21,38 @@ pub(super) struct Rows<'d> {
     pub number: u64,
     /// Extent of a row.
     pub shape: Vec<u64>,
-    /// The elements, without padding.
+    /// Elements of the rows, without padding.
     pub bytes: Cow<'d, [u8]>,
 }
 
-/// Rows whose place is known.
+/// Rows with their place.
 pub(super) struct PlacedRows<'a> {
     pub rows: &'a Rows<'a>,
-    /// Index of the first one.
+    /// Index of the first row.
     pub start: u64,
 }
 
-/// Where the rows of this rank go.
+/// The places of this rank's rows.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Of each dataset that is counted: the indices of the rows of this rank.
+    /// For each counted dataset: the indices of this rank's rows.
     ranges: Vec<Range<u64>>,
 }
 
-/// The rows of one rank.
+/// The appended rows of one rank.
 #[derive(Debug, Default)]
 pub(super) struct Appends {
-    /// IDs of the datasets whose rows are counted, the same on all ranks.
+    /// IDs of the counted datasets, the same on all ranks.
     counted: Vec<u32>,
-    /// The rows since the last flush that were copied, in their order.
+    /// Copied rows since the last flush, in order, by dataset.
     pending: BTreeMap<u32, Vec<Rows<'static>>>,
     /// Bytes of these rows.
     bytes: u64,
-    /// The indices of the rows of the last flush.
+    /// Indices of the rows of the last flush, by dataset.
     flushed: HashMap<u32, Range<u64>>,
 }
 
-/// Checks elements that are appended to a dataset. Returns the number of rows.
+/// Checks elements appended to a dataset. Returns the number of rows.
 pub(super) fn number_of_rows(layout: &DatasetLayout, elements: u64) -> Result<u64, Fault> {
     if layout.max_dims.first() != Some(&None) {
         let reason = "rows can be appended only where the first dimension is unlimited";
@@ -72,17 +72,17 @@ pub(super) fn number_of_rows(layout: &DatasetLayout, elements: u64) -> Result<u6
 }
 
 impl Appends {
-    /// Bytes of the rows that were copied.
+    /// Bytes of the copied rows.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds rows to those of the next flush.
+    /// Adds rows to the next flush.
     pub fn push(&mut self, rows: Rows<'_>) {
         self.bytes += rows.bytes.len() as u64;
         let of = self.pending.entry(rows.dataset).or_default();
         match of.last_mut() {
-            // They become one record.
+            // Rows of the same shape become one record.
             Some(last) if last.shape == rows.shape => {
                 last.number += rows.number;
                 last.bytes.to_mut().extend_from_slice(&rows.bytes);
@@ -94,7 +94,7 @@ impl Appends {
         }
     }
 
-    /// A dataset of which not all ranks know that rows are appended to it.
+    /// A dataset with appended rows that is not counted yet.
     pub fn uncounted(&self, lent: &[Rows<'_>]) -> Option<u32> {
         let pending = self.pending.keys().copied();
         let mut all = pending.chain(lent.iter().map(|rows| rows.dataset));
@@ -106,8 +106,8 @@ impl Appends {
         self.counted.push(dataset);
     }
 
-    /// Counts the rows of all ranks, and finds the places of those of this rank. Takes one exclusive scan if any
-    /// dataset is counted. Collective.
+    /// Counts the rows of all ranks, and assigns places to the rows of this rank. Takes one exclusive scan if any dataset is
+    /// counted. Collective.
     pub fn place(&self, ranks: &Ranks, datasets: &[Defined], lent: &[Rows<'_>]) -> Places {
         if self.counted.is_empty() {
             return Places::default();
@@ -143,13 +143,13 @@ impl Appends {
         self.counted.iter().zip(&places.ranges).flat_map(of_dataset)
     }
 
-    /// The rows of one dataset in their order: those that were copied, then the lent ones.
+    /// The rows of one dataset in order: the copied rows, then the lent ones.
     fn of<'a>(&'a self, dataset: u32, lent: &'a [Rows<'a>]) -> impl Iterator<Item = &'a Rows<'a>> {
         let copied = self.pending.get(&dataset).into_iter().flatten();
         copied.chain(lent.iter().filter(move |rows| rows.dataset == dataset))
     }
 
-    /// The new extents. `ends` has for each dataset that is counted, how long it is now.
+    /// The new extents. `ends` has the new length of each counted dataset.
     pub fn extents(&self, ends: &[u64], datasets: &[Defined]) -> Vec<Definition> {
         let extents = self.counted.iter().zip(ends).filter_map(|(dataset, end)| {
             let mut dims = datasets[*dataset as usize].layout.dims.clone();
@@ -164,21 +164,21 @@ impl Appends {
         extents.collect()
     }
 
-    /// Forgets the rows, which are in the file, but for their indices.
+    /// Forgets the flushed rows, and keeps their indices.
     pub fn set_flushed(&mut self, places: Places) {
         self.flushed = self.counted.iter().copied().zip(places.ranges).collect();
         self.pending.clear();
         self.bytes = 0;
     }
 
-    /// The indices of this rank's rows of the last flush.
+    /// Indices of this rank's rows in the last flush.
     pub fn flushed(&self, dataset: u32) -> Range<u64> {
         self.flushed.get(&dataset).cloned().unwrap_or_default()
     }
 }
 
 impl Places {
-    /// Behind the rows of this rank. The largest one on any rank is the new extent.
+    /// Ends of this rank's rows. The new extent is the maximum over all ranks.
     pub fn ends(&self) -> impl Iterator<Item = u64> {
         self.ranges.iter().map(|range| range.end)
     }

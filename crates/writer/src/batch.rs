@@ -10,11 +10,10 @@ use super::memory::Source;
 use super::{Dataset, Error, MemorySpace, Result, Selection, Writer, form_of, info_of};
 use h5logfs_output::{Blocks, stored};
 
-/// Writes that borrow their data until [`Batch::flush`] has written them to the file. In the file they
-/// follow the writes in the buffer.
+/// Writes that borrow their data until [`Batch::flush`] has written them to the file. They follow the buffered writes.
 ///
-/// If a batch is dropped without a flush, the writer's buffer gets copies of its data, whatever the
-/// buffer limit is. Filtered data, and types with padding, are copied in any case.
+/// If a batch is dropped without a flush, its data are copied to the writer's buffer, regardless of the buffer limit.
+/// Filtered data, and types with padding, are always copied.
 ///
 /// ```compile_fail
 /// # fn example(file: &mut h5logfs_writer::Writer, dataset: h5logfs_writer::Dataset)
@@ -32,7 +31,7 @@ pub struct Batch<'w, 'd> {
     contents: Contents<'d>,
 }
 
-/// What a batch holds.
+/// The contents of a batch.
 #[derive(Default)]
 pub(crate) struct Contents<'d> {
     records: Vec<BatchRecord<'d>>,
@@ -51,12 +50,12 @@ impl<'w, 'd> Batch<'w, 'd> {
         Self::from_contents(writer, Contents::default())
     }
 
-    /// Ends the borrow of the writer, for a caller that cannot borrow it until the flush.
+    /// Ends the borrow of the writer, for a caller that cannot keep it until the flush.
     pub(crate) fn into_contents(mut self) -> Contents<'d> {
         std::mem::take(&mut self.contents)
     }
 
-    /// The contents must be of the same writer.
+    /// Restores a batch. The contents must be of the same writer.
     pub(crate) fn from_contents(writer: &'w mut Writer, contents: Contents<'d>) -> Self {
         Batch { writer, contents }
     }
@@ -69,14 +68,14 @@ impl<'w, 'd> Batch<'w, 'd> {
         data: &'d [T],
     ) -> Result<()> {
         let added = self.writer.check_type::<T>(dataset).and_then(|()| {
-            // SAFETY: a `T` has the datatype of the dataset, and the data live as long as `'d`.
+            // SAFETY: a `T` has the datatype of the dataset, and the data outlive `'d`.
             unsafe { self.add(dataset, selection, Source::of(data)) }
         });
-        self.writer.note_refusal(added)
+        self.writer.remember_refusal(added)
     }
 
-    /// Logs a selected part of a larger array: see [`Writer::write_from`]. The selected elements are copied, unless they
-    /// lie in one piece. Local.
+    /// Logs a selected part of a larger array: see [`Writer::write_from`]. The selected elements are copied unless they are
+    /// contiguous. Local.
     pub fn write_from<T: H5Type>(
         &mut self,
         dataset: Dataset,
@@ -86,13 +85,13 @@ impl<'w, 'd> Batch<'w, 'd> {
     ) -> Result<()> {
         let added = self.writer.check_type::<T>(dataset).and_then(|()| {
             let source = Source::of(data).within(space);
-            // SAFETY: a `T` has the datatype of the dataset, and the data live as long as `'d`.
+            // SAFETY: a `T` has the datatype of the dataset, and the data outlive `'d`.
             unsafe { self.add(dataset, selection, source) }
         });
-        self.writer.note_refusal(added)
+        self.writer.remember_refusal(added)
     }
 
-    /// Logs elements of a type that is known only when the program runs. Local.
+    /// Logs elements of a type known only at run time. Local.
     ///
     /// # Safety
     /// `data` points to `count` elements of the dataset's datatype in memory, which do not change
@@ -118,7 +117,7 @@ impl<'w, 'd> Batch<'w, 'd> {
     ) -> Result<()> {
         // SAFETY: promised by the caller.
         let added = unsafe { self.add(dataset, selection, source) };
-        self.writer.note_refusal(added)
+        self.writer.remember_refusal(added)
     }
 
     /// # Safety
@@ -152,16 +151,16 @@ impl<'w, 'd> Batch<'w, 'd> {
         Ok(())
     }
 
-    /// Appends rows as [`Writer::append`] does. They follow those that were copied. Local.
+    /// Appends rows as [`Writer::append`] does, after the copied rows. Local.
     pub fn append<T: H5Type>(&mut self, dataset: Dataset, rows: &'d [T]) -> Result<()> {
         let appended = self.writer.check_type::<T>(dataset).and_then(|()| {
-            // SAFETY: a `T` has the datatype of the dataset, and the data live as long as `'d`.
+            // SAFETY: a `T` has the datatype of the dataset, and the data outlive `'d`.
             unsafe { self.add_rows(dataset, Source::of(rows)) }
         });
-        self.writer.note_refusal(appended)
+        self.writer.remember_refusal(appended)
     }
 
-    /// Appends rows whose type is known only when the program runs. Local.
+    /// Appends rows of a type known only at run time. Local.
     ///
     /// # Safety
     /// `data` points to `count` elements of the dataset's datatype in memory, which do not change
@@ -174,7 +173,7 @@ impl<'w, 'd> Batch<'w, 'd> {
     ) -> Result<()> {
         // SAFETY: promised by the caller.
         let appended = unsafe { self.add_rows(dataset, Source::new(data, count)) };
-        self.writer.note_refusal(appended)
+        self.writer.remember_refusal(appended)
     }
 
     /// # Safety
@@ -188,8 +187,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         Ok(())
     }
 
-    /// Flushes the writer with the batch. After an error the writer's buffer has copies of the data.
-    /// Collective.
+    /// Flushes the writer and the batch. After an error the writer's buffer has copies of the data. Collective.
     pub fn flush(mut self) -> Result<()> {
         self.flush_lent()
     }
@@ -214,7 +212,7 @@ impl<'w, 'd> Batch<'w, 'd> {
         flushed
     }
 
-    /// Copies data, whose entries the writer has, and rows to its buffer.
+    /// Copies data whose entries the writer has, and rows, to its buffer.
     fn copy(&mut self, data: &[&[u8]], rows: Vec<Rows<'d>>) {
         if let Some(log) = &mut self.writer.log {
             data.iter().for_each(|piece| log.push_data(piece));
@@ -224,10 +222,10 @@ impl<'w, 'd> Batch<'w, 'd> {
         }
     }
 
-    /// Adds the entries of the records to those of the writer. Returns their data.
+    /// Moves the entries of the records to the writer. Returns their data.
     fn add_entries<'r>(&mut self, records: &'r [BatchRecord<'d>]) -> Vec<&'r [u8]> {
         let Writer { log, outline, .. } = &mut *self.writer;
-        // Where the file is closed, nothing was added.
+        // A closed file has no entries.
         let Some(log) = log else {
             return Vec::new();
         };

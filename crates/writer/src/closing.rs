@@ -1,7 +1,8 @@
-//! The close of a log: makes HDF5 files of the data files, and removes the journal. Then the log may become an ordinary file.
+//! The close of a log: turns the data files into HDF5 files, and removes the journal. The log may then become an ordinary
+//! file.
 //!
-//! The metadata of a log in one file are made without libhdf5, as the VOL connector does (`output::plain_close`). libhdf5 makes those of
-//! subfiles, and objects that have no room in their headers.
+//! The metadata of a log in one file are made without libhdf5, as in the VOL connector (`output::plain_close`). libhdf5 makes
+//! the metadata of subfiles, and of objects that do not fit into their headers.
 
 use std::path::Path;
 
@@ -24,14 +25,14 @@ use h5logfs_view::cache::MemoryLimits;
 /// The objects of a log.
 #[derive(Clone, Copy)]
 pub struct Objects<'a> {
-    /// On the first rank: without extents.
+    /// Definitions without extents, on the first rank.
     pub definitions: &'a [Definition],
-    /// With their present extents, in the order of their IDs.
+    /// Datasets with their present extents, in the order of their IDs.
     pub datasets: &'a [Defined],
 }
 
-/// Turns the data files into HDF5 files, and removes the journal. Nothing is buffered. `known`: the table of a log that was closed
-/// before, as far as the first rank knows it. Returns what that has to know for the next close. Can be repeated after a failure or an
+/// Turns the data files into HDF5 files, and removes the journal. Nothing may be buffered. `known`: the table of a previously
+/// closed log, as far as the first rank knows it. Returns the state for the next close. Can be repeated after a failure or an
 /// interruption at any point. Collective.
 pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result<JustClosed> {
     let (files, ranks, fsync) = (log.files(), log.ranks(), log.options().fsync);
@@ -59,7 +60,7 @@ pub fn close(log: &LogWriter, objects: Objects<'_>, known: KnownTable) -> Result
         finished(outcome)?;
         return Ok(closed.flatten().unwrap_or_default());
     }
-    // What the front says before all is there, the journal has to say.
+    // Until the file is complete, its front relies on the journal.
     let kept = match files.journal() {
         Some(journal) => journal
             .check_name()
@@ -123,8 +124,8 @@ fn close_one_file(
     Ok(JustClosed { table, seal })
 }
 
-/// Makes the log at `path` an ordinary HDF5 file, once no rank has it open. If that fails, it stays the log that was closed.
-/// `memory`: the bytes that it may take for each of its two purposes. Collective.
+/// Makes the closed log at `path` an ordinary HDF5 file, once no rank has it open. After a failure it stays a closed log.
+/// `memory`: limit in bytes for each of its two purposes. Collective.
 pub fn settle(path: &Path, ranks: &Ranks, memory: u64) -> Result<()> {
     ranks.wait();
     let settled = if ranks.is_root() {
@@ -170,8 +171,8 @@ fn front(files: &Files, role: Role, datasets: usize, has_seals: bool) -> Front<'
     }
 }
 
-/// On the first rank of the job: writes the user's objects and the front of their file, and removes the journal. `only`: the data
-/// file, if that is the file of the log.
+/// On the first rank of the job: writes the user's objects and the front of their file, and removes the journal. `only`: the
+/// data file, if it is the log file.
 fn finish_master(
     files: &Files,
     only: Option<&Tabled>,
@@ -198,7 +199,7 @@ fn finish_master(
     }
     journal.remove()?;
     if is_synced {
-        // Until then a crash of the system may bring the journal back.
+        // Before that, a crash of the system may restore the journal.
         sync_names(path, files.header())?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What two ranks define differently, in words: plain data, without communication.
+//! Texts about different definitions of two ranks: plain data, without communication.
 
 use std::collections::HashMap;
 
@@ -9,31 +9,31 @@ use h5logfs_log::journal::definition::{DatasetLayout, Defined, Definition};
 use h5logfs_log::journal::value::Value;
 use h5logfs_log::journal::words::{Shortened, largest_extent, shortened};
 
-/// What a rank defines otherwise than the first rank, since the last flush.
+/// Differences between the definitions of a rank and those of the first rank since the last flush.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// The first difference in groups, datasets and extents. Their order counts: datasets are numbered.
+    /// The first difference in groups, datasets and extents. Their order matters, because datasets are numbered.
     pub objects: Option<String>,
-    /// Attributes of one of the two ranks alone, or with other values. Their order does not count.
+    /// Attributes that only one of the two ranks has, or with different values. Their order does not matter.
     pub attributes: Vec<DifferentAttribute>,
 }
 
-/// An attribute that is not the same on all ranks.
+/// An attribute that differs between ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DifferentAttribute {
     /// Path of its object.
     pub object: String,
     pub name: String,
-    /// What the two ranks define.
+    /// The definitions of the two ranks, as text.
     pub how: String,
 }
 
 /// The definitions of two ranks.
 pub(super) struct Compared<'a> {
-    /// Those of the first rank.
+    /// Definitions of the first rank.
     pub first: &'a [Definition],
     pub rank: u32,
-    /// Those of `rank`.
+    /// Definitions of `rank`.
     pub own: &'a [Definition],
     /// All datasets of `rank`, in the order of their numbers.
     pub datasets: &'a [Defined],
@@ -120,7 +120,7 @@ impl Compared<'_> {
         })
     }
 
-    /// Two definitions of the same object.
+    /// The difference between two definitions of the same object.
     fn properties(&self, first: &Definition, own: &Definition) -> String {
         let rank = self.rank;
         if let (Definition::Dataset { path, layout }, Definition::Dataset { layout: own, .. }) =
@@ -182,14 +182,14 @@ impl Compared<'_> {
         }
     }
 
-    /// Up to the first difference a number means the same dataset on both ranks.
+    /// The path of a dataset. Up to the first difference, a number means the same dataset on both ranks.
     fn path(&self, dataset: u32) -> &str {
         let defined = self.datasets.get(dataset as usize);
         defined.map_or("without a name", |d| &d.path)
     }
 }
 
-/// What a rank does with an object, as the parts of a sentence.
+/// A rank's action on an object, as parts of a sentence.
 struct Clause {
     verb: &'static str,
     object: String,
@@ -240,7 +240,7 @@ fn objects(definitions: &[Definition]) -> Vec<&Definition> {
     definitions.iter().filter(is_object).collect()
 }
 
-/// What a definition is about.
+/// The object of a definition.
 #[derive(PartialEq)]
 enum Subject<'a> {
     Object(&'a str),
@@ -275,7 +275,7 @@ fn has(definitions: &[&Definition], wanted: &Definition) -> bool {
     definitions.iter().any(|d| subject(d) == subject(wanted))
 }
 
-/// The properties of a dataset in words, in the order of their weight.
+/// The properties of a dataset as text, most important first.
 fn properties(layout: &DatasetLayout) -> [String; 6] {
     let chunk = layout.chunk.as_ref();
     let filters: Vec<String> = layout.filters.iter().map(filter).collect();
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// What rank 3 defines differently. `/rows` is dataset 0 of both.
+    /// The differences of rank 3. Dataset 0 of both ranks is `/rows`.
     fn differences(first: &[Definition], own: &[Definition]) -> Differences {
         let rows = Defined {
             path: "/rows".into(),
@@ -546,7 +546,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against two loops: one over the objects in their order, one over the names of attributes.
+        /// Compares with two loops: over the objects in order, and over the names of attributes.
         #[test]
         fn what_differs_is_found(first in definitions(), own in definitions()) {
             let found = differences(&first, &own);
@@ -570,7 +570,7 @@ mod tests {
             let names: Vec<&String> = found.attributes.iter().map(|a| &a.name).collect();
             prop_assert_eq!(names.len(), wanted.len());
             prop_assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), wanted);
-            // The message names an object that one of them defines there.
+            // The message names an object that one of the ranks defines there.
             if let Some(words) = &found.objects {
                 let (theirs, ours) = (rest(&first), rest(&own));
                 let at = theirs.iter().zip(&ours).take_while(|(a, b)| a == b).count();

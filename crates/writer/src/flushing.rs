@@ -1,4 +1,4 @@
-//! What a flush takes besides the buffer: definitions, and rows whose places it finds.
+//! The parts of a flush besides the buffer: definitions, and rows, whose places it assigns.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,10 +18,10 @@ use crate::appends::{PlacedRows, Places, Rows};
 use crate::left_out::LeftOut;
 use crate::{Writer, form_of, info_of};
 
-/// What a batch adds to a flush.
+/// A batch's contribution to a flush.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Lent<'a> {
-    /// Data that follow those of the buffer.
+    /// Data after those of the buffer.
     pub data: &'a [&'a [u8]],
     pub rows: &'a [Rows<'a>],
 }
@@ -33,7 +33,7 @@ impl Lent<'_> {
     }
 }
 
-/// Adds the entries of rows to those of a log. Their data begin at `offset` in those of the flush. Returns the data.
+/// Adds the entries of rows to those of a log. Their data begin at `offset` in the data of the flush. Returns the data.
 fn row_records<'a>(
     log: &mut LogWriter,
     rows: impl Iterator<Item = PlacedRows<'a>>,
@@ -64,7 +64,7 @@ fn row_records<'a>(
     data
 }
 
-/// The lines of the journal for definitions. Of the extents of a dataset the last one says all.
+/// The journal lines of definitions. Only the last extent of a dataset is kept.
 fn lines_of<'a>(definitions: impl DoubleEndedIterator<Item = &'a Definition>) -> Vec<Line> {
     let mut extended = HashSet::new();
     let is_last = |definition: &&Definition| match definition {
@@ -78,15 +78,15 @@ fn lines_of<'a>(definitions: impl DoubleEndedIterator<Item = &'a Definition>) ->
 }
 
 impl Writer {
-    /// Writes the buffers and definitions of all ranks to the file. Once this has returned on all ranks,
-    /// they survive whatever happens to the job. Collective.
+    /// Writes the buffers and definitions of all ranks to the file. Once this has returned on all ranks, they survive any
+    /// failure of the job. Collective.
     pub fn flush(&mut self) -> Result<()> {
         self.flush_with(Lent::default())
     }
 
-    /// Flushes what a clock has made all ranks flush. If that fails, a later flush has what this one had. Collective.
-    pub(crate) fn flush_unasked(&mut self) {
-        // Rows, and the report of what was refused, wait for a flush that the program makes.
+    /// Makes an automatic flush. After a failure, a later flush writes everything. Collective.
+    pub(crate) fn flush_automatically(&mut self) {
+        // Rows, and the report of refusals, wait for a flush of the program.
         let (appends, refused) = (mem::take(&mut self.appends), self.refused.take());
         let flushed = self.flush_for(Lent::default(), Cause::Automatic);
         (self.appends, self.refused) = (appends, refused);
@@ -109,7 +109,7 @@ impl Writer {
             if let Ok(Some(outcome)) = round {
                 break outcome;
             }
-            // Rows get other places in another round.
+            // Another round assigns other places to the rows.
             if let Some(log) = &mut self.log {
                 log.section().truncate(entries);
             }
@@ -118,7 +118,7 @@ impl Writer {
         check_outcome(&self.path, "flush", outcome)
     }
 
-    /// One attempt to flush. `None` where the ranks have learned of a dataset whose rows have to be counted.
+    /// One round of a flush. `None` if the ranks have learned of a dataset whose rows must be counted.
     fn flush_round(&mut self, lent: Lent<'_>, cause: Cause) -> Result<Option<GlobalOutcome>> {
         let Self {
             log,
@@ -145,10 +145,10 @@ impl Writer {
         };
         let mut hasher = DefaultHasher::new();
         defined.hash(&mut hasher);
-        // The number of a dataset that is not counted, and the ends of those that are.
+        // The number of an uncounted dataset plus 1, and the ends of the counted ones.
         let uncounted_number = uncounted.map_or(0, |dataset| u64::from(dataset) + 1);
         let part = Part {
-            // Where another round follows, in which the rows of that dataset are counted, nothing is written in this one.
+            // This round writes nothing if another one must follow to count the rows of that dataset.
             data: uncounted.is_none().then_some(&data[..]),
             outcome,
             cause,
@@ -174,7 +174,7 @@ impl Writer {
                 return Ok(None);
             }
             extents = appends.extents(row_ends, &outline.datasets);
-            // The same on all ranks.
+            // The outcome is the same on all ranks.
             if let Err(reason) = outline.check_extents(&extents) {
                 return Err(GlobalOutcome::Failed { rank: 0, reason });
             }
@@ -196,10 +196,10 @@ impl Writer {
         Ok(Some(left_out.added_to(outcome)))
     }
 
-    /// Takes note that the definitions and rows are in the file.
+    /// Records that the definitions and rows are in the file.
     fn set_flushed(&mut self, places: Places, extents: &[Definition]) {
         for definition in mem::take(&mut self.defined) {
-            self.note_flushed(definition);
+            self.keep_for_close(definition);
         }
         for extent in extents {
             let added = self.outline.add(extent);

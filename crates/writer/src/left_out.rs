@@ -1,4 +1,4 @@
-//! Attributes that are not the same on all ranks, and are left out. A flush that finds no difference does nothing of this.
+//! Attributes that differ between ranks, and are left out. A flush without differences does none of this.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::definition::{Defined, Definition, Outline};
 use h5logfs_output::{GlobalOutcome, Ranks};
 
-/// Attributes that all ranks leave out, because they are not the same on all of them.
+/// Attributes that all ranks leave out, because they differ.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     /// The first rank that differs.
@@ -16,8 +16,8 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Compares the definitions since the last flush. Fails with the outcome of the flush where they differ in more
-    /// than attributes: a record names its dataset by a number, which must mean the same dataset everywhere. Collective.
+    /// Compares the definitions since the last flush. If more than attributes differ, fails with the outcome of the flush: a
+    /// record names its dataset by a number, which must mean the same dataset on all ranks. Collective.
     pub fn find(
         ranks: &Ranks,
         defined: &[Definition],
@@ -33,8 +33,8 @@ impl LeftOut {
         }
         let mut found = LeftOut::default();
         let mut pending = own.attributes;
-        // Most differences are the same on many ranks. So the first rank that has some tells all of its own, and the
-        // others drop these.
+        // Most differences are the same on many ranks. So the first rank with differences broadcasts its own, and the others
+        // drop these.
         while let Some(rank) = ranks.first(!pending.is_empty()) {
             let text = serde_json::to_string(&pending).unwrap_or_default();
             let text = ranks.broadcast_text(rank, text);
@@ -52,7 +52,7 @@ impl LeftOut {
         Ok(found)
     }
 
-    /// Adds what was left out later.
+    /// Adds attributes that were left out later.
     pub fn add(&mut self, later: LeftOut) {
         if self.attributes.is_empty() {
             self.rank = later.rank;
@@ -60,7 +60,7 @@ impl LeftOut {
         self.attributes.extend(later.attributes);
     }
 
-    /// Takes the attributes out of the definitions of this rank. Their names are free again.
+    /// Removes the attributes from the definitions of this rank. Their names are free again.
     pub fn remove_from(&self, defined: &mut Vec<Definition>, outline: &mut Outline) {
         for left_out in &self.attributes {
             outline.remove_attribute(&left_out.object, &left_out.name);
@@ -73,7 +73,7 @@ impl LeftOut {
         });
     }
 
-    /// The outcome of a complete flush, with what it lacks because of this.
+    /// The outcome of a complete flush, with a report of the attributes left out.
     pub fn added_to(&self, outcome: GlobalOutcome) -> GlobalOutcome {
         let Some(lacking) = self.words() else {
             return outcome;
@@ -105,7 +105,7 @@ impl LeftOut {
     }
 }
 
-/// What this rank defines otherwise than the first one. Collective.
+/// Differences between this rank and the first one. Collective.
 fn differences(ranks: &Ranks, defined: &[Definition], datasets: &[Defined]) -> Differences {
     let text = match ranks.rank() {
         0 => serde_json::to_string(defined).unwrap_or_default(),
@@ -124,6 +124,6 @@ fn differences(ranks: &Ranks, defined: &[Definition], datasets: &[Defined]) -> D
         };
         compared.differences()
     };
-    // The text comes from this library, so it can be read.
+    // This library has written the text, so it can be parsed.
     serde_json::from_str(&text).map_or_else(|_| Differences::default(), compare)
 }

@@ -1,17 +1,15 @@
-//! The writer: each process of an MPI program logs elements of datasets by itself, and all processes
-//! flush together.
+//! The writer: each process of an MPI program logs elements of datasets independently, and all processes flush together.
 //!
-//! Definitions and flushes are collective: all ranks of the communicator make the same calls in the
-//! same order. Definitions need no communication. Every rank keeps an outline of the file and comes to
-//! the same result, and the first rank writes the definitions to the journal with the next flush, in which the
-//! ranks compare a hash of them. Where it differs, `left_out` finds out what.
-//! Writes are local and only fill a buffer.
+//! Definitions and flushes are collective: all ranks of the communicator make the same calls in the same order. Definitions
+//! need no communication: every rank keeps an outline of the file, and comes to the same result. With the next flush, the
+//! first rank writes the definitions to the journal, and the ranks compare a hash of them. If it differs, `left_out` finds
+//! the differences. Writes are local, and only fill a buffer.
 //!
-//! A flush consists of an exclusive scan for the offsets, a write in which each rank adds one
-//! contiguous extent, a reduction for the total and for errors, a line in the journal, and a broadcast
-//! that tells all ranks of this line. After that the data survive whatever happens to the job.
+//! A flush consists of an exclusive scan for the offsets, a write in which each rank adds one contiguous extent, a reduction
+//! for the total and for errors, a line in the journal, and a broadcast of this commit. After that the data survive any
+//! failure of the job.
 //!
-//! A file is created, or a log of earlier jobs is opened again, closed or not ([`Writer::open`]).
+//! A file is created, or a log of earlier jobs, closed or not, is opened again ([`Writer::open`]).
 //!
 #![doc = "```ignore"]
 #![doc = include_str!("../examples/pressure.rs")]
@@ -60,59 +58,59 @@ use left_out::LeftOut;
 use memory::Source;
 use spec::MemoryType;
 
-/// The name of a dimension scale, or its beginning, by which netCDF knows a dimension without a variable.
+/// The name of a dimension scale, or its prefix, by which netCDF recognizes a dimension without a variable.
 pub const NETCDF_DIMENSION: &str = "This is a netCDF dimension but not a netCDF variable.";
 
-/// A dataset of the file that made it.
+/// A dataset of a [`Writer`]'s file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Dataset(u32);
 
 impl Dataset {
-    /// The layout's number of the dataset.
+    /// Number of the dataset in the layout.
     pub fn id(self) -> u32 {
         self.0
     }
 
-    /// The dataset with this number; a write to it fails where there is none.
+    /// The dataset with number `id`. A write fails if there is none.
     pub fn from_id(id: u32) -> Self {
         Dataset(id)
     }
 }
 
-/// A file that the ranks of a communicator write. If it is dropped without a close, it stays as the
-/// last flush left it: h5logfs can read it, and `h5logfs recover` closes it.
+/// A file written by the ranks of a communicator. If it is dropped without a close, it stays as the last flush left it:
+/// h5logfs can read it, and `h5logfs recover` closes it.
 pub struct Writer {
     path: PathBuf,
-    /// This rank.
+    /// Number of this rank.
     rank: u32,
     /// The buffer and the files. `None` once the file is closed.
     log: Option<LogWriter>,
     outline: Outline,
     /// The datatype of each dataset in the program's memory.
     memory: Vec<MemoryType>,
-    /// Definitions since the last flush. They must be the same on all ranks.
+    /// Definitions since the last flush, which must be the same on all ranks.
     defined: Vec<Definition>,
-    /// On the first rank: the definitions that were flushed, without extents.
+    /// On the first rank: flushed definitions, without extents.
     flushed: Vec<Definition>,
-    /// The table of the log when it was opened again, as far as the first rank knows it.
+    /// The table of the log when it was reopened, as far as the first rank knows it.
     table: KnownTable,
-    /// Attributes without which the next complete flush goes on. It reports them.
+    /// Attributes left out of the next complete flush, which reports them.
     left_out: LeftOut,
-    /// The rows that were appended since the last flush.
+    /// Rows appended since the last flush.
     appends: Appends,
-    /// The blocks of the current write in the dataset, and of earlier ones that may come again.
+    /// Blocks of the current write in the dataset, and of recent ones that may be repeated.
     lists: Lists,
-    /// Its blocks in memory. Kept to save allocations.
+    /// Blocks of the current write in memory. Kept to save allocations.
     memory_blocks: Blocks,
     /// Why a write was refused on this rank. The next flush reports it to all ranks.
     refused: Option<Fault>,
-    /// The refusal that a failed close has found on some rank, and has not reported yet.
+    /// A refusal on some rank that a failed close has found, and has not reported yet.
     unreported: Option<Error>,
 }
 
 impl Writer {
-    /// Creates a file. All ranks pass the same path and options. Duplicates `comm`. Fails on all ranks or on none, and
-    /// then leaves everything as it was. Collective.
+    /// Creates a file. All ranks pass the same path and options. Duplicates `comm`. Fails on all ranks or on none, and then
+    /// leaves everything as it was. Collective.
     pub fn create(
         path: impl AsRef<Path>,
         comm: &impl Communicator,
@@ -123,11 +121,11 @@ impl Writer {
         Ok(Self::new(path, LogWriter::new(ranks, files, options)))
     }
 
-    /// Opens a log again, to add to it: one that was closed, or whose job ended before the close. It has to be made by
-    /// this library. [`Writer::open_dataset`] finds its datasets. From now on the log is not closed; what it holds is
-    /// kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks than before. All
-    /// ranks pass the same path and options. The options for new files (`overwrite`, `discard_unclosed`, `keep_unclosed`,
-    /// `subfiles`) are refused. Duplicates `comm`. Collective.
+    /// Opens a log again, to append to it: a closed one, or one whose job ended before the close. This library must have made
+    /// it. [`Writer::open_dataset`] finds its datasets. From now on the log is unclosed; its content is safe whatever
+    /// happens, and the close makes one log of all. The number of ranks may differ from before. All ranks pass the same path
+    /// and options. The options for new files (`overwrite`, `discard_unclosed`, `keep_unclosed`, `subfiles`) are refused.
+    /// Duplicates `comm`. Collective.
     pub fn open(
         path: impl AsRef<Path>,
         comm: &impl Communicator,
@@ -138,7 +136,7 @@ impl Writer {
         let log = LogWriter::new(ranks, reopened.files, options);
         let mut writer = Self::new(path, log);
         writer.table = reopened.table;
-        writer.take_in(reopened.definitions)?;
+        writer.add_reopened(reopened.definitions)?;
         Ok(writer)
     }
 
@@ -161,8 +159,8 @@ impl Writer {
         }
     }
 
-    /// Takes in the definitions of a log that is opened again. They are in its journal.
-    fn take_in(&mut self, definitions: Vec<Definition>) -> Result<()> {
+    /// Adds the definitions of a reopened log, which are in its journal.
+    fn add_reopened(&mut self, definitions: Vec<Definition>) -> Result<()> {
         for definition in definitions {
             let added = self.outline.add(&definition).and_then(|()| {
                 if let Definition::Dataset { layout, .. } = &definition {
@@ -171,13 +169,13 @@ impl Writer {
                 Ok(())
             });
             added.map_err(|reason| self.definition_error(reason))?;
-            self.note_flushed(definition);
+            self.keep_for_close(definition);
         }
         Ok(())
     }
 
-    /// The first rank keeps definitions for the close.
-    fn note_flushed(&mut self, definition: Definition) {
+    /// Keeps a flushed definition for the close, on the first rank.
+    fn keep_for_close(&mut self, definition: Definition) {
         // The outline has the extents.
         if self.rank == 0 && !definition.changes_dataset() {
             self.flushed.push(definition);
@@ -191,8 +189,7 @@ impl Writer {
 
     // --- definitions -----------------------------------------------------------------------------
 
-    /// Creates a group, and its parent groups if they are missing. A group that exists stays as it is. Collective,
-    /// without communication.
+    /// Creates a group, and missing parent groups. An existing group stays as it is. Collective, without communication.
     pub fn group(&mut self, path: &str) -> Result<()> {
         let path = absolute(path);
         if self.log.is_some() && self.outline.has_group(&path) {
@@ -202,7 +199,7 @@ impl Writer {
         self.define(Definition::Group { path })
     }
 
-    /// Creates a dataset, and its parent groups if they are missing. Collective, without communication.
+    /// Creates a dataset, and missing parent groups. Collective, without communication.
     pub fn dataset(&mut self, path: &str, spec: DatasetSpec) -> Result<Dataset> {
         let path = absolute(path);
         let memory = MemoryType::new(spec.memory.clone());
@@ -217,14 +214,13 @@ impl Writer {
         Ok(Dataset(id))
     }
 
-    /// Finds a dataset again: one of a log that was opened again, or one that this writer has made. `T` is the type of its
-    /// elements in memory. Fails if the dataset has another type. Local.
+    /// Finds a dataset of a reopened log, or one that this writer has made. `T` is the type of its elements in memory. Fails
+    /// if the dataset has another type. Local.
     pub fn open_dataset<T: H5Type>(&mut self, path: &str) -> Result<Dataset> {
         self.open_dataset_of(path, datatype_of::<T>())
     }
 
-    /// Finds a dataset again, with a datatype that is known only when the program runs. Local. See
-    /// [`Writer::open_dataset`].
+    /// Finds a dataset with a datatype known only at run time: see [`Writer::open_dataset`]. Local.
     pub fn open_dataset_as(&mut self, path: &str, memory: Datatype) -> Result<Dataset> {
         self.open_dataset_of(path, Ok(memory))
     }
@@ -249,14 +245,14 @@ impl Writer {
         opened.map_err(|reason| self.definition_error(reason))
     }
 
-    /// Whether the file has a group or a dataset at this path. Local.
+    /// Whether the file has a group or a dataset at `path`. Local.
     pub fn exists(&self, path: &str) -> bool {
         self.outline.has_object(&absolute(path))
     }
 
-    /// Creates an attribute of the object at `path`. `/` is the root group. Collective, without
-    /// communication. An attribute that is not the same on all ranks is left out, and the next flush returns
-    /// [`Error::Refused`], which names it. Its name can be defined again.
+    /// Creates an attribute of the object at `path`; `/` is the root group. Collective, without communication. An attribute
+    /// that differs between ranks is left out, and the next flush returns [`Error::Refused`], which names it. Its name can be
+    /// defined again.
     pub fn attribute(&mut self, path: &str, name: &str, value: impl Into<Value>) -> Result<()> {
         self.define(Definition::Attribute {
             object: absolute(path),
@@ -273,10 +269,9 @@ impl Writer {
         })
     }
 
-    /// Makes a dataset of one dimension a dimension scale, which [`Writer::attach_scale`] attaches to dimensions
-    /// of datasets. An empty name is none. netCDF takes the name of the dataset for that of the dimension; a
-    /// scale whose name begins with [`NETCDF_DIMENSION`] is a dimension without a variable. Collective, without
-    /// communication.
+    /// Makes a dataset of one dimension a dimension scale, which [`Writer::attach_scale`] attaches to dimensions of datasets.
+    /// An empty name is none. netCDF takes the name of the dataset as that of the dimension; a scale whose name begins with
+    /// [`NETCDF_DIMENSION`] is a dimension without a variable. Collective, without communication.
     pub fn make_scale(&mut self, dataset: Dataset, name: &str) -> Result<()> {
         self.define(Definition::Scale {
             dataset: dataset.0,
@@ -294,8 +289,7 @@ impl Writer {
         })
     }
 
-    /// Gives a dimension of a dataset a label, once. The first dimension is 0. Collective, without
-    /// communication.
+    /// Labels a dimension of a dataset, once. The first dimension is 0. Collective, without communication.
     pub fn set_label(&mut self, dataset: Dataset, dimension: u32, label: &str) -> Result<()> {
         self.define(Definition::Label {
             dataset: dataset.0,
@@ -322,10 +316,10 @@ impl Writer {
         self.check_process()?;
         let log = self.log.as_mut();
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
-        // The ranks need not define the same attributes.
+        // Attributes may differ between ranks.
         let is_same = !matches!(definition, Definition::Attribute { .. });
         if is_same && log.begin_call(Call::Collective) {
-            self.flush_unasked();
+            self.flush_automatically();
         }
         let added = self.outline.add(&definition);
         added.map_err(|reason| self.definition_error(reason))?;
@@ -335,12 +329,12 @@ impl Writer {
 
     // --- writes ----------------------------------------------------------------------------------
 
-    /// Logs elements, row-major over the selection. The data are copied. Local.
+    /// Logs elements, row-major over the selection. Copies the data. Local.
     ///
-    /// A write that does not fit the dataset is refused, and the next flush reports it to all ranks. A full buffer goes to
-    /// the file, where it waits for the next flush, and so does a large write at once. [`Error::BufferFull`] is a write for
-    /// which neither the file nor, because of appended rows, the buffer has room: it can be repeated after a flush. The
-    /// program must tell the other ranks to flush.
+    /// A write that does not match the dataset is refused, and the next flush reports it to all ranks. A full buffer, and a
+    /// large write, go to the file and wait there for the next flush. [`Error::BufferFull`] means that neither the file nor,
+    /// because of appended rows, the buffer has room for a write. It can be repeated after a flush; the program must tell the
+    /// other ranks to flush.
     pub fn write<T: H5Type>(
         &mut self,
         dataset: Dataset,
@@ -351,11 +345,11 @@ impl Writer {
             // SAFETY: a `T` has the datatype of the dataset.
             unsafe { self.buffer_write(dataset, selection, Source::of(data)) }
         });
-        self.note_refusal(written)
+        self.remember_refusal(written)
     }
 
-    /// Logs a selected part of a larger array, as the inner cells of a grid with ghost cells. `data` is the whole
-    /// array. The selected elements are copied. Local. See [`Writer::write`].
+    /// Logs a selected part of a larger array, for example the inner cells of a grid with ghost cells. `data` is the whole
+    /// array. Copies the selected elements. Local. See [`Writer::write`].
     pub fn write_from<T: H5Type>(
         &mut self,
         dataset: Dataset,
@@ -368,10 +362,10 @@ impl Writer {
             // SAFETY: a `T` has the datatype of the dataset.
             unsafe { self.buffer_write(dataset, selection, source) }
         });
-        self.note_refusal(written)
+        self.remember_refusal(written)
     }
 
-    /// Logs elements of a type that is known only when the program runs. The data are copied. Local.
+    /// Logs elements of a type known only at run time. Copies the data. Local.
     ///
     /// # Safety
     /// `data` points to `count` elements of the dataset's datatype in memory.
@@ -397,12 +391,12 @@ impl Writer {
     ) -> Result<()> {
         // SAFETY: promised by the caller.
         let written = unsafe { self.buffer_write(dataset, selection, source) };
-        self.note_refusal(written)
+        self.remember_refusal(written)
     }
 
-    /// Appends rows to a dataset whose first dimension is unlimited. The next flush counts the rows of all ranks, extends
-    /// the dataset, and puts them behind the extent that it has then: those of a lower rank first, those of a rank in
-    /// their order. Ranks may append any number of rows, or none. The data are copied. Local.
+    /// Appends rows to a dataset whose first dimension is unlimited. The next flush counts the rows of all ranks, extends the
+    /// dataset, and puts the rows after its previous extent: those of a lower rank first, those of a rank in order. Ranks may
+    /// append any number of rows, or none. Copies the data. Local.
     ///
     /// Errors are those of [`Writer::write`].
     pub fn append<T: H5Type>(&mut self, dataset: Dataset, rows: &[T]) -> Result<()> {
@@ -410,10 +404,10 @@ impl Writer {
             // SAFETY: a `T` has the datatype of the dataset.
             unsafe { self.buffer_rows(dataset, Source::of(rows)) }
         });
-        self.note_refusal(appended)
+        self.remember_refusal(appended)
     }
 
-    /// Appends rows whose type is known only when the program runs. Local. See [`Writer::append`].
+    /// Appends rows of a type known only at run time. Local. See [`Writer::append`].
     ///
     /// # Safety
     /// `data` points to `count` elements of the dataset's datatype in memory.
@@ -425,10 +419,10 @@ impl Writer {
     ) -> Result<()> {
         // SAFETY: promised by the caller.
         let appended = unsafe { self.buffer_rows(dataset, Source::new(data, count)) };
-        self.note_refusal(appended)
+        self.remember_refusal(appended)
     }
 
-    /// The indices that the last complete flush gave to the rows which this rank had appended to a dataset. Local.
+    /// The indices that the last complete flush gave to this rank's appended rows. Local.
     pub fn appended(&self, dataset: Dataset) -> Result<Range<u64>> {
         match self.outline.datasets.get(dataset.0 as usize) {
             Some(_) => Ok(self.appends.flushed(dataset.0)),
@@ -436,7 +430,7 @@ impl Writer {
         }
     }
 
-    /// Writes without copying: see [`Batch`].
+    /// Starts writes without copies: see [`Batch`].
     pub fn batch<'d>(&mut self) -> Batch<'_, 'd> {
         Batch::new(self)
     }
@@ -501,8 +495,8 @@ impl Writer {
         })
     }
 
-    /// Makes room for so many bytes more in the buffer. Fails if there is none. Rows stay there: nothing but a flush knows
-    /// their places.
+    /// Makes room for `wanted` more bytes in the buffer. Fails if there is none. Appended rows stay in the buffer, because
+    /// only a flush assigns their places.
     fn check_room(&mut self, dataset: Dataset, wanted: u64) -> Result<()> {
         let log = self.log.as_mut();
         let log = log.ok_or_else(|| Error::closed(&self.path))?;
@@ -567,8 +561,8 @@ impl Writer {
         })
     }
 
-    /// Lists the blocks of a selection in `self.lists`, and those of the elements in memory in `self.memory_blocks`.
-    /// Fails if one has more elements than the other.
+    /// Lists the blocks of a selection in `self.lists`, and those of the elements in memory in `self.memory_blocks`. Fails if
+    /// their numbers of elements differ.
     fn select(
         &mut self,
         dataset: Dataset,
@@ -596,7 +590,7 @@ impl Writer {
         })
     }
 
-    /// Fails in a process that was forked from the one that has opened the file.
+    /// Fails in a process forked from the one that opened the file.
     fn check_process(&self) -> Result<()> {
         let log = self.log.as_ref();
         log.map_or(Ok(()), LogWriter::check_process)
@@ -626,7 +620,7 @@ impl Writer {
         self.definition_error(Fault::Refused(reason))
     }
 
-    /// The file and the rank, in front of a message.
+    /// The file and the rank, as the start of a message.
     pub(crate) fn place(&self) -> String {
         format!("{}: rank {}", self.path.display(), self.rank)
     }
@@ -637,7 +631,7 @@ impl Writer {
     }
 
     /// Remembers a refused write, for the report of the next flush.
-    fn note_refusal(&mut self, written: Result<()>) -> Result<()> {
+    fn remember_refusal(&mut self, written: Result<()>) -> Result<()> {
         match &written {
             Err(Error::Write {
                 dataset, reason, ..
@@ -655,10 +649,10 @@ impl Writer {
 
     // --- collective ------------------------------------------------------------------------------
 
-    /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. With the option `settle`
-    /// it becomes an ordinary HDF5 file then. After [`Error::Refused`] and [`Error::NotSettled`] the file is closed. After
-    /// any other error it is still open. In a process that was forked from the one that has opened the file, the close gives up memory
-    /// alone, and the file stays as it is. Collective.
+    /// Flushes, turns the file into an HDF5 file in the Log VOL layout, and removes the journal. With the option `settle` the
+    /// file then becomes an ordinary HDF5 file. After [`Error::Refused`] and [`Error::NotSettled`] the file is closed; after
+    /// any other error it is still open. In a process forked from the one that opened the file, the close only releases
+    /// memory, and the file stays as it is. Collective.
     pub fn close(&mut self) -> Result<()> {
         if self.check_process().is_err() {
             if let Some(log) = self.log.take() {
@@ -710,7 +704,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Does not close the file: that is a collective call, and the other ranks may not make it.
+    /// Does not close the file, because a close is collective and the other ranks may not make it.
     fn drop(&mut self) {
         if let Some(log) = self.log.take() {
             if log.is_forked() {
@@ -725,12 +719,12 @@ impl Drop for Writer {
     }
 }
 
-/// What the entries of a dataset depend on.
+/// The properties of a dataset for its entries.
 fn info_of(id: u32, layout: &DatasetLayout) -> DatasetInfo<'_> {
     DatasetInfo::new(id, &layout.dims, &layout.max_dims).with_filters(&layout.filters)
 }
 
-/// How the elements of a dataset are stored.
+/// The storage form of a dataset's elements.
 fn form_of(layout: &DatasetLayout) -> Form<'_> {
     Form {
         element: layout.datatype.size().into(),
@@ -739,16 +733,16 @@ fn form_of(layout: &DatasetLayout) -> Form<'_> {
     }
 }
 
-/// The path and the ranks of a file that is to be opened or created, if all ranks give the same. Collective.
+/// The path and the ranks of a file to be opened or created, if all ranks pass the same arguments. Collective.
 fn begin(
     given: &Path,
     comm: &impl Communicator,
     options: &Options,
     operation: &'static str,
 ) -> Result<(PathBuf, Ranks)> {
-    // Before it closes the file, the program may change its directory, and remove one that the path leads through.
+    // Before the close, the program may change its directory, or remove one that the path leads through.
     let path = resolved(given);
-    // The same on all ranks.
+    // The outcome is the same on all ranks.
     library::check()
         .and_then(|()| library::check_launch())
         .map_err(|reason| Error::Failed {
@@ -757,7 +751,7 @@ fn begin(
             rank: 0,
             reason,
         })?;
-    // A process that is alone needs MPI for MPI-IO only.
+    // A single process needs MPI only for MPI-IO.
     let ranks = if comm.size() == 1 && !options.collective && options.hints.is_empty() {
         Ranks::one()
     } else {
@@ -768,7 +762,7 @@ fn begin(
     Ok((path, ranks))
 }
 
-/// Adds the slash in front if it is missing.
+/// Adds a missing slash in front.
 fn absolute(path: &str) -> String {
     if path.starts_with('/') {
         path.to_owned()

@@ -1,4 +1,4 @@
-//! Elements in the program's memory: one behind the other, or a selected part of a larger array.
+//! Elements in the program's memory: contiguous, or a selected part of a larger array.
 
 use std::borrow::Cow;
 
@@ -7,24 +7,24 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::journal::words::dimensions;
 use h5logfs_output::{Blocks, Selection};
 
-/// A selected part of an array in memory, as the inner cells of a grid with ghost cells. As in HDF5, the first
-/// selected element of the array goes to the first one of the dataset's selection, and so on: both in row-major
-/// order, or in the order of their blocks or points.
+/// A selected part of an array in memory, for example the inner cells of a grid with ghost cells. As in HDF5, the first
+/// selected element of the array goes to the first element of the dataset's selection, and so on: both in row-major order, or
+/// in the order of their blocks or points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemorySpace<'a> {
-    /// The extent of the array, which is row-major.
+    /// Extent of the array, which is row-major.
     pub dims: &'a [u64],
-    /// The selected elements. There are as many as the write selects of the dataset.
+    /// The selected elements: as many as the write selects in the dataset.
     pub selection: Selection<'a>,
 }
 
-/// The elements that a program hands over.
+/// Elements that a program passes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Source<'a> {
     pub data: *const u8,
-    /// All elements at `data`.
+    /// Number of elements at `data`.
     pub count: usize,
-    /// Which of them are meant. `None`: all.
+    /// The selected part. `None`: all elements.
     pub space: Option<MemorySpace<'a>>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
         Self::new(data.as_ptr().cast(), data.len())
     }
 
-    /// A selected part of the elements.
+    /// Selects a part of the elements.
     pub fn within(self, space: MemorySpace<'a>) -> Self {
         Source {
             space: Some(space),
@@ -49,7 +49,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fails if no memory holds so many elements.
+    /// Fails if the elements exceed any address space.
     pub fn check_size(&self, memory: &MemoryType) -> Result<(), Fault> {
         match self.count.checked_mul(memory.size) {
             Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
@@ -60,8 +60,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Lists the selected blocks in `blocks`. Fails if the array has not `count` elements, or if others than `wanted`
-    /// are selected.
+    /// Lists the selected blocks in `blocks`. Fails if the array has not `count` elements, or if not `wanted` elements are
+    /// selected.
     pub fn select(&self, wanted: u64, blocks: &mut Blocks) -> Result<(), Fault> {
         let MemorySpace { dims, selection } = match self.space {
             Some(space) => space,
@@ -92,11 +92,11 @@ impl<'a> Source<'a> {
         )))
     }
 
-    /// The bytes of the selected elements without padding. Borrows them if they lie in one piece and have no padding.
+    /// The bytes of the selected elements without padding. Borrows contiguous elements without padding.
     ///
     /// # Safety
-    /// `data` points to `count` elements of this datatype, which live and do not change as long as the result.
-    /// `blocks` are those of [`Source::select`].
+    /// `data` points to `count` elements of this datatype, which live and do not change as long as the result. `blocks` come
+    /// from [`Source::select`].
     pub unsafe fn packed<'d>(&self, memory: &MemoryType, blocks: &Blocks) -> Cow<'d, [u8]> {
         let Some(space) = self.space else {
             // SAFETY: promised by the caller.
@@ -119,26 +119,26 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The limit of HDF5.
+/// Most dimensions, as in HDF5.
 const MAX_DIMS: usize = 32;
 
-/// Elements that follow each other in an array.
+/// Contiguous elements of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
-    /// Index of the first one.
+    /// Index of the first element.
     start: usize,
     len: usize,
 }
 
-/// The runs of blocks in a row-major array, in the order of the blocks, each as long as possible.
+/// The runs of blocks in a row-major array, in the order of the blocks. Each run is as long as possible.
 struct Runs<'a> {
     dims: &'a [u64],
     blocks: &'a Blocks,
-    /// The number of the current block.
+    /// Index of the current block.
     block: usize,
-    /// The current run in the block: its indices in all dimensions that it does not fill.
+    /// Index of the current run in the block, for the dimensions that it does not fill.
     at: [u64; MAX_DIMS],
-    /// The run in front of the current one, which it may continue.
+    /// The previous run, which the current one may continue.
     before: Option<Run>,
 }
 
@@ -153,14 +153,14 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The next run within one block.
+    /// The next run in the current block.
     fn next_in_block(&mut self) -> Option<Run> {
         if self.block == self.blocks.number {
             return None;
         }
         let (start, count) = (self.blocks.start(self.block), self.blocks.count(self.block));
         let rank = self.dims.len();
-        // A run goes over the last dimension, and over each one in front of dimensions that the block fills.
+        // A run spans the last dimension, and each dimension before one that the block fills.
         let filled = (1..rank).rev().take_while(|d| count[*d] == self.dims[*d]);
         let outer = rank.saturating_sub(1 + filled.count());
         let index = (0..rank).fold(0, |index, d| index * self.dims[d] + start[d] + self.at[d]);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(runs(&[3, 4], Selection::All), [(0, 12)]);
         assert_eq!(runs(&[], Selection::All), [(0, 1)]);
         assert_eq!(runs(&[3], Selection::block(&[1], &[0])), []);
-        // Of several blocks, too.
+        // Several blocks work, too.
         let blocks = Selection::Blocks {
             starts: &[0, 3, 1, 0, 0, 0],
             counts: &[1, 2, 1, 2, 1, 1],
@@ -295,7 +295,7 @@ mod tests {
         assert!(refused(12, &[3, 4], outside, 1).contains("in memory"));
     }
 
-    /// Dimensions, and a hyperslab in them: start, gap, count, block.
+    /// Dimensions, each with a hyperslab: start, gap, count, block.
     fn hyperslabs() -> impl Strategy<Value = Vec<[u64; 5]>> {
         let term = (0u64..3, 0u64..3, 0u64..4, 1u64..4, 0u64..3);
         let term = term.prop_map(|(start, gap, count, block, more)| {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a loop over all elements of the array.
+        /// Compares with a loop over all elements of the array.
         #[test]
         fn selected_elements_are_packed_in_their_order(terms in hyperslabs()) {
             let of = |term: usize| terms.iter().map(|t| t[term]).collect::<Vec<u64>>();

@@ -1,4 +1,4 @@
-//! Opens a log again. Its objects become those of the writer, as if the writer had made them.
+//! Opens a log again. Its objects become those of the writer, as if it had made them.
 
 use std::path::Path;
 
@@ -14,15 +14,15 @@ use h5logfs_output::remembered::Memory;
 use h5logfs_output::{Error, Options, Ranks, Result, Subfiles};
 use h5logfs_scan::definitions::ClosedLog;
 
-/// Logs that this process has closed, with the definitions that make their objects at once.
+/// Logs that this process has closed, with the definitions of their objects.
 pub static CLOSED: Memory<Vec<Definition>> = Memory::new();
 
-/// A log that is not closed from now on.
+/// A reopened log, which is unclosed from now on.
 pub struct Reopened {
     pub files: Files,
-    /// What makes its objects.
+    /// Definitions of its objects.
     pub definitions: Vec<Definition>,
-    /// Its table, as far as the first rank knows it.
+    /// Table, as far as the first rank knows it.
     pub table: KnownTable,
 }
 
@@ -43,7 +43,7 @@ pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<Reopened> {
             }
             None => state(path, recorded)?,
         };
-        // The text comes from this library, so it can be read.
+        // This library writes the text, so the other ranks can parse it.
         let text = serde_json::to_vec(&definitions).unwrap_or_default();
         Ok((base, text))
     })?;
@@ -56,7 +56,7 @@ pub fn open(path: &Path, ranks: &Ranks, options: &Options) -> Result<Reopened> {
     })
 }
 
-/// Fails where an option is one of new files.
+/// Fails if an option for new files is set.
 fn check_options(options: &Options) -> Result<(), Fault> {
     let of_new_files = [
         ("overwrite", options.overwrite),
@@ -72,7 +72,7 @@ fn check_options(options: &Options) -> Result<(), Fault> {
     }
 }
 
-/// What the log holds. `recorded` is its journal, if it is not closed.
+/// The state of a log. `recorded` is the journal of an unclosed one.
 fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definition>), Fault> {
     let Some(recorded) = recorded else {
         let read = SourceDir::of_file(path)
@@ -83,7 +83,7 @@ fn state(path: &Path, recorded: Option<&Recorded>) -> Result<(Base, Vec<Definiti
     };
     if recorded.shadow.is_some() {
         return Err(Fault::Refused(
-            "an HDF5 program makes it through the VOL connector, and did not close it. HDF5 programs can append to it, \
+            "an HDF5 program has made it through the VOL connector and not closed it. HDF5 programs can append to it, \
              or `h5logfs recover` closes it"
                 .into(),
         ));
@@ -106,7 +106,7 @@ mod tests {
     use h5logfs_log::journal::{Commit, Header, Journal};
     use h5logfs_log::source_file::SourceFile;
 
-    /// Definitions do not say all that such a program may have made.
+    /// Definitions cannot describe all objects of such a program.
     #[test]
     fn a_log_of_an_hdf5_program_that_is_not_closed_is_refused() {
         let dir = tempfile::tempdir().unwrap();

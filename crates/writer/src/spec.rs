@@ -73,17 +73,17 @@ fn int_size(size: IntSize) -> u32 {
     size as u32
 }
 
-/// A datatype in the program's memory. The file has it without padding.
+/// A datatype in the program's memory. The file stores it without padding.
 #[derive(Debug, Clone)]
 pub(super) struct MemoryType {
     pub datatype: Datatype,
     /// Size of an element in memory, in bytes.
     pub size: usize,
-    /// Offset and length of the bytes without padding. Empty if there is no padding.
+    /// Offset and length of each run of bytes without padding. Empty if there is no padding.
     runs: Vec<(usize, usize)>,
-    /// The last Rust type that had this datatype.
+    /// The last Rust type found to have this datatype.
     rust: Option<TypeId>,
-    /// The program has said that it is this one. Else it is that of the file.
+    /// Whether the program has stated this datatype. Otherwise it is that of the file.
     is_stated: bool,
 }
 
@@ -103,7 +103,7 @@ impl MemoryType {
         })
     }
 
-    /// That of a dataset of which the program has not said yet how its elements lie in memory.
+    /// The memory type of a dataset whose layout in memory the program has not stated yet.
     pub fn of_file(datatype: &Datatype) -> Result<Self, Fault> {
         Ok(MemoryType {
             is_stated: false,
@@ -111,8 +111,8 @@ impl MemoryType {
         })
     }
 
-    /// Takes note of what a program says of a dataset whose elements are of type `file` in the file. It stays as it is
-    /// then: there may be pointers to such elements.
+    /// Records the datatype that a program states for a dataset of type `file`. It never changes afterwards, because pointers
+    /// to such elements may exist.
     pub fn state(&mut self, given: MemoryType, file: &Datatype) -> Result<(), Fault> {
         if given.datatype.packed() != *file {
             return Err(Fault::Refused(format!(
@@ -130,7 +130,7 @@ impl MemoryType {
         Ok(())
     }
 
-    /// Whether values of `T` have this datatype. Each write asks, so the answer is cached.
+    /// Whether `T` has this datatype. Each write asks, so the answer is cached.
     pub fn is<T: H5Type>(&mut self) -> bool {
         let rust = TypeId::of::<T>();
         if self.rust == Some(rust) {
@@ -212,7 +212,7 @@ impl DatasetSpec {
         }
     }
 
-    /// A dataset with a datatype that is known only when the program runs.
+    /// A dataset with a datatype known only at run time.
     pub fn of(memory: Datatype, dims: &[u64]) -> Self {
         DatasetSpec {
             layout: DatasetLayout::fixed(memory.packed(), dims),
@@ -224,7 +224,7 @@ impl DatasetSpec {
         }
     }
 
-    /// Sets the largest extent. `None` is unlimited.
+    /// Sets the largest extent. `None`: unlimited.
     pub fn max_dims(mut self, max_dims: &[Option<u64>]) -> Self {
         self.layout.max_dims = max_dims.to_vec();
         self
@@ -250,7 +250,7 @@ impl DatasetSpec {
         self
     }
 
-    /// Adds the filter deflate, with a level from 0 to 9. A level compresses about as well as zlib's, and takes less time.
+    /// Adds the deflate filter, with a level from 0 to 9. A level compresses about as well as zlib's, and takes less time.
     pub fn deflate(mut self, level: u32) -> Self {
         if level > 9 {
             let reason = format!("deflate has no level {level}: 0 to 9 are possible");
@@ -260,13 +260,13 @@ impl DatasetSpec {
         self
     }
 
-    /// Adds the filter shuffle, which makes deflate more effective.
+    /// Adds the shuffle filter, which makes deflate more effective.
     pub fn shuffle(mut self) -> Self {
         self.shuffle = true;
         self
     }
 
-    /// Adds the filter fletcher32, a checksum of stored data.
+    /// Adds the Fletcher-32 filter, a checksum of stored data.
     pub fn fletcher32(mut self) -> Self {
         self.fletcher32 = true;
         self
@@ -288,7 +288,7 @@ impl DatasetSpec {
         })
     }
 
-    /// Does the same with the bytes of an element in memory.
+    /// Sets the fill value from the bytes of an element in memory.
     pub fn fill_bytes(self, value: &[u8]) -> Self {
         self.set_fill(|memory| {
             if value.len() == memory.size {
@@ -314,7 +314,7 @@ impl DatasetSpec {
         self
     }
 
-    /// The layout that goes to the journal.
+    /// The layout for the journal.
     pub(super) fn layout(mut self) -> Result<DatasetLayout, Fault> {
         if let Some(error) = self.error {
             return Err(error);
@@ -347,8 +347,7 @@ impl DatasetSpec {
     }
 }
 
-/// The value of an attribute: an array, row-major, of a datatype that is known only when the program
-/// runs. `bytes` are its elements in memory.
+/// The value of an attribute: a row-major array of a datatype known only at run time. `bytes` are its elements in memory.
 pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<Value, Fault> {
     let memory = MemoryType::new(datatype)?;
     if !bytes.len().is_multiple_of(memory.size) {
@@ -368,7 +367,7 @@ pub fn elements_value(datatype: Datatype, dims: &[u64], bytes: &[u8]) -> Result<
     })
 }
 
-/// The value of an attribute: an array of elements, row-major.
+/// The value of an attribute: a row-major array of elements.
 pub fn array_value<T: H5Type>(values: &[T], dims: &[u64]) -> Result<Value, Fault> {
     let memory = MemoryType::new(datatype_of::<T>()?)?;
     // SAFETY: a `T` has this datatype.
@@ -421,7 +420,7 @@ mod tests {
         assert_eq!(bytes, wanted);
     }
 
-    /// The file has no gaps, so it does not say where the members lie in memory.
+    /// The file has no padding, so it does not describe the layout of members in memory.
     #[test]
     fn a_program_says_once_how_elements_lie_in_memory() {
         let file = datatype_of::<Event>().unwrap().packed();

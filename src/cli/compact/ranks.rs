@@ -1,7 +1,8 @@
-//! The command of a job: its ranks share the chunks. The program `h5logfs-compact-mpi` calls it, which alone has MPI.
+//! The command for a job: its ranks share the chunks. Only the program `h5logfs-compact-mpi` calls it, because only that has
+//! MPI.
 //!
-//! What one rank does alone, and what all do, ends with a call by which all know how it went. So no rank waits for another
-//! that has given up.
+//! Each step, of one rank or of all, ends with a call in which all ranks learn its outcome. So no rank waits for one that has
+//! given up.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -28,13 +29,13 @@ use h5logfs_convert::compact::sequence::Compacted;
 use h5logfs_log::scan::Choice;
 use h5logfs_output::ranks::{JobError, Ranks};
 
-/// The name of the program.
+/// Name of the program.
 pub const NAME: &str = "h5logfs-compact-mpi";
 
-/// Make an ordinary, small HDF5 file of a log, with all processes of an MPI job
+/// Make an ordinary, small HDF5 file from a log, with all processes of an MPI job
 ///
-/// It does what h5logfs compact does, and makes the same file. mpirun, or whatever starts the jobs of the MPI that it was
-/// built with, starts it: all processes share the chunks. They have to reach the log and the directory of OUT.
+/// It makes the same file as h5logfs compact. Start it with mpirun, or another launcher of the MPI that it was built with.
+/// All processes share the chunks, and need access to the log and to the directory of OUT.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = NAME,
@@ -47,12 +48,12 @@ pub struct JobArgs {
     pub compact: CompactArgs,
 }
 
-/// The command line, with the examples.
+/// The command line with examples.
 pub fn command_line() -> Command {
     examples::add_own_to(JobArgs::command())
 }
 
-/// Fails where the processes of a job were not all started alike. Collective.
+/// Fails if the processes of a job have different arguments. Collective.
 pub fn check_arguments(ranks: &Ranks) -> Result<(), JobError> {
     let mut hasher = DefaultHasher::new();
     let arguments = std::env::args_os().skip(1);
@@ -90,12 +91,12 @@ pub fn run(args: &JobArgs, ranks: &Ranks) -> Result<(), JobError> {
 struct Job<'a> {
     args: &'a CompactArgs,
     ranks: &'a Ranks,
-    /// Threads of each rank.
+    /// Number of threads of each rank.
     jobs: usize,
 }
 
 impl Job<'_> {
-    /// Where the file is to be, on the first rank.
+    /// The place of the new file, on the first rank.
     fn place(&self) -> Result<Option<NewFile>, JobError> {
         if self.args.paths.is_stdout() {
             return Err(JobError::new(
@@ -116,7 +117,7 @@ impl Job<'_> {
         self.ranks.all(told(self.args.source(scans)))
     }
 
-    /// The first rank scans for all, and has the scanner.
+    /// The first rank, which has the scanner, scans for all.
     fn scan(&self, scanner: Option<&LogScanner<'_>>, choice: Choice) -> Result<Scanned, JobError> {
         let view = &self.args.view;
         let file = &self.args.paths.file;
@@ -129,7 +130,7 @@ impl Job<'_> {
         self.ranks.all(told(own.map_or_else(elsewhere, Ok)))
     }
 
-    /// Returns what was written on the first rank.
+    /// Writes the file. Returns the summary on the first rank.
     fn write(
         &self,
         source: &Source,
@@ -153,7 +154,7 @@ impl Job<'_> {
         Ok(compacted)
     }
 
-    /// The temporary file. Each rank has something that removes it, before there is one: whichever of them dies, it goes.
+    /// Creates the temporary file. Each rank first starts a process that removes it, so it disappears whichever rank dies.
     fn create(&self, place: Option<&NewFile>) -> Result<Shared, JobError> {
         let name = TemporaryName::new();
         let path = place.map(|place| place.path_of(&name).into_os_string().into_vec());
@@ -162,8 +163,8 @@ impl Job<'_> {
         let watch = self.ranks.all(Watch::start(&path))?;
         let temporary = place.map(|place| place.create(&name)).transpose();
         let temporary = self.ranks.led(told(temporary))?;
-        // For writing only: NFS would read a page to change a part of it, and write all of it, over what another node has
-        // written there.
+        // The file is open for writing only: NFS would otherwise read a page to change a part of it, and write the whole
+        // page, over what another node has written there.
         let file = open(&path, File::options().write(true));
         Ok(Shared {
             file: self.ranks.all(told(file))?,
@@ -179,7 +180,7 @@ impl Job<'_> {
         shared: &Shared,
         compacted: Option<&Compacted>,
     ) -> Result<(), JobError> {
-        // Other nodes see what was written before they open the file.
+        // Other nodes open the file only after its data are written.
         let synced = compacted.map_or(Ok(()), |_| shared.file.sync_data());
         self.ranks.led(synced)?;
         let file = self
@@ -189,7 +190,7 @@ impl Job<'_> {
         ranks::verify(source, self.ranks, &file, compacted, self.jobs, &progress)
     }
 
-    /// The first rank tells how far the job is.
+    /// Reports progress, on the first rank.
     fn progress(&self, source: &Source) -> impl Fn(u64) + Sync {
         let is_root = self.ranks.is_root();
         let lines = is_root.then(|| Lines::new(NAME, source.total()));
@@ -201,7 +202,7 @@ impl Job<'_> {
     }
 }
 
-/// What a rank tells the others of an error: its words, and the kind of the first cause that has one.
+/// The fault that a rank sends to the others: its text, and the kind of the first cause that has one.
 fn told<T>(own: Result<T>) -> Result<T, Fault> {
     own.map_err(|error| {
         let words = format!("{error:#}");
@@ -219,7 +220,7 @@ fn told<T>(own: Result<T>) -> Result<T, Fault> {
 struct Shared {
     path: PathBuf,
     file: File,
-    /// On the first rank. Dropped, it is removed.
+    /// The file on the first rank. A drop removes it.
     temporary: Option<NamedTempFile>,
     _watch: Watch,
 }

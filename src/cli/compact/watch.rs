@@ -1,5 +1,5 @@
-//! A process that removes a file when the one that has started it is gone, however that has ended. MPICH, for one, kills all
-//! ranks that are left when one dies, with the signal that cannot be caught.
+//! A process that removes a file after its parent has ended, however that ended. MPICH, for example, kills all other ranks
+//! when one dies, with the signal that cannot be caught.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::THIS_PROGRAM;
 
-/// The hidden subcommand of this program.
+/// Name of the hidden subcommand.
 pub const NAME: &str = "remove-at-end";
 
 /// Removes a file when standard input ends.
@@ -24,9 +24,9 @@ pub struct WatchArgs {
     path: PathBuf,
 }
 
-/// What the process does.
+/// Runs the process.
 pub fn run(args: &WatchArgs) -> anyhow::Result<()> {
-    // These are for the job, which ends by them, and whose end is what matters here.
+    // These signals are for the job. Only the end of the job matters here.
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
@@ -37,11 +37,11 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The process, seen from the one that has started it. Dropped, it removes the file.
+/// The watching process. A drop removes the file.
 pub struct Watch(Child);
 
 impl Watch {
-    /// It has a process group of its own, so that it does not end with the job.
+    /// Starts the process in its own process group, so that it outlives the job.
     pub fn start(path: &Path) -> io::Result<Self> {
         let mut command = Command::new(THIS_PROGRAM);
         command.arg(NAME).arg(path).process_group(0);
@@ -54,7 +54,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // Nothing can be done about a file that cannot be removed.
+        // A failure to remove the file cannot be handled.
         let _ = self.0.wait();
     }
 }

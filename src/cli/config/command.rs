@@ -15,8 +15,7 @@ use crate::cli::output::Output;
     override_usage = "h5logfs config --check [FILE]\n       h5logfs config [--config FILE] [SRC] MNT"
 )]
 pub struct ConfigArgs {
-    /// The mount whose options are shown, each with the line that it comes from; SRC may be left out
-    /// where the file has it with MNT
+    /// The mount whose options are shown, each with the line that it comes from; SRC is optional if the file names it for MNT
     #[arg(value_name = "SRC MNT", num_args = 1..=2, required_unless_present = "check")]
     pub places: Vec<PathBuf>,
 
@@ -24,12 +23,12 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["places", "config"])]
     pub check: Option<Option<PathBuf>>,
 
-    /// Take FILE for the usual configuration file
+    /// Use FILE in place of the usual configuration file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// The error lists all errors of the file.
+/// Runs the command. The error lists all errors of the file.
 pub fn run(args: ConfigArgs) -> Result<()> {
     if let Some(file) = args.check {
         return check(file);

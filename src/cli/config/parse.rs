@@ -20,10 +20,10 @@ const POINT: &str = "point";
 
 const ABSOLUTE: &str = "must be an absolute path";
 
-/// The keys of a section. Each remembers its place, for errors.
+/// The keys of a section, with their places for errors.
 type Keys = BTreeMap<Spanned<String>, Given>;
 
-/// The value of a key: of the types that options have, or of another one.
+/// The value of a key: of a type that options have, or any other.
 #[derive(serde::Deserialize)]
 #[serde(untagged, remote = "Self")]
 enum Given {
@@ -33,21 +33,21 @@ enum Given {
     Text(String),
     List(Vec<String>),
     Other(IgnoredAny),
-    /// serde has no type for this number.
+    /// A number for which serde has no type.
     #[serde(skip)]
     TooLarge,
 }
 
-/// Never fails, because an error of serde ends the whole section and hides the errors after it.
+/// Never fails: an error of serde would end the whole section and hide the errors after it.
 impl<'de> Deserialize<'de> for Given {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // `remote` makes this a function of `Given`, not of the trait.
+        // `remote` makes this an inherent function of `Given`.
         Ok(Given::deserialize(deserializer).unwrap_or(Given::TooLarge))
     }
 }
 
 impl Config {
-    /// Error messages name `path`.
+    /// Parses a file. Error messages name `path`.
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigErrors> {
         let mut parser = Parser {
             path,
@@ -67,7 +67,7 @@ impl Config {
 struct Parser<'a> {
     path: &'a Path,
     text: &'a str,
-    /// Line and message.
+    /// Errors by line.
     errors: Vec<(usize, String)>,
 }
 
@@ -108,7 +108,7 @@ impl Parser<'_> {
         config
     }
 
-    /// Takes the value of `key` out of the file's table.
+    /// Takes the value of `key` from the file's table.
     fn take<'de, T: Deserialize<'de>>(
         &mut self,
         table: &mut DeTable<'de>,
@@ -127,7 +127,7 @@ impl Parser<'_> {
     fn defaults(&mut self, keys: Spanned<Keys>) -> Vec<Setting> {
         let section = self.section(keys);
         if section.source.is_some() || section.point.is_some() {
-            let reason = "`source` and `point` belong into a [[mount]]";
+            let reason = "`source` and `point` belong in a [[mount]]";
             self.error(section.line, format_args!("[{DEFAULTS}]: {reason}"));
         }
         section.settings
@@ -151,7 +151,7 @@ impl Parser<'_> {
         section
     }
 
-    /// Refuses relative paths, which would depend on the directory of the daemon.
+    /// Refuses relative paths, which would depend on the daemon's directory.
     fn absolute(&mut self, line: usize, name: &str, value: Given) -> Option<PathBuf> {
         match value {
             Given::Text(path) if Path::new(&path).is_absolute() => Some(path.into()),
@@ -162,14 +162,14 @@ impl Parser<'_> {
         }
     }
 
-    /// The settings that one key makes. A list makes several.
+    /// The settings of one key. A list makes several.
     fn settings(&mut self, line: usize, name: &str, value: Given) -> Vec<Setting> {
         let options = options_of(name, value).unwrap_or_else(|reason| {
             self.error(line, format_args!("{name}: {reason}"));
             Vec::new()
         });
         for option in &options {
-            // Each option alone. `check_together` finds those that contradict each other.
+            // Checks each option alone. `check_together` finds contradictions.
             let mut alone = MountOptions::default();
             match alone.set(option) {
                 Err(e) => self.error(line, format_args!("{name}: {e}")),
@@ -228,7 +228,7 @@ fn has_relative_path(options: &MountOptions) -> bool {
     paths.any(|path| path.is_relative())
 }
 
-/// The mount options that `name = value` stands for.
+/// The mount options for `name = value`.
 fn options_of(name: &str, value: Given) -> Result<Vec<OsString>, String> {
     let Some(option) = MountOption::named(name) else {
         let keys = options::all().map(|option| option.name);

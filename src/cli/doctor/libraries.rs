@@ -1,4 +1,4 @@
-//! The libhdf5 of a machine: those that the linker finds, and those that Python packages bring.
+//! The libhdf5 libraries of a machine: those known to the linker, and those in Python packages.
 
 use std::collections::HashSet;
 use std::env;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What libraries of C are called, after `lib`: as HDF5 itself does, and as distributions do that have several.
+/// Names of C libraries after `lib`, as HDF5 installs them and as distributions with several versions do.
 const NAMES: [&str; 5] = [
     "hdf5",
     "hdf5_serial",
@@ -15,7 +15,7 @@ const NAMES: [&str; 5] = [
     "hdf5_parallel",
 ];
 
-/// Those of this machine, and of the Python that the caller would start.
+/// The libraries of this machine, and of the Python in PATH.
 pub fn of_machine() -> Vec<PathBuf> {
     let variable = |name| env::var_os(name).unwrap_or_default();
     let linked = env::split_paths(&variable("LD_LIBRARY_PATH")).collect::<Vec<_>>();
@@ -26,7 +26,7 @@ pub fn of_machine() -> Vec<PathBuf> {
     found
 }
 
-/// Each library once, whatever its names are.
+/// Drops duplicates under other names.
 pub fn distinct(libraries: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut seen = HashSet::new();
     let mut libraries = libraries;
@@ -34,7 +34,7 @@ pub fn distinct(libraries: Vec<PathBuf>) -> Vec<PathBuf> {
     libraries
 }
 
-/// Whether a file is a libhdf5 of C by its name: `libhdf5.so.310`, or `libhdf5-9e18f0c6.so.320.0.0` as in wheels.
+/// Whether the name is that of a libhdf5 for C: `libhdf5.so.310`, or `libhdf5-9e18f0c6.so.320.0.0` as in wheels.
 fn is_library(name: &str) -> bool {
     let Some((name, _)) = name.split_once(".so") else {
         return false;
@@ -52,7 +52,7 @@ fn in_dir(dir: &Path) -> Vec<PathBuf> {
     named.map(|entry| entry.path()).collect()
 }
 
-/// The directories in which wheels keep the libraries that they bring.
+/// Directories with the libraries of Python wheels.
 fn dirs_of_python() -> Vec<PathBuf> {
     let script = "import sys; print(*sys.path, sep='\\n')";
     let asked = Command::new("python3").args(["-I", "-c", script]).output();
@@ -68,7 +68,7 @@ fn dirs_of_python() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Those in the cache of the linker. Ordinary users have `/sbin` not always in their path.
+/// The libraries in the linker's cache. The path of ordinary users may lack `/sbin`.
 fn of_linker() -> Vec<PathBuf> {
     let programs = ["/sbin/ldconfig", "ldconfig"];
     let mut listed = programs

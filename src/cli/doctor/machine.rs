@@ -1,4 +1,4 @@
-//! What a mount, Python, MPI and kept indexes need of this machine.
+//! This machine's support for mounts, Python, MPI and kept indexes.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -16,10 +16,10 @@ use super::{RELEASE, Report, in_path};
 use crate::cli::THIS_PROGRAM;
 use crate::fs::{self as mount, WITHOUT_MOUNT};
 
-/// The hidden subcommand that mounts in a namespace of its own, and ends.
+/// The hidden subcommand that mounts in its own namespace, and ends.
 const SUBCOMMAND: &str = "probe-mount";
 
-/// Tries whether this user can mount in a namespace of users.
+/// Tests whether this user can mount in a user namespace.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeMountArgs {}
 
@@ -27,10 +27,10 @@ pub fn probe_mount(_: &ProbeMountArgs) -> anyhow::Result<()> {
     Ok(mount::try_mount()?)
 }
 
-/// Open files that a log of a large job takes: a subfile for each node, and the index.
+/// Open files needed for a log of a large job: a subfile for each node, and the index.
 const FEW_FILES: u64 = 1024;
 
-/// What a mount needs: the device, and a way for this user to mount.
+/// Checks mounts: the device, and a way for this user to mount.
 pub fn fuse(report: &mut Report) -> io::Result<()> {
     if let Err(e) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         let help = match e.kind() {
@@ -74,7 +74,7 @@ pub fn fuse(report: &mut Report) -> io::Result<()> {
     ))
 }
 
-/// The program that mounts for users; else why there is none.
+/// The program that mounts for users, or why there is none.
 fn helper() -> Result<PathBuf, String> {
     let name = "fusermount3";
     let usual = ["/usr/bin", "/bin", "/usr/local/bin"].map(|dir| Path::new(dir).join(name));
@@ -90,7 +90,7 @@ fn helper() -> Result<PathBuf, String> {
     }
 }
 
-/// Whether a process of this user can mount in a namespace; else what it says.
+/// Whether a process of this user can mount in a namespace. The error is its message.
 fn in_namespace() -> Result<(), String> {
     let tried = Command::new(THIS_PROGRAM).arg(SUBCOMMAND).output();
     let tried = tried.map_err(|e| e.to_string())?;
@@ -99,12 +99,12 @@ fn in_namespace() -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&tried.stderr);
     let said = said.lines().last().unwrap_or("it said nothing");
-    // The way out has a line of its own.
+    // The advice has a line of its own.
     let said = said.trim_start_matches("h5logfs: ");
     Err(said.split("; ").next().unwrap_or(said).to_owned())
 }
 
-/// What Python of the caller's environment has.
+/// Finds the packages of the Python in PATH.
 const ASK_PYTHON: &str = "
 import sys
 print('python', sys.version.split()[0])
@@ -162,7 +162,7 @@ pub fn python(report: &mut Report) -> io::Result<()> {
     }
 }
 
-/// The MPI that jobs of this environment would use.
+/// Checks the MPI in PATH.
 pub fn mpi(report: &mut Report) -> io::Result<()> {
     let programs = ["mpirun", "mpiexec", "srun"];
     let Some(program) = programs.into_iter().find_map(in_path) else {
@@ -175,7 +175,7 @@ pub fn mpi(report: &mut Report) -> io::Result<()> {
     match asked {
         Ok(output) if output.status.success() => {
             let said = String::from_utf8_lossy(&output.stdout);
-            // MPICH tells its version in the second line.
+            // MPICH reports its version in the second line.
             let lines = said.lines().map(str::trim).take(2);
             let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
             report.good(format_args!("{}: {}", program.display(), lines.join(", ")))
@@ -189,7 +189,7 @@ pub fn mpi(report: &mut Report) -> io::Result<()> {
     }
 }
 
-/// Where readers of this user keep indexes.
+/// Checks the directory of this user's kept indexes.
 pub fn index_dir(report: &mut Report) -> io::Result<()> {
     let options = ReadOptions::default();
     match IndexDir::usual(options.index_dir_size) {
@@ -209,10 +209,10 @@ pub fn index_dir(report: &mut Report) -> io::Result<()> {
     }
 }
 
-/// MiB that an index may take, and some more.
+/// Free space for an index, in MiB, with some reserve.
 const FREE_ENOUGH: u64 = 64;
 
-/// Limits of the processes of this user.
+/// Checks the limits of this user's processes.
 pub fn limits(report: &mut Report) -> io::Result<()> {
     let options = ReadOptions::default();
     let most = |resource| getrlimit(resource).maximum.unwrap_or(u64::MAX);

@@ -1,14 +1,13 @@
-//! `h5logfs doctor`: what on this machine, and in the environment of the caller, keeps programs from reading and writing
+//! `h5logfs doctor`: finds what on this machine, and in the caller's environment, keeps programs from reading and writing
 //! logs.
-//!
-//! libhdf5 says little where it does not find a plug-in, and goes on with files of its own kind. So this loads each
-//! libhdf5 of the machine, in a process of its own, and lets it load the plug-ins and read their options, as programs do.
+//! libhdf5 says little when it does not find a plug-in, and goes on with ordinary files. So this loads each libhdf5 of the
+//! machine in a separate process, and lets it load the plug-ins and read their options, as programs do.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `libraries` | the libhdf5 of the machine |
-//! | `machine` | what a mount, Python, MPI and kept indexes need |
-//! | `probe` | one libhdf5, and what it does with the plug-ins |
+//! | `machine` | support for mounts, Python, MPI and kept indexes |
+//! | `probe` | one libhdf5, and its use of the plug-ins |
 
 mod libraries;
 mod machine;
@@ -37,26 +36,25 @@ pub use probe::{ProbeArgs, run as probe};
 /// Find out what of h5logfs works here, and what to do about the rest
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Looks at HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs as the caller has them, at the \
-plug-ins, at the program that these start, at each libhdf5 of the machine and of the Python of the caller, at what a mount needs, \
-at Python, MPI, the index directory, and limits. Prints a line for each; those that begin with `bad` are what is wrong, and say what \
-helps.")]
+Examines HDF5_VOL_CONNECTOR, HDF5_DRIVER, HDF5_PLUGIN_PATH and the variables of h5logfs in the caller's environment; the \
+plug-ins, and the program that they start; each libhdf5 of the machine and of the caller's Python; and mounts, Python, MPI, the \
+index directory, and limits. Prints a line for each. A line that begins with `bad` says what is wrong, and what helps.")]
 pub struct DoctorArgs {
-    /// Further libhdf5 to look at, such as that of a module or a container
+    /// Further libhdf5 to examine, such as that of a module or a container
     #[arg(value_name = "LIBHDF5")]
     pub libraries: Vec<PathBuf>,
 }
 
-/// The name of connector and driver in the environment.
+/// Name of connector and driver in the environment.
 const NAME: &str = "h5logfs";
-/// The plug-in for serial programs. The other ones begin alike.
+/// Start of the name of all connector plug-ins; the plug-in for serial programs has this name.
 const CONNECTOR: &str = "libh5logfs_connector";
 const DRIVER: &str = "libh5logfs_driver";
-/// The directories in which libhdf5 looks for plug-ins.
+/// Variable with the directories in which libhdf5 looks for plug-ins.
 const PLUGIN_PATH: &str = "HDF5_PLUGIN_PATH";
-/// Plug-ins and the program that they start are of one release.
+/// The release, which plug-ins and the program that they start must share.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
-/// Variables of h5logfs that are no options of the connector.
+/// Variables of h5logfs that are not options of the connector.
 const OTHER_VARIABLES: [&str; 1] = ["H5LOGFS_PROGRAM"];
 
 pub fn run(args: &DoctorArgs) -> Result<()> {
@@ -78,13 +76,13 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     Ok(())
 }
 
-/// What the environment asks of the programs that have it.
+/// The settings of the environment.
 struct Wanted {
-    /// `HDF5_VOL_CONNECTOR`: the name, and the options behind it.
+    /// `HDF5_VOL_CONNECTOR`: the name, and the options after it.
     connector: Option<(String, String)>,
     /// `HDF5_DRIVER`.
     driver: Option<String>,
-    /// Variables that may be options of the connector: name, and value.
+    /// Variables that may be options of the connector, with their values.
     variables: Vec<(String, String)>,
 }
 
@@ -127,7 +125,7 @@ impl Wanted {
         self.driver.as_ref().is_some_and(|name| name == NAME)
     }
 
-    /// Texts that the connector has to understand: what it is called by, and the options as it takes them.
+    /// Texts that the connector must accept, each with its name for the user.
     fn options(&self) -> Vec<(String, String)> {
         let behind_name = self.connector.iter().filter(|(name, _)| name == NAME);
         let behind_name = behind_name.map(|(name, options)| {
@@ -197,7 +195,7 @@ impl Wanted {
     }
 }
 
-/// The lines of the report, and how many of them are bad.
+/// The report: its output, and the number of bad lines.
 struct Report {
     out: Output<io::StdoutLock<'static>>,
     bad: usize,
@@ -217,7 +215,7 @@ impl Report {
         writeln!(self.out, "bad: {line}")
     }
 
-    /// The program that plug-ins start to scan and to close logs.
+    /// Checks the program that plug-ins start to scan and to close logs.
     fn program(&mut self, wanted: &Wanted) -> io::Result<()> {
         let own = env::current_exe()?;
         self.good(format_args!("h5logfs {RELEASE} is {}", own.display()))?;
@@ -230,7 +228,7 @@ impl Report {
         }
     }
 
-    /// What plug-ins start where no variable names a program: the one that was installed with them, else that in PATH.
+    /// Checks the program that plug-ins start if no variable names one: the one installed with them, otherwise that in PATH.
     fn found_programs(&mut self, own: &Path, wanted: &Wanted) -> io::Result<()> {
         let in_path = in_path(NAME);
         let mut started: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
@@ -264,7 +262,7 @@ impl Report {
         }
     }
 
-    /// Whether a program is of this release.
+    /// Checks that a program is of this release.
     fn release(&mut self, called: &str, program: &Path) -> io::Result<()> {
         let output = match Command::new(program).arg("--version").output() {
             Err(e) => return self.bad(format_args!("{called} cannot be started: {e}")),
@@ -280,10 +278,10 @@ impl Report {
         }
     }
 
-    /// The directories in which libhdf5 looks for plug-ins, and what of ours is there.
+    /// Checks the directories in which libhdf5 looks for plug-ins, and our plug-ins in them.
     fn plugin_path(&mut self, wanted: &Wanted) -> io::Result<()> {
         const VARIABLE: &str = PLUGIN_PATH;
-        /// With this value of it libhdf5 loads no plug-in.
+        /// With this value libhdf5 loads no plug-in.
         const NONE: &str = "::";
         let is_wanted = wanted.wants_connector() || wanted.wants_driver();
         if env::var_os("HDF5_PLUGIN_PRELOAD").is_some_and(|value| value == NONE) {
@@ -338,7 +336,7 @@ impl Report {
         Ok(())
     }
 
-    /// What each libhdf5 says.
+    /// Checks each libhdf5.
     fn libraries(&mut self, args: &DoctorArgs, wanted: &Wanted) -> Result<()> {
         let mut found = libraries::of_machine();
         found.extend(args.libraries.iter().cloned());
@@ -411,7 +409,7 @@ impl Report {
         Ok(())
     }
 
-    /// What the connector says of its options: a reason for each that it does not take.
+    /// Checks the connector's options, with a reason for each that it refuses.
     fn options(
         &mut self,
         options: &[(String, String)],
@@ -443,7 +441,7 @@ impl Report {
     }
 }
 
-/// Our plug-ins that libhdf5 finds, or would with the directory in which they were installed.
+/// Our plug-ins that libhdf5 finds, or would find with their installation directory.
 fn plugins() -> Vec<PathBuf> {
     let dirs: Vec<PathBuf> = match env::var_os(PLUGIN_PATH) {
         Some(dirs) => env::split_paths(&dirs).collect(),
@@ -472,7 +470,7 @@ fn plugins_in(dir: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether a plug-in is not that for parallel programs.
+/// Whether a plug-in is for serial programs.
 fn is_serial(plugin: &Path) -> bool {
     let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
     !name.ends_with("_mpi")
@@ -482,14 +480,14 @@ fn of_kind(names: &[String], kind: &str) -> usize {
     names.iter().filter(|name| name.starts_with(kind)).count()
 }
 
-/// The directory of the plug-ins that were installed with this program.
+/// The directory of the plug-ins installed with this program.
 fn installed_plugins() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     let dir = program.parent()?.parent()?.join("lib/h5logfs/plugins");
     dir.is_dir().then_some(dir)
 }
 
-/// Where a program is that a shell would find.
+/// The path of a program that a shell would find.
 fn in_path(name: &str) -> Option<PathBuf> {
     let dirs = env::var_os("PATH")?;
     let files = env::split_paths(&dirs).map(|dir| dir.join(OsStr::new(name)));

@@ -1,5 +1,5 @@
-//! `h5logfs probe-hdf5`: loads one libhdf5 and lets it load the plug-ins. `h5logfs doctor` starts it for each library, so
-//! that no two of them meet in one process, and one that crashes ends nothing else.
+//! `h5logfs probe-hdf5`: loads one libhdf5 and lets it load the plug-ins. `h5logfs doctor` starts it for each library. So no
+//! two libraries meet in one process, and a crash ends nothing else.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::THIS_PROGRAM;
 
-/// The hidden subcommand.
+/// Name of the hidden subcommand.
 const SUBCOMMAND: &str = "probe-hdf5";
 
 /// Tells what one libhdf5 does with the plug-ins, as JSON on standard output.
@@ -30,33 +30,33 @@ pub struct ProbeArgs {
     plugins: Vec<PathBuf>,
 }
 
-/// What a libhdf5 is.
+/// The result of probing a libhdf5.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Probed {
     /// It cannot be loaded or asked, for this reason.
     Failed(String),
-    /// It is of this version, which knows no plug-ins but filters.
+    /// This version knows no plug-ins except filters.
     Old(String),
-    /// It was asked.
+    /// It was loaded and asked.
     Asked(Loaded),
 }
 
-/// What a libhdf5 says that was loaded.
+/// Answers of a loaded libhdf5.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Loaded {
     pub version: String,
-    /// Whether it has loaded the connector; else why not.
+    /// Whether it has loaded the connector, or why not.
     pub connector: Result<(), String>,
-    /// The same of the file driver.
+    /// Whether it has loaded the file driver, or why not.
     pub driver: Result<(), String>,
-    /// Why the connector does not take a text of options, for each.
+    /// For each text of options, why the connector refuses it.
     pub refused: Vec<Option<String>>,
-    /// Plug-ins that cannot be loaded, and why. libhdf5 does not say it.
+    /// Plug-ins that cannot be loaded, and why. libhdf5 does not report this.
     pub broken: Vec<(PathBuf, String)>,
 }
 
-/// Asks a library in a process of its own. `dirs`: where plug-ins are if the environment does not say it. `plugins`: those of
-/// ours in these directories.
+/// Probes a library in a separate process. `dirs`: directories of plug-ins if the environment sets none. `plugins`: our
+/// plug-ins in these directories.
 pub fn start(
     library: &Path,
     dirs: Option<&Path>,
@@ -69,7 +69,7 @@ pub fn start(
         command.arg("--plugin").arg(plugin);
     }
     command.arg("--").arg(library).args(options);
-    // libhdf5 would look for these before it can be asked.
+    // libhdf5 would use these before it can be asked.
     for variable in ["HDF5_VOL_CONNECTOR", "HDF5_DRIVER", "HDF5_DRIVER_CONFIG"] {
         command.env_remove(variable);
     }
@@ -93,14 +93,14 @@ pub fn run(args: &ProbeArgs) -> Result<()> {
 }
 
 h5logfs_host::functions! {
-    /// What every libhdf5 has.
+    /// Functions of every libhdf5.
     struct Versions for "h5logfs_doctor" {
         H5get_libversion: fn(*mut c_uint, *mut c_uint, *mut c_uint) -> Status,
     }
 }
 
 h5logfs_host::functions! {
-    /// What a libhdf5 has that loads our plug-ins.
+    /// Functions of a libhdf5 that loads our plug-ins.
     struct Functions for "h5logfs_doctor" {
         H5open: fn() -> Status,
         H5Eset_auto2: fn(Id, Option<unsafe extern "C" fn()>, *mut c_void) -> Status,
@@ -129,7 +129,7 @@ struct ErrorRecord {
 }
 
 fn probe(args: &ProbeArgs) -> Probed {
-    // Versions that know file drivers and connectors as plug-ins.
+    // The first version with file drivers and connectors as plug-ins.
     const FIRST: (c_uint, c_uint) = (1, 14);
     let object = match Object::load(&args.library, c"H5get_libversion") {
         Ok(object) => object,
@@ -139,7 +139,7 @@ fn probe(args: &ProbeArgs) -> Probed {
         return Probed::Failed("it is no libhdf5".into());
     };
     let (mut major, mut minor, mut release) = (0, 0, 0);
-    // SAFETY: the library is loaded; all pointers are to numbers of ours.
+    // SAFETY: the library is loaded; all pointers are to local numbers.
     unsafe { (versions.H5get_libversion)(&mut major, &mut minor, &mut release) };
     let version = format!("{major}.{minor}.{release}");
     if (major, minor) < FIRST {
@@ -187,14 +187,14 @@ fn broken(plugin: &Path) -> Option<(PathBuf, String)> {
     loaded.err().map(|reason| (plugin.to_owned(), reason))
 }
 
-/// Why the connector does not take options.
+/// Why the connector refuses options.
 fn refusal(f: &Functions, connector: Id, options: &str) -> Option<String> {
     let Ok(text) = CString::new(options) else {
         return Some("it holds a zero byte".into());
     };
     let mut info = ptr::null_mut();
-    // SAFETY: the connector is registered in this library, which frees what it gave. Functions for connectors leave what is on
-    // the error stack.
+    // SAFETY: the connector is registered in this library, which frees its own allocation. Functions for connectors do not
+    // clear the error stack.
     unsafe {
         (f.H5Eclear2)(DEFAULT);
         if (f.H5VLconnector_str_to_info)(text.as_ptr(), connector, &mut info) < 0 {
@@ -205,7 +205,7 @@ fn refusal(f: &Functions, connector: Id, options: &str) -> Option<String> {
     None
 }
 
-/// Whether the file driver can be set in a list.
+/// Whether a list accepts the file driver.
 fn driver(library: &Library<Functions>) -> Result<(), String> {
     let f = library.functions();
     let class = library.identifier(c"H5P_CLS_FILE_ACCESS_ID_g");
@@ -218,17 +218,18 @@ fn driver(library: &Library<Functions>) -> Result<(), String> {
     if status < 0 { Err(reason(f)) } else { Ok(()) }
 }
 
-/// The sentence on the error stack that says most: the innermost one, where the error was found.
+/// The most specific message on the error stack: the innermost one, where the error was found.
 fn reason(f: &Functions) -> String {
     const UPWARD: c_int = 0;
     let mut found: Option<String> = None;
-    // SAFETY: the library has started; `first` takes such a text as its last argument, and is called before this returns.
+    // SAFETY: the library has started; `first` takes such a text as its last argument, and is only called before this
+    // returns.
     unsafe { (f.H5Ewalk2)(DEFAULT, UPWARD, first, (&raw mut found).cast()) };
     found.unwrap_or_else(|| "it does not say why".into())
 }
 
 unsafe extern "C" fn first(_: c_uint, record: *const ErrorRecord, found: *mut c_void) -> Status {
-    // SAFETY: the library passes a record that is valid during the call, and what `reason` gave it.
+    // SAFETY: the library passes a record that is valid during the call, and the pointer from `reason`.
     let (record, found) = unsafe { (&*record, &mut *found.cast::<Option<String>>()) };
     if found.is_none() && !record.text.is_null() {
         // SAFETY: a text of a record is a C string.

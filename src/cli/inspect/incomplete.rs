@@ -1,4 +1,4 @@
-//! Datasets that are not wholly written, and where elements are missing.
+//! Datasets that are not completely written, and the places of missing elements.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -12,14 +12,14 @@ use crate::cli::output::{Output, percent};
 use h5logfs_log::snapshot::Dataset;
 use h5logfs_view::View;
 
-/// Gaps that are told of one dataset. A damaged log can claim any number.
+/// Most gaps reported for one dataset. A damaged log can claim any number.
 const MOST_GAPS: usize = 1000;
 
-/// What is not wholly written of one log.
+/// The incomplete datasets of one log.
 #[derive(Debug, Serialize)]
 pub struct Incomplete {
     file: String,
-    /// Logged datasets, also those that are wholly written.
+    /// Number of logged datasets, including complete ones.
     logged: usize,
     incomplete: Vec<IncompleteDataset>,
 }
@@ -28,23 +28,23 @@ pub struct Incomplete {
 struct IncompleteDataset {
     name: String,
     shape: Vec<u64>,
-    /// Share of the elements that are written, by a record or below all of them, from 0 to 1. Left out where there are more gaps.
+    /// Share of the written elements, by a record or below all of them, from 0 to 1. Left out where there are more gaps.
     #[serde(skip_serializing_if = "Option::is_none")]
     covered: Option<f64>,
-    /// The first unlimited dimension, or else the first one.
+    /// The first unlimited dimension, otherwise the first one.
     dimension: usize,
-    /// The first ones, where there are many.
+    /// The first gaps, if there are many.
     gaps: Vec<GapReport>,
-    /// Why more may have been written.
+    /// Reasons why more elements may have been written.
     faults: Vec<String>,
 }
 
-/// Neighbouring indices of the dimension, of each of which the same share was written.
+/// Neighbouring indices of the dimension with the same share of written elements.
 #[derive(Debug, Serialize)]
 struct GapReport {
     first: u64,
     last: u64,
-    /// From 0 to less than 1.
+    /// Share of the written elements, below 1.
     covered: f64,
 }
 
@@ -81,7 +81,7 @@ impl Incomplete {
 }
 
 impl IncompleteDataset {
-    /// `None` where it is wholly written.
+    /// The gaps of a dataset; `None` if it is complete.
     fn of(view: &View, number: usize, dataset: &Dataset) -> Result<Option<Self>> {
         let unlimited = dataset.max_dims.iter().position(Option::is_none);
         let mut found = IncompleteDataset {
@@ -93,7 +93,7 @@ impl IncompleteDataset {
             faults: texts(view.index(number)?.diagnostics()),
         };
         let Some(&indices) = dataset.dims.get(found.dimension) else {
-            // A scalar.
+            // The dataset is a scalar.
             let covered = view.covered(number)?;
             return Ok((covered == Some(0.0)).then_some(found));
         };

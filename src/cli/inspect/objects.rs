@@ -1,5 +1,5 @@
-//! The datasets of a file whose bytes are shown as they are, in the order of their names. No scan has listed them, so they are
-//! looked up in its metadata.
+//! The datasets of a file whose bytes are shown unchanged, in the order of their names. No scan has listed them, so they are
+//! looked up in the file's metadata.
 
 use std::collections::HashSet;
 
@@ -8,10 +8,10 @@ use h5logfs_common::fault::Fault;
 use h5logfs_objects::{DatasetInfo, Dataspace, Layout, LinkTarget, ObjectKind, Objects};
 use h5logfs_view::{Metadata, View};
 
-/// How deep groups may be in each other. Paths in a chain of many groups have far more bytes than the file.
+/// Deepest nesting of groups. Paths in a long chain of groups would have far more bytes than the file.
 const MOST_DEPTH: usize = 1000;
 
-/// The datasets of a view, each with the first path to it, and why others could not be listed.
+/// The datasets of a view, each under its first path, and why others could not be listed.
 pub fn datasets(view: &View) -> (Vec<DatasetReport>, Vec<String>) {
     let mut found = Found::default();
     match Objects::open(view.metadata()) {
@@ -29,7 +29,7 @@ struct Found {
 }
 
 impl Found {
-    /// Looks at all groups. Each object has one place in the file, so this ends.
+    /// Visits all groups. Each object has one place in the file, so this ends.
     fn walk(&mut self, objects: &Objects<Metadata<'_>>) {
         let mut seen = HashSet::from([objects.root()]);
         let mut waiting = vec![(String::new(), 0, objects.root())];

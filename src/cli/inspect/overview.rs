@@ -1,4 +1,4 @@
-//! A log in few lines: its summary, and a line for each dataset.
+//! A log in a few lines: its summary, and a line for each dataset.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ use super::report::{DatasetReport, Report};
 use crate::cli::output::{Output, percent, plain};
 use crate::cli::table::{self, number, or_dash, text};
 
-/// Longest description of a datatype. Compounds have longer ones, which the list of records and JSON show in full.
+/// Longest description of a datatype. Compounds may have longer ones, which the list of records and JSON show in full.
 const LONGEST_TYPE: usize = 24;
 
-/// Prints the summary and the datasets. `tree`: in their groups.
+/// Prints the summary and the datasets. `tree`: print them in their groups.
 pub fn print<'a>(report: &'a Report, tree: bool, out: &mut Output<impl Write>) -> io::Result<()> {
     report.print_summary(out)?;
     let lines = if tree {
@@ -31,7 +31,7 @@ pub fn print<'a>(report: &'a Report, tree: bool, out: &mut Output<impl Write>) -
     print_lines(&lines, out)
 }
 
-/// `shape` as h5ls writes it.
+/// The shape in the form of h5ls.
 pub fn shape(dataset: &DatasetReport) -> String {
     let sides = dataset.shape.iter().zip(&dataset.max_shape);
     let sides = sides.map(|(now, most)| match most {
@@ -42,7 +42,7 @@ pub fn shape(dataset: &DatasetReport) -> String {
     format!("{{{}}}", sides.collect::<Vec<_>>().join(", "))
 }
 
-/// A line of the table, and the faults below it.
+/// A line of the table, and the faults under it.
 struct Line<'a> {
     cells: [String; 8],
     faults: &'a [String],
@@ -110,11 +110,11 @@ fn print_lines(lines: &[Line<'_>], out: &mut Output<impl Write>) -> io::Result<(
     Ok(())
 }
 
-/// What has a name in a group.
+/// The members of a group.
 #[derive(Default)]
 struct Group<'a> {
     members: BTreeMap<&'a str, Group<'a>>,
-    /// Several, where a damaged file has names of equal text.
+    /// The datasets of one name: several, if a damaged file repeats a name.
     datasets: Vec<&'a DatasetReport>,
 }
 
@@ -127,7 +127,7 @@ impl<'a> Group<'a> {
         group.datasets.push(dataset);
     }
 
-    /// Adds a line for each member, below the group. `indent`: what stands in front of them.
+    /// Adds a line for each member under the group. `indent`: text before them.
     fn lines(&self, indent: &str, lines: &mut Vec<Line<'a>>) {
         let last = self.members.len().saturating_sub(1);
         for (number, (name, member)) in self.members.iter().enumerate() {

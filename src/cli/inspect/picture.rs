@@ -1,4 +1,4 @@
-//! A picture of a dataset for a terminal: how much of each part of it was written.
+//! A picture of a dataset for a terminal, which shows the written share of each part.
 
 use std::io::{self, Write};
 
@@ -8,11 +8,11 @@ use h5logfs_log::origins::Origins;
 use h5logfs_view::View;
 use h5logfs_view::coverage::{Axis, Cell, CoverageMap, Wanted};
 
-/// Fits beside the frame into 80 columns, and into half a page.
+/// Most rows. With the frame, the picture fits into 80 columns and half a page.
 const ROWS: usize = 16;
 const COLUMNS: usize = 72;
 
-/// The picture of a logged dataset. Neither ranks nor flushes show in it.
+/// The picture of a logged dataset. It shows neither ranks nor flushes.
 pub fn of(view: &View, number: usize) -> Result<CoverageMap> {
     let wanted = Wanted {
         rows: ROWS,
@@ -43,7 +43,7 @@ pub fn print(map: &CoverageMap, out: &mut Output<impl Write>) -> io::Result<()> 
     )
 }
 
-/// Nothing and all have shades of their own.
+/// The shade of a cell. Nothing and all have their own shades.
 fn shade(cell: &Cell) -> char {
     let (written, all) = (u128::from(cell.written), u128::from(cell.elements));
     match written {
@@ -55,7 +55,7 @@ fn shade(cell: &Cell) -> char {
     }
 }
 
-/// What lies along the sides of the picture.
+/// The axes of the picture.
 fn axes(map: &CoverageMap) -> String {
     let along = |axis: Option<Axis>, way: &str| {
         axis.map_or(

@@ -1,4 +1,4 @@
-//! What `inspect` tells of a log.
+//! The report of `inspect` on a log.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub(super) struct Report {
     /// Length of the canonical file.
     canonical_bytes: u64,
     metadata_bytes: u64,
-    /// How the files have the bytes of the canonical file, where they have them as they are.
+    /// The distribution of the canonical file over files that contain its bytes unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<Parts>,
     pub datasets: Vec<DatasetReport>,
@@ -46,7 +46,7 @@ pub(super) struct DatasetReport {
     pub name: String,
     pub datatype: String,
     pub shape: Vec<u64>,
-    /// `null` is unlimited.
+    /// `null` means unlimited.
     pub max_shape: Vec<Option<u64>>,
     /// `null` for contiguous storage.
     pub chunk: Option<Vec<u64>>,
@@ -60,12 +60,12 @@ pub(super) struct DatasetReport {
 pub(super) struct LoggedReport {
     pub records: usize,
     blocks: usize,
-    /// Stored bytes of all records.
+    /// Stored size of all records, in bytes.
     pub bytes: u64,
-    /// Bytes of the plain array in the file, if there is one. Records override it.
+    /// Size of the plain array in the file, if there is one, in bytes. Records override it.
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<u64>,
-    /// Share of the elements that are written, by a record or below all of them. Left out if it was not counted.
+    /// Share of the written elements, by a record or below all of them. Left out if it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub covered: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ pub(super) fn texts<'a>(diagnostics: impl IntoIterator<Item = &'a Diagnostic>) -
 }
 
 impl Report {
-    /// `file`: as the user calls it.
+    /// Reports on a log. `file`: the user's name for it.
     pub fn of(
         file: &Path,
         view: &View,
@@ -135,7 +135,7 @@ impl Report {
         })
     }
 
-    /// The log, then each dataset in full with its records, where these were asked for.
+    /// Prints the log, then each dataset in full, with its records if requested.
     pub fn print(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         self.print_summary(out)?;
         self.datasets
@@ -143,11 +143,11 @@ impl Report {
             .try_for_each(|dataset| dataset.print(out))
     }
 
-    /// What is to be said of the log as a whole.
+    /// Prints the description of the log as a whole.
     pub fn print_summary(&self, out: &mut Output<impl Write>) -> io::Result<()> {
         let kind = if self.parts.is_some() { "file" } else { "log" };
         writeln!(out, "{}: {} {kind}", self.file, self.layout)?;
-        // One file may hold several sources.
+        // One file may contain several sources.
         let files: BTreeSet<&String> = self.sources.iter().collect();
         if files.len() > 1 {
             writeln!(out, "  and {} more files", files.len() - 1)?;
@@ -278,7 +278,7 @@ fn filter_name(id: i32) -> String {
 }
 
 impl LoggedReport {
-    /// The report, and the faults of the dataset.
+    /// The report on a dataset, and its faults.
     fn of(view: &View, number: usize, with_records: bool) -> Result<(Self, Vec<String>)> {
         let mut faults = texts(view.index(number)?.diagnostics());
         let records = view.records(number)?.records;
@@ -296,7 +296,7 @@ impl LoggedReport {
         Ok((report, faults))
     }
 
-    /// Whether it is known that elements were not written.
+    /// Whether some elements are known to be unwritten.
     fn is_incomplete(&self) -> bool {
         self.covered.is_some_and(|share| share < 1.0)
     }

@@ -1,8 +1,8 @@
-//! Going to the background: the process that the user has called starts this program again as the
-//! daemon, and waits until the mount is up or has failed.
+//! Starting in the background: the process that the user has called starts this program again as the daemon, and waits until
+//! the mount is up or has failed.
 //!
-//! The daemon reports through its standard output, a pipe. Until then its messages go to the standard
-//! error of both processes.
+//! The daemon reports through its standard output, a pipe. Until then its messages go to the standard error of both
+//! processes.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -26,9 +26,9 @@ pub enum Started {
     Failed,
 }
 
-/// Starts the daemon and returns when the mount is up, or has failed.
+/// Starts the daemon. Returns when the mount is up, or has failed.
 pub fn start_daemon(request: &Request) -> anyhow::Result<Started> {
-    // What is there is the business of the daemon, which says why it cannot mount.
+    // The daemon checks the mount point, and reports why it cannot mount.
     let before = fs::mount_at(&request.mount_point).ok().flatten();
     let daemon = command(request)?.spawn();
     let mut daemon = daemon.context("cannot start the daemon")?;
@@ -36,11 +36,11 @@ pub fn start_daemon(request: &Request) -> anyhow::Result<Started> {
         return Ok(Started::Serving);
     }
     let status = daemon.wait().context("waiting for the daemon")?;
-    // With any other status, the daemon has printed an error.
+    // At any other status, the daemon has printed an error.
     if matches!(status.code(), Some(0) | None) {
         eprintln!("h5logfs: the daemon ended before the mount was up ({status})");
     }
-    // It may have mounted before, and not have come to unmount.
+    // The daemon may have mounted before it ended.
     if let Err(e) = fs::unmount_dead_since(&request.mount_point, before) {
         log::debug!("{e}");
     }
@@ -76,19 +76,18 @@ fn says_ready(daemon: &mut Child) -> anyhow::Result<bool> {
     Ok(line.trim_end() == READY)
 }
 
-/// The daemon's side: leaves the session of the terminal, so that the terminal sends no signals.
+/// In the daemon: leaves the session of the terminal, so that the terminal sends no signals.
 ///
-/// The mount must be up before. Below autofs, a process outside of the process group that mounts has to
-/// wait for the mount when it comes to the mount point. The daemon would wait for itself.
+/// The mount must be up before. Under autofs, a process outside of the mounting process group has to wait for the mount when
+/// it accesses the mount point. The daemon would wait for itself.
 pub fn leave_session() {
-    // Fails only for the leader of a process group. A freshly started daemon is none.
+    // Fails only for the leader of a process group, which a newly started daemon is not.
     if let Err(e) = rustix::process::setsid() {
         log::debug!("cannot start a session: {e}");
     }
 }
 
-/// The daemon's side: tells the waiting process that the mount is up, and closes all that belongs to
-/// the user's terminal.
+/// In the daemon: reports to the waiting process that the mount is up, and closes all that belongs to the user's terminal.
 pub fn report_ready() -> anyhow::Result<()> {
     let null = OpenOptions::new()
         .read(true)

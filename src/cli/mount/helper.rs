@@ -32,7 +32,7 @@ pub struct HelperArgs {
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<OsString>,
 
-    /// Pass over unknown options, with a message
+    /// Ignore unknown options, with a message
     #[arg(short = 's')]
     pub sloppy: bool,
 
@@ -107,7 +107,7 @@ fn run(args: &HelperArgs) -> anyhow::Result<u8> {
     }
 }
 
-/// Checks source and mount point as far as possible without a mount.
+/// Checks source and mount point as far as possible without mounting.
 fn check_places(request: &Request) -> anyhow::Result<u8> {
     let (source, point) = (&request.source, &request.mount_point);
     let named = |path: &Path| path.display().to_string();
@@ -117,7 +117,7 @@ fn check_places(request: &Request) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The options. With `-s` unknown ones are left out.
+/// The accepted options. With `-s` unknown ones are left out.
 fn accepted(args: &HelperArgs) -> anyhow::Result<Vec<&OsStr>> {
     let mut accepted = Vec::new();
     for option in options::split(&args.options) {
@@ -130,7 +130,7 @@ fn accepted(args: &HelperArgs) -> anyhow::Result<Vec<&OsStr>> {
     Ok(accepted)
 }
 
-/// Enters a mount namespace. The kernel demands that this process has one thread only.
+/// Enters a mount namespace. The kernel requires that this process has only one thread.
 fn enter(namespace: &Path) -> anyhow::Result<()> {
     let file = File::open(namespace)?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))?;

@@ -1,5 +1,4 @@
-//! The logs to which messages go. `RUST_LOG` selects messages for each of them, and `limited` limits
-//! their number.
+//! The destinations of messages. `RUST_LOG` selects messages for each of them, and `limited` limits their number.
 
 mod file;
 mod limited;
@@ -15,24 +14,24 @@ use syslog::{BasicLogger, Facility, Formatter3164};
 use file::LogFile;
 use limited::Limited;
 
-/// What is logged by default.
+/// Default level of messages.
 const USUAL_LEVEL: &str = "info";
 
-/// What is worth a line on the standard error of somebody else's command.
+/// Level of messages on the standard error of somebody else's command.
 const QUIET_LEVEL: &str = "warn";
 
 fn builder() -> Builder {
     builder_from(USUAL_LEVEL)
 }
 
-/// `RUST_LOG` overrides `level`.
+/// A logger whose default `level` `RUST_LOG` overrides.
 fn builder_from(level: &str) -> Builder {
-    // The kernel takes no answer to a request that has ended before. That is no error.
+    // The kernel accepts no answer to an interrupted request. That is no error.
     let filter = format!("{level},fuser::reply=off");
     Builder::from_env(Env::default().default_filter_or(filter))
 }
 
-/// `is_quiet`: standard error is that of a command which somebody else runs on the mount.
+/// Logs to standard error. `is_quiet`: it belongs to a command that somebody else runs on the mount.
 pub fn to_stderr(is_quiet: bool) -> anyhow::Result<()> {
     log_panics();
     let level = if is_quiet { QUIET_LEVEL } else { USUAL_LEVEL };
@@ -56,8 +55,8 @@ fn install_as(logger: impl Log + 'static, level: LevelFilter) -> anyhow::Result<
     Ok(())
 }
 
-/// Whether standard error is a stream of systemd's journal. The journal adds the time by itself, and
-/// reads the priority at the start of each line (sd-daemon(3), systemd.exec(5)).
+/// Whether standard error is a stream of systemd's journal. The journal adds the time itself, and reads the priority at the
+/// start of each line (sd-daemon(3), systemd.exec(5)).
 fn is_journal() -> bool {
     let Some(stream) = std::env::var_os("JOURNAL_STREAM") else {
         return false;
@@ -66,7 +65,7 @@ fn is_journal() -> bool {
     here.is_ok_and(|stat| *format!("{}:{}", stat.st_dev, stat.st_ino) == *stream)
 }
 
-/// The priority in syslog(3).
+/// The priority of a level in syslog(3).
 fn priority(level: Level) -> u8 {
     match level {
         Level::Error => 3,
@@ -76,16 +75,15 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-/// The daemon survives a panic in a request. The log must tell where it happened, because a daemon has
-/// no standard error.
+/// Logs panics. The daemon survives a panic in a request, and has no standard error, so the log must say where it happened.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| log::error!("{panic}")));
 }
 
 /// Logs to `file`, or else to the system's log.
 ///
-/// Without a system log, warnings go to standard error until the mount is up. The caller then tells the
-/// user what this returns.
+/// Without a system log, warnings go to standard error until the mount is up. The caller then shows the returned text to the
+/// user.
 pub fn for_daemon(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     log_panics();
     if let Some(path) = file {

@@ -1,5 +1,4 @@
-//! Messages to the service manager, as sd_notify(3) sends them: one datagram to the socket that
-//! `NOTIFY_SOCKET` names.
+//! Messages to the service manager, as in sd_notify(3): one datagram to the socket that `NOTIFY_SOCKET` names.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,8 +22,7 @@ impl Notify {
         }
     }
 
-    /// `state` has one line for each variable. A failure is only logged: the mount works without a
-    /// service manager.
+    /// Sends `state`, one line for each variable. A failure is only logged: the mount works without a service manager.
     pub fn say(&self, state: &str) {
         if let Some(name) = &self.socket
             && let Err(e) = send(name, state)

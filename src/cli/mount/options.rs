@@ -1,7 +1,7 @@
-//! Mount options, as `-o`, /etc/fstab and the configuration file give them.
+//! Mount options from `-o`, /etc/fstab and the configuration file.
 //!
-//! [`all`] is the one list of them. The parser, the help and the keys of the configuration file use it.
-//! A test compares it with the table in docs/operations.md.
+//! [`all`] is the only list of them. The parser, the help and the keys of the configuration file use it. A test compares it
+//! with the table in docs/operations.md.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,8 +20,8 @@ use h5logfs_catalog::workers;
 const DEFAULT_READ_CPU: Duration = Duration::from_secs(60);
 const MAX_THREADS: usize = 64;
 
-/// Options that mount(8), mount.fuse3, systemd and fstab add. They are accepted and change nothing: a
-/// mount is always read-only, without devices and set-uid programs.
+/// Options that mount(8), mount.fuse3, systemd and fstab add. They are accepted without effect: a mount is always read-only,
+/// without devices and set-uid programs.
 const IGNORED: [&str; 31] = [
     "rw",
     "ro",
@@ -69,7 +69,7 @@ pub struct MountOptions {
     pub read: ReadOptions,
 }
 
-/// The default options of reading. Scan workers run this very program.
+/// The default options of reading. Scan workers run this program.
 fn read_options() -> ReadOptions {
     ReadOptions {
         scans: workers::Limits {
@@ -95,7 +95,7 @@ impl Default for MountOptions {
     }
 }
 
-/// More threads than cores, because requests mostly wait for storage.
+/// Default number of threads: more than cores, because requests mostly wait for storage.
 fn default_threads() -> usize {
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     (2 * cores).clamp(4, MAX_THREADS)
@@ -107,21 +107,21 @@ pub struct MountOption {
     pub name: &'static str,
     pub value: Value,
     pub help: &'static str,
-    /// The default, in words.
+    /// Text of the default.
     pub default: &'static str,
 }
 
 type Setter = fn(&mut MountOptions, &str, &[u8]) -> anyhow::Result<()>;
 
-/// The value that an option takes.
+/// The value of an option.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
-    /// None: `name` switches the option on, `noname` switches it off.
+    /// None: `name` switches the option on, `noname` off.
     Flag(fn(&mut MountOptions, bool)),
     Given {
         /// The form of the value, for the help.
         form: &'static str,
-        /// Repeated options add up. Of other options the last one wins.
+        /// Whether repeated options add up. Otherwise the last one wins.
         adds_up: bool,
         set: Setter,
     },
@@ -186,7 +186,8 @@ const OWN: [MountOption; 9] = [
             };
             Ok(())
         }),
-        help: "as what logs are shown that are directories, as NAME.bp: as HDF5 files, or as they are, with an HDF5 file NAME.bp.h5 beside each",
+        help: "how logs that are directories, as NAME.bp, are shown: as HDF5 files, or unchanged, with an HDF5 file NAME.bp.h5 \
+               beside each",
         default: "file",
     },
     MountOption {
@@ -218,7 +219,7 @@ const OWN: [MountOption; 9] = [
     },
 ];
 
-/// Every option that has an effect.
+/// All options that have an effect.
 pub fn all() -> impl Iterator<Item = MountOption> {
     OWN.into_iter().chain(options::all().map(MountOption::from))
 }
@@ -265,7 +266,7 @@ pub fn split(lists: &[OsString]) -> impl Iterator<Item = &OsStr> {
 }
 
 impl MountOptions {
-    /// Each item is one option, `name` or `name=value`. Later ones win.
+    /// Parses options given as `name` or `name=value`. Later ones win.
     pub fn parse<'a>(items: impl IntoIterator<Item = &'a OsStr>) -> anyhow::Result<Self> {
         let mut options = MountOptions::default();
         for item in items {
@@ -317,7 +318,7 @@ fn is_ignored(name: &str, value: Option<&[u8]>) -> bool {
     }
 }
 
-/// A type of its own, because `mount -s` skips unknown options.
+/// A separate type, because `mount -s` skips unknown options.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown mount option {option}{suggestion}")]
 pub struct UnknownOption {

@@ -1,7 +1,7 @@
-//! `h5logfs run`: a command that sees a mount which nobody else sees, and which ends with it.
+//! `h5logfs run`: a command with a private mount, which ends with the command.
 //!
-//! This process makes a namespace of mounts, serves the mount in it, and starts the command there. Whatever ends this process, the
-//! kernel ends the command, and with the last process of the namespace goes the mount.
+//! This process makes a mount namespace, serves the mount in it, and starts the command there. If this process ends, the
+//! kernel ends the command. The mount disappears with the last process of the namespace.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,15 +17,15 @@ use super::options::{self, MountOptions};
 use super::{Request, logging, session_options};
 use crate::fs;
 
-/// Run a command for which SRC is mounted at MNT, in a namespace of its own; then unmount
+/// Run a command with SRC mounted at MNT in a namespace of its own, then unmount
 #[derive(Debug, Clone, Args)]
 #[command(
     override_usage = "h5logfs run [OPTIONS] SRC MNT -- COMMAND [ARGUMENT]...",
     after_help = "\
-Nobody but COMMAND and what it starts sees the mount, and nothing of it is left when they have ended, however that was. No root is \
-needed, and no fusermount3, but a kernel that gives users namespaces. MNT is any directory, also SRC itself. COMMAND gets the \
-signals that `h5logfs run` gets. The exit status is that of COMMAND; 128 and the number of the signal that has ended it; 127 \
-where there is no such program, 126 where it cannot be started, and 125 where nothing was mounted."
+Only COMMAND and the processes that it starts see the mount, and it is gone when the last of them ends. This needs neither \
+root nor fusermount3, but a kernel that gives users namespaces. MNT is any directory, even SRC itself. COMMAND gets the \
+signals that `h5logfs run` gets. The exit status is that of COMMAND; 128 plus the number of the signal that has ended it; 127 \
+if there is no such program, 126 if it cannot be started, and 125 if nothing was mounted."
 )]
 pub struct RunArgs {
     /// The directory that holds the log files, or one log file
@@ -43,20 +43,20 @@ pub struct RunArgs {
     #[arg(short = 'o', value_name = "OPTIONS", help = super::options_help(), long_help = super::options_long_help())]
     pub options: Vec<OsString>,
 
-    /// Take FILE for the configuration file [default: root's /etc/h5logfs.toml, a user's
+    /// Use FILE as the configuration file [default: root's /etc/h5logfs.toml, a user's
     /// ~/.config/h5logfs.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// The command did not run. Holds the exit status that says so.
+/// The command did not run. Contains the exit status for that.
 #[derive(Debug, thiserror::Error)]
 #[error("the command was not run")]
 pub struct NotRun(pub u8);
 
 const NOT_MOUNTED: NotRun = NotRun(125);
 
-/// Returns the exit status.
+/// Runs the command. Returns the exit status.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let open_files = getrlimit(Resource::Nofile);
     let mounted = mount(args).context(NOT_MOUNTED)?;
@@ -76,7 +76,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 fn mount(args: &RunArgs) -> Result<fs::Running> {
     let given = options::split(&args.options);
     let (source, point) = (&args.source, &args.mount_point);
-    // The file is read before: its owner may be nobody in the namespace.
+    // The configuration is read before, because its owner may be nobody in the namespace.
     let request = Request::with_config(Some(source), point, given, args.config.as_deref())?;
     let options: MountOptions = request.parsed()?;
     fs::enter_namespace()?;
@@ -84,7 +84,7 @@ fn mount(args: &RunArgs) -> Result<fs::Running> {
         log::debug!("{no_log}");
     }
     let options = fs::Options {
-        // What is mounted goes with the namespace.
+        // The mount disappears with the namespace.
         auto_unmount: false,
         helper: fs::Helper::None,
         ..session_options(&request, &options)
@@ -92,16 +92,16 @@ fn mount(args: &RunArgs) -> Result<fs::Running> {
     Ok(fs::start(&options, &fs::PASSED_ON)?)
 }
 
-/// Starts the command as the user would have started it. `open_files`: the limit before this process has raised its own.
+/// Starts the command as the user would have started it. `open_files`: the limit before this process raised its own.
 fn start(command: &[OsString], open_files: Rlimit) -> io::Result<Child> {
     let parent = getpid();
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
-    // Where the mount covers the working directory, this one is still the directory below.
+    // If the mount covers the working directory, this is still the directory under the mount.
     if let Ok(here) = std::env::current_dir() {
         child.current_dir(here);
     }
-    // SAFETY: the closure makes system calls only, and allocates nothing.
+    // SAFETY: the closure only makes system calls, and allocates nothing.
     unsafe {
         child.pre_exec(move || {
             setrlimit(Resource::Nofile, open_files)?;
@@ -111,17 +111,17 @@ fn start(command: &[OsString], open_files: Rlimit) -> io::Result<Child> {
     child.spawn()
 }
 
-/// The kernel kills this process when its parent has ended.
+/// Lets the kernel kill this process when its parent ends.
 fn end_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have ended before.
+    // The parent may have ended before.
     if getppid() != Some(parent) {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     Ok(())
 }
 
-/// As a shell tells it.
+/// The exit status in the form of a shell.
 fn shown(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     let code = status.code().or(signal);

@@ -1,4 +1,4 @@
-//! The shell completions: those that clap makes, and the options behind `-o`, which clap takes for one text.
+//! The shell completions: those from clap, and the options after `-o`, which are one text for clap.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use crate::cli::mount::options::{self, MountOption, Value};
 use h5logfs_log::scan::LAYOUT_OPTIONS;
 
-/// The commands that take the options of layouts and no others.
+/// The commands that only take options of layouts.
 const READING: [&str; 4] = ["inspect", "export", "compact", "check"];
 
 /// The completions of a shell.
@@ -45,13 +45,13 @@ fn form(option: &MountOption) -> &'static str {
     }
 }
 
-/// The name, with `=` if a value follows.
+/// The name of an option, with `=` if a value follows.
 fn start(option: &MountOption) -> String {
     let equals = if form(option).is_empty() { "" } else { "=" };
     format!("{}{equals}", option.name)
 }
 
-/// The values that the form of an option spells out: in `DIR|none` it is `none`.
+/// The literal values in the form of an option: `none` in `DIR|none`.
 fn words(option: &MountOption) -> Vec<&'static str> {
     let alternatives = form(option).split('|');
     let is_word = |word: &&str| !word.is_empty() && !word.contains(char::is_uppercase);
@@ -62,7 +62,7 @@ fn takes_path(option: &MountOption) -> bool {
     form(option).contains("DIR") || form(option).contains("PATH")
 }
 
-/// Bash takes `=` and `:` for ends of words, so the word that it wants to be replaced may be a part of the option.
+/// Completions for Bash, which ends words at `=` and `:`. So the word to replace may be a part of the option.
 fn bash() -> String {
     let names = |options: &[MountOption]| options.iter().map(start).collect::<Vec<_>>().join(" ");
     let (all, of_layouts) = (names(&mount_options()), names(&layout_options()));
@@ -112,7 +112,7 @@ _h5logfs_and_options() {{
     )
 }
 
-/// `_values` of zsh knows lists that commas separate.
+/// Completions for zsh, whose `_values` knows lists separated by commas.
 fn zsh(script: &str) -> Result<String> {
     let functions = [
         zsh_function("_h5logfs_mount_options", &mount_options()),
@@ -150,7 +150,7 @@ fn zsh_function(name: &str, options: &[MountOption]) -> String {
     function + "\n}\n\n"
 }
 
-/// A text in single quotes, in brackets.
+/// Escapes a text in single quotes and brackets.
 fn zsh_text(text: &str) -> String {
     let mut quoted = String::new();
     for c in text.chars() {
@@ -181,7 +181,7 @@ fn fish_rule(commands: &str, function: &str) -> String {
     )
 }
 
-/// Prints each option, and each value that its form spells out, with the help.
+/// Prints each option, and each literal value of its form, with the help.
 fn fish_function(name: &str, options: &[MountOption]) -> String {
     let mut function = format!("function {name}\n");
     for option in options {

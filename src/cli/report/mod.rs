@@ -1,4 +1,4 @@
-//! `h5logfs report`: logs as a page for a browser, with pictures of what was written.
+//! `h5logfs report`: a page about logs for a browser, with pictures of the written elements.
 //!
 //! * `page`: the page. `words`: its text and numbers. `svg`: its pictures.
 
@@ -18,7 +18,7 @@ use super::called::Called;
 use super::follow::is_no_log;
 use super::ls::{State, last_write};
 use super::parts::Parts;
-use super::target::{STDOUT, Target, Wish, originals};
+use super::target::{STDOUT, Target, TargetRequest, originals};
 use super::unclosed::Unclosed;
 use super::{LogScanner, ViewArgs, called, logs};
 use h5logfs_catalog::changes::{self, Changes, Found, Plain};
@@ -32,24 +32,24 @@ use h5logfs_view::coverage::{CoverageMap, Pictures, Wanted};
 
 pub use words::{bytes, shape};
 
-/// The shortest time between two pages of `--watch`, and how much longer it is than a page takes to make.
+/// Shortest time between two pages of `--watch`, and its least multiple of the time to make a page.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_PER_PAGE: u32 = 10;
-/// The state of a log that is an ordinary HDF5 file now.
+/// State of a log that is now an ordinary HDF5 file.
 const SETTLED: &str = "settled";
-/// Cells of the largest picture.
+/// Most rows of the largest picture.
 const MOST_ROWS: usize = 100;
 const MOST_COLUMNS: usize = 200;
-/// Cells of all pictures of one file: many datasets get smaller ones, down to [`FEWEST_CELLS`].
+/// Most cells of all pictures of one file: many datasets get smaller pictures, down to [`FEWEST_CELLS`].
 const CELLS_OF_FILE: usize = 160_000;
 const FEWEST_CELLS: usize = 400;
-/// Flushes and ranks that a timeline shows one by one.
+/// Most flushes and ranks that a timeline shows individually.
 const MOST_FLUSHES: usize = 120;
 const MOST_RANKS: usize = 64;
 
-/// Make a page of logs for a browser: what is written of each dataset, and by which flush and rank
+/// Make a page about logs for a browser: the written parts of each dataset, by flush and rank
 #[derive(Debug, Clone, Args)]
-// Here -o is the file to write.
+// Here -o names the output file.
 #[command(mut_arg("options", |options| options.short(None).long("option")))]
 pub struct ReportArgs {
     /// The log files; or directories, for the logs in them
@@ -64,7 +64,7 @@ pub struct ReportArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// While a log is not closed, write the page again when it has changed; a browser shows each new one by itself
+    /// While a log is not closed, write the page again when it has changed; a browser reloads it by itself
     #[arg(long)]
     pub watch: bool,
 
@@ -99,13 +99,13 @@ pub fn run(mut args: ReportArgs) -> Result<()> {
     let failed = files.iter().filter(|file| file.content.is_err()).count();
     ensure!(
         failed == 0,
-        "{failed} of {} files cannot be read: the page tells why",
+        "{failed} of {} files cannot be read: the page says why",
         files.len()
     );
     Ok(())
 }
 
-/// Writes the page of what `report` tells of each file. `renewed`: after so long there is another one.
+/// Writes the page about each file. `renewed`: time until the next page.
 fn write(
     args: &ReportArgs,
     force: bool,
@@ -113,13 +113,13 @@ fn write(
     mut report: impl FnMut(usize, &LogScanner<'_>) -> FileReport,
 ) -> Result<Vec<FileReport>> {
     let settings = args.view.settings()?;
-    let wish = Wish {
+    let request = TargetRequest {
         out: &args.output,
         force,
         settings: &settings,
         form: "a page",
     };
-    let target = Target::new(&wish, all_originals(&args.files, &settings))?;
+    let target = Target::new(&request, all_originals(&args.files, &settings))?;
     let scanner = args.view.scanner()?;
     let files: Vec<FileReport> = (0..args.files.len())
         .map(|number| report(number, &scanner))
@@ -134,7 +134,7 @@ fn write(
     Ok(files)
 }
 
-/// Writes the page anew when a log has changed, until all are closed.
+/// Writes the page again when a log has changed, until all are closed.
 fn watch(args: &ReportArgs) -> Result<()> {
     ensure!(
         args.output != Path::new(STDOUT),
@@ -157,7 +157,7 @@ fn watch(args: &ReportArgs) -> Result<()> {
         if !files.iter().any(FileReport::is_unclosed) {
             return Ok(());
         }
-        // From now on it is a page of this command that is replaced.
+        // From now on the command replaces its own page.
         force = true;
         pause = (begin.elapsed() * PAUSE_PER_PAGE).max(SHORTEST_PAUSE);
         thread::sleep(pause);
@@ -165,8 +165,7 @@ fn watch(args: &ReportArgs) -> Result<()> {
     }
 }
 
-/// What the next page says of a log, which may be closed while the page is made, and be no log any more. `before`: what the last
-/// one said.
+/// The next report on a log, which may be closed meanwhile, and be no log any more. `before`: the last report.
 fn renewed(
     changes: &mut Changes,
     before: Option<FileReport>,
@@ -185,7 +184,7 @@ fn renewed(
     now
 }
 
-/// What must not be written over. What is not there cannot be.
+/// The files that must not be overwritten. Missing files need no protection.
 fn all_originals(files: &[PathBuf], settings: &Settings) -> Originals {
     let found = files
         .iter()
@@ -193,26 +192,26 @@ fn all_originals(files: &[PathBuf], settings: &Settings) -> Originals {
     found.fold(Originals::default(), Originals::with)
 }
 
-/// What the page says of one file.
+/// The report on one file.
 struct FileReport {
-    /// As the user calls it.
+    /// The user's name for the file.
     name: String,
-    /// Or why it cannot be read.
+    /// The report, or why the file cannot be read.
     content: Result<LogReport>,
 }
 
-/// What it says of one log.
+/// The report on one log.
 struct LogReport {
     layout: &'static str,
     state: &'static str,
-    /// What a user should know.
+    /// Notes for the user.
     notes: Vec<String>,
     faults: Vec<String>,
-    /// Files that hold its bytes.
+    /// Number of files that contain its bytes.
     files: usize,
     /// Length of the canonical file.
     canonical_bytes: u64,
-    /// The last complete flush of a log that is not closed, and numbers them.
+    /// The last complete flush of an unclosed log with numbered flushes.
     flush: Option<u64>,
     found: Found,
     written: Option<Timestamp>,
@@ -220,7 +219,7 @@ struct LogReport {
     datasets: Vec<DatasetReport>,
 }
 
-/// What it says of one dataset.
+/// The report on one dataset.
 struct DatasetReport {
     name: String,
     datatype: String,
@@ -228,7 +227,7 @@ struct DatasetReport {
     dims: Vec<u64>,
     /// `None` for contiguous storage.
     chunk: Option<Vec<u64>>,
-    /// Number of its chunks.
+    /// Number of chunks.
     chunks: u64,
     content: DatasetContent,
 }
@@ -240,12 +239,12 @@ enum DatasetContent {
 }
 
 impl FileReport {
-    /// Whether the log may go on.
+    /// Whether the log may grow.
     fn is_unclosed(&self) -> bool {
         self.content.as_ref().is_ok_and(|log| !log.found.is_closed)
     }
 
-    /// The same when the log was closed, and its file is a plain one now, of which no page can be made.
+    /// This report after the log was closed and became a plain file, about which no page can be made.
     fn became(mut self, plain: Plain) -> Self {
         let (state, what) = match plain {
             Plain::Hdf5 => (SETTLED, "closed and settled: an ordinary HDF5 file"),
@@ -330,7 +329,7 @@ impl LogReport {
         })
     }
 
-    /// Datasets that have a picture, and their pictures.
+    /// Datasets with pictures.
     fn maps(&self) -> impl Iterator<Item = (&DatasetReport, &CoverageMap)> {
         self.datasets
             .iter()
@@ -340,7 +339,7 @@ impl LogReport {
             })
     }
 
-    /// Share of all logged elements that were written; `None` without any.
+    /// Share of the written elements of all logged datasets; `None` without any.
     fn covered(&self) -> Option<f64> {
         let sum = |of: fn(&CoverageMap) -> u128| self.maps().map(|(_, map)| of(map)).sum::<u128>();
         let all = sum(|map| map.total(|cell| cell.elements));
@@ -348,12 +347,12 @@ impl LogReport {
         (all > 0).then(|| written as f64 / all as f64)
     }
 
-    /// Whether the share is estimated.
+    /// Whether the share is an estimate.
     fn is_estimate(&self) -> bool {
         self.maps().any(|(_, map)| map.is_estimate())
     }
 
-    /// Bytes of the canonical file without the chunks that no record touches; `None` where these were not counted.
+    /// Size of the canonical file without the chunks that no record touches, in bytes; `None` if these were not counted.
     fn bytes_without_unwritten(&self) -> Option<u64> {
         let unwritten = self
             .maps()
@@ -379,7 +378,7 @@ impl DatasetReport {
         }
     }
 
-    /// Bytes of the chunks that no record touches.
+    /// Size of the chunks that no record touches, in bytes.
     fn unwritten_bytes(&self, map: &CoverageMap) -> Option<u64> {
         let (Some(chunk), false) = (&self.chunk, map.has_base) else {
             return Some(0);
@@ -390,7 +389,7 @@ impl DatasetReport {
         Some(untouched.saturating_mul(bytes))
     }
 
-    /// Bytes that records wrote and that later ones hide; `None` where that was not counted.
+    /// Bytes written by records and overwritten by later ones; `None` if they were not counted.
     fn hidden_bytes(&self, map: &CoverageMap) -> Option<u128> {
         if map.is_estimate() || map.is_spread || map.has_base {
             return None;
@@ -400,7 +399,7 @@ impl DatasetReport {
     }
 }
 
-/// The picture of one of so many datasets. Fails where it has not the dimensions that the user wants to see.
+/// The picture of one of `datasets` datasets. Fails if it lacks the requested dimensions.
 fn wanted(dataset: &Dataset, datasets: usize, args: &ReportArgs) -> Result<Wanted> {
     let rank = dataset.dims.len();
     if let Some((rows, columns)) = args.axes
@@ -410,7 +409,7 @@ fn wanted(dataset: &Dataset, datasets: usize, args: &ReportArgs) -> Result<Wante
         bail!("it has no dimension {}", rows.max(columns));
     }
     let cells = (CELLS_OF_FILE / datasets.max(1)).clamp(FEWEST_CELLS, MOST_ROWS * MOST_COLUMNS);
-    // Twice as wide as high.
+    // Pictures are twice as wide as high.
     let rows = ((cells / 2) as f64).sqrt() as usize;
     Ok(Wanted {
         rows: rows.min(MOST_ROWS),
@@ -419,7 +418,7 @@ fn wanted(dataset: &Dataset, datasets: usize, args: &ReportArgs) -> Result<Wante
     })
 }
 
-/// Number of files that hold the log.
+/// Number of files that contain the log.
 fn files_of(view: &View) -> usize {
     let sources = view.snapshot().sources.iter();
     let mut paths: Vec<_> = sources.map(|source| &source.place.path).collect();

@@ -1,4 +1,4 @@
-//! The page, as HTML.
+//! The page as HTML.
 
 use std::fmt::{Display, Write};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use h5logfs_view::coverage::{Axis, CoverageMap};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// The page needs nothing from elsewhere, and a browser is told not to fetch anything.
+/// Security policy: the page is complete, and a browser must not fetch anything.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// Details of so many datasets are open from the beginning.
+/// With at most this many datasets, their details are open at first.
 const FEW_DATASETS: usize = 6;
 
-/// In a log of more datasets, those of which a row tells all have no details: a page would have some KB of each.
+/// With more datasets than this, datasets fully described by their row have no details, which take some KB each.
 const MANY_DATASETS: usize = 1000;
 
-/// Whether the row of a dataset tells all of it: one record has written it wholly.
-fn is_told_by_row(dataset: &DatasetReport) -> bool {
+/// Whether the row of a dataset describes it fully: one record has written all of it.
+fn is_described_by_row(dataset: &DatasetReport) -> bool {
     match &dataset.content {
         DatasetContent::Logged(map) => {
             map.records == 1 && map.faults.is_empty() && !map.is_estimate() && map.covered() >= 1.0
@@ -36,7 +36,7 @@ fn is_told_by_row(dataset: &DatasetReport) -> bool {
     }
 }
 
-/// The whole page. `renewed`: after so long a browser looks for another one.
+/// The whole page. `renewed`: time after which a browser looks for the next page.
 pub fn page(files: &[FileReport], renewed: Option<Duration>) -> String {
     let mut page = Page(String::new());
     page.all(files, renewed);
@@ -48,7 +48,7 @@ struct Page(String);
 /// Adds formatted text, which must be escaped.
 macro_rules! put {
     ($page:expr, $($text:tt)*) => {{
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!($page.0, $($text)*);
     }};
 }
@@ -124,7 +124,7 @@ impl Page {
         put!(self, "</tbody></table></div>\n");
     }
 
-    /// `columns`: title, and whether it has numbers.
+    /// Adds the head of a table. `columns`: title, and whether the column is numeric.
     fn table_head(&mut self, columns: &[(&str, bool)]) {
         put!(
             self,
@@ -182,12 +182,12 @@ impl Page {
         self.datasets(number, &log.datasets);
         let is_open = log.datasets.len() <= FEW_DATASETS;
         let is_brief = log.datasets.len() > MANY_DATASETS;
-        let without = |dataset: &DatasetReport| is_brief && is_told_by_row(dataset);
+        let without = |dataset: &DatasetReport| is_brief && is_described_by_row(dataset);
         let left_out = log.datasets.iter().filter(|d| without(d)).count();
         if left_out > 0 {
             put!(
                 self,
-                "<p>The row tells all of {} datasets, which one record each has written wholly.</p>\n",
+                "<p>{} datasets have no details, because one record has written all of each.</p>\n",
                 Grouped(left_out)
             );
         }
@@ -259,7 +259,7 @@ impl Page {
         );
     }
 
-    /// Bars with a title, the largest value, and the names of the first and the last.
+    /// Adds bars with a title, the largest value, and the names of the first and the last bar.
     fn bars(&mut self, title: &str, values: &[u64], name: impl Fn(usize) -> String) {
         let text = |x: usize| format!("{}: {}", name(x), bytes(values[x].into()));
         let picture = svg::bars(values, text, &title.to_lowercase());
@@ -277,7 +277,7 @@ impl Page {
         );
     }
 
-    /// The table of all datasets of a file.
+    /// Adds the table of all datasets of a file.
     fn datasets(&mut self, file: usize, datasets: &[DatasetReport]) {
         self.table_head(&[
             ("Dataset", false),
@@ -293,7 +293,7 @@ impl Page {
         let is_brief = datasets.len() > MANY_DATASETS;
         for (at, dataset) in datasets.iter().enumerate() {
             let name = Text(&dataset.name);
-            if is_brief && is_told_by_row(dataset) {
+            if is_brief && is_described_by_row(dataset) {
                 put!(self, "<tr><td class=\"name\">{name}</td>");
                 self.number(1, &"100.0 %");
                 put!(self, "<td>everywhere</td>");
@@ -317,7 +317,7 @@ impl Page {
         put!(self, "</tbody></table></div>\n");
     }
 
-    /// How much of a dataset is written, and where.
+    /// Adds the written share of a dataset, and its small picture.
     fn written(&mut self, content: &DatasetContent) {
         let reason = match content {
             DatasetContent::Logged(map) => {
@@ -333,7 +333,7 @@ impl Page {
         put!(self, "<td>{reason}</td>");
     }
 
-    /// Number and size of its records, what of them is hidden, and pieces of its chunks.
+    /// Adds number and size of its records, overwritten bytes, and pieces of its chunks.
     fn records(&mut self, dataset: &DatasetReport) {
         let DatasetContent::Logged(map) = &dataset.content else {
             return (0..4).for_each(|_| self.number(-1, &"–"));
@@ -384,7 +384,7 @@ impl Page {
         put!(self, "</details>\n");
     }
 
-    /// The maps of a dataset, of which one is shown.
+    /// Adds the maps of a dataset, of which one is visible.
     fn pictures(&mut self, id: &str, dataset: &DatasetReport, map: &CoverageMap) {
         if map.cells.is_empty() {
             put!(self, "<p>It has no elements.</p>\n");
@@ -442,7 +442,7 @@ impl Page {
             Text(&dataset.name)
         );
         let (rows, columns) = (map.grid.row_axis(), map.grid.column_axis());
-        // In a picture of two axes, cells are squares as far as it does not get too high.
+        // Cells of a picture with two axes are squares, unless it gets too high.
         let style = match rows {
             Some(_) => format!(
                 "aspect-ratio:{}/{};min-height:8rem;max-height:{}rem",
@@ -498,7 +498,7 @@ impl Page {
         put!(self, "</ul>");
     }
 
-    /// How large the records are.
+    /// Adds the sizes of the records.
     fn sizes(&mut self, map: &CoverageMap) {
         let used: Vec<usize> = (0..map.sizes.len()).filter(|n| map.sizes[*n] > 0).collect();
         let (Some(first), Some(last)) = (used.first(), used.last()) else {
@@ -523,7 +523,7 @@ impl Page {
     }
 }
 
-/// The first and the last number that is known.
+/// The first and the last known number.
 fn ends<N: Copy + Display>(classes: &[Option<(N, N)>]) -> (String, String) {
     let text = |number: Option<N>| number.map_or("?".to_owned(), |number| number.to_string());
     let mut known = classes.iter().flatten();

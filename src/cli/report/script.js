@@ -1,5 +1,5 @@
 'use strict';
-// All pictures are there without this script. It sorts tables, zooms into maps, and opens what is folded before a print.
+// All pictures are visible without this script. It sorts tables, zooms into maps, and opens folded parts before printing.
 for (const table of document.querySelectorAll('table.sorts')) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {

@@ -1,33 +1,33 @@
-//! Pictures as SVG. Each cell is one unit wide and high; a browser stretches the whole to the width of the page. All cells
-//! of one class are one path, in which neighbours in a row are one rectangle.
+//! Pictures as SVG. Each cell is one unit wide and high; a browser scales the picture to the width of the page. All cells of
+//! one class form one path, in which neighbours in a row form one rectangle.
 
 use std::fmt::Write;
 
 use h5logfs_log::origins::Timeline;
 use h5logfs_view::coverage::{Cell, CoverageMap};
 
-/// Steps of the colour ramp.
+/// Number of steps of the colour ramp.
 pub const STEPS: usize = 10;
 
-/// A class of cells that have one colour.
+/// A class of cells with the same colour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Class {
-    /// Step of the ramp, from 0 to [`STEPS`]; `None` is a colour outside of it.
+    /// Step of the ramp, from 0 to [`STEPS`]; `None` for a colour outside of it.
     pub step: Option<usize>,
-    /// What it means.
+    /// Text of the legend.
     pub label: String,
 }
 
-/// What a picture of a dataset shows by its colours.
+/// The meaning of the colours in a picture of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colouring {
-    /// How much of a cell was written.
+    /// Written share of a cell.
     Written,
-    /// How often it was written.
+    /// Number of times that it was written.
     Times,
-    /// Which rank was the last to write.
+    /// The last rank that wrote it.
     Rank,
-    /// In which flush that was.
+    /// The flush of the last write.
     Flush,
 }
 
@@ -51,18 +51,18 @@ impl Colouring {
     }
 }
 
-/// How the cells of a map are coloured.
+/// The scale of the colours of a map.
 pub struct Scale {
     colouring: Colouring,
-    /// The least and the largest number that occur, of ranks or flushes.
+    /// Least and largest number of a rank or flush.
     ends: (u64, u64),
 }
 
-/// Upper ends of the classes of how often elements were written, in tenths.
+/// Upper ends of the classes for the number of writes, in tenths.
 const TIMES: [u128; 8] = [10, 15, 20, 30, 50, 100, 200, 500];
 
 impl Scale {
-    /// `None` where the map has nothing to show in this way: all cells would be alike, or the log does not tell.
+    /// The scale of a map; `None` if all cells would be alike, or if the log lacks the information.
     pub fn of(map: &CoverageMap, colouring: Colouring) -> Option<Self> {
         let number = |cell: &Cell| match colouring {
             Colouring::Rank => cell.rank.map(u64::from),
@@ -86,7 +86,7 @@ impl Scale {
         differs.then_some(Scale { colouring, ends })
     }
 
-    /// The class of a cell; `None` where nothing was written.
+    /// The class of a cell; `None` for an unwritten one.
     pub fn class(&self, cell: &Cell) -> Option<Class> {
         match self.colouring {
             Colouring::Written => written_class(cell.written, cell.elements),
@@ -96,7 +96,7 @@ impl Scale {
         }
     }
 
-    /// Ranks or flushes, in at most as many classes as there are steps.
+    /// The class of a rank or flush. There are at most as many classes as steps.
     fn number_class(&self, cell: &Cell, number: Option<u64>, what: &str) -> Option<Class> {
         if cell.logged == 0 {
             return None;
@@ -112,7 +112,7 @@ impl Scale {
         let classes = all.div_ceil(each);
         let first = least + class * each;
         let last = (first + (each - 1)).min(most);
-        // The classes that there are take the whole ramp.
+        // The existing classes use the whole ramp.
         let step = match classes {
             0 | 1 => STEPS,
             several => class as usize * STEPS / (several as usize - 1),
@@ -128,7 +128,7 @@ impl Scale {
     }
 }
 
-/// Whole shares have steps of their own: nothing, and all.
+/// The class of a written share. Nothing and all have their own steps.
 pub fn written_class(written: u64, elements: u64) -> Option<Class> {
     if written == 0 {
         return None;
@@ -169,9 +169,9 @@ fn times_class(cell: &Cell) -> Option<Class> {
     })
 }
 
-/// Rectangles of cells by their class, and the legend that comes of it.
+/// Rectangles of cells by class, and their legend.
 struct Paths {
-    /// Class, whether it is an estimate, and the path.
+    /// Class, whether it is an estimate, and path.
     paths: Vec<(Class, bool, String)>,
 }
 
@@ -216,7 +216,7 @@ pub fn class_name(class: &Class) -> String {
     }
 }
 
-/// Cells in rows. `class`: of the cell in a column and a row, and whether it is an estimate.
+/// Draws cells in rows. `class`: the class of the cell in a column and a row, and whether it is an estimate.
 fn cells(
     columns: usize,
     rows: usize,
@@ -237,7 +237,7 @@ fn cells(
     paths.finish()
 }
 
-/// The map of a dataset in some colouring.
+/// The map of a dataset with a colouring.
 pub fn map(map: &CoverageMap, scale: &Scale, label: &str) -> String {
     let (columns, rows) = (map.grid.columns(), map.grid.rows());
     let class = |x: usize, y: usize| {
@@ -247,7 +247,7 @@ pub fn map(map: &CoverageMap, scale: &Scale, label: &str) -> String {
     open("map", columns, rows, label) + &cells(columns, rows, class) + "</svg>"
 }
 
-/// The classes that occur in a map, in the order of the ramp.
+/// The classes in a map, in the order of the ramp.
 pub fn legend(map: &CoverageMap, scale: &Scale) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     for class in map.cells.iter().filter_map(|cell| scale.class(cell)) {
@@ -259,13 +259,13 @@ pub fn legend(map: &CoverageMap, scale: &Scale) -> Vec<Class> {
     classes
 }
 
-/// How many columns the small picture of a table has.
+/// Number of columns of the small picture in a table.
 const SMALL: usize = 40;
 
-/// A picture for one line of a table: what was written along the first dimension of the map, from left to right.
+/// A small picture for one line of a table: the written share along the first dimension of the map, from left to right.
 pub fn small(map: &CoverageMap, label: &str) -> String {
     let (columns, rows) = (map.grid.columns(), map.grid.rows());
-    // One row: its columns. Several rows: these.
+    // A single row is shown by its columns, several rows by themselves.
     let parts = if rows > 1 { rows } else { columns };
     let shown = parts.clamp(1, SMALL);
     let mut sums = vec![(0u128, 0u128); shown];
@@ -277,7 +277,7 @@ pub fn small(map: &CoverageMap, label: &str) -> String {
     }
     let class = |x: usize, _: usize| {
         let (written, all) = sums[x];
-        // Only their ratio counts.
+        // Only the ratio matters.
         let shift = 128 - (written | all).leading_zeros().min(64) - 64;
         let class = written_class((written >> shift) as u64, (all >> shift) as u64)?;
         Some((class, false))
@@ -285,7 +285,7 @@ pub fn small(map: &CoverageMap, label: &str) -> String {
     open("small", shown, 1, label) + &cells(shown, 1, class) + "</svg>"
 }
 
-/// Bytes by rank, from top to bottom, and by flush, from left to right.
+/// A picture of bytes: ranks from top to bottom, flushes from left to right.
 pub fn timeline(timeline: &Timeline, label: &str) -> String {
     let (columns, rows) = (timeline.flushes.len(), timeline.ranks.len());
     let most = timeline.bytes.iter().copied().max().unwrap_or(0).max(1);
@@ -302,7 +302,7 @@ pub fn timeline(timeline: &Timeline, label: &str) -> String {
     open("map", columns, rows, label) + &cells(columns, rows, class) + "</svg>"
 }
 
-/// Upright bars, each with its own text.
+/// Vertical bars, each with its own text.
 pub fn bars(values: &[u64], texts: impl Fn(usize) -> String, label: &str) -> String {
     const HIGH: f64 = 100.0;
     let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
@@ -319,7 +319,7 @@ pub fn bars(values: &[u64], texts: impl Fn(usize) -> String, label: &str) -> Str
     svg + "</svg>"
 }
 
-/// One lying bar, of this share of its width.
+/// One horizontal bar, filled to this share.
 pub fn bar(share: f64) -> String {
     format!(
         "<svg class=\"bar\" viewBox=\"0 0 100 1\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"{:.1}\" height=\"1\"/></svg>",
@@ -327,7 +327,7 @@ pub fn bar(share: f64) -> String {
     )
 }
 
-/// `label`: escaped text.
+/// Opens a picture. `label`: escaped text.
 fn open(class: &str, width: usize, height: usize, label: &str) -> String {
     format!(
         "<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{label}\">"

@@ -1,5 +1,5 @@
-//! Words and numbers of the page. All text that comes from files passes [`Text`]: users choose names, and a browser obeys
-//! what stands in them.
+//! Texts and numbers of the page. Text from files passes [`Text`], because users choose names, which may contain commands to
+//! a browser.
 
 use std::fmt::{self, Display, Write};
 
@@ -11,7 +11,7 @@ use super::{DatasetReport, LogReport};
 use h5logfs_log::origins::Timeline;
 use h5logfs_view::coverage::CoverageMap;
 
-/// Text from files, for HTML.
+/// Text from files, escaped for HTML.
 pub struct Text<'a>(pub &'a str);
 
 impl Display for Text<'_> {
@@ -30,7 +30,7 @@ impl Display for Text<'_> {
     }
 }
 
-/// A number with a thin space behind each thousand.
+/// A number with thin spaces between thousands.
 pub struct Grouped<N>(pub N);
 
 impl<N: ToString> Display for Grouped<N> {
@@ -50,7 +50,7 @@ pub fn bytes(n: u128) -> String {
     BinaryBytes(u64::try_from(n).unwrap_or(u64::MAX)).to_string()
 }
 
-/// The share that was written, and whether that is known.
+/// The text of a written share, which may be an estimate.
 pub fn covered(share: f64, is_estimate: bool) -> String {
     let about = if is_estimate { "at most " } else { "" };
     format!("{about}{}", percent(share))
@@ -64,13 +64,13 @@ pub fn shape(dims: &[u64]) -> String {
     dims.join(" × ")
 }
 
-/// The mean number of pieces of the chunks that have any.
+/// Mean number of pieces of the chunks that have any.
 pub fn mean_pieces(map: &CoverageMap) -> Option<f64> {
     let pieces = map.pieces.as_ref()?;
     (pieces.touched > 0).then(|| pieces.all as f64 / pieces.touched as f64)
 }
 
-/// The name of a class of flushes or ranks.
+/// The text of a range of flushes or ranks.
 pub fn range(one: &str, several: &str, ends: Option<(u64, u64)>) -> String {
     match ends {
         None => format!("{one} not known"),
@@ -79,7 +79,7 @@ pub fn range(one: &str, several: &str, ends: Option<(u64, u64)>) -> String {
     }
 }
 
-/// Records of sizes from 2^(n-1) to before 2^n.
+/// The text of a size class: from 2^(n-1) to less than 2^n.
 pub fn size_class(n: usize) -> String {
     match n {
         0 => "0 B".to_owned(),
@@ -106,7 +106,7 @@ pub fn imbalance(timeline: &Timeline) -> String {
     )
 }
 
-/// What one cell of a map is.
+/// The description of a cell of a map.
 pub fn cell_text(map: &CoverageMap) -> String {
     let mut sides: Vec<String> = Vec::new();
     for axis in [map.grid.row_axis(), map.grid.column_axis()]

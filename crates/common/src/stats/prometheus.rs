@@ -1,5 +1,5 @@
-//! A report in the text format of Prometheus. Names end with the unit, counters with `_total`; units are seconds
-//! and bytes. Each sample has the mount as a label, so one file can have those of several mounts.
+//! A report in the text format of Prometheus. Names end with the unit, counters with `_total`; units are seconds and bytes.
+//! Each sample has the mount as a label, so one file can hold several mounts.
 
 use std::fmt::Write;
 
@@ -18,25 +18,25 @@ fn about(text: &mut Text, report: &Report) {
     let version = [("version", report.version)];
     let help = "The program, by its version; always 1.";
     text.gauge("build_info", help, [(&version[..], 1)]);
-    let help = "When the daemon started, in seconds since 1970.";
+    let help = "Start of the daemon, in seconds since 1970.";
     text.gauge("start_time_seconds", help, [(&[][..], report.start_time)]);
-    let help = "How long the daemon has been running.";
+    let help = "Time since the start of the daemon.";
     text.gauge("uptime_seconds", help, [(&[][..], report.uptime)]);
     let process = &report.process;
     let system = [
         (
             "resident_memory_bytes",
-            "Memory of the daemon that is resident.",
+            "Resident memory of the daemon.",
             process.resident_bytes,
         ),
         (
             "open_fds",
-            "File descriptors that the daemon has open.",
+            "File descriptors open in the daemon.",
             process.descriptors,
         ),
         (
             "max_fds",
-            "File descriptors that it may have open.",
+            "Limit of open file descriptors of the daemon.",
             Some(process.descriptor_limit),
         ),
     ];
@@ -49,7 +49,7 @@ fn about(text: &mut Text, report: &Report) {
 
 fn opens_and_reads(text: &mut Text, report: &Report) {
     let (opens, reads) = (&report.opens, &report.reads);
-    let help = "Regular files that were opened: log files as views, plain ones as they are.";
+    let help = "Regular files opened: log files as views, plain files unchanged.";
     let (views, plain) = ([("kind", "view")], [("kind", "plain")]);
     let samples = [(&views[..], opens.views), (&plain[..], opens.plain)];
     text.counter("opens_total", help, samples);
@@ -57,29 +57,29 @@ fn opens_and_reads(text: &mut Text, report: &Report) {
     text.count("open_errors_total", help, opens.failed);
     let help = "Time to open a regular file.";
     text.histogram("open_duration_seconds", help, &opens.time);
-    let help = "Files and directories that are open now.";
+    let help = "Files and directories open now.";
     text.gauge("open_handles", help, [(&[][..], opens.handles)]);
-    let help = "Names that the kernel has asked for.";
+    let help = "Names looked up by the kernel.";
     text.count("lookups_total", help, report.lookups);
     let help = "Time to answer a read of the kernel.";
     text.histogram("read_duration_seconds", help, &reads.time);
     let help = "Reads that failed.";
     text.count("read_errors_total", help, reads.failed);
-    let help = "Bytes that the kernel has asked for.";
+    let help = "Bytes requested by the kernel.";
     text.count("read_asked_bytes_total", help, reads.bytes_asked);
-    let help = "Bytes that the kernel was given.";
+    let help = "Bytes returned to the kernel.";
     text.count("read_returned_bytes_total", help, reads.bytes_returned);
-    let help = "Bytes read of log files, but for scans.";
+    let help = "Bytes read from log files, without scans.";
     text.count("log_read_bytes_total", help, reads.log_bytes);
 }
 
 fn cache_and_memory(text: &mut Text, report: &Report) {
     let (cache, memory) = (&report.cache, &report.memory);
-    let help = "Chunks and records that were in memory when they were wanted.";
+    let help = "Chunks and records found in memory.";
     text.count("cache_hits_total", help, cache.hits);
-    let help = "Chunks and records that had to be made when they were wanted.";
+    let help = "Chunks and records not found in memory.";
     text.count("cache_misses_total", help, cache.misses);
-    let help = "Chunks that were made before anybody wanted them.";
+    let help = "Chunks made by read-ahead.";
     text.count("cache_made_ahead_total", help, cache.made_ahead);
     let help = "Time to make a chunk.";
     text.histogram("chunk_duration_seconds", help, &cache.time);
@@ -92,7 +92,7 @@ fn cache_and_memory(text: &mut Text, report: &Report) {
         .each_ref()
         .map(|(label, share)| (&label[..], share.used));
     text.gauge("memory_used_bytes", help, used);
-    let help = "What the options allow.";
+    let help = "Memory that each option allows.";
     let limits = shares
         .each_ref()
         .map(|(label, share)| (&label[..], share.limit));
@@ -101,13 +101,13 @@ fn cache_and_memory(text: &mut Text, report: &Report) {
 
 fn scans(text: &mut Text, report: &Report) {
     let scans = &report.scans;
-    let help = "Scans that were begun.";
+    let help = "Scans started.";
     text.count("scans_total", help, scans.started);
     let help = "Scans of log files that cannot be presented.";
     text.count("scan_errors_total", help, scans.failed);
-    let help = "Log files that were known from a scan of an earlier daemon.";
+    let help = "Log files that needed no scan: an earlier one was on disk.";
     text.count("kept_scans_total", help, scans.from_kept_index);
-    let help = "Processes for scans that crashed, hung, or were stopped at a limit.";
+    let help = "Scan workers that crashed, hung, or were stopped at a limit.";
     text.count("worker_failures_total", help, scans.worker_failures);
     let help = "Time of a scan.";
     text.histogram("scan_duration_seconds", help, &scans.time);
@@ -117,7 +117,7 @@ type Labels<'a> = &'a [(&'a str, &'a str)];
 
 struct Text {
     written: String,
-    /// The label of all samples.
+    /// Label of all samples.
     mount: String,
 }
 

@@ -4,20 +4,20 @@ use serde::{Serialize, Serializer};
 
 use super::{BOUNDED, Counter, Histogram, Stats, bound, prometheus};
 
-/// The statistics of a mount at one moment. Times are in seconds, sizes in bytes. Counts are those since the start.
+/// The statistics of a mount at one moment. Times are in seconds, sizes in bytes; counts begin at the start of the daemon.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// Version of the program.
     pub version: &'static str,
     /// Path of the mount.
     pub mountpoint: String,
-    /// When the daemon started, in seconds since 1970.
+    /// Start of the daemon, in seconds since 1970.
     pub start_time: f64,
-    /// Seconds since then.
+    /// Time since the start, in seconds.
     pub uptime: f64,
     /// Opens of regular files.
     pub opens: Opens,
-    /// Names that were looked up.
+    /// Names looked up.
     pub lookups: u64,
     /// Reads of regular files.
     pub reads: Reads,
@@ -34,13 +34,13 @@ pub struct Report {
 /// Opens of regular files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Opens {
-    /// Of log files, as views.
+    /// Log files opened as views.
     pub views: u64,
-    /// Of other files.
+    /// Other files opened.
     pub plain: u64,
-    /// Those that failed.
+    /// Failed opens.
     pub failed: u64,
-    /// Files and directories that are open now.
+    /// Files and directories open now.
     pub handles: u64,
     /// Time of an open.
     pub time: Distribution,
@@ -49,13 +49,13 @@ pub struct Opens {
 /// Reads of regular files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reads {
-    /// Those that failed.
+    /// Failed reads.
     pub failed: u64,
-    /// Bytes that the kernel asked for.
+    /// Bytes requested by the kernel.
     pub bytes_asked: u64,
-    /// Bytes that it was given.
+    /// Bytes returned to the kernel.
     pub bytes_returned: u64,
-    /// Bytes that were read from log files.
+    /// Bytes read from log files.
     pub log_bytes: u64,
     /// Time of a read.
     pub time: Distribution,
@@ -64,11 +64,11 @@ pub struct Reads {
 /// The cache of chunks and decoded records.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cache {
-    /// Entries that were in the cache when they were needed.
+    /// Entries found in the cache.
     pub hits: u64,
-    /// Entries that were not.
+    /// Entries not found in the cache.
     pub misses: u64,
-    /// Chunks that were made by read-ahead.
+    /// Chunks made by read-ahead.
     pub made_ahead: u64,
     /// Time to make a chunk.
     pub time: Distribution,
@@ -95,11 +95,11 @@ pub struct Share {
 /// Scans of log files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scans {
-    /// Those that were started.
+    /// Scans started.
     pub started: u64,
-    /// Those that failed.
+    /// Scans failed.
     pub failed: u64,
-    /// Log files that needed no scan: an earlier one was on disk.
+    /// Log files that needed no scan: an earlier scan was on disk.
     pub from_kept_index: u64,
     /// Scan workers that crashed, hung, or were stopped at a limit.
     pub worker_failures: u64,
@@ -107,14 +107,14 @@ pub struct Scans {
     pub time: Distribution,
 }
 
-/// The daemon, as the system sees it. `None` where the system does not tell.
+/// The daemon as the system sees it. `None` where the system does not tell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Process {
     /// Resident memory.
     pub resident_bytes: Option<u64>,
     /// Open file descriptors.
     pub descriptors: Option<u64>,
-    /// File descriptors that may be open.
+    /// Limit of open file descriptors.
     pub descriptor_limit: u64,
 }
 
@@ -123,10 +123,10 @@ pub struct Process {
 pub struct Distribution {
     /// Number of durations.
     pub count: u64,
-    /// Their sum, in seconds.
+    /// Sum of the durations, in seconds.
     pub sum: f64,
-    /// In ascending order. Durations past the last bound are in `count` only. In JSON, buckets that add nothing
-    /// to the one before are left out.
+    /// Buckets in ascending order. Durations past the last bound count in `count` only. JSON leaves out buckets that add
+    /// nothing to the bucket before.
     #[serde(serialize_with = "non_empty")]
     pub buckets: Vec<Bucket>,
 }
@@ -134,9 +134,9 @@ pub struct Distribution {
 /// A cumulative bucket of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bucket {
-    /// Upper bound in seconds. It belongs to the bucket.
+    /// Upper bound in seconds; it belongs to the bucket.
     pub le: f64,
-    /// Durations up to the bound.
+    /// Number of durations up to the bound.
     pub count: u64,
 }
 
@@ -150,7 +150,7 @@ fn non_empty<S: Serializer>(buckets: &[Bucket], serializer: S) -> Result<S::Ok, 
     )
 }
 
-/// What a report needs besides [`Stats`].
+/// Values of a report that [`Stats`] does not hold.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     /// Path of the mount.
@@ -165,7 +165,7 @@ pub struct Usage {
     pub cache_size: Share,
     /// See `Memory::index_memory`.
     pub index_memory: Share,
-    /// File descriptors that the process may have open.
+    /// Limit of open file descriptors of the process.
     pub descriptor_limit: u64,
 }
 
@@ -179,7 +179,7 @@ impl From<&Histogram> for Distribution {
         let counts: Vec<u64> = cumulative.collect();
         let buckets = counts.iter().take(BOUNDED).enumerate();
         Distribution {
-            // Not read again: other threads go on counting.
+            // Reading the count again could disagree: other threads go on counting.
             count: counts.last().copied().unwrap_or(0),
             sum: histogram.nanoseconds.get() as f64 / 1e9,
             buckets: buckets
@@ -245,14 +245,14 @@ impl Report {
         }
     }
 
-    /// As JSON, with a newline at the end.
+    /// JSON, with a newline at the end.
     pub fn to_json(&self) -> String {
-        // Plain numbers and names, so this does not fail.
+        // Plain numbers and names always serialize.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         text + "\n"
     }
 
-    /// In the text format of Prometheus, version 0.0.4.
+    /// The text format of Prometheus, version 0.0.4.
     pub fn to_prometheus(&self) -> String {
         prometheus::text(self)
     }
@@ -267,6 +267,6 @@ fn resident_bytes() -> Option<u64> {
 
 fn open_descriptors() -> Option<u64> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // Without the one that lists them.
+    // Leaves out the descriptor of the listing itself.
     Some(open.saturating_sub(1))
 }

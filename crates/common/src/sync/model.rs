@@ -1,4 +1,4 @@
-//! Runs models, and has the types that they need: those of shuttle, in the form of `parking_lot`.
+//! Models, and the types that they need: those of shuttle, in the form of `parking_lot`.
 
 use std::fmt::{self, Debug, Formatter};
 use std::ops::{Deref, DerefMut};
@@ -8,20 +8,19 @@ use std::time::{Duration, Instant};
 use shuttle::rand::{Rng, thread_rng};
 pub use shuttle::sync::atomic;
 
-/// How often a model runs with each kind of schedule, unless the environment says otherwise.
+/// Number of runs of a model with each kind of schedule, unless the environment says otherwise.
 const RUNS: usize = 1000;
-/// The environment variable with another number.
+/// Environment variable with another number of runs.
 const RUNS_VARIABLE: &str = "H5LOGFS_MODEL_RUNS";
-/// How often a schedule takes the processor from a thread that could go on. Few mistakes need more.
+/// How often a schedule interrupts a thread that could go on. Few mistakes need more.
 const PREEMPTIONS: usize = 3;
 
-/// Runs `model` again and again, half of the times with threads that are interrupted anywhere, half of the times with
-/// threads that are interrupted rarely. Panics where one run does, where all threads wait, or one never ends. The message
-/// has the schedule, which `shuttle::replay` runs again.
+/// Runs `model` many times. Half of the runs interrupt threads anywhere, the other half rarely. Panics if a run panics, if
+/// all threads wait, or if a run never ends. The message contains the schedule, which `shuttle::replay` runs again.
 ///
 /// # Panics
 ///
-/// See above: this is how a model fails.
+/// Panics when the model fails: see above.
 pub fn check(model: impl Fn() + Send + Sync + 'static) {
     let number = std::env::var(RUNS_VARIABLE);
     let runs = number.ok().and_then(|number| number.parse().ok());
@@ -32,8 +31,8 @@ pub fn check(model: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(move || model(), runs, PREEMPTIONS);
 }
 
-/// Threads of a model. They park in a way of their own: with that of shuttle they go on whenever they like, which the
-/// standard library permits, too, but a wake-up that is missing would never show.
+/// Threads of a model, with their own parking. Threads parked by shuttle may go on at any time. The standard library permits
+/// that, too, but a missing wake-up would never show.
 pub mod thread {
     use std::cell::RefCell;
     use std::io;
@@ -43,7 +42,7 @@ pub mod thread {
 
     use super::{Condvar, Duration, Mutex};
 
-    /// What a thread waits for that parks.
+    /// The state of a parked thread.
     #[derive(Debug, Default)]
     struct Parking {
         may_go_on: Mutex<bool>,
@@ -54,19 +53,19 @@ pub mod thread {
         static OWN: RefCell<Arc<Parking>> = RefCell::default();
     }
 
-    /// A thread that others can wake.
+    /// A handle to a thread, for others to wake it.
     #[derive(Debug, Clone)]
     pub struct Thread(Arc<Parking>);
 
     impl Thread {
-        /// Lets the thread go on if it parks, or the next time it does.
+        /// Lets the thread go on, now or at its next park.
         pub fn unpark(&self) {
             *self.0.may_go_on.lock() = true;
             self.0.unparked.notify_one();
         }
     }
 
-    /// Waits until another thread wakes this one.
+    /// Waits until another thread calls `unpark`.
     pub fn park() {
         let own = OWN.with(|own| Arc::clone(&own.borrow()));
         let mut may_go_on = own.may_go_on.lock();
@@ -85,7 +84,7 @@ pub mod thread {
     #[derive(Debug, Default)]
     pub struct Builder(shuttle::thread::Builder);
 
-    /// A thread that was started.
+    /// A started thread.
     #[derive(Debug)]
     pub struct JoinHandle<T> {
         handle: shuttle::thread::JoinHandle<T>,
@@ -93,12 +92,12 @@ pub mod thread {
     }
 
     impl Builder {
-        /// One that starts a thread without a name.
+        /// A builder of a thread without a name.
         pub fn new() -> Self {
             Builder::default()
         }
 
-        /// The thread has this name.
+        /// Sets the name of the thread.
         pub fn name(self, name: String) -> Self {
             Builder(self.0.name(name))
         }
@@ -120,12 +119,12 @@ pub mod thread {
     }
 
     impl<T> JoinHandle<T> {
-        /// The thread.
+        /// The handle to the thread.
         pub fn thread(&self) -> &Thread {
             &self.thread
         }
 
-        /// Waits for its end.
+        /// Waits for the end of the thread.
         pub fn join(self) -> std::thread::Result<T> {
             self.handle.join()
         }
@@ -142,18 +141,18 @@ pub mod thread {
     }
 }
 
-/// A mutex as that of `parking_lot`.
+/// A mutex with the interface of `parking_lot`.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized>(shuttle::sync::Mutex<T>);
 
-/// Its guard.
+/// The guard of a [`Mutex`].
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    /// `None` only while it waits for a condition.
+    /// `None` only during a wait for a condition.
     locked: Option<shuttle::sync::MutexGuard<'a, T>>,
 }
 
-/// `parking_lot` knows no poison.
+/// Ignores poison, which `parking_lot` does not have.
 fn in_spite_of_panics<T>(outcome: LockResult<T>) -> T {
     outcome.unwrap_or_else(PoisonError::into_inner)
 }
@@ -164,7 +163,7 @@ impl<T> Mutex<T> {
         Mutex(shuttle::sync::Mutex::new(value))
     }
 
-    /// Waits until no other thread has it.
+    /// Waits until no other thread holds the mutex.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard {
             mutex: self,
@@ -199,16 +198,16 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// A condition variable as that of `parking_lot`.
+/// A condition variable with the interface of `parking_lot`.
 #[derive(Debug, Default)]
 pub struct Condvar(shuttle::sync::Condvar);
 
-/// How a wait with a time limit has ended.
+/// How a wait with a time limit ended.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was over.
+    /// Whether the time ran out.
     pub fn timed_out(&self) -> bool {
         self.0
     }
@@ -228,7 +227,7 @@ impl Condvar {
             .map(|locked| in_spite_of_panics(self.0.wait(locked)));
     }
 
-    /// Ends sooner or later, whether there is a notification or not.
+    /// Ends sooner or later, with or without a notification.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
         drop(guard.locked.take());
         thread::yield_now();
@@ -241,12 +240,12 @@ impl Condvar {
         self.wait_for(guard, Duration::ZERO)
     }
 
-    /// Wakes one thread that waits without a time limit.
+    /// Wakes one of the threads that wait without a time limit.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all of them.
+    /// Wakes all threads that wait.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

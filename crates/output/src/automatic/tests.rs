@@ -1,4 +1,4 @@
-//! Ranks that are threads, each with a clock of its own.
+//! Ranks are threads here, each with its own clock.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -8,23 +8,23 @@ use crate::ranks::Communicator;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What the first rank has sent.
+/// Words that the first rank has sent.
 #[derive(Default)]
 struct Sent {
     words: Mutex<Vec<u64>>,
     more: Condvar,
 }
 
-/// A rank that only sends and gets words.
+/// A rank that only exchanges words.
 struct Member {
     rank: u32,
     size: u32,
     sent: Arc<Sent>,
-    /// How many words it has begun to send or get.
+    /// Number of words that it has begun to send or receive.
     begun: Mutex<usize>,
 }
 
-/// A word of this number.
+/// The word with this number.
 struct Numbered {
     number: usize,
     sent: Arc<Sent>,
@@ -80,13 +80,13 @@ impl Communicator for Member {
     }
 }
 
-/// A rank, its clock, and what it has done.
+/// A rank, its clock, and its flushes.
 struct Rank {
     ranks: Ranks,
     automatic: Automatic,
     now: Time,
     calls: u32,
-    /// The collective calls in which it has flushed.
+    /// Collective calls in which it has flushed.
     flushed: Vec<u32>,
 }
 
@@ -109,14 +109,14 @@ impl Rank {
 
     fn call(&mut self, call: Call) {
         self.calls += u32::from(call == Call::Collective);
-        if self.automatic.is_told(&self.ranks, call, self.now, true) {
+        if self.automatic.begin_call(&self.ranks, call, self.now, true) {
             self.flushed.push(self.calls);
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        while self.automatic.goes_to_flush(&self.ranks) {}
+        while self.automatic.step_to_flush(&self.ranks) {}
         self.automatic.set_flushed(self.now, true);
     }
 }
@@ -128,7 +128,7 @@ fn every() -> Options {
     }
 }
 
-/// Runs so many ranks, and returns what each has done, and the words that were sent.
+/// Runs `size` ranks. Returns the ranks, and the words sent.
 fn run(size: u32, options: &Options, act: impl Fn(&mut Rank) + Sync) -> (Vec<Rank>, Vec<u64>) {
     let sent = Arc::new(Sent::default());
     let done = thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn run(size: u32, options: &Options, act: impl Fn(&mut Rank) + Sync) -> (Vec<Ran
     (done, words)
 }
 
-/// Numbers that look random.
+/// A pseudo-random number.
 fn random(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6364136223846793005)
@@ -163,7 +163,7 @@ fn all_ranks_flush_in_the_same_calls() {
         let (ranks, words) = run(4, &every(), |rank| {
             let mut state = seed * 4 + u64::from(rank.ranks.rank());
             for call in 1..=CALLS {
-                // What a rank does by itself takes its time, and no other rank knows of it.
+                // Calls of one rank take time, and no other rank knows of them.
                 for _ in 0..random(&mut state) % 5 {
                     rank.now += Duration::from_millis(random(&mut state) % 100);
                     rank.call(Call::Own);
@@ -183,12 +183,12 @@ fn all_ranks_flush_in_the_same_calls() {
         for rank in &ranks {
             assert_eq!(rank.flushed, *flushed, "seed {seed}");
         }
-        // One in each collective call but those that flush, and one more in each flush.
+        // One word in each collective call that does not flush, and one more in each flush.
         assert_eq!(words.len(), (CALLS + CALLS / 77) as usize);
     }
 }
 
-/// Only ranks that are further than one call ahead of the first one would wait for it.
+/// A rank waits for the first one only if it is more than one call ahead.
 #[test]
 fn no_rank_waits_for_one_that_has_come_to_the_call_before() {
     let sent = Arc::new(Sent::default());
@@ -199,7 +199,7 @@ fn no_rank_waits_for_one_that_has_come_to_the_call_before() {
         other.call(Call::Own);
         other.call(Call::Collective);
     }
-    // Nor does the first one wait for others, whatever it does by itself.
+    // The first rank does not wait for others, whatever it does by itself.
     first.now += EVERY;
     first.call(Call::Own);
     first.call(Call::Collective);
@@ -210,7 +210,7 @@ fn no_rank_waits_for_one_that_has_come_to_the_call_before() {
     assert_eq!(other.flushed, [12]);
 }
 
-/// The flush will find out what else is wrong with them.
+/// Different calls do not hang: the flush reports them.
 #[test]
 fn ranks_that_do_not_make_the_same_calls_come_to_the_flush() {
     let (ranks, _) = run(3, &every(), |rank| {
@@ -219,7 +219,7 @@ fn ranks_that_do_not_make_the_same_calls_come_to_the_flush() {
             (0..calls).for_each(|_| rank.call(Call::Collective));
             rank.flush();
         }
-        // They make the same again.
+        // Now the ranks make the same calls again.
         rank.now += EVERY;
         rank.calls = 0;
         (0..4).for_each(|_| rank.call(Call::Collective));
@@ -239,7 +239,7 @@ fn what_the_first_rank_has_logged_makes_all_flush() {
         rank.now += 100 * EVERY;
         for _ in 0..12 {
             let bytes = [300, 5000][rank.ranks.rank() as usize];
-            rank.automatic.note(bytes);
+            rank.automatic.add_logged(bytes);
             rank.call(Call::Collective);
         }
     });
@@ -252,37 +252,38 @@ fn what_the_first_rank_has_logged_makes_all_flush() {
 fn a_process_alone_flushes_in_any_call() {
     let mut automatic = Automatic::of(&every(), now()).unwrap();
     let (ranks, begin) = (Ranks::one(), automatic.flushed);
-    let mut is_told = |call, after, has_room| {
-        let told = automatic.is_told(&ranks, call, begin + after, has_room);
+    let mut must_flush = |call, after, has_room| {
+        let told = automatic.begin_call(&ranks, call, begin + after, has_room);
         if told {
-            assert!(!automatic.goes_to_flush(&ranks));
+            assert!(!automatic.step_to_flush(&ranks));
             automatic.set_flushed(begin + after, true);
         }
         told
     };
-    assert!(!is_told(Call::Own, EVERY / 2, true));
-    assert!(is_told(Call::Own, EVERY, true));
-    assert!(!is_told(Call::Collective, EVERY + EVERY / 2, true));
-    assert!(!is_told(Call::Own, 2 * EVERY, false));
-    assert!(is_told(Call::Collective, 2 * EVERY, true));
+    assert!(!must_flush(Call::Own, EVERY / 2, true));
+    assert!(must_flush(Call::Own, EVERY, true));
+    assert!(!must_flush(Call::Collective, EVERY + EVERY / 2, true));
+    assert!(!must_flush(Call::Own, 2 * EVERY, false));
+    assert!(must_flush(Call::Collective, 2 * EVERY, true));
     assert!(Automatic::of(&Options::default(), begin).is_none());
 }
 
-/// Nothing tells before what the first rank has spilled. An attempt that fails is not repeated at once.
+/// Before the first flush nothing defines what the first rank has spilled. A failed attempt is not repeated at once.
 #[test]
 fn the_first_flush_follows_the_first_spill() {
     for is_complete in [true, false] {
         let mut automatic = Automatic::of(&every(), now()).unwrap();
         let (ranks, begin) = (Ranks::one(), automatic.now);
-        let is_told = |automatic: &mut Automatic| automatic.is_told(&ranks, Call::Own, begin, true);
-        automatic.note(1);
+        let must_flush =
+            |automatic: &mut Automatic| automatic.begin_call(&ranks, Call::Own, begin, true);
+        automatic.add_logged(1);
         automatic.set_spilled(false);
-        assert!(!is_told(&mut automatic));
+        assert!(!must_flush(&mut automatic));
         automatic.set_spilled(true);
-        assert!(is_told(&mut automatic));
+        assert!(must_flush(&mut automatic));
         automatic.set_flushed(begin, is_complete);
         automatic.set_spilled(true);
-        assert!(!is_told(&mut automatic));
+        assert!(!must_flush(&mut automatic));
     }
 }
 
@@ -295,18 +296,18 @@ fn a_buffer_is_as_old_as_the_first_of_what_it_has() {
         automatic.is_old(times)
     };
     assert!(!is_old(&mut automatic, 9 * EVERY, 1));
-    automatic.note(1);
+    automatic.add_logged(1);
     assert!(!is_old(&mut automatic, 9 * EVERY + EVERY / 2, 1));
-    automatic.note(1);
+    automatic.add_logged(1);
     assert!(is_old(&mut automatic, 10 * EVERY, 1));
     assert!(!is_old(&mut automatic, 10 * EVERY, 2));
-    // It could not be spilled.
+    // The buffer could not be spilled.
     automatic.set_spilled(false);
     assert!(!is_old(&mut automatic, 10 * EVERY, 1));
     assert!(is_old(&mut automatic, 11 * EVERY, 1));
     automatic.set_spilled(true);
     assert!(!is_old(&mut automatic, 20 * EVERY, 1));
-    automatic.note(1);
+    automatic.add_logged(1);
     automatic.set_flushed(begin + 21 * EVERY, true);
     assert!(!is_old(&mut automatic, 30 * EVERY, 1));
 }

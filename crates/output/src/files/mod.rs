@@ -1,5 +1,5 @@
-//! The files of a log: places and writes flushes, and keeps the journal. `opening` makes or opens them, `tables` writes what a
-//! close adds.
+//! The files of a log. This module places and writes flushes, and keeps the journal. `opening` makes or opens the files,
+//! `tables` writes the tables at the close.
 
 mod opening;
 mod tables;
@@ -32,50 +32,51 @@ use h5logfs_log::logvol::names::subfile_dir;
 pub use opening::Appendable;
 pub use tables::Tabled;
 
-/// The data file that this rank writes to. The first rank of the job also has the journal.
+/// The data file of this rank. The first rank of the job also has the journal.
 pub struct Files {
     path: PathBuf,
     header: Header,
     id: FileId,
     data_path: PathBuf,
     data_file: Box<dyn SharedFile>,
-    /// The data file for this rank alone.
+    /// The data file, opened by this rank alone.
     local: Arc<File>,
-    /// The files whose names this rank looks after.
+    /// Files whose names this rank checks.
     held: Vec<HeldFile>,
-    /// The number of the data file.
+    /// Number of the data file.
     file_number: usize,
-    /// Data files to which no rank of this job writes, and which this rank closes.
+    /// Numbers of the data files that no rank of this job writes, and that this rank closes.
     unwritten: Range<u32>,
-    /// Where the extents of earlier jobs end in the data file.
+    /// End of the extents of earlier jobs in the data file.
     begin: u64,
-    /// The ranks that share the data file.
+    /// Ranks that share the data file.
     file_ranks: Ranks,
-    /// The end of the last complete flush in each data file.
+    /// End of the last complete flush in each data file.
     ends: Vec<u64>,
     flushes: u64,
-    /// The last of them that the program asked for.
+    /// Number of the last flush that the program asked for.
     asked: u64,
     /// No flush of this job is complete.
     is_first: bool,
-    /// The flush with which this job began, and its own, with their ends in the first data file. On the first rank only.
+    /// On the first rank only: the flush with which this job began, and its own flushes, with their ends in the first data
+    /// file.
     commits: Vec<(u64, u64)>,
     /// On the first rank only.
     journal: Option<Journal>,
-    /// The number of its file, which all ranks know.
+    /// Inode number of the journal, which all ranks know.
     journal_number: u64,
     spill: Spill,
     write_back: WriteBack,
-    /// The extents of this rank since the last flush; `None` where extents have no seals.
+    /// Tags of this rank's extents since the last flush; `None` if extents have no seals.
     tags: Option<Tags>,
 }
 
-/// The tags of the extents of a rank that the next commit is about.
+/// Tags of a rank's extents for the next commit.
 #[derive(Debug, Default)]
 struct Tags {
-    /// The sum of those that were spilled.
+    /// Sum over the spilled extents.
     spilled: u64,
-    /// What this rank adds to the commit: on the last rank of a data file the sum over all of them, on others nothing.
+    /// This rank's part of the commit: on the last rank of a data file the sum over all its ranks, on others 0.
     total: u64,
 }
 
@@ -87,18 +88,18 @@ impl Tags {
 
 /// The extent of this rank in a flush.
 pub(crate) struct Written {
-    /// The offset behind it.
+    /// End of the extent.
     pub end: u64,
-    /// By how much further behind what has waited in another file lies in this one.
+    /// Distance by which data that waited in another file moved.
     pub moved: u64,
-    /// Whether it is in the file, and can be committed.
+    /// Whether the extent is in the file and can be committed.
     pub written: FaultResult,
 }
 
 impl Files {
-    /// Fails if the log is no longer the one that these ranks write: a file of it was moved away, another file has its name, or
-    /// another process has closed it or opened it again, on a node that does not see the lock of the journal. What lies behind
-    /// the last flush belongs to others then: nothing may be written or cut off.
+    /// Fails if the log is no longer the one that these ranks write: a file was moved away or replaced, or another process
+    /// has closed or reopened the log, on a node that does not see the lock of the journal. The bytes after the last flush
+    /// then belong to that process, and must be neither written nor cut off.
     fn check_names(&self) -> FaultResult {
         self.look_at_names().map_err(|(path, e)| {
             let (log, named) = (self.path.display(), path.display());
@@ -108,23 +109,23 @@ impl Files {
                 format!("{named}: {e}")
             };
             e.told(told).with(
-                "Nothing was written: it would go into a file without that name, or over what another process has made of \
-                 the log. If the log was moved, move it back, with its journal and subfiles, and flush again",
+                "Nothing was written: the data would go into a file without that name, or into a log that another process \
+                 has changed. If the log was moved, move it back, with its journal and subfiles, and flush again",
             )
         })
     }
 
-    /// Fails if the log is not as these ranks have it open: for a process that was forked from one.
+    /// Fails if the log is not in the state in which these ranks opened it. For a process forked from a rank.
     pub(crate) fn check_unclosed(&self) -> FaultResult {
         self.look_at_names().map_err(|(path, e)| {
             e.told(format!("{}: {e}", path.display())).with(
-                "The log was closed or moved after this process was forked, which has to open it by itself",
+                "The log was closed or moved after this process was forked: this process has to open it itself",
             )
         })
     }
 
-    /// Finds a name that does not lead to the file which these ranks have open. The first rank holds the log file and the
-    /// journal, the first rank of each subfile holds that. One system call for each name.
+    /// Finds a name that no longer leads to the open file. The first rank holds the log file and the journal, the first rank
+    /// of each subfile holds the subfile. Costs one system call a name.
     fn look_at_names(&self) -> Result<(), (PathBuf, Fault)> {
         let lost = |path: &Path, e: io::Error| (path.to_owned(), Fault::from(e));
         match &self.journal {
@@ -140,8 +141,8 @@ impl Files {
         })
     }
 
-    /// The same for the journal on a rank that does not hold it. Its node may see the name late, so where there is none, the front
-    /// of the data file tells.
+    /// Checks the name of the journal on a rank that does not hold it. Its node may see the name late, so without a journal
+    /// the front of the data file decides.
     fn look_at_journal(&self) -> Result<(), (PathBuf, Fault)> {
         let path = journal::path_of(&self.path);
         match number_at(&path) {
@@ -154,7 +155,7 @@ impl Files {
         }
     }
 
-    /// Whether the data file has the front that it has until the log is closed. What cannot be read proves nothing.
+    /// Whether the data file has the front of an unclosed log. An unreadable front proves nothing.
     fn has_unclosed_front(&self) -> bool {
         let mut begin = [0; 64];
         let front = unclosed_front(&self.id);
@@ -162,7 +163,7 @@ impl Files {
         read.is_err() || front.starts_with(&begin)
     }
 
-    /// Whether so many flushes are within the limits of readers.
+    /// Whether readers accept this number of flushes.
     fn can_take(&self, flushes: u64) -> bool {
         let extents = flushes.saturating_mul(u64::from(self.file_ranks.size()));
         let numbers = self.ends.len() * if self.tags.is_some() { 2 } else { 1 };
@@ -170,7 +171,7 @@ impl Files {
         extents <= MOST_EXTENTS as u64 && ends <= journal::MOST_ENDS as u64
     }
 
-    /// Whether there may be flushes that the program has not asked for. Half of the room is left to its own.
+    /// Whether there is room for automatic flushes. They leave half of the room to the program's own flushes.
     pub(crate) fn has_room_for_more(&self) -> bool {
         self.can_take(self.flushes.saturating_mul(2))
     }
@@ -186,27 +187,27 @@ impl Files {
         Ok(())
     }
 
-    /// What the log holds now, but for the lines that make its objects.
+    /// The state of the log now, without the lines that define its objects.
     pub fn base(&self) -> Base {
         Base {
             id: self.id,
             subfiles: self.header.subfiles,
             config: self.header.config,
             flush: self.flushes,
-            // It is asked for at the close: what is closed is what the program meant.
+            // A close is asked for: a closed log ends with what the program meant.
             asked: self.flushes,
             ends: self.ends.clone(),
             lines: Vec::new(),
         }
     }
 
-    /// Lets ranks of one node that share the data file spill into it at once. Collective.
+    /// Lets ranks of one node that share the data file spill into it. Collective.
     pub(crate) fn share_spills(&mut self) {
         self.spill.share(&self.file_ranks);
     }
 
-    /// Writes what this rank has buffered, before the flush: its pending entries and their data. They count with the next
-    /// flush. Local. After an error nothing is written.
+    /// Writes the pending entries of this rank and their data before the flush. They count with the next flush. Local. After
+    /// an error nothing is written.
     pub(crate) fn spill(
         &mut self,
         rank: u32,
@@ -244,7 +245,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether what this rank spills lies in the data file at once. Else the flush moves it there.
+    /// Whether this rank spills into the data file. Otherwise the flush moves spilled data there.
     pub fn spills_in_place(&self) -> bool {
         self.spill.is_in_place()
     }
@@ -254,39 +255,38 @@ impl Files {
         !self.is_first
     }
 
-    /// Complete flushes, those of earlier jobs included.
+    /// Number of complete flushes, including those of earlier jobs.
     pub fn flushes(&self) -> u64 {
         self.flushes
     }
 
-    /// The last flush that the program asked for; 0 without one. Those after it are automatic.
+    /// Number of the last flush that the program asked for; 0 without one. Later flushes are automatic.
     pub fn asked(&self) -> u64 {
         self.asked
     }
 
-    /// The end of the last complete flush in each data file.
+    /// End of the last complete flush in each data file.
     pub fn ends(&self) -> &[u64] {
         &self.ends
     }
 
-    /// The number of this rank's data file.
+    /// Number of this rank's data file.
     pub fn file_number(&self) -> usize {
         self.file_number
     }
 
-    /// Begin and end of the extents that this rank has spilled since the last flush: in its data file, or in
-    /// [`Files::own_file`].
+    /// Ranges of the extents that this rank has spilled since the last flush: in its data file, or in [`Files::own_file`].
     pub fn spilled(&self) -> &[Range<u64>] {
         self.spill.extents()
     }
 
-    /// The file of this rank alone into which it has spilled, where that was not the data file.
+    /// The file into which this rank alone has spilled, if that was not the data file.
     pub fn own_file(&self) -> Option<&File> {
         self.spill.own()
     }
 
-    /// Writes one extent of this rank: the entries since the last flush, and their data. `None`: nothing. Collective
-    /// over the ranks that share the file.
+    /// Writes one extent of this rank: the entries since the last flush, and their data. `None`: nothing. Collective over the
+    /// ranks that share the file.
     pub(crate) fn write_extent(
         &mut self,
         rank: u32,
@@ -307,7 +307,7 @@ impl Files {
             _ => Checksums::of(pieces, self.spill.extents().len(), self.tags.is_some()),
         };
         let tag = sums.seal.map_or(0, |seal| seal.tag);
-        // Before anything is written: the first rank tells the others with their places.
+        // The names are checked before anything is written. The first rank tells the others with their places.
         let named = if self.file_ranks.is_root() {
             self.check_names()
         } else {
@@ -322,7 +322,7 @@ impl Files {
         let offset = begin + waiting;
         section.set_base(offset + ExtentHeader::SIZE + entries);
         if !self.spill.is_in_place() {
-            // What this rank spills next lies in another file than these entries.
+            // The next spill of this rank goes to another file than these entries.
             section.forget_selections();
         }
         let header = extent::header(rank, self.flushes + 1, section.pending(), data);
@@ -344,8 +344,8 @@ impl Files {
         }
     }
 
-    /// After a flush that failed: cuts the data file off behind what was spilled, so that further extents follow that
-    /// without a gap. Not where others have closed the log, or go on with it. Collective over the ranks that share the file.
+    /// Cuts the data file off after the spilled data when a flush has failed, so that further extents follow without a gap.
+    /// Does nothing if others have closed the log, or go on with it. Collective over the ranks that share the file.
     pub(crate) fn cut(&mut self) {
         let end = self.begin_of_flush();
         let cut = if self.file_ranks.is_root() {
@@ -354,16 +354,16 @@ impl Files {
         } else {
             Ok(())
         };
-        // Where it could not be cut, there is no more spilling before the next flush.
+        // If the cut failed, nothing more is spilled before the next flush.
         if !matches!(self.file_ranks.follow_root(cut), crate::GlobalOutcome::Good) {
             self.spill.stop();
         }
     }
 
-    /// The offset in the data file for `len` bytes of this rank, with an extent of this tag. Fails, on all ranks that share the
-    /// file, where the log has lost a name, as `named` tells the first of them. Collective.
+    /// Finds the offset in the data file for `len` bytes of this rank, in an extent with this tag. Fails on all ranks that
+    /// share the file if the log has lost a name, which `named` tells the first of them. Collective.
     fn place(&mut self, len: u64, tag: u64, named: FaultResult) -> (u64, FaultResult) {
-        /// More bytes than a file has: what lower ranks write is this long where the first of them may write nothing.
+        /// More bytes than a file can have. Lower ranks seem to write as many if the first of them may write nothing.
         const LOST: u64 = 1 << 62;
         let begin = self.begin_of_flush();
         let len = if named.is_ok() { len } else { LOST };
@@ -392,7 +392,7 @@ impl Files {
         }
     }
 
-    /// The end of what is flushed, and of what ranks have spilled since. Collective where they share the data file for that.
+    /// End of the flushed and spilled data. Collective if ranks spill into a shared data file.
     fn begin_of_flush(&self) -> u64 {
         let own = self.end().max(self.spill.end());
         if self.spill.is_locked() {
@@ -402,8 +402,8 @@ impl Files {
         }
     }
 
-    /// The ends of the data files if this rank's file ends at `end`, and behind them the sums of tags where extents have
-    /// seals. Other ranks may know larger numbers: those of a flush are the largest ones.
+    /// The ends of the data files if this rank's file ends at `end`, followed by the sums of tags if extents have seals.
+    /// Other ranks may know larger numbers; a flush uses the largest ones.
     pub(crate) fn ends_with(&self, end: u64) -> Vec<u64> {
         let mut ends = self.ends.clone();
         ends[self.file_number] = end;
@@ -431,8 +431,8 @@ impl Files {
         written.and(synced).map_err(|e| e.of_file(&self.data_path))
     }
 
-    /// Enters a flush, which all ranks have written up to `ends`, in the journal, behind `lines`: see
-    /// [`Files::ends_with`]. Only the first rank has anything to do.
+    /// Records a flush in the journal, after `lines`. All ranks have written it up to `ends`: see [`Files::ends_with`]. Only
+    /// the first rank has anything to do.
     pub(crate) fn commit(
         &mut self,
         ends: &[u64],
@@ -451,14 +451,14 @@ impl Files {
         };
         lines.push(Line::Commit(commit));
         let sync_now = fsync == Fsync::Flush;
-        // The journal is useless if its name, or that of a data file, gets lost.
+        // The journal is useless without its name, or the name of a data file.
         if sync_now && self.is_first {
             sync_names(&self.path, &self.header)?;
         }
         Ok(journal.append_lines(&lines, sync_now)?)
     }
 
-    /// Takes note of a committed flush.
+    /// Records a committed flush.
     pub(crate) fn set_committed(&mut self, mut ends: Vec<u64>, cause: Cause) {
         ends.truncate(self.ends.len());
         self.ends = ends;
@@ -476,7 +476,7 @@ impl Files {
         self.spill.set_committed();
     }
 
-    /// The data file, for this rank alone.
+    /// The data file, opened by this rank alone.
     pub fn local(&self) -> &Arc<File> {
         &self.local
     }
@@ -516,8 +516,8 @@ impl Files {
         self.journal.as_ref()
     }
 
-    /// Forces the data files to the disk, but one in which all that these ranks, those of the job, have written is known to the system
-    /// of one node: the first rank does that at the end of the close. Collective.
+    /// Forces the data files to the disk, except one that only the ranks of one node have written: the first rank does that
+    /// at the end of the close. `ranks` are those of the job. Collective.
     pub fn sync_other_nodes(&self, ranks: &Ranks) -> FaultResult {
         let is_one_file = self.header.subfiles == 0;
         if is_one_file && self.data_file.is_plain() && ranks.are_on_one_node() {
@@ -528,16 +528,16 @@ impl Files {
         Ok(ranks.all(synced)?)
     }
 
-    /// Closes the data file, and gives up the lock of the journal. Collective.
+    /// Closes the data file, and releases the lock of the journal. Collective.
     pub fn close(self) {
         self.finish().unlock();
     }
 
     /// Closes the data file. Collective.
     pub fn finish(self) -> Ended {
-        // All is flushed. As long as the journal is locked, nobody else looks for it.
+        // All data are flushed. While the journal is locked, nobody else looks for the spill file.
         self.spill.close();
-        // The file is complete, so an error is of no consequence.
+        // The file is complete, so an error has no consequence.
         if let Err(e) = self.data_file.close() {
             log::warn!("{}: {e}", self.data_path.display());
         }

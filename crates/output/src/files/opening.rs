@@ -1,4 +1,4 @@
-//! Makes the files of a new log, and opens those of a log that is there.
+//! Makes the files of a new log, and opens those of an existing one.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ use h5logfs_log::journal::{self, Append, Header, Job, Recorded};
 use h5logfs_log::logvol::names::{spill_file, subfile};
 
 impl Files {
-    /// Creates the files. On failure everything is as it was before. Collective.
+    /// Creates the files. A failure leaves everything as it was. Collective.
     pub fn create(path: &Path, ranks: &Ranks, options: &Options) -> Result<Self> {
         let mut id = FileId::default();
         let checked = options.check_settle(options.subfiles != Subfiles::None);
@@ -100,9 +100,8 @@ impl Files {
         })
     }
 
-    /// Opens a log again, to write behind what it holds. `base` tells what that is; it is called on the first rank, with
-    /// the journal if the log is not closed. On failure the log holds what it held, and nothing has changed in most cases.
-    /// Collective.
+    /// Opens a log again, to append to it. `base` returns its state; the first rank calls it, with the journal if the log
+    /// is not closed. On failure the log keeps its content, and in most cases nothing has changed. Collective.
     pub fn append(
         path: &Path,
         ranks: &Ranks,
@@ -118,13 +117,13 @@ impl Files {
 pub struct Appendable {
     path: PathBuf,
     state: State,
-    /// On the first rank.
+    /// On the first rank only.
     prepared: Option<Prepared>,
 }
 
 impl Appendable {
-    /// Looks at the log at `path`, if the first rank is `ready`. `base` tells what it holds, and what all ranks have to know of its
-    /// objects; it is called on the first rank, with the log file, and the journal if the log is not closed. Collective.
+    /// Looks at the log at `path`, if the first rank is `ready`. `base` returns its state, and bytes about its objects for
+    /// all ranks; the first rank calls it, with the log file, and with the journal if the log is not closed. Collective.
     pub fn find(
         path: &Path,
         ranks: &Ranks,
@@ -157,13 +156,13 @@ impl Appendable {
         })
     }
 
-    /// What the first rank has told of its objects.
+    /// Bytes about its objects, from the first rank.
     pub fn told(&self) -> &[u8] {
         &self.state.told
     }
 
-    /// Opens it on all ranks, if each of them is `ready`. On failure the log holds what it held, and nothing has changed in most
-    /// cases. Collective.
+    /// Opens the log on all ranks, if each of them is `ready`. On failure the log keeps its content, and in most cases
+    /// nothing has changed. Collective.
     pub fn append(self, ranks: &Ranks, options: &Options, ready: FaultResult) -> Result<Files> {
         let Appendable {
             path,
@@ -185,7 +184,7 @@ impl Appendable {
             _ => subfile(path, own),
         };
         let probed = match &prepared {
-            // It was found to be of this log.
+            // The look found that the file belongs to this log.
             Some(prepared) if header.subfiles == 0 => Ok(prepared.log_file()),
             _ => probe(&data_path)
                 .and_then(|file| state.id.check(&file).map(|()| in_place(file)))
@@ -208,7 +207,7 @@ impl Appendable {
             hints: &options.hints,
             collective: options.collective,
         };
-        // Collective, so the first rank takes part whatever has become of it.
+        // Collective, so the first rank takes part even if its file failed.
         let opened = file_ranks.open(&data_path, Arc::clone(&local), &access);
         let opened = opened.map_err(|e| e.of_file(&data_path).with(KEPT));
         let (opened, data_file) = LocalOutcome::of(opened);
@@ -265,7 +264,7 @@ impl Appendable {
     }
 }
 
-/// What the ranks have to know of a log that is opened again.
+/// The state of a reopened log, for all ranks.
 struct State {
     id: FileId,
     subfiles: u32,
@@ -273,7 +272,7 @@ struct State {
     flush: u64,
     asked: u64,
     ends: Vec<u64>,
-    /// Of its objects.
+    /// Bytes about its objects.
     told: Vec<u8>,
 }
 
@@ -346,14 +345,14 @@ fn open_data_file(
     Ok((file, local))
 }
 
-/// A data file for this rank, and where it lies.
+/// A data file of this rank, and its file system.
 fn in_place(file: File) -> (Arc<File>, FileSystem) {
     let place = FileSystem::of(&file);
     (Arc::new(file), place)
 }
 
-/// The outcome of all ranks, which have found their data files, some of them `on_nfs`. Fails where several nodes share one
-/// there. Collective.
+/// The outcome of all ranks after they found their data files, some of them `on_nfs`. Fails if several nodes share a file on
+/// NFS. Collective.
 fn agree_on_nodes(
     path: &Path,
     outcome: LocalOutcome,
@@ -384,21 +383,21 @@ fn new_header(id: &FileId, ranks: &Ranks, options: &Options) -> Header {
     }
 }
 
-/// The data files that a rank looks after.
+/// The data files that a rank is responsible for.
 struct DataFiles {
-    /// That which it writes to.
+    /// Number of the file that it writes to.
     own: u32,
-    /// Those to which no rank of the job writes, up to the next one's. Only a job that opens a log again can have fewer
-    /// ranks than the log has files.
+    /// Numbers of the following files that no rank of the job writes. Only a job that opens a log again can have fewer ranks
+    /// than the log has files.
     unwritten: Range<u32>,
-    /// The ranks that write to the same one.
+    /// Ranks that write to the same file.
     ranks: Ranks,
 }
 
 impl DataFiles {
-    /// As many files as nodes are one for each node, wherever its ranks are in the order: not every file system lets several
-    /// nodes write to one file. Other numbers follow the rule of the layout (section 10 of the format page). Readers need
-    /// neither. Collective.
+    /// With as many files as nodes, each node gets one, in any order of ranks: not every file system lets several nodes write
+    /// to one file. Other numbers follow the rule of the layout (section 10 of the format page). Readers need neither.
+    /// Collective.
     fn of(ranks: &Ranks, header: &Header) -> Self {
         let files = header.data_files();
         if files == 1 {
@@ -436,7 +435,7 @@ fn check_hints(hints: &[(String, String)]) -> FaultResult {
     }
 }
 
-/// Where random numbers come from.
+/// Source of random numbers.
 const RANDOM: &str = "/dev/urandom";
 
 fn random(bytes: &mut [u8]) -> io::Result<()> {

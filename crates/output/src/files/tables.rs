@@ -1,7 +1,7 @@
-//! The tables of a log that is closed: the entries of all ranks, behind the data.
+//! The record tables of a closed log: the entries of all ranks, after the data.
 //!
-//! A table that is small is written by the first rank, to which the others send their entries. It has all of them in memory then, for
-//! the next close of a program that opens its log for each step. A larger one is written by all ranks.
+//! The first rank writes a small table alone, from entries that the others send. It then has all entries in memory, for the
+//! next close of a program that opens its log for each step. All ranks write a larger table.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use h5logfs_log::window::Piece;
 
 /// A data file with its table.
 pub struct Tabled {
-    /// Its path.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Where its extents end.
+    /// End of its extents.
     pub end: u64,
-    /// Where its table lies.
+    /// Place of its table.
     pub table: Piece,
     /// Whether extents have seals.
     pub has_seals: bool,
-    /// All entries of the table; none where they are not in memory.
+    /// All entries of the table, if they are in memory.
     pub entries: Entries,
 }
 
-/// What earlier jobs have written to a log in one file.
+/// The entries of earlier jobs in a log of one file.
 #[derive(Default)]
 struct Earlier {
     known: Entries,
-    /// What is not known.
+    /// Sections that are not known.
     sections: Vec<Section>,
     has_seals: bool,
 }
@@ -53,10 +53,10 @@ impl Earlier {
 }
 
 impl Files {
-    /// Writes the table of entries behind the data, with one section for each rank: its entries, all of which are in the
-    /// data file. `entries`: those of this rank, which has this number in the job. They are copied in steps. `known`: the table of a
-    /// log in one file that was closed before, as far as the first rank knows it. Returns the data
-    /// files whose fronts this rank has to write. Collective over the ranks that share the file.
+    /// Writes the record table after the data, with one section for each rank. `entries`: the entries of this rank, which is
+    /// number `rank` in the job; all are in the data file, and are copied in steps. `known`: the table of a previously closed
+    /// log of one file, as far as the first rank knows it. Returns the data files whose fronts this rank has to write.
+    /// Collective over the ranks that share the file.
     pub fn write_tables(
         &self,
         rank: u32,
@@ -94,7 +94,7 @@ impl Files {
         }
     }
 
-    /// What a close makes of a log in one file that has its table, but for the objects.
+    /// The closed form of a log of one file that has its table, without the objects.
     pub fn closed_log(&self, tabled: &Tabled) -> ClosedLog<'_> {
         ClosedLog {
             header: &self.header,
@@ -106,7 +106,7 @@ impl Files {
         }
     }
 
-    /// The table of a log in one file, if it is small. `None`, on all ranks, where it is not.
+    /// Writes the table of a log of one file if it is small. `None` on all ranks if it is not.
     fn write_small_table(
         &self,
         entries: &Flushed,
@@ -147,7 +147,7 @@ impl Files {
         })
     }
 
-    /// On the first rank: the entries of earlier jobs. `None` where they cannot be read now.
+    /// On the first rank: the entries of earlier jobs. `None` if they cannot be read now.
     fn earlier(&self, known: KnownTable) -> Option<Earlier> {
         let begun = self.commits.first().copied()?;
         let known = known.up_to(&[begun]);
@@ -168,7 +168,7 @@ impl Files {
         })
     }
 
-    /// On the first rank: writes a table of the entries of earlier jobs, and behind them those of each rank.
+    /// On the first rank: writes a table of the entries of earlier jobs, followed by those of each rank.
     fn write_gathered(&self, earlier: Earlier, all: &[Vec<u8>]) -> FaultResult<Tabled> {
         let mut entries = earlier.known;
         entries.take_in(&self.local, &earlier.sections)?;
@@ -205,7 +205,7 @@ impl Files {
         (table, self.copy(entries, words, to, steps))
     }
 
-    /// The same where earlier jobs have written up to this flush.
+    /// As `write_whole_table`, where earlier jobs have written up to flush `flush`.
     fn write_whole_table(&self, rank: u32, entries: &Flushed, flush: u64) -> (Piece, FaultResult) {
         let file = earlier::DataFile {
             path: &self.data_path,
@@ -237,7 +237,7 @@ impl Files {
         }
     }
 
-    /// Writes the table of a data file to which only earlier jobs have written.
+    /// Writes the table of a data file that only earlier jobs have written.
     fn table_of(&self, file: u32) -> FaultResult<Tabled> {
         let path = subfile(&self.path, file);
         let about = |e: Fault| e.of_file(&path);
@@ -264,8 +264,8 @@ impl Files {
         })
     }
 
-    /// Writes `head` and the entries behind it from `to` on, in so many steps: a rank that has no more, or that has failed,
-    /// takes part in those of the others. Collective over the ranks that share the file.
+    /// Writes `head` and the entries after it, from `to` on, in `steps` steps. A rank without further entries, or after a
+    /// failure, still takes part in each step. Collective over the ranks that share the file.
     fn copy(&self, entries: &Flushed, mut head: Vec<u8>, mut to: u64, steps: u64) -> FaultResult {
         let (mut reader, mut buffer) = (entries.reader(), Vec::new());
         let mut copied = Ok(());

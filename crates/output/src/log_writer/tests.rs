@@ -1,4 +1,4 @@
-//! Logs with flushes that fail at each of their steps.
+//! Flushes that fail at each of their steps.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -26,33 +26,33 @@ use crate::plain_close::{JustClosed, TabledLog};
 use crate::ranks::{Access, Communicator, OwnFile, SharedFile, Word};
 use crate::remembered::Memory;
 
-/// Bytes of an entry of one block of one dimension.
+/// Bytes of an entry with one block of one dimension.
 const ENTRY: u64 = 44;
-/// Bytes that each entry is about.
+/// Bytes of data of each entry.
 const DATA: u64 = 4;
 
-/// The first of some ranks. The others write nothing.
+/// The first of several ranks. The others write nothing.
 #[derive(Clone)]
 struct First {
     ranks: u32,
-    /// Writes of a flush fail.
+    /// Whether writes of a flush fail.
     fails: Arc<AtomicBool>,
     late: Arc<Late>,
 }
 
-/// The other ranks are late where this one waits for them.
+/// Whether the other ranks are late when this one waits for them.
 #[derive(Default)]
 struct Late {
-    /// With the words between flushes.
+    /// Late with the words between flushes.
     words: AtomicBool,
-    /// To a flush.
+    /// Late for a flush.
     flushes: AtomicBool,
-    /// How large this file was when they came.
+    /// Sizes of the file when the others came.
     seen: Mutex<Vec<u64>>,
     path: PathBuf,
 }
 
-/// What comes late.
+/// A word that comes late.
 struct LateWord {
     value: u64,
     late: Arc<Late>,
@@ -71,7 +71,7 @@ impl Word for LateWord {
     }
 }
 
-/// What is there.
+/// A word that is there at once.
 struct Prompt(u64);
 
 impl Word for Prompt {
@@ -142,7 +142,7 @@ struct Failing {
 }
 
 impl SharedFile for Failing {
-    /// A write that fails leaves some bytes behind.
+    /// A failed write leaves some bytes behind.
     fn write(&self, offset: u64, pieces: &[&[u8]]) -> FaultResult {
         self.file.write(offset, pieces)?;
         if self.fails.load(Ordering::Relaxed) {
@@ -156,13 +156,13 @@ impl SharedFile for Failing {
     }
 }
 
-/// A log, and how it is written.
+/// A log, and its writer.
 struct Case {
     path: PathBuf,
     fails: Arc<AtomicBool>,
     late: Arc<Late>,
     writer: LogWriter,
-    /// What was logged.
+    /// Number of logged entries.
     logged: u8,
 }
 
@@ -193,13 +193,13 @@ impl Case {
         }
     }
 
-    /// Logs some bytes.
+    /// Logs one entry.
     fn log(&mut self) {
         self.logged += 1;
         push(&mut self.writer, self.logged);
     }
 
-    /// Checks that the log holds so many flushes, and the bytes of each entry, in their order.
+    /// Checks that the log holds `flushes` flushes, and the bytes of each entry in order.
     fn holds(&self, flushes: u64, entries: u8) {
         let (recorded, file) = recorded(&self.path);
         assert_eq!(recorded.flushes(), flushes);
@@ -217,7 +217,7 @@ impl Case {
     }
 }
 
-/// The bytes that an entry is about, where they are all the same.
+/// The byte value of an entry's data, if all of its bytes are equal.
 fn data_of(file: &File, entry: u64) -> Option<u8> {
     let mut offset = [0; 8];
     file.read_exact_at(&mut offset, entry + 12).unwrap();
@@ -239,7 +239,7 @@ fn push(writer: &mut LogWriter, value: u8) {
     pushed.unwrap();
 }
 
-/// Bytes that are buffered, data and entries.
+/// Buffered bytes of data and entries.
 fn buffered(writer: &mut LogWriter) -> (u64, usize) {
     (writer.data_len(), writer.section().pending().len())
 }
@@ -265,14 +265,14 @@ fn recorded(path: &Path) -> (Recorded, SourceFile) {
     (found.unwrap().1, file)
 }
 
-/// The log shows the flush before, what is spilled stays, and the next flush has all of it.
+/// The log shows the previous flush, spilled data stay, and the next flush has all of them.
 #[test]
 fn a_flush_that_failed_can_be_made_again() {
     let dir = tempfile::tempdir().unwrap();
     for (n, (ranks, is_read, checksums)) in [
         (1, false, false),
         (1, true, true),
-        // A file of its own for what this rank spills, and the lock of the data file.
+        // The rank spills to a file of its own, and the data file has a lock.
         (2, false, true),
         (2, true, false),
     ]
@@ -308,7 +308,7 @@ fn a_flush_that_failed_can_be_made_again() {
                     let flushed = case.writer.flush(part, |_| panic!("nobody asks for lines"));
                     flushed.map(drop)
                 }
-                // They agree to fail when all have written.
+                // All ranks fail after they have written.
                 _ => {
                     let failed = GlobalOutcome::Failed {
                         rank: 0,
@@ -321,13 +321,13 @@ fn a_flush_that_failed_can_be_made_again() {
             assert_eq!(self::buffered(&mut case.writer), buffered);
             let committed = recorded(&case.path).0;
             assert_eq!(committed.flushes(), round);
-            // Behind the last flush is nothing but what was spilled there.
+            // After the last flush the file has only spilled data.
             let in_place = case.writer.files().spills_in_place();
             let spilled = ExtentHeader::SIZE + ENTRY + DATA;
             let end = committed.commits.last().unwrap().ends[0];
             let end = end + if in_place { spilled } else { 0 };
             assert_eq!(case.path.metadata().unwrap().len(), end);
-            // More is spilled after the failure, and follows.
+            // Data spilled after the failure follow.
             case.writer.spill(&[]).unwrap();
             case.log();
             flush(&mut case.writer).unwrap();
@@ -376,7 +376,7 @@ fn a_flush_may_commit_nothing() {
     case.holds(1, 1);
 }
 
-/// A full buffer goes to the file, whoever writes, and never holds more than its limit.
+/// A full buffer is spilled by any write, and never exceeds its limit.
 #[test]
 fn a_full_buffer_is_spilled() {
     let dir = tempfile::tempdir().unwrap();
@@ -413,7 +413,7 @@ fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
     case.log();
     flush(&mut case.writer).unwrap();
     case.holds(1, 3);
-    // What was spilled and never flushed is lost with the job.
+    // Data that are spilled and never flushed are lost with the job.
     push(&mut case.writer, 99);
     case.writer.spill(&[]).unwrap();
     let Case {
@@ -442,7 +442,7 @@ fn what_is_spilled_counts_with_the_flush_and_a_log_is_opened_again() {
     assert!(refused.contains("another job writes it"), "{refused}");
 }
 
-/// What the process remembers of a log is what a look at its extents finds.
+/// The remembered state of a log equals the result of a look at its extents.
 #[test]
 fn a_log_that_is_closed_after_each_step_is_remembered() {
     static CLOSED: Memory<u8> = Memory::new();
@@ -482,7 +482,7 @@ fn a_log_that_is_closed_after_each_step_is_remembered() {
         let (looked_up, _) = table(KnownTable::default());
         let (bytes, tabled) = table(known);
         assert_eq!(bytes, looked_up);
-        // The number of sections, the end of the only one, and an entry of each step.
+        // The table has the number of sections, the end of the only one, and an entry of each step.
         assert_eq!(bytes.len() as u64, 16 + (u64::from(step) + 1) * ENTRY);
         let log = files.closed_log(&tabled);
         let start = tabled.table.offset + tabled.table.len;
@@ -539,7 +539,7 @@ fn a_commit_is_about_the_extents_of_its_flush() {
     case.log();
     flush(&mut case.writer).unwrap();
     let end = case.path.metadata().unwrap().len();
-    // Nothing is a flush, too.
+    // An empty flush is a flush, too.
     flush(&mut case.writer).unwrap();
     assert_eq!(seen(), None);
     case.writer
@@ -550,7 +550,7 @@ fn a_commit_is_about_the_extents_of_its_flush() {
     assert_eq!(seen().map(|unseen| unseen.flush), Some(2));
 }
 
-/// Longer ago than any flush.
+/// Options with an interval shorter than any.
 fn at_once() -> Options {
     Options {
         flush_every: Some(Duration::from_nanos(1)),
@@ -587,20 +587,20 @@ fn the_journal_tells_which_flushes_are_automatic() {
 fn what_has_waited_for_long_is_spilled() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.h5");
-    // Of two ranks, only the first one of which makes calls.
+    // There are two ranks, but only the first one makes calls.
     let mut case = Case::new(path, 2, false, at_once());
     case.log();
     assert!(!case.writer.begin_call(Call::Own));
     assert_eq!(buffered(&mut case.writer), (0, 0));
     assert_eq!(case.writer.files().spilled().len(), 1);
-    // There is nothing more.
+    // Nothing is left to spill.
     case.writer.begin_write();
     assert_eq!(case.writer.files().spilled().len(), 1);
     flush(&mut case.writer).unwrap();
     case.holds(1, 1);
 }
 
-/// A rank that waits for slower ones makes no call of its own meanwhile.
+/// A rank that waits for slower ranks makes no other call meanwhile.
 #[test]
 fn what_waits_for_other_ranks_is_spilled() {
     let dir = tempfile::tempdir().unwrap();
@@ -611,7 +611,7 @@ fn what_waits_for_other_ranks_is_spilled() {
             which.store(is, Ordering::Relaxed);
         };
         is_late(&case.late, true);
-        // This sends a word, which the next call waits for.
+        // This call sends a word, and the next call waits for it.
         assert!(!case.writer.begin_call(Call::Collective));
         case.log();
         let before = case.path.metadata().unwrap().len();

@@ -1,5 +1,5 @@
-//! Memory that a process shares with others: parts of a file that no directory has. It is gone with the last process that
-//! has it open, however that ends.
+//! Memory that processes share: parts of a file without a directory entry. It disappears with the last process that has it
+//! open, however that ends.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create}
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes from the begin of one part to that of the next one.
+/// Distance between the starts of two parts, in bytes.
 pub const PART: u64 = 1 << 40;
-/// Bytes of the first mapping of a part. They take memory when they are written. A mapping that has to grow loses the pages that it
-/// has: each is asked for again.
+/// Size of the first mapping of a part, in bytes. Pages take memory when they are written. A mapping that grows loses its
+/// pages, which are faulted in again.
 const LEAST: usize = 8 << 20;
 
-/// A file in memory with so many parts, none of which takes memory yet.
+/// A file in memory with `parts` parts, which take no memory yet.
 pub fn new_file(parts: u64) -> io::Result<HeldFile> {
     let len = parts * PART;
-    // The system ends a process that makes a file longer than it may.
+    // The system kills a process that exceeds its file size limit.
     if getrlimit(Resource::Fsize)
         .current
         .is_some_and(|most| most < len)
@@ -30,30 +30,30 @@ pub fn new_file(parts: u64) -> io::Result<HeldFile> {
     }
     let file = memfd_create(c"h5logfs", MemfdFlags::CLOEXEC)?;
     ftruncate(&file, len)?;
-    // It may stay open from one opening of a log to the next.
+    // The file may stay open from one opening of a log to the next.
     HeldFile::new(file.into())
 }
 
-/// The bytes of a file from some place on, in the memory of this process.
+/// The bytes of a file from an offset on, mapped into this process.
 #[derive(Debug)]
 struct Mapping {
     at: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the memory belongs to no thread.
+// SAFETY: the memory is bound to no thread.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared reference gives the address alone; each user says why what it does there is sound.
+// SAFETY: a shared reference gives the address alone; each user says why its access is sound.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Those that this process may change.
+    /// Maps bytes that this process may change.
     fn writable(file: &File, offset: u64, len: usize) -> io::Result<Self> {
         Self::new(file, offset, len, ProtFlags::READ | ProtFlags::WRITE)
     }
 
     fn new(file: &File, offset: u64, len: usize, access: ProtFlags) -> io::Result<Self> {
-        // SAFETY: the system chooses an address where nothing lies. The file has these bytes, and nobody cuts it off.
+        // SAFETY: the system chooses a free address. The file has these bytes, and nobody truncates it.
         let at = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, offset) }?;
         let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("no address"))?;
         Ok(Mapping { at, len })
@@ -62,7 +62,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nothing refers to it any more.
+        // SAFETY: the mapping has this length, and nothing refers to it any more.
         let unmapped = unsafe { munmap(self.at.as_ptr().cast(), self.len) };
         if let Err(e) = unmapped {
             log::warn!("shared memory stays mapped: {e}");
@@ -70,43 +70,42 @@ impl Drop for Mapping {
     }
 }
 
-/// A number at the begin of a file in memory.
+/// A number at the start of a file in memory.
 #[derive(Debug)]
 pub struct Word(Mapping);
 
 impl Word {
-    /// For the process that changes it.
+    /// Maps the number for the process that changes it.
     pub fn writable(file: &File) -> io::Result<Self> {
         Mapping::writable(file, 0, size_of::<AtomicU64>()).map(Word)
     }
 
-    /// For the others.
+    /// Maps the number for the other processes.
     pub fn readable(file: &File) -> io::Result<Self> {
         Mapping::new(file, 0, size_of::<AtomicU64>(), ProtFlags::READ).map(Word)
     }
 
-    /// It is only loaded where it is readable.
+    /// The number. A process with a readable mapping must only load it.
     pub fn get(&self) -> &AtomicU64 {
-        // SAFETY: a page has the alignment of the number, all processes change it as an atomic number, and it is mapped as
-        // long as this lives.
+        // SAFETY: a page is aligned for the number, all processes access it atomically, and the mapping lives as long as
+        // `self`.
         unsafe { self.0.at.cast().as_ref() }
     }
 }
 
-/// Bytes that one process appends to, one behind the other, in a part of a file in memory. Other processes read them from the
-/// file.
+/// Bytes that one process appends in a part of a file in memory. Other processes read them from the file.
 #[derive(Debug)]
 pub struct Bytes {
     file: Arc<HeldFile>,
     begin: u64,
     mapping: Option<Mapping>,
     len: usize,
-    /// The most that it was when it was cleared.
+    /// Largest length at a `clear`.
     peak: usize,
 }
 
 impl Bytes {
-    /// None, in the part of this number.
+    /// An empty list in part `part`.
     pub fn new(file: &Arc<HeldFile>, part: u64) -> Self {
         Bytes {
             file: Arc::clone(file),
@@ -126,7 +125,7 @@ impl Bytes {
         self.mapping.as_ref().map_or(0, |mapping| mapping.len)
     }
 
-    /// Makes room for so many more.
+    /// Makes room for `more` bytes.
     pub fn reserve(&mut self, more: usize) -> io::Result<()> {
         let wanted = self.len.saturating_add(more);
         if wanted <= self.room() {
@@ -137,7 +136,7 @@ impl Bytes {
         if room as u64 > PART {
             return Err(io::Error::other("too much for memory that ranks share"));
         }
-        // What was there lies in the file.
+        // The present bytes lie in the file.
         self.mapping = None;
         self.mapping = Some(Mapping::writable(&self.file, self.begin, room)?);
         Ok(())
@@ -150,11 +149,11 @@ impl Bytes {
         Ok(())
     }
 
-    /// Appends pieces of words, in the byte order of the machine.
+    /// Appends words in the byte order of the machine.
     pub fn extend_words(&mut self, pieces: &[&[u64]]) -> io::Result<()> {
         self.reserve(pieces.iter().map(|words| size_of_val(*words)).sum())?;
         for words in pieces {
-            // SAFETY: numbers have no gaps, and any bytes may be read as bytes.
+            // SAFETY: integers have no padding, and any byte is valid.
             let bytes =
                 unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(*words)) };
             self.put(bytes);
@@ -162,11 +161,11 @@ impl Bytes {
         Ok(())
     }
 
-    /// Appends bytes for which there is room.
+    /// Appends bytes. There must be room.
     fn put(&mut self, bytes: &[u8]) {
         let room = self.room() - self.len;
         if let Some(mapping) = self.mapping.as_ref().filter(|_| bytes.len() <= room) {
-            // SAFETY: there is room for them behind those that are there, which only this process changes.
+            // SAFETY: there is room after the present bytes, and only this process changes it.
             unsafe {
                 let to = mapping.at.as_ptr().add(self.len);
                 ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -175,22 +174,22 @@ impl Bytes {
         }
     }
 
-    /// All of them.
+    /// All bytes.
     pub fn as_slice(&self) -> &[u8] {
         match &self.mapping {
-            // SAFETY: they were written, by this process alone, and nothing changes them while they are borrowed.
+            // SAFETY: this process alone has written them, and nothing changes them while they are borrowed.
             Some(mapping) => unsafe { std::slice::from_raw_parts(mapping.at.as_ptr(), self.len) },
             None => &[],
         }
     }
 
-    /// Drops all of them. Others may still read them, until more are appended.
+    /// Drops all bytes. Others may still read them, until more are appended.
     pub fn clear(&mut self) {
         self.peak = self.peak.max(self.len);
         self.len = 0;
     }
 
-    /// Gives back memory if there were more bytes than this.
+    /// Releases memory if there were more than `most` bytes.
     pub fn shrink_from(&mut self, most: usize) {
         if self.peak > most {
             self.shrink();
@@ -198,7 +197,7 @@ impl Bytes {
         }
     }
 
-    /// Gives back the memory behind them.
+    /// Releases the memory after the bytes.
     pub fn shrink(&mut self) {
         const PAGE: usize = 1 << 16;
         let from = self.len.next_multiple_of(PAGE);
@@ -245,7 +244,7 @@ mod tests {
         first.extend(b"new").unwrap();
         file.read_exact_at(&mut found, PART).unwrap();
         assert_eq!(found[..3], *b"new");
-        // What was given back is zeros.
+        // Released memory reads as zeros.
         assert_eq!(found[LEAST..][..9], [0; 9]);
         assert!(first.reserve(2 << 40).is_err());
     }

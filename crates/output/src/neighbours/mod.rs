@@ -1,20 +1,21 @@
-//! What the ranks of one node see of each other between two flushes: a rank that reads sees what the others have written.
+//! Pending writes that the ranks of one node show each other: a rank that reads sees what the others have written since the
+//! last flush.
 //!
-//! Each rank has a file in memory that the others can open. It holds the buffer of the rank, and *notes* of what was written
-//! there, or spilled from there. A write appends a note, and then stores how many there are: it sends no message, and waits
-//! for nobody. A rank that reads looks at the number of each of the others. If a program orders a write before a read, as by
-//! a barrier, it orders these two, too.
+//! Each rank has a file in memory that the others can open. It holds the buffer of the rank, and *notifications* of writes to
+//! the buffer and of spills. A write appends a notification, and then stores their number. It sends no message, and waits for
+//! nobody. A rank that reads looks at the number of each of the others. If a program orders a write before a read, for
+//! example by a barrier, it orders these two, too.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `memory` | the file, and what is mapped of it |
-//! | `notes` | the notes as words |
-//! | this one | the memory of a rank, and where that of the others is |
+//! | `notes` | notifications as words |
+//! | this one | the memory of a rank, and the places of the others' memory |
 //!
-//! The file has a state, two parts for notes, and one for the data. The state is a number: the *epoch*, and how many words
-//! of notes there are in it. An epoch ends where the buffer becomes empty. Notes of even epochs are in one part, those of odd
-//! ones in the other, so the next epoch begins with all that was spilled before others see that it has begun. A rank that has
-//! read data looks at the epoch again: if it is another one, the data may have been written over, and it begins anew.
+//! The file has a state, two parts for notifications, and one for the data. The state contains the *epoch*, and the number of
+//! words of notifications in it. An epoch ends when the buffer becomes empty. Even epochs use one part for notifications, odd
+//! ones the other, so the next epoch begins with all spills before others see that it has begun. A rank that has read data
+//! looks at the epoch again. If it has changed, the data may have been overwritten, and the rank begins anew.
 
 mod memory;
 pub(crate) mod notes;
@@ -36,16 +37,16 @@ use h5logfs_common::held_file::HeldFile;
 use memory::{Bytes, PART, Word};
 use notes::Slots;
 
-/// The parts of a file: the state, notes, notes, data.
+/// Number of parts of a file: the state, two for notifications, the data.
 const PARTS: u64 = 4;
-/// Where the data begin.
+/// Offset of the data.
 pub(crate) const DATA: u64 = 3 * PART;
-/// Bytes of notes whose memory is kept for later ones.
+/// Bytes of notifications whose memory is kept for later ones.
 const KEPT: usize = 1 << 20;
-/// The state of a rank whose last notes could not be made.
+/// The state of a rank that could not store its last notifications.
 const LOST: u64 = u64::MAX;
 
-/// Epoch and words of notes.
+/// An epoch, and its number of words of notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State {
     pub epoch: u32,
@@ -57,7 +58,7 @@ impl State {
         u64::from(self.epoch) << 32 | u64::from(self.words)
     }
 
-    /// Where the notes of its epoch begin in the file.
+    /// Offset of this epoch's notifications in the file.
     pub fn notes(self) -> u64 {
         (1 + u64::from(self.epoch % 2)) * PART
     }
@@ -70,19 +71,19 @@ pub(crate) struct Shared {
     word: Word,
     epoch: u32,
     notes: [Bytes; 2],
-    /// The lists of blocks that notes of this epoch can name.
+    /// Lists of blocks that notifications of this epoch can refer to.
     slots: Slots,
     data: Bytes,
-    /// The number of complete flushes.
+    /// Number of complete flushes.
     flush: u64,
-    /// What was spilled since then.
+    /// Extents spilled since then.
     spilled: Vec<[u64; 3]>,
-    /// Notes of this epoch could not be made.
+    /// Whether notifications of this epoch could not be stored.
     is_lost: bool,
 }
 
 impl Shared {
-    /// Memory of a rank that has written nothing since so many flushes.
+    /// The memory of a rank that has written nothing since flush `flush`.
     fn new(flush: u64) -> io::Result<Self> {
         let file = Arc::new(memory::new_file(PARTS)?);
         let mut shared = Shared {
@@ -105,12 +106,12 @@ impl Shared {
         &self.data
     }
 
-    /// Makes room for so many bytes of data more.
+    /// Makes room for `more` bytes of data.
     pub fn reserve(&mut self, more: usize) -> io::Result<()> {
         self.data.reserve(more)
     }
 
-    /// Bytes of the notes.
+    /// Bytes of the notifications.
     pub fn notes_len(&self) -> u64 {
         self.notes[self.part()].len() as u64
     }
@@ -136,12 +137,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes note of an extent that has what was buffered, and empties the buffer.
+    /// Records an extent with the buffered data, and empties the buffer.
     pub fn set_spilled(&mut self, file: usize, extent: &Range<u64>) {
         let note = notes::spilled(file, extent);
         let notes_of_extents = size_of::<u64>() + size_of_val(&self.spilled[..]);
         self.spilled.push(note);
-        // Without data nothing changes for those who read now.
+        // Without data nothing changes for present readers.
         if self.data.len() == 0 && self.notes_len() == notes_of_extents as u64 {
             self.append(&[&note]);
             self.publish();
@@ -150,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// All of it was flushed.
+    /// Records that flush `flush` has written the buffer.
     pub fn set_flushed(&mut self, flush: u64) {
         self.flush = flush;
         self.spilled.clear();
@@ -169,7 +170,7 @@ impl Shared {
         self.spilled = spilled;
         self.data.clear();
         self.publish();
-        // What is written over the old notes and data comes after that, for whoever sees any of it.
+        // Anyone who sees new bytes in the place of old notifications or data also sees the new epoch.
         fence(Ordering::SeqCst);
         let old = &mut self.notes[1 - part];
         let has_many = old.len() > KEPT;
@@ -179,16 +180,16 @@ impl Shared {
         }
     }
 
-    /// Appends words. Where there is no memory for them, the others cannot see what this rank writes before the next epoch.
+    /// Appends words. Without memory for them, the others see nothing of this rank until the next epoch.
     fn append(&mut self, words: &[&[u64]]) {
         let part = self.part();
         let notes = &mut self.notes[part];
         let mut appended = notes.extend_words(words);
         if notes.len() / size_of::<u64>() > u32::MAX as usize {
-            appended = Err(io::Error::other("more notes than can be counted"));
+            appended = Err(io::Error::other("too many notifications"));
         }
         if let Err(e) = appended {
-            log::warn!("other ranks cannot see what is written: {e}");
+            log::warn!("other ranks cannot see the writes of this one: {e}");
             self.is_lost = true;
         }
     }
@@ -202,14 +203,14 @@ impl Shared {
         self.word.get().store(bits, Ordering::Release);
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases unused memory.
     pub fn shrink(&mut self) {
         self.data.shrink();
         self.notes.iter_mut().for_each(Bytes::shrink);
     }
 }
 
-/// The memory of a rank whose log is closed, for the next opening by the same ranks: they see each other's then, too.
+/// The memory of a rank whose log is closed, for the next opening by the same ranks.
 #[derive(Debug)]
 pub struct NodeMemory {
     pub(crate) shared: Box<Shared>,
@@ -217,9 +218,9 @@ pub struct NodeMemory {
 }
 
 impl NodeMemory {
-    /// That of a log of which all is flushed.
+    /// The memory of a log that is completely flushed.
     pub(crate) fn new(mut shared: Box<Shared>, neighbours: Neighbours) -> Self {
-        /// Bytes of each part that stay.
+        /// Bytes of each part that stay allocated.
         const MOST: usize = 256 << 10;
         shared.data.shrink_from(MOST);
         let notes = shared.notes.iter_mut();
@@ -227,13 +228,13 @@ impl NodeMemory {
         NodeMemory { shared, neighbours }
     }
 
-    /// How many flushes the log had.
+    /// Number of flushes of the log.
     pub(crate) fn flush(&self) -> u64 {
         self.shared.flush
     }
 }
 
-/// Where the memory of a rank is.
+/// The place of a rank's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     process: u32,
@@ -267,7 +268,7 @@ impl Place {
         }
     }
 
-    /// Opens the file. Another process may have that number where this one sees others.
+    /// Opens the file. Another process may have that process ID where this one looks.
     fn open(&self) -> io::Result<(File, PathBuf)> {
         let path = PathBuf::from(format!("/proc/{}/fd/{}", self.process, self.descriptor));
         let file = File::open(&path)?;
@@ -279,7 +280,7 @@ impl Place {
     }
 }
 
-/// The ranks of this node, and where the memory of each is.
+/// The ranks of this node, and the places of their memory.
 #[derive(Debug)]
 pub struct Neighbours {
     own: u32,
@@ -296,7 +297,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// How far its notes are. `None`: they could not be made.
+    /// The state of its notifications. `None`: they could not be stored.
     pub fn state(&self) -> Option<State> {
         let bits = self.word.get().load(Ordering::Acquire);
         (bits != LOST).then_some(State {
@@ -307,8 +308,8 @@ impl Opened {
 }
 
 impl Neighbours {
-    /// Lets these ranks see what the others write from now on, after so many flushes. `None`, on all of them, where they cannot:
-    /// one of them is on another node, or may not open the memory of another. Collective.
+    /// Lets these ranks see each other's writes from now on, after flush `flush`. `None`, on all ranks, if they cannot: one
+    /// of them is on another node, or may not open another's memory. Collective.
     pub(crate) fn share(ranks: &Ranks, flush: u64) -> Option<(Shared, Self)> {
         if ranks.size() == 1 || ranks.node().of > 1 {
             return None;
@@ -316,14 +317,14 @@ impl Neighbours {
         let shared = Shared::new(flush);
         let place = shared.as_ref().ok();
         let place = place.and_then(|shared| Place::of(&shared.file).ok());
-        // No process has the number 0.
+        // No process has the ID 0.
         let all = ranks.all_values(&place.as_ref().map_or([0; 3], Place::to_words));
         let places = all.as_chunks().0.iter().copied().map(Place::from_words);
         let neighbours = Neighbours {
             own: ranks.rank(),
             places: places.collect(),
         };
-        // Whoever reads opens them later. Few programs do, and descriptors are scarce.
+        // The first read opens them. Few programs read, and descriptors are scarce.
         let can_open = neighbours.others().all(|(_, place)| place.open().is_ok());
         let is_good = place.is_some() && can_open;
         let shared = shared
@@ -339,12 +340,12 @@ impl Neighbours {
             .filter(move |(rank, _)| *rank != own)
     }
 
-    /// The number of this rank.
+    /// Number of this rank.
     pub(crate) fn own(&self) -> u32 {
         self.own
     }
 
-    /// Opens the memory of all other ranks, in their order.
+    /// Opens the memory of all other ranks, in order.
     pub(crate) fn open(&self) -> Result<Vec<Opened>, Fault> {
         let open = |(rank, place): (u32, &Place)| {
             let (file, path) = place.open()?;
@@ -359,7 +360,7 @@ impl Neighbours {
         let open = |(rank, place)| {
             let opened: io::Result<Opened> = open((rank, place));
             opened.map_err(|e| {
-                Fault::from(e).at(format!("what rank {rank} has written cannot be seen"))
+                Fault::from(e).at(format!("the writes of rank {rank} are not visible"))
             })
         };
         self.others().map(open).collect()

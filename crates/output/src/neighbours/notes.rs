@@ -1,15 +1,15 @@
-//! What a rank notes for its neighbours: words of 64 bits, of the byte order of the machine.
+//! Notifications of a rank for its neighbours: words of 64 bits, in the byte order of the machine.
 //!
-//! The first word is the number of flushes that are complete. What follows is
+//! The first word is the number of complete flushes. Notifications follow:
 //!
-//! * [`SPILLED`], with the number of a data file above its lowest 8 bits; begin and end of an extent there;
-//! * [`WRITTEN`], with 256 for a record that may have gone through filters, a slot from bit 9 on, the number of dimensions from
-//!   bit 16 on, the dataset from bit 32 on; the number of blocks; stored bytes; the start of each block; the count of each block.
-//!   The slot is 0, or from now on has these blocks;
-//! * [`AGAIN`], with filters, slot and dataset as above: a record with the blocks that the slot has, in another place along the
-//!   first dimension; the index there in which the first block begins; stored bytes.
+//! * [`SPILLED`], with the number of a data file from bit 8 on; start and end of an extent there;
+//! * [`WRITTEN`], with 256 for a record that may have passed filters, a slot from bit 9 on, the number of dimensions from
+//!   bit 16 on, the dataset from bit 32 on; the number of blocks; stored bytes; the start of each block; the count of each
+//!   block. A slot other than 0 refers to these blocks from now on;
+//! * [`AGAIN`], with filters, slot and dataset as above: a record with the blocks of the slot, moved along the first dimension;
+//!   the index of the first block in that dimension; stored bytes.
 //!
-//! Data of consecutive records follow each other in the data of the rank.
+//! Data of consecutive records are adjacent in the rank's buffer.
 
 use std::ops::Range;
 
@@ -25,21 +25,21 @@ const SLOT: u32 = 9;
 const RANK: u32 = 16;
 const DATASET: u32 = 32;
 
-/// A note.
+/// A notification.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Note {
-    /// An extent that the rank has written before the flush. All that it wrote until then lies there.
+    /// An extent that the rank has spilled. It contains all that the rank had pending.
     Spilled { file: usize, extent: Range<u64> },
-    /// A record in the data of the rank.
+    /// A record in the rank's buffer.
     Written {
         dataset: u32,
         filtered: bool,
-        /// Where the blocks are kept for later records, if they are: from 1 on.
+        /// The slot, from 1 on, that keeps the blocks for later records; 0 for none.
         slot: usize,
         blocks: Blocks,
         stored: u64,
     },
-    /// The same with the blocks that a slot has, which begin in index `first` of the first dimension now.
+    /// A record with the blocks of a slot, moved so that they begin at index `first` of the first dimension.
     Again {
         dataset: u32,
         filtered: bool,
@@ -49,25 +49,25 @@ pub enum Note {
     },
 }
 
-/// Numbers of the lists of blocks that the slots have.
+/// The slots, with the numbers of their lists of blocks.
 #[derive(Debug, Default)]
 pub struct Slots {
     lists: [u64; Slots::NUMBER],
-    /// The slot that was filled last.
+    /// The slot filled last.
     last: usize,
 }
 
 impl Slots {
-    /// As many as four bits can tell, but for 0.
+    /// Number of slots. A slot takes four bits, and 0 means none.
     pub const NUMBER: usize = 15;
 
-    /// The slot that has a list, from 1 on.
+    /// The slot of a list, from 1 on.
     fn find(&self, list: u64) -> Option<usize> {
         let at = self.lists.iter().position(|known| *known == list)?;
         Some(at + 1)
     }
 
-    /// Puts a list into the slot that was filled first.
+    /// Puts a list into the oldest slot.
     fn fill(&mut self, list: u64) -> usize {
         self.last = self.last % Self::NUMBER + 1;
         self.lists[self.last - 1] = list;
@@ -75,12 +75,12 @@ impl Slots {
     }
 }
 
-/// The words of an extent.
+/// The words about an extent.
 pub fn spilled(file: usize, extent: &Range<u64>) -> [u64; 3] {
     [SPILLED | (file as u64) << 8, extent.start, extent.end]
 }
 
-/// The first words of a record, and whether starts and counts of its blocks follow.
+/// The first words about a record, and whether starts and counts of its blocks follow.
 pub fn written(
     dataset: DatasetInfo<'_>,
     blocks: &Blocks,
@@ -102,7 +102,7 @@ pub fn written(
     ([first, blocks.number as u64, stored], true)
 }
 
-/// Takes the first note off some words. `None` where they do not begin with one.
+/// Takes the first notification from `words`. `None` if they begin with none.
 pub fn take(words: &mut &[u64]) -> Option<Note> {
     let (first, rest) = words.split_first_chunk::<3>()?;
     *words = rest;
@@ -219,13 +219,13 @@ mod tests {
             assert_eq!(take(rest), Some(wanted));
         }
         assert!(rest.is_empty() && take(rest).is_none());
-        // One that is cut off, of another kind, or with more blocks than there can be.
+        // Notifications that are cut off, of another kind, or with too many blocks are none.
         assert!(take(&mut &words[3..6]).is_none());
         assert!(take(&mut &[7, 0, 0][..]).is_none());
         assert!(take(&mut &[1 << RANK, u64::MAX, 0][..]).is_none());
     }
 
-    /// Lists that come again are noted once, as long as a slot has them.
+    /// A repeated list is stored once, as long as a slot keeps it.
     #[test]
     fn a_list_that_comes_again_takes_three_words() {
         let (mut words, mut slots) = (Vec::new(), Slots::default());
@@ -238,7 +238,7 @@ mod tests {
         lists[1].move_to(99);
         note(&mut words, 6, &lists[1], &mut slots);
         assert_eq!(words.len(), before + 3);
-        // Its slot has another one.
+        // Its slot has another list now.
         note(&mut words, 5, &lists[0], &mut slots);
         assert_eq!(words.len(), before + 3 + 7);
         let rest = &mut &words[..];

@@ -1,4 +1,4 @@
-//! Ranks that are threads of this process write and read a log, between barriers, against a model that keeps whole arrays.
+//! Ranks, as threads, write and read a log between barriers. A model keeps whole arrays.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ use crate::selection::Selection;
 use crate::stored::Form;
 use h5logfs_log::filters::{DEFLATE, Filter};
 
-/// What ranks of a test share.
+/// State shared by the ranks of a test.
 struct Team {
     size: u32,
     barrier: Barrier,
     given: Mutex<Vec<Vec<u8>>>,
 }
 
-/// One of them.
+/// A rank of the team.
 struct Member {
     team: Arc<Team>,
     rank: u32,
@@ -46,7 +46,7 @@ fn team(size: u32) -> Vec<Member> {
 }
 
 impl Member {
-    /// What all give.
+    /// Exchanges bytes between all ranks.
     fn exchange(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let Team { barrier, given, .. } = &*self.team;
         given.lock().unwrap()[self.rank as usize] = bytes.to_vec();
@@ -103,13 +103,13 @@ impl Communicator for Member {
     }
 }
 
-/// Elements of the datasets: one of bytes without filters, one of two dimensions with chunks that are deflated.
+/// Shapes of the datasets: one of bytes without filters, one of two dimensions with deflated chunks.
 const SIDES: [&[u64]; 2] = [&[60], &[8, 10]];
 
-/// What a rank does between two barriers.
+/// An action of one rank between two barriers.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Writes a box of a dataset, of which an even value makes a list of rows.
+    /// Writes a box of a dataset. An even value writes it as a list of rows.
     Write {
         dataset: usize,
         start: u64,
@@ -120,12 +120,12 @@ enum Step {
     Nothing,
 }
 
-/// What all do after it.
+/// An action of all ranks afterwards.
 #[derive(Debug, Clone, Copy)]
 enum After {
     Read,
     Flush,
-    /// A flush that fails when all have written their parts.
+    /// A flush that fails after all ranks have written their parts.
     FailedFlush,
 }
 
@@ -154,7 +154,7 @@ impl Rank {
         }
     }
 
-    /// The box of a step: rows of the second dataset are whole.
+    /// The box of a step. Rows of the second dataset are whole.
     fn region(dataset: usize, start: u64, count: u64) -> (Vec<u64>, Vec<u64>) {
         let sides = SIDES[dataset];
         let start = start % sides[0];
@@ -258,7 +258,7 @@ fn rows(start: &[u64], count: &[u64]) -> (Vec<u64>, Vec<u64>) {
     (starts.collect(), counts.collect())
 }
 
-/// Steps of all ranks, and what follows them.
+/// Steps of all ranks, and the action after them.
 type Round = (Vec<Step>, After);
 
 fn step() -> impl Strategy<Value = Step> {
@@ -281,7 +281,7 @@ fn round(ranks: usize) -> impl Strategy<Value = Round> {
     (prop::collection::vec(step(), ranks), after)
 }
 
-/// Lets only one rank write an element between two flushes.
+/// Leaves at most one rank that writes an element between two flushes.
 fn without_clashes(rounds: &mut [Round]) {
     let mut writers: Vec<Vec<Option<usize>>> = SIDES
         .iter()
@@ -380,7 +380,7 @@ proptest! {
     }
 }
 
-/// A rank reads while another one writes, and empties its buffer again and again. What was written before stays there.
+/// A rank reads while another one writes, and empties its buffer many times. Earlier writes remain visible.
 #[test]
 fn a_buffer_that_is_emptied_is_no_loss() {
     let dir = tempfile::tempdir().unwrap();
@@ -407,7 +407,7 @@ fn a_buffer_that_is_emptied_is_no_loss() {
             for value in 1..=200 {
                 rank.step(&write(30 + u64::from(value % 3), 9, value));
             }
-            // Ranks close a log together: its buffer is there as long as another one reads.
+            // Ranks close a log together, so the buffer exists as long as another rank reads.
             rank
         });
         let mut rank = Rank::new(second, path, options);
@@ -424,7 +424,7 @@ fn a_buffer_that_is_emptied_is_no_loss() {
     });
 }
 
-/// The memory of ranks that cannot see each other's processes is not shared.
+/// Ranks that cannot see each other's processes do not share memory.
 #[test]
 fn a_place_that_leads_elsewhere_is_refused() {
     let shared = Shared::new(0).unwrap();

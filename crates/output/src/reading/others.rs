@@ -1,4 +1,4 @@
-//! What another rank of this node has written since the last flush.
+//! Pending writes of another rank of this node.
 
 use std::ops::Range;
 
@@ -19,23 +19,23 @@ use h5logfs_view::index::DatasetIndex;
 /// An extent, and the number of its data file.
 type Extent = (usize, Range<u64>);
 
-/// Another rank, as far as its notes are read.
+/// Another rank, with the state of its notifications already read.
 pub(super) struct Other {
     opened: Opened,
-    /// The number of the source with its data.
+    /// Number of the source with its data.
     source: u16,
-    /// What is known of its notes. `None`: nothing.
+    /// The state up to which its notifications were read. `None`: none was.
     known: Option<State>,
-    /// The number of complete flushes that they begin with.
+    /// Number of complete flushes at the start of the notifications.
     flush: u64,
-    /// Bytes of the data of the notes that are known.
+    /// Bytes of data in the notifications read.
     data: u64,
-    /// The lists of blocks that notes can name.
+    /// Lists of blocks that notifications can refer to.
     slots: [Blocks; Slots::NUMBER],
-    /// The entries that they make.
+    /// Entries made from the notifications.
     section: JoinedSection,
     pending: Pending,
-    /// What was spilled since the flush, and how much of it is taken.
+    /// Extents spilled since the flush, and how many of them were taken.
     extents: Vec<Extent>,
     taken: usize,
 }
@@ -65,8 +65,8 @@ impl Other {
         self.source
     }
 
-    /// Takes in the notes since the last call, of which `flush` is the last flush that this rank knows. `memory` has them.
-    /// Returns whether those from before it are no longer pending.
+    /// Reads the notifications since the last call from `memory`. `flush` is the last flush that this rank knows. Returns
+    /// whether the earlier ones are no longer pending.
     pub fn update(&mut self, task: &Task, flush: u64, memory: &SourceFile) -> Result<bool, Fault> {
         let mut has_changed = false;
         loop {
@@ -90,7 +90,7 @@ impl Other {
             self.known = Some(state);
             self.take(words)?;
             if self.flush != flush {
-                // They were flushed, and their rank has not come to write new ones.
+                // They were flushed, and their rank has not written new ones yet.
                 self.forget(task, self.flush);
                 return Ok(true);
             }
@@ -102,14 +102,14 @@ impl Other {
     fn state(&self) -> Result<State, Fault> {
         self.opened.state().ok_or_else(|| {
             format!(
-                "rank {} could not tell what it has written: a flush lets others see it",
+                "rank {} could not notify the others of its writes: a flush makes them visible",
                 self.rank()
             )
             .into()
         })
     }
 
-    /// Forgets what is pending, since another number of flushes, too, what was spilled.
+    /// Forgets the pending entries and, after another number of flushes, the spilled extents.
     fn forget(&mut self, task: &Task, flush: u64) {
         if flush != self.flush {
             self.taken = 0;
@@ -161,11 +161,11 @@ impl Other {
 
     fn damaged(&self) -> Fault {
         let rank = self.rank();
-        format!("what rank {rank} tells of its writes is damaged").into()
+        format!("the notifications of rank {rank} are damaged").into()
     }
 
     fn add(&mut self, dataset: u32, filtered: bool, blocks: &Blocks, stored: u64) {
-        // Nothing here depends on the extent.
+        // The extent does not matter here.
         let dims = vec![u64::MAX; blocks.rank];
         let info = DatasetInfo {
             id: dataset,
@@ -177,14 +177,14 @@ impl Other {
         self.data = self.data.saturating_add(stored);
     }
 
-    /// The extents that were spilled since the last call.
+    /// The extents spilled since the last call.
     pub fn new_extents(&mut self) -> impl Iterator<Item = &Extent> {
         let new = self.extents.get(self.taken..).unwrap_or_default();
         self.taken += new.len();
         new.iter()
     }
 
-    /// Whether the data of what is known have not been written over: they can be read before this call.
+    /// Whether the data of the known entries were still intact, so that everything read before this call is valid.
     pub fn is_still_there(&self) -> bool {
         fence(Ordering::Acquire);
         let known = self.known.map(|known| known.epoch);
@@ -196,20 +196,20 @@ impl Other {
         self.pending.index(task, self.section.section(), dataset)
     }
 
-    /// Those of a dataset.
+    /// The indexes of a dataset.
     pub fn indexes_of(&self, dataset: i64) -> impl Iterator<Item = &DatasetIndex> {
         self.pending.indexes.of(dataset)
     }
 }
 
-/// A section for the data of a rank in its memory. Only this process reads it, so nothing in it is made small.
+/// An empty section for data in a rank's memory. Only this process reads it, so nothing in it is compressed.
 fn empty_section() -> JoinedSection {
     let mut section = JoinedSection::new(false, false);
     section.section().set_base(DATA);
     section
 }
 
-/// The words of a state behind those of an earlier one of its epoch.
+/// The words of a state that follow an earlier state of its epoch.
 fn read_notes(memory: &SourceFile, state: State, from: Option<State>) -> Result<Vec<u64>, Fault> {
     const WORD: u64 = size_of::<u64>() as u64;
     let known = from.map_or(0, |from| from.words);

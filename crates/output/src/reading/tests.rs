@@ -1,4 +1,4 @@
-//! Random programs, against a model that keeps whole arrays.
+//! Random programs, compared with a model that keeps whole arrays.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -24,12 +24,12 @@ use crate::ranks::{Communicator, Node, Ranks};
 use crate::selection::{Blocks, Selection};
 use crate::stored::{Form, records};
 
-/// Ranks of the job. The first one is the one that reads.
+/// Number of ranks of the job. The first one reads.
 const RANKS: u32 = 3;
 
-/// The first of several ranks, where the test does the work of the others.
+/// The first of several ranks. The test does the work of the others.
 struct FirstRank {
-    /// The others have spilled up to this byte of the data file.
+    /// End of the data that the others have spilled into the data file.
     others_end: Arc<AtomicU64>,
     nodes: u32,
 }
@@ -57,7 +57,7 @@ impl Communicator for FirstRank {
         vec![0; values.len()]
     }
     fn minima(&self, values: &[u64]) -> Vec<u64> {
-        // The largest value is found as the least complement.
+        // The largest value is found as the smallest complement.
         let end = !self.others_end.load(Ordering::Relaxed);
         values.iter().map(|value| end.min(*value)).collect()
     }
@@ -67,7 +67,7 @@ impl Communicator for FirstRank {
     fn broadcast(&self, _: u32, _: &mut [u8]) {}
 }
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -155,7 +155,7 @@ impl Dataset {
         }
     }
 
-    /// Places in the model of the elements of a box, in their order.
+    /// Indices, in the model, of the elements of a box in order.
     fn places(&self, start: &[u64], count: &[u64]) -> Vec<usize> {
         let mut places = vec![0];
         for d in 0..self.most.len() {
@@ -169,7 +169,7 @@ impl Dataset {
         places
     }
 
-    /// A box within the extent; `None` where that is empty.
+    /// A random box within the extent; `None` if the extent is empty.
     fn some_box(&self, random: &mut Random) -> Option<(Vec<u64>, Vec<u64>)> {
         if self.dims.contains(&0) {
             return None;
@@ -184,7 +184,7 @@ impl Dataset {
     }
 }
 
-/// What one write did to the model: places and values of its elements, later ones over earlier ones.
+/// The effect of one write on the model: places and values of its elements. Later ones replace earlier ones.
 #[derive(Clone)]
 struct Change {
     dataset: usize,
@@ -217,20 +217,20 @@ fn ranks(others_end: &Arc<AtomicU64>, nodes: u32) -> Ranks {
     })
 }
 
-/// A program of several ranks, and what its log should hold.
+/// A program of several ranks, and the expected content of its log.
 struct Program {
     path: PathBuf,
     options: Options,
     datasets: Vec<Dataset>,
     files: Option<Files>,
-    /// Where the others have spilled in the first rank's data file.
+    /// End of the others' spilled data in the first rank's data file.
     others_end: Arc<AtomicU64>,
     nodes: u32,
     reader: Reader,
     processes: Vec<Process>,
-    /// By data file.
+    /// Committed values, by data file.
     committed: Vec<Arrays>,
-    /// What ranks have spilled, in the order of each data file.
+    /// Spilled changes, in the order of each data file.
     spilled: Vec<Vec<(usize, Vec<Change>)>>,
 }
 
@@ -263,7 +263,7 @@ impl Program {
         program
     }
 
-    /// The state of the ranks when the log is open.
+    /// Sets up the state of the ranks after the log is opened.
     fn begin(&mut self) {
         self.files.as_mut().unwrap().share_spills();
         let data_files = self.committed.len();
@@ -292,7 +292,7 @@ impl Program {
         self.reader = Reader::default();
     }
 
-    /// Writes some blocks to some dataset.
+    /// Writes some blocks to a random dataset.
     fn write(&mut self, rank: usize, random: &mut Random) {
         let id = random.below(self.datasets.len() as u64) as usize;
         let dataset = &self.datasets[id];
@@ -323,7 +323,7 @@ impl Program {
         }
     }
 
-    /// Writes small boxes, each beside the one before it, over it, or away from it.
+    /// Writes small boxes, each next to the previous one, over it, or away from it.
     fn write_series(&mut self, rank: usize, random: &mut Random) {
         let id = random.below(self.datasets.len() as u64) as usize;
         let dims = self.datasets[id].dims.clone();
@@ -397,7 +397,7 @@ impl Program {
         });
     }
 
-    /// Bytes of entries and data.
+    /// Bytes of entries and data so far.
     fn place(&mut self, rank: usize) -> (usize, usize) {
         let Process { section, data, .. } = &mut self.processes[rank];
         (section.section().len(), data.len())
@@ -429,7 +429,7 @@ impl Program {
             let data = [&process.data[..]];
             files.spill(0, process.section.section(), &data).unwrap();
         } else if self.nodes > 1 {
-            // Each has a file of its own, which no other rank sees.
+            // Each rank has its own file, which no other rank sees.
             return;
         } else {
             let end = data_file(&self.path, process.file, files)
@@ -491,7 +491,7 @@ impl Program {
         self.begin();
     }
 
-    /// What the first rank has to see of a dataset.
+    /// The values of a dataset that the first rank must see.
     fn visible(&self, dataset: usize) -> Vec<Option<u8>> {
         let mut seen: Vec<Option<u8>> = vec![None; self.committed[0][dataset].len()];
         let mut pending = Vec::new();
@@ -566,7 +566,7 @@ impl Program {
             17 => self.resize(random),
             18 => self.processes[0].section.section().forget_flushed(),
             19 => self.append(),
-            // As after a spill that has failed.
+            // The state is that after a failed spill.
             20 => self.processes[0]
                 .section
                 .section()
@@ -585,7 +585,7 @@ fn data_file(path: &Path, number: usize, files: &Files) -> File {
     OpenOptions::new().write(true).open(path).unwrap()
 }
 
-/// Writes the pending entries of another rank at a byte of its data file. Returns where the extent ends.
+/// Writes the pending entries of another rank at byte `at` of its data file. Returns the end of the extent.
 fn write_extent(path: &Path, files: &Files, rank: usize, process: &mut Process, at: u64) -> u64 {
     let Process {
         section,
@@ -665,13 +665,13 @@ fn later_spills_of_one_flush_apply_later() {
     for (rank, value) in [(1, 1), (0, 2), (2, 3)] {
         program.put(rank, 0, &Blocks::one(&[0], &[64]), || value);
         program.spill(rank);
-        // Only the spill of rank 0 is seen before the flush.
+        // Before the flush, only the spill of rank 0 is visible.
         program.read(0, &[0], &[64]).unwrap();
     }
     program.put(1, 0, &Blocks::one(&[0], &[32]), || 4);
     program.flush();
     program.read(0, &[0], &[64]).unwrap();
-    // No entry was taken in twice.
+    // No entry was read twice.
     assert_eq!(program.reader.flushed.table.entries_of(0), 4);
     program.put(1, 0, &Blocks::one(&[0], &[64]), || 5);
     program.spill(1);
@@ -684,7 +684,7 @@ fn later_spills_of_one_flush_apply_later() {
     program.read(0, &[0], &[64]).unwrap();
 }
 
-/// Two records of the same length lie in the same place of the buffer, one after the other.
+/// Two records of equal length use the same place of the buffer, one after the other.
 #[test]
 fn decoded_records_are_those_of_the_buffer() {
     let deflate = Filter {
@@ -707,7 +707,7 @@ fn decoded_records_are_those_of_the_buffer() {
     }
 }
 
-/// A box of more elements than are put together at once.
+/// A box may have more elements than are assembled at once.
 #[test]
 fn large_boxes_are_read() {
     let deflate = Filter {

@@ -1,4 +1,4 @@
-//! The object that libhdf5 loads for the VOL connector in programs with parallel HDF5: its two entry points.
+//! The VOL connector as libhdf5 loads it in programs with parallel HDF5: its two entry points.
 
 #![warn(missing_docs)]
 
@@ -13,7 +13,7 @@ use h5logfs_vol_connector::Plugin;
 use h5logfs_vol_connector::library::Library;
 use mpi::ffi::{self, MPI_Comm, MPI_Info};
 
-/// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
+/// Returns the kind of this plug-in. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn H5PLget_plugin_type() -> c_int {
     h5logfs_vol_connector::PLUGIN_TYPE
@@ -32,13 +32,13 @@ unsafe extern "C-unwind" fn info_for(caller: usize) -> *const c_void {
 }
 
 h5logfs_host::functions! {
-    /// What only parallel HDF5 has.
+    /// Functions that only parallel HDF5 has.
     struct Parallel for "h5logfs_connector" {
         H5Pget_fapl_mpio: fn(Id, *mut MPI_Comm, *mut MPI_Info) -> Status,
     }
 }
 
-/// The ranks of the communicator in a file access property list. `None` where it has none, or MPI does not run.
+/// The ranks of the communicator in a file access property list. `None` if it has none, or if MPI is not running.
 fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, Fault> {
     let Some(Parallel {
         H5Pget_fapl_mpio: get,
@@ -46,7 +46,7 @@ fn find_ranks(library: &Library, fapl: Id) -> Result<Option<Ranks>, Fault> {
     else {
         return Ok(None);
     };
-    // SAFETY: it gives copies, or fails for a list without one.
+    // SAFETY: the call returns copies, or fails for a list without a communicator.
     unsafe {
         let (no_communicator, no_hints) = (std::ptr::null_mut(), std::ptr::null_mut());
         if library.nested(|_| get(fapl, no_communicator, no_hints)) < 0 {

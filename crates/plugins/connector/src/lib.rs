@@ -1,4 +1,4 @@
-//! The object that libhdf5 loads for the VOL connector in serial programs: its two entry points.
+//! The VOL connector as libhdf5 loads it in serial programs: its two entry points.
 
 #![warn(missing_docs)]
 
@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use h5logfs_host::with_return_address;
 use h5logfs_vol_connector::Plugin;
 
-/// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
+/// Returns the kind of this plug-in. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn H5PLget_plugin_type() -> c_int {
     h5logfs_vol_connector::PLUGIN_TYPE

@@ -1,10 +1,10 @@
-//! The object that libhdf5 loads for the file driver: its two entry points.
+//! The file driver as libhdf5 loads it: its two entry points.
 
 #![warn(missing_docs)]
 
 use std::ffi::{c_int, c_void};
 
-/// Says what kind of plug-in this is. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
+/// Returns the kind of this plug-in. libhdf5 asks every library in `HDF5_PLUGIN_PATH`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn H5PLget_plugin_type() -> c_int {
     h5logfs_file_driver::PLUGIN_TYPE

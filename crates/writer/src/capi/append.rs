@@ -9,9 +9,9 @@ use super::status::{Result, to_status};
 use super::write::{DataMode, elements, refuse};
 
 /// Appends rows to a dataset whose first dimension is unlimited. The next flush counts the rows of all
-/// ranks, extends the dataset, and puts them behind the extent that it has then: those of a lower rank
-/// first, those of a rank in the order of the calls. `data` holds any number of whole rows, one behind the
-/// other. Copies the data. Local.
+/// ranks, extends the dataset, and puts the rows after its previous extent: those of a lower rank first,
+/// those of a rank in the order of the calls. `data` holds any number of whole rows, one after the other.
+/// Copies the data. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_append(
     dataset: h5logfs_id,
@@ -22,8 +22,8 @@ pub unsafe extern "C" fn h5logfs_append(
     to_status(|| unsafe { append(DataMode::Copy, dataset, data, size) })
 }
 
-/// Appends as `h5logfs_append`, but lends the data until the next flush. These rows follow those that were
-/// copied. Local.
+/// Appends as `h5logfs_append`, but lends the data until the next flush. These rows follow the copied
+/// ones. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_append(
     dataset: h5logfs_id,
@@ -62,8 +62,8 @@ unsafe fn append(
     Ok(appended?)
 }
 
-/// Returns where the last complete flush put the rows that this rank had appended to a dataset: the index of
-/// the first one in `start`, and their number in `count`. Local.
+/// Returns the place that the last complete flush gave to this rank's appended rows: the index of the
+/// first row in `start`, and the number of rows in `count`. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_appended(
     dataset: h5logfs_id,

@@ -70,9 +70,9 @@ fn defaults(size: usize) -> h5logfs_dataset_spec {
     }
 }
 
-/// Creates a dataset, and its parent groups if they are missing. `dataset` receives its handle, or 0 on
-/// error. The handle is valid until the file is closed. The call copies `spec` and the arrays in it.
-/// Collective, without communication.
+/// Creates a dataset, and missing parent groups. `dataset` receives its handle, or 0 on error. The handle
+/// is valid until the file is closed. The call copies `spec` and the arrays in it. Collective, without
+/// communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_dataset(
     file: h5logfs_id,
@@ -112,10 +112,10 @@ pub unsafe extern "C" fn h5logfs_dataset(
     })
 }
 
-/// Finds a dataset of a file again: of one that `h5logfs_open` has opened, or one that this program has
-/// created in it. `datatype` is the type of its elements in memory, which must be that of the dataset. For a
-/// struct, the first call decides where its members lie in memory. `dataset` receives a handle, or 0 on
-/// error. Local.
+/// Finds a dataset of a file that `h5logfs_open` has opened, or one that this program has created.
+/// `datatype` is the type of its elements in memory, which must match that of the dataset. For a struct,
+/// the first call fixes the offsets of its members in memory. `dataset` receives a handle, or 0 on error.
+/// Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_open_dataset(
     file: h5logfs_id,
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn h5logfs_open_dataset(
     })
 }
 
-/// What a caller says of a dataset.
+/// A dataset as the caller describes it.
 struct GivenSpec {
     spec: DatasetSpec,
     rank: usize,
@@ -158,7 +158,7 @@ struct GivenSpec {
 
 impl GivenSpec {
     /// # Safety
-    /// The pointer, and those of the struct, are what they are documented to be.
+    /// The pointer, and those in the struct, are valid as documented.
     unsafe fn read(spec: *const h5logfs_dataset_spec) -> Result<Self> {
         // SAFETY: promised by the caller.
         let given = unsafe { input::read_struct(spec) }?;
@@ -177,7 +177,7 @@ impl GivenSpec {
 }
 
 /// # Safety
-/// The pointers are what they are documented to be.
+/// The pointers are valid as documented.
 unsafe fn read(
     given: &h5logfs_dataset_spec,
     rank: usize,
@@ -238,8 +238,8 @@ pub unsafe extern "C" fn h5logfs_set_extent(dataset: h5logfs_id, dims: *const u6
     })
 }
 
-/// Makes a dataset of one dimension a dimension scale. `name` may be NULL or empty for none. netCDF takes
-/// the name of the dataset for that of the dimension; a scale whose name begins with
+/// Makes a dataset of one dimension a dimension scale. `name` may be NULL or empty for none. netCDF uses
+/// the name of the dataset as that of the dimension; a scale whose name begins with
 /// H5LOGFS_NETCDF_DIMENSION is a dimension without a variable. Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_make_scale(dataset: h5logfs_id, name: *const c_char) -> c_int {
@@ -282,8 +282,7 @@ pub extern "C" fn h5logfs_attach_scale(
     })
 }
 
-/// Gives a dimension of a dataset a label, once. The first dimension is 0. Collective, without
-/// communication.
+/// Labels a dimension of a dataset, once. The first dimension is 0. Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_set_label(
     dataset: h5logfs_id,

@@ -13,8 +13,8 @@ use super::status::h5logfs_status::{H5LOGFS_ERR_FAILED, H5LOGFS_ERR_MPI};
 use super::status::{ApiError, Result};
 use h5logfs_mpi::{check, library};
 
-/// The right of this thread to call MPI, while the guard lives. Below MPI_THREAD_MULTIPLE only one
-/// thread at a time may call MPI, so the guard holds a lock.
+/// The right of this thread to call MPI, while the guard lives. Below MPI_THREAD_MULTIPLE only one thread at a time may call
+/// MPI, so the guard holds a lock.
 pub(super) struct MpiGuard {
     _lock: Option<MutexGuard<'static, ()>>,
 }
@@ -24,7 +24,7 @@ impl MpiGuard {
     pub fn acquire() -> Result<Self> {
         static LOCK: Mutex<()> = Mutex::new(());
         let level = thread_level()?;
-        // SAFETY: constants of the MPI library.
+        // SAFETY: these are constants of the MPI library.
         let (serialized, multiple) =
             unsafe { (ffi::RSMPI_THREAD_SERIALIZED, ffi::RSMPI_THREAD_MULTIPLE) };
         if level < serialized && !is_main_thread() {
@@ -40,7 +40,7 @@ impl MpiGuard {
     }
 }
 
-/// The level of thread support that MPI was initialised with.
+/// The level of thread support of the running MPI.
 fn thread_level() -> Result<c_int> {
     library::check().map_err(mpi_error)?;
     let (mut started, mut ended, mut level) = (0, 0, 0);
@@ -78,18 +78,18 @@ fn mpi_error(message: impl Into<String>) -> ApiError {
     ApiError::new(H5LOGFS_ERR_MPI, message)
 }
 
-/// A duplicate of a caller's communicator. Dropping it does not free it, because that is a collective
-/// call, which a panic must not make. [`DuplicateComm::free`] does.
+/// A duplicate of a caller's communicator. A drop does not free it, because that is a collective call, which a panic must not
+/// make. [`DuplicateComm::free`] does.
 pub(super) struct DuplicateComm(ManuallyDrop<SimpleCommunicator>);
 
 impl DuplicateComm {
-    /// Collective.
+    /// Duplicates a communicator. Collective.
     ///
     /// # Safety
     /// `comm` must be a communicator, or MPI_COMM_NULL.
     pub unsafe fn of(comm: ffi::MPI_Comm, _: &MpiGuard) -> Result<Self> {
-        // SAFETY: the guard shows that MPI may be called. The caller passes a communicator. The new
-        // one belongs to us, is not predefined, and is an intracommunicator as the old one.
+        // SAFETY: the guard shows that MPI may be called. The caller passes a communicator. The new one belongs to this
+        // library, is not predefined, and is an intracommunicator like the old one.
         unsafe {
             if comm == ffi::RSMPI_COMM_NULL {
                 return Err(ApiError::invalid("the communicator is MPI_COMM_NULL"));
@@ -116,8 +116,8 @@ impl DuplicateComm {
         &self.0
     }
 
-    /// Returns the arguments of an operation if all ranks have valid ones. Fails otherwise, on this rank with its own
-    /// error if it has one. `path` is the file of valid arguments. Collective.
+    /// Returns the arguments of an operation if all ranks have valid ones. Otherwise fails on all ranks, with the rank's own
+    /// error if it has one. `path` returns the file of valid arguments. Collective.
     pub fn agree<T>(
         &self,
         operation: &str,
@@ -146,7 +146,7 @@ impl DuplicateComm {
         ))
     }
 
-    /// Collective.
+    /// Frees the communicator. Collective.
     pub fn free(self) {
         drop(ManuallyDrop::into_inner(self.0));
     }

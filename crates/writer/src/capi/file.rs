@@ -29,7 +29,8 @@ pub unsafe extern "C" fn h5logfs_create(
     to_status(|| unsafe { start(Start::Create, || comm, path, options, file) })
 }
 
-/// Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
+/// As `h5logfs_create`, with a communicator of Fortran. `path` ends with a zero byte. Collective over
+/// `comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_create_f(
     comm: MPI_Fint,
@@ -49,12 +50,12 @@ pub unsafe extern "C" fn h5logfs_create_f(
     })
 }
 
-/// Opens a log again, to add to it: one that was closed, or whose job ended before the close. This library
-/// must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is not closed; what it
-/// holds is kept, whatever happens, and the close makes one log of all. There may be other numbers of ranks
-/// than before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed`, `keep_unclosed` and
-/// `subfiles` are for new files, and refused. All ranks pass the same path and options. Collective over
-/// `comm`.
+/// Opens a log again, to append to it: a closed one, or one whose job ended before the close. This
+/// library must have made it. `h5logfs_open_dataset` finds its datasets. From now on the log is unclosed;
+/// its content is safe whatever happens, and the close makes one log of all. The number of ranks may
+/// differ from before. `options` may be NULL for the defaults; `overwrite`, `discard_unclosed`,
+/// `keep_unclosed` and `subfiles` are for new files, and refused. All ranks pass the same path and
+/// options. Collective over `comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_open(
     comm: MPI_Comm,
@@ -66,7 +67,8 @@ pub unsafe extern "C" fn h5logfs_open(
     to_status(|| unsafe { start(Start::Open, || comm, path, options, file) })
 }
 
-/// Does the same with a communicator of Fortran. `path` ends with a zero byte. Collective over `comm`.
+/// As `h5logfs_open`, with a communicator of Fortran. `path` ends with a zero byte. Collective over
+/// `comm`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_open_f(
     comm: MPI_Fint,
@@ -86,7 +88,7 @@ pub unsafe extern "C" fn h5logfs_open_f(
     })
 }
 
-/// How the work on a file begins.
+/// Whether a file is created or opened again.
 #[derive(Clone, Copy)]
 enum Start {
     Create,
@@ -94,7 +96,7 @@ enum Start {
 }
 
 /// # Safety
-/// The pointers are what they are documented to be, and so is the communicator.
+/// The pointers and the communicator are valid as documented.
 unsafe fn start(
     how: Start,
     comm: impl FnOnce() -> MPI_Comm,
@@ -142,7 +144,7 @@ struct StartArguments<'a> {
 
 impl<'a> StartArguments<'a> {
     /// # Safety
-    /// The pointers are what they are documented to be.
+    /// The pointers are valid as documented.
     unsafe fn read(
         path: *const c_char,
         options: *const h5logfs_options,
@@ -161,7 +163,7 @@ impl<'a> StartArguments<'a> {
     }
 }
 
-/// Tells whether the file has a group or a dataset at this path: 1 or 0 in `exists`. Local.
+/// Returns whether the file has a group or a dataset at `path`: 1 or 0 in `exists`. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_exists(
     file: h5logfs_id,
@@ -179,8 +181,8 @@ pub unsafe extern "C" fn h5logfs_exists(
     })
 }
 
-/// Creates a group, and its parent groups if they are missing. A group that exists stays as it is.
-/// Collective, without communication.
+/// Creates a group, and missing parent groups. An existing group stays as it is. Collective, without
+/// communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_group(file: h5logfs_id, path: *const c_char) -> c_int {
     to_status(|| {
@@ -190,11 +192,10 @@ pub unsafe extern "C" fn h5logfs_group(file: h5logfs_id, path: *const c_char) ->
     })
 }
 
-/// Creates an attribute of the group or dataset at the path `object`. "/" is the root group. The value
-/// is an array of `rank` dimensions `dims`, row-major, or a single element if `rank` is 0. `size` is
-/// the number of bytes in `value`. An attribute that is not the same on all ranks is left out, and the
-/// next flush returns H5LOGFS_ERR_REFUSED. Its name can be defined again. Collective, without
-/// communication.
+/// Creates an attribute of the group or dataset at the path `object`; "/" is the root group. The value is
+/// an array of `rank` dimensions `dims`, row-major, or a single element if `rank` is 0. `size` is the
+/// number of bytes in `value`. An attribute that differs between ranks is left out, and the next flush
+/// returns H5LOGFS_ERR_REFUSED. Its name can be defined again. Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_attribute(
     file: h5logfs_id,
@@ -222,8 +223,8 @@ pub unsafe extern "C" fn h5logfs_attribute(
     })
 }
 
-/// Creates an attribute of an object whose value is a string: a scalar of variable length, in UTF-8.
-/// Collective, without communication.
+/// Creates an attribute of an object from a string: a scalar of variable length, in UTF-8. Collective,
+/// without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_attribute_text(
     file: h5logfs_id,
@@ -238,8 +239,7 @@ pub unsafe extern "C" fn h5logfs_attribute_text(
     })
 }
 
-/// Creates an attribute of an object whose value is a list of `number` strings. Collective, without
-/// communication.
+/// Creates an attribute of an object from a list of `number` strings. Collective, without communication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_attribute_texts(
     file: h5logfs_id,
@@ -285,17 +285,16 @@ fn define(file: h5logfs_id, define: impl FnOnce(&mut Writer) -> Result<()>) -> R
 }
 
 /// Writes the buffered data of all ranks to the file. Once this has returned on all ranks, the data
-/// survive whatever happens to the job. The program may use lent buffers again, whatever this returns.
-/// Collective.
+/// survive any failure of the job. Lent buffers are free again, whatever this returns. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_flush(file: h5logfs_id) -> c_int {
     to_status(|| collective(file, |lent| lent.flush()))
 }
 
-/// Flushes, and turns the file into an HDF5 file in the Log VOL layout. With the option `settle` it becomes an
-/// ordinary HDF5 file then. After H5LOGFS_OK, H5LOGFS_ERR_REFUSED and H5LOGFS_ERR_NOT_SETTLED the handles of
-/// the file and its datasets are closed. After any other error the file is still open: repeat the call, or
-/// abandon the file. The program may use lent buffers again, whatever this returns. Collective.
+/// Flushes, and turns the file into an HDF5 file in the Log VOL layout. With the option `settle` the file
+/// then becomes an ordinary HDF5 file. After H5LOGFS_OK, H5LOGFS_ERR_REFUSED and H5LOGFS_ERR_NOT_SETTLED
+/// the handles of the file and its datasets are closed. After any other error the file is still open:
+/// repeat the call, or abandon the file. Lent buffers are free again, whatever this returns. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_close(file: h5logfs_id) -> c_int {
     to_status(|| {

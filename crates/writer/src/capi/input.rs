@@ -1,4 +1,4 @@
-//! Converts C arguments to Rust values: strings, arrays, and structs of another version of the header.
+//! Converts C arguments to Rust values: strings, arrays, and structs of other header versions.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 
 use super::status::{ApiError, Result};
 
-/// The limit of HDF5.
+/// Most dimensions, as in HDF5.
 pub(super) const MAX_DIMS: usize = 32;
 
 /// Reads a string in UTF-8.
@@ -98,7 +98,7 @@ pub(super) fn flag(value: c_int, what: &str) -> Result<bool> {
     }
 }
 
-/// Checks the pointer through which a function returns a result.
+/// Checks the pointer for a result.
 pub(super) fn result_pointer<T>(result: *mut T, what: &str) -> Result<NonNull<T>> {
     let result = NonNull::new(result).ok_or_else(|| null(what))?;
     if !result.is_aligned() {
@@ -109,7 +109,7 @@ pub(super) fn result_pointer<T>(result: *mut T, what: &str) -> Result<NonNull<T>
 
 pub(super) fn unknown_value(what: &str, value: i64) -> ApiError {
     ApiError::invalid(format!(
-        "{what} has no value {value}: h5logfs_writer.h says which there are"
+        "{what} has no value {value}: h5logfs_writer.h lists the values"
     ))
 }
 
@@ -117,8 +117,8 @@ fn null(what: &str) -> ApiError {
     ApiError::invalid(format!("{what} is NULL"))
 }
 
-/// A C struct that begins with its size in the caller's header. Later versions may add fields at its
-/// end. Their default is zero: a program that was compiled with an earlier header does not have them.
+/// A C struct that begins with its size in the caller's header. Later versions may append fields. Their default is zero, for
+/// programs that were compiled with an earlier header.
 ///
 /// # Safety
 /// The type is `#[repr(C)]`, its first field is a `usize`, and any bytes are a valid value.
@@ -127,7 +127,7 @@ pub(super) unsafe trait VersionedStruct: Copy {
     const FIRST_SIZE: usize;
 }
 
-/// Fills in a caller's struct of `size` bytes, which may be of an earlier or a later version.
+/// Fills in the defaults of a caller's struct of `size` bytes, which may be of an earlier or a later version.
 ///
 /// # Safety
 /// `to` is NULL or has room for `size` bytes.
@@ -139,7 +139,7 @@ pub(super) unsafe fn write_defaults<T: VersionedStruct>(
     let to = result_pointer(to, "the struct")?;
     check_size::<T>(size)?;
     let value = defaults(size);
-    // SAFETY: there is room for `size` bytes. Ours are the first. The others become zeros.
+    // SAFETY: there is room for `size` bytes. The known fields come first; the others become zero.
     unsafe {
         let to = to.as_ptr().cast::<u8>();
         ptr::write_bytes(to, 0, size);
@@ -148,13 +148,13 @@ pub(super) unsafe fn write_defaults<T: VersionedStruct>(
     Ok(())
 }
 
-/// Reads a caller's struct. Fails if it is of a later version and sets fields that ours does not have.
+/// Reads a caller's struct. Fails if it is of a later version and sets unknown fields.
 ///
 /// # Safety
 /// `from` is NULL or points to as many bytes as its first field says.
 pub(super) unsafe fn read_struct<T: VersionedStruct>(from: *const T) -> Result<T> {
     let from = result_pointer(from.cast_mut(), "the struct")?;
-    // SAFETY: the first field is the size, which tells how many bytes there are. Zeros are a valid value.
+    // SAFETY: the first field is the size of the struct. Zeros are a valid value.
     let (bytes, value) = unsafe {
         let size = from.cast::<usize>().read();
         check_size::<T>(size)?;
@@ -174,7 +174,7 @@ pub(super) unsafe fn read_struct<T: VersionedStruct>(from: *const T) -> Result<T
     Ok(value)
 }
 
-/// A struct that is shorter than its first version, or much longer than ours, was not initialised.
+/// Fails for a struct that is shorter than its first version or much longer than the present one: it was not initialised.
 fn check_size<T: VersionedStruct>(size: usize) -> Result<()> {
     const LARGEST: usize = 4096;
     if !(T::FIRST_SIZE..=LARGEST).contains(&size) {
@@ -241,7 +241,7 @@ mod tests {
             now: defaults(size),
             more: 0,
         };
-        // What follows the struct in the memory of the caller is its own.
+        // The caller's memory after the struct is not touched.
         let mut caller = [Now { size: 1, number: 1 }; 2];
         let size = size_of::<Now>();
         // SAFETY: a `Now` has `size` bytes.
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn structs_without_a_size_are_refused() {
         let mut now = Now { size: 0, number: 7 };
-        // SAFETY: `now` is a `Now`, and nothing behind it is read.
+        // SAFETY: `now` is a `Now`, and nothing after it is read.
         unsafe {
             assert!(read_struct(&raw const now).is_err());
             assert!(write_defaults(&raw mut now, 8, defaults).is_err());

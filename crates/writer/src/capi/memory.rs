@@ -9,10 +9,11 @@ use super::status::{Result, to_status};
 use super::write::{CSelection, DataMode, write_from};
 use crate::MemorySpace;
 
-/// A selected part of an array in memory, as the inner cells of a grid with ghost cells: a hyperslab as
-/// H5Sselect_hyperslab selects it. The first selected element of the array goes to the first one that the
-/// call selects in the dataset, and so on, both in row-major order. There must be as many of both.
-/// `h5logfs_memory_space_init` fills in a single element, strides and blocks of 1.
+/// A selected part of an array in memory, for example the inner cells of a grid with ghost cells: a
+/// hyperslab as in H5Sselect_hyperslab. The first selected element of the array goes to the first
+/// selected element of the dataset, and so on, both in row-major order. Both selections must have the
+/// same number of elements. `h5logfs_memory_space_init` fills in a single element, strides and blocks of
+/// 1.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct h5logfs_memory_space {
@@ -39,7 +40,7 @@ unsafe impl input::VersionedStruct for h5logfs_memory_space {
 
 impl h5logfs_memory_space {
     /// # Safety
-    /// The pointers are what they are documented to be.
+    /// The pointers are valid as documented.
     pub(super) unsafe fn read<'a>(&self) -> Result<MemorySpace<'a>> {
         let rank = input::rank(self.rank)?;
         let terms = [self.start, self.stride, self.count, self.block];
@@ -110,8 +111,8 @@ pub unsafe extern "C" fn h5logfs_write_hyperslab_from(
     unsafe { write_from(DataMode::Copy, dataset, space, data, size, selection) }
 }
 
-/// Writes as `h5logfs_write_block_from`, but lends the data until the next flush. The selected elements are
-/// copied in any case, unless they lie in one piece. Local.
+/// Writes as `h5logfs_write_block_from`, but lends the data until the next flush. Elements that are not
+/// contiguous are copied all the same. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_block_from(
     dataset: h5logfs_id,
@@ -126,8 +127,8 @@ pub unsafe extern "C" fn h5logfs_lend_block_from(
     unsafe { write_from(DataMode::Lend, dataset, space, data, size, selection) }
 }
 
-/// Writes as `h5logfs_write_hyperslab_from`, but lends the data until the next flush. The selected elements
-/// are copied in any case, unless they lie in one piece. Local.
+/// Writes as `h5logfs_write_hyperslab_from`, but lends the data until the next flush. Elements that are
+/// not contiguous are copied all the same. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_lend_hyperslab_from(
     dataset: h5logfs_id,

@@ -1,13 +1,11 @@
 //! The C interface of the writer, for C, C++ and Fortran: the functions that
 //! `include/h5logfs_writer.h` declares.
 //!
-//! cbindgen makes the header from the doc comments and signatures here. They are therefore written for
-//! readers of C, and public names are spelled as in C. `tests/writer/capi.rs` checks that the header is
-//! up to date.
+//! cbindgen makes the header from the doc comments and signatures here. They are therefore written for readers of C, and
+//! public names are spelled as in C. `tests/writer/capi.rs` checks that the header is up to date.
 //!
-//! The code trusts a caller no further than C forces it to: it looks handles up in a `registry`,
-//! checks pointers for NULL, and checks sizes against each other. `status::to_status` turns errors
-//! and panics into a code and a message.
+//! The code trusts a caller no more than C forces it to: it looks up handles in a `registry`, checks pointers for NULL, and
+//! checks sizes against each other. `status::to_status` turns errors and panics into a code and a message.
 //!
 //! A thread acquires the right to call MPI (`environment::MpiGuard`) before it locks a file. The
 //! registry is locked only for a moment, and never while a thread waits for a file.

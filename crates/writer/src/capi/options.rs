@@ -26,62 +26,64 @@ pub struct h5logfs_options {
     /// Size of this struct in the caller's header. Set by `h5logfs_options_init`.
     pub size: usize,
     /// 1: replace an existing file. It stays until the new one is made on all ranks. Programs that have
-    /// the old file open can go on reading it. A file that a job still writes is never replaced, and one
-    /// that a job flushed to but did not close only with `discard_unclosed`.
-    /// 0 (default): an existing file is an error.
+    /// the old file open can go on reading it. A file that a job still writes is never replaced. A file
+    /// with flushes of a job that did not close it is replaced only with `discard_unclosed`. 0 (default):
+    /// an existing file is an error.
     pub overwrite: c_int,
-    /// When data are forced to the disk, for the case of a power failure: H5LOGFS_FSYNC_CLOSE (default),
-    /// H5LOGFS_FSYNC_NONE or H5LOGFS_FSYNC_FLUSH. If only the job dies, no flush is lost in any case.
+    /// When data are forced to the disk, as a protection against power failures: H5LOGFS_FSYNC_CLOSE
+    /// (default), H5LOGFS_FSYNC_NONE or H5LOGFS_FSYNC_FLUSH. If only the job dies, no flush is lost.
     pub fsync: c_int,
-    /// Size limit of a rank's buffer in bytes, for data and selections. Default: 32 MiB.
+    /// Limit of a rank's buffer in bytes, for data and selections. Default: 32 MiB.
     pub buffer_limit: u64,
     /// 0 (default): the log is in the file itself. n > 0: the log is in n files in the directory
     /// NAME.subfiles, at most one for each rank. Or H5LOGFS_SUBFILES_PER_NODE.
     pub subfiles: i64,
-    /// 1 (default): a selection that is equal to an earlier one of the same rank is stored as a
-    /// reference.
+    /// 1 (default): a selection equal to an earlier one of the same rank is stored as a reference.
     pub share_selections: c_int,
     /// 1 (default): the coordinates of many blocks are stored as offsets, in at most half the bytes.
     pub encode_selections: c_int,
     /// 1: the ranks write a flush with one collective call of MPI-IO. 0 (default): each rank writes
     /// independently. Use 1 only with an MPI that reports errors of collective writes. Open MPI 4.1 on
-    /// three or more ranks does not: if the disk is full, the write seems to succeed, or never returns.
-    /// No flush is safe then.
+    /// three or more ranks does not: with a full disk the write seems to succeed, or never returns. No
+    /// flush is safe then.
     pub collective: c_int,
     /// Hints for MPI-IO, as in an MPI_Info: their number (default 0), and the arrays of their keys and
     /// values. They are copied.
     pub hints: usize,
     pub hint_keys: *const *const c_char,
     pub hint_values: *const *const c_char,
-    /// 1, together with `overwrite`: replace a log that was not closed, too. Its flushes are lost, which
-    /// `h5logfs recover` would keep. 0 (default): a log with such flushes is an error.
+    /// 1, together with `overwrite`: also replace an unclosed log. Its flushes are lost; `h5logfs
+    /// recover` would keep them. 0 (default): a log with such flushes is an error.
     pub discard_unclosed: c_int,
-    /// 1: when the file is closed, make it an ordinary HDF5 file, as `h5logfs settle` does. The first rank
-    /// does it, and the others wait. It waits until the file is on the disk, whatever `fsync` says. Not with
+    /// 1: at the close, make the file an ordinary HDF5 file, as `h5logfs settle` does. The first rank
+    /// does it while the others wait, until the file is on the disk, whatever `fsync` says. Not with
     /// subfiles. 0 (default): the file is a log.
     pub settle: c_int,
-    /// 1: each extent has a checksum of its data. While the log is not closed, readers on other nodes then show
-    /// a flush when they see all of it, and the one before until then: for file systems that show late what
-    /// other nodes write, such as NFS. 0 (default): no checksums.
+    /// 1: each extent has a checksum of its data. Readers of an unclosed log on other nodes then show a
+    /// flush only when they see all of it, and the previous one until then. For file systems that show
+    /// the writes of other nodes late, such as NFS. 0 (default): no checksums.
     pub checksums: i64,
-    /// With `settle`: bytes of memory that the first rank may take for what it has to know of the log, and as
-    /// many again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
+    /// With `settle`: memory that the first rank may use for its knowledge of the log, in bytes, and as
+    /// much again for chunks in the making. A log that needs more is not settled. Default: 256 MiB.
     pub settle_memory: u64,
-    /// Seconds after which a flush is made without being asked: in a call that defines a group, a dataset, an
-    /// extent or a scale, when so much time has passed since the last flush. Such calls then send a word to all
-    /// ranks. A rank whose buffer is older spills it to the disk in its next write; it counts with the next flush.
-    /// Appended rows and lent data wait for a flush of the program. 0 (default): only the program flushes.
+    /// Seconds after which a flush is automatic: in a call that defines a group, a dataset, an extent or
+    /// a scale, when this time has passed since the last flush. Such calls then send a word to all ranks.
+    /// A rank whose buffer is older spills it to the disk in its next write; it counts with the next
+    /// flush. Appended rows and lent data wait for a flush of the program. 0 (default): only the program
+    /// flushes.
     pub flush_every: f64,
-    /// The same when the first rank has logged so many bytes since the last flush. 0 (default): however many.
+    /// Bytes logged by the first rank since the last flush after which a flush is automatic. 0 (default):
+    /// no limit.
     pub flush_bytes: u64,
-    /// 1, together with `overwrite`: a log that was not closed gets another name, `NAME.killed-1` or the first
-    /// number that is free, and so do its journal and subfiles. It can be read and recovered there.
-    /// `discard_unclosed` wins over it. 0 (default): such a log is an error.
+    /// 1, together with `overwrite`: an unclosed log gets another name, `NAME.killed-1` or the first free
+    /// number, together with its journal and subfiles. It can be read and recovered there.
+    /// `discard_unclosed` takes precedence. 0 (default): such a log is an error.
     pub keep_unclosed: i64,
-    /// 1 (default): the coordinates of many blocks that go on in the same steps are deflated. Of the Log VOL
-    /// connectors, those that were built with zlib read them. 0: they are not.
+    /// 1 (default): the coordinates of many blocks with regular steps are deflated. Log VOL connectors
+    /// need zlib to read them. 0: they are not.
     pub deflate_selections: i64,
-    /// Threads that compress the chunks of one write, the calling one included. 0 or 1 (default): this one alone.
+    /// Number of threads that compress the chunks of one write, including the calling one. 0 or 1
+    /// (default): only this one.
     pub threads: u64,
 }
 
@@ -90,8 +92,8 @@ unsafe impl input::VersionedStruct for h5logfs_options {
     const FIRST_SIZE: usize = std::mem::offset_of!(h5logfs_options, discard_unclosed);
 }
 
-/// Fills in the defaults. `size` is sizeof(h5logfs_options). It tells the library with which version of
-/// the header the program was compiled. Local.
+/// Fills in the defaults. `size` is sizeof(h5logfs_options), which identifies the version of the header
+/// that the program was compiled with. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_options_init(options: *mut h5logfs_options, size: usize) -> c_int {
     // SAFETY: promised by the caller.
@@ -135,7 +137,7 @@ fn defaults(size: usize) -> h5logfs_options {
 /// Reads a caller's options. NULL stands for the defaults.
 ///
 /// # Safety
-/// The struct and its pointers are what they are documented to be.
+/// The struct and its pointers are valid as documented.
 pub(super) unsafe fn read(options: *const h5logfs_options) -> Result<Options> {
     if options.is_null() {
         return Ok(Options::default());
@@ -179,7 +181,7 @@ fn flush_every(seconds: f64) -> Result<Option<Duration>> {
     Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
-/// A flag of 64 bits, so that it is no part of the struct of an earlier header, whose last bytes mean nothing.
+/// Reads a flag of 64 bits. A narrower one could lie in the final padding of an earlier struct, which has arbitrary bytes.
 fn wide_flag(value: i64, name: &'static str) -> Result<bool> {
     input::flag(c_int::try_from(value).unwrap_or(-1), name)
 }

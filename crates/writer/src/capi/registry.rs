@@ -1,5 +1,5 @@
-//! The handles that callers have. A handle consists of a kind and a number. No number is used twice,
-//! so an old handle never stands for a new object.
+//! The handles of callers. A handle consists of a kind and a number. No number is used twice, so an old handle never refers
+//! to a new object.
 
 use std::collections::HashMap;
 use std::sync::{
@@ -17,19 +17,19 @@ use crate::{self as writer, Datatype, Writer};
 /// A handle of a file, a dataset or a datatype. 0 is not a valid handle.
 pub type h5logfs_id = i64;
 
-/// A file that a caller has open.
+/// A file opened by a caller.
 pub(super) struct File {
     state: Mutex<FileState>,
 }
 
 pub(super) struct FileState {
     pub writer: Writer,
-    /// Writes whose data belong to the caller until the next flush.
+    /// Writes whose data the caller lends until the next flush.
     pub lent: Contents<'static>,
 }
 
-// SAFETY: only the MPI handles in it are not `Send`. They belong to the process, not to a thread. Each
-// thread that uses them holds an `MpiGuard` and the lock in `File`.
+// SAFETY: only its MPI handles are not `Send`. They belong to the process, not to a thread. Each thread that uses them holds
+// an `MpiGuard` and the lock in `File`.
 unsafe impl Send for FileState {}
 
 impl File {

@@ -24,18 +24,18 @@ pub enum h5logfs_status {
     /// A definition (group, dataset, attribute, extent, datatype) is not possible. The call had no
     /// effect. All ranks make the same definitions, so all get this error.
     H5LOGFS_ERR_DEFINITION = 2,
-    /// A write does not fit its dataset: wrong shape, extent or element size. None of its elements is
+    /// A write does not match its dataset: wrong shape, extent or element size. None of its elements is
     /// written, and the next flush returns H5LOGFS_ERR_REFUSED on all ranks.
     H5LOGFS_ERR_WRITE = 3,
-    /// The buffer has no room for a write, and what has none cannot go to the file now. Earlier writes are not
-    /// lost. The call had no effect, but that a write of more than the whole buffer may be there in part. The
-    /// write can be repeated after a flush. The program must tell the other ranks to flush.
+    /// The buffer has no room for a write, and its data cannot go to the file now. Earlier writes are
+    /// kept. The call had no effect, but a part of a write larger than the whole buffer may be stored.
+    /// The write can be repeated after a flush. The program must tell the other ranks to flush.
     H5LOGFS_ERR_BUFFER_FULL = 4,
     /// A collective call failed on some rank. All ranks get this error. Flushed data are unchanged,
     /// other data are still buffered, and the call can be repeated.
     H5LOGFS_ERR_FAILED = 5,
-    /// A flush or close is complete, but it lacks a write that was refused on some rank, or attributes
-    /// that were not the same on all ranks. The message names them. It is told once.
+    /// A flush or close is complete except for a write that was refused on some rank, or for attributes
+    /// that differ between ranks. The message names them. Reported once.
     H5LOGFS_ERR_REFUSED = 6,
     /// The file or datatype of this handle was closed.
     H5LOGFS_ERR_CLOSED = 7,
@@ -45,11 +45,10 @@ pub enum h5logfs_status {
     /// An internal error of the library. The file of this call can only be abandoned. Flushed data are
     /// safe.
     H5LOGFS_ERR_PANIC = 9,
-    /// A close is complete, but the log could not be settled, as the option `settle` asks for. It is the log
-    /// that it would be without the option, nothing of it is lost, and `h5logfs settle` can be run later. The
-    /// message says why.
+    /// A close is complete, but the option `settle` failed. The file is a complete log, nothing is lost,
+    /// and `h5logfs settle` can be run later. The message says why.
     H5LOGFS_ERR_NOT_SETTLED = 10,
-    /// The process was forked from the one that has opened the file, which alone writes it. The call had no
+    /// The process was forked from the one that opened the file, which alone writes it. The call had no
     /// effect.
     H5LOGFS_ERR_FORKED = 11,
 }
@@ -79,7 +78,7 @@ impl ApiError {
         ApiError::new(H5LOGFS_ERR_DEFINITION, message)
     }
 
-    /// The same error with the object that it is about in front.
+    /// This error with the object concerned in front.
     pub fn about(mut self, object: impl Display) -> Self {
         self.message = format!("{object}: {}", self.message);
         self
@@ -111,7 +110,7 @@ thread_local! {
 #[unsafe(no_mangle)]
 pub extern "C" fn h5logfs_last_error() -> *const c_char {
     const NOTHING: &CStr = c"";
-    // While a thread ends, its thread-local data may be gone already.
+    // The thread-local data of an ending thread may be gone.
     let message = MESSAGE.try_with(|message| match message.try_borrow() {
         Ok(text) => text.as_ptr(),
         Err(_) => NOTHING.as_ptr(),
@@ -121,7 +120,7 @@ pub extern "C" fn h5logfs_last_error() -> *const c_char {
 
 /// Runs the body of a C function. Turns an error or a panic into its code, and keeps the message.
 pub(super) fn to_status(body: impl FnOnce() -> Result<()>) -> c_int {
-    // Unwind safe: a panic poisons the lock of the file that it may have left half changed.
+    // Unwind safe: a panic poisons the lock of the file that it may have left inconsistent.
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return H5LOGFS_OK as c_int,
         Ok(Err(error)) => error,

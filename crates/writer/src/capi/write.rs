@@ -76,8 +76,8 @@ pub unsafe extern "C" fn h5logfs_write_blocks(
     unsafe { write(DataMode::Copy, dataset, data, size, selection) }
 }
 
-/// Writes `number` blocks as `h5logfs_write_blocks`, of lists as `H5Dwrite_n` takes them: block `i` begins at `starts[i]`
-/// and has the sides `counts[i]`. Copies the data. Local.
+/// Writes `number` blocks as `h5logfs_write_blocks`, given as lists like those of `H5Dwrite_n`: block `i`
+/// begins at `starts[i]` and has the extent `counts[i]`. Copies the data. Local.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn h5logfs_write_n(
     dataset: h5logfs_id,
@@ -204,14 +204,14 @@ pub unsafe extern "C" fn h5logfs_lend_points(
     unsafe { write(DataMode::Lend, dataset, data, size, selection) }
 }
 
-/// What a call does with the caller's data.
+/// The use of the caller's data.
 #[derive(Clone, Copy)]
 pub(super) enum DataMode {
     Copy,
     Lend,
 }
 
-/// A selection as the C functions get it.
+/// A selection as the C functions receive it.
 #[derive(Clone, Copy)]
 pub(super) enum CSelection {
     All,
@@ -219,7 +219,7 @@ pub(super) enum CSelection {
         start: *const u64,
         count: *const u64,
     },
-    /// Start, stride, count, block.
+    /// Start, stride, count and block.
     Hyperslab([*const u64; 4]),
     Blocks {
         number: usize,
@@ -232,7 +232,7 @@ pub(super) enum CSelection {
     },
 }
 
-/// Blocks of which each has a start and a count with a place of its own.
+/// Blocks given by lists of pointers to their starts and counts.
 #[derive(Clone, Copy)]
 struct Lists {
     number: usize,
@@ -241,11 +241,11 @@ struct Lists {
 }
 
 impl Lists {
-    /// All starts one behind the other, and all counts.
+    /// All starts one after the other, and all counts.
     ///
     /// # Safety
-    /// Each pointer is NULL, or points to as many pointers as there are blocks; each of these is NULL, or points to a number
-    /// for each dimension.
+    /// Each pointer is NULL, or points to one pointer for each block; each of these is NULL, or points to one number for each
+    /// dimension.
     unsafe fn read(self, rank: usize) -> Result<[Vec<u64>; 2]> {
         let join = |lists, what: &str| -> Result<Vec<u64>> {
             // SAFETY: promised by the caller.
@@ -263,7 +263,7 @@ impl Lists {
 }
 
 /// # Safety
-/// The pointers are what they are documented to be.
+/// The pointers are valid as documented.
 unsafe fn write_lists(
     mode: DataMode,
     id: h5logfs_id,
@@ -290,14 +290,13 @@ unsafe fn write_lists(
         starts: starts.as_ptr(),
         counts: counts.as_ptr(),
     };
-    // SAFETY: promised by the caller; the coordinates live until this returns.
+    // SAFETY: promised by the caller; the coordinates outlive the call.
     unsafe { write(mode, id, data, size, selection) }
 }
 
 impl CSelection {
     /// # Safety
-    /// Each pointer is NULL, or points to as many numbers as the selection has in a dataset of this
-    /// rank.
+    /// Each pointer is NULL, or points to as many numbers as the selection has in a dataset of this rank.
     pub unsafe fn read<'a>(self, rank: usize) -> Result<Selection<'a>> {
         static ONES: [u64; MAX_DIMS] = [1; MAX_DIMS];
         // SAFETY: promised by the caller.
@@ -342,7 +341,7 @@ impl CSelection {
 }
 
 /// # Safety
-/// The pointers are what they are documented to be.
+/// The pointers are valid as documented.
 unsafe fn write(
     mode: DataMode,
     dataset: h5logfs_id,
@@ -354,10 +353,10 @@ unsafe fn write(
     unsafe { write_from(mode, dataset, std::ptr::null(), data, size, selection) }
 }
 
-/// Without a memory space, the data are the selected elements one behind the other.
+/// Writes from memory. Without a memory space, the data are the selected elements one after the other.
 ///
 /// # Safety
-/// The pointers are what they are documented to be.
+/// The pointers are valid as documented.
 pub(super) unsafe fn write_from(
     mode: DataMode,
     dataset: h5logfs_id,
@@ -384,7 +383,7 @@ pub(super) unsafe fn write_from(
     })
 }
 
-/// Refuses a write whose arguments are wrong. Returns the whole error.
+/// Refuses a write with wrong arguments. Returns the complete error.
 pub(super) fn refuse(writer: &mut Writer, dataset: &Dataset, error: ApiError) -> ApiError {
     let error = error.about(format!("dataset {}", dataset.path));
     writer.refuse(Fault::Refused(error.message.clone()));
@@ -392,7 +391,7 @@ pub(super) fn refuse(writer: &mut Writer, dataset: &Dataset, error: ApiError) ->
 }
 
 /// # Safety
-/// `space` is NULL, or what it is documented to be.
+/// `space` is NULL, or valid as documented.
 unsafe fn within<'a>(
     elements: Source<'a>,
     space: *const h5logfs_memory_space,

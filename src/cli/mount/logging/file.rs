@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 
 use h5logfs_log::scan::overwrite::check_text;
 
-/// A file of this many bytes is renamed to `PATH.old`, and replaces an older one of that name.
+/// Size limit. A larger file is renamed to `PATH.old`, and replaces an older one of that name.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// Messages contain names of files, which may be private.
+/// Access mode. Messages contain file names, which may be private.
 const MODE: u32 = 0o640;
 
 #[derive(Debug)]
 pub struct LogFile {
-    /// Absolute, because the daemon changes its directory.
+    /// Absolute path, because the daemon changes its directory.
     path: PathBuf,
     file: File,
     max_size: u64,
 }
 
 impl LogFile {
-    /// Fails where the file holds data: a slip in the options must not add messages to them.
+    /// Opens the file. Fails if it holds data: a slip in the options must not add messages to them.
     pub fn open(path: &Path) -> io::Result<Self> {
         check_text(path)?;
         let old = old(path);
@@ -54,7 +54,7 @@ impl LogFile {
                 return Ok(());
             }
             let old = old(&self.path);
-            // The limit counts less than another file of the user.
+            // Another file of the user is worth more than the limit.
             if !may_replace(&old)? {
                 return Ok(());
             }
@@ -70,7 +70,7 @@ fn open(path: &Path) -> io::Result<File> {
     options.append(true).create(true).mode(MODE).open(path)
 }
 
-/// Whether a file is absent, empty, or begins as messages do: with a time.
+/// Whether a file is absent, empty, or begins like a message: with a time.
 fn may_replace(path: &Path) -> io::Result<bool> {
     match path.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -84,7 +84,7 @@ fn may_replace(path: &Path) -> io::Result<bool> {
         let year = year.and_then(|year| year.strip_suffix(b"-"));
         year.is_some_and(|year| year.len() == 4 && year.iter().all(u8::is_ascii_digit))
     };
-    // `RUST_LOG_STYLE` may have coloured them.
+    // `RUST_LOG_STYLE` may have coloured the messages.
     Ok(begin.is_empty() || is_time(&begin) || begin.starts_with(b"\x1b["))
 }
 

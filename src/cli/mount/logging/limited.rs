@@ -1,11 +1,10 @@
-//! Limits the messages of the daemon: each becomes one line of limited length, and their number is
-//! limited, too.
+//! Limits the messages of the daemon: each becomes one line of limited length, and their number is limited.
 //!
 //! Messages contain names of files and datasets, which users choose. Without limits, a user could fill
 //! the disk with a million broken files, forge a line, or send commands to the terminal of a reader.
 //!
-//! Messages about different subjects ([`messages`]) have shares of their own. So neither a user's broken
-//! files nor a user's requests suppress a message about another user's files.
+//! Messages about different subjects ([`messages`]) have separate shares. So neither a user's broken files nor a user's
+//! requests suppress a message about another user's files.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,15 +17,15 @@ use parking_lot::Mutex;
 use crate::cli::output::plain;
 use h5logfs_common::messages::{self, Subject};
 
-/// Messages of one share that may come at once.
+/// Most messages of one share in a burst.
 const MAX_AT_ONCE: u32 = 200;
-/// The time between messages of one share after that. With lines of 200 bytes, it allows 35 MB a day.
+/// Time between messages of one share after a burst. With lines of 200 bytes, it allows 35 MB a day.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The time between reports of the number of suppressed messages.
+/// Time between reports of the number of suppressed messages.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// Shares at the same time. Users beyond that have one together.
+/// Most shares at the same time. Further users have one in common.
 const MAX_SHARES: usize = 1024;
-/// Characters of a message. A longer one loses its middle.
+/// Longest message, in characters. A longer one loses its middle.
 const MAX_LEN: usize = 2048;
 
 pub struct Limited<L> {
@@ -95,7 +94,7 @@ impl<L: Log> Log for Limited<L> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum About {
     Subject(Subject),
-    /// Those of users for whom there is no further share.
+    /// Users without a share of their own.
     OtherUsers,
 }
 
@@ -120,20 +119,20 @@ impl fmt::Display for Share {
     }
 }
 
-/// A leaky bucket for each share. A share without a bucket has an empty one.
+/// A leaky bucket for each share. A share without an entry has an empty bucket.
 #[derive(Default)]
 struct Buckets(HashMap<Share, Bucket>);
 
 struct Bucket {
-    /// When the bucket will be empty. Each message adds one `INTERVAL`.
+    /// Time at which the bucket will be empty. Each message adds one `INTERVAL`.
     empty_at: Instant,
     suppressed: u64,
-    /// When the first of them was suppressed.
+    /// Time of the first suppressed message.
     since: Instant,
 }
 
 impl Buckets {
-    /// `None` if the message must be suppressed. Otherwise the numbers to be reported before it.
+    /// Admits a message. Returns the numbers to be reported before it; `None` if it must be suppressed.
     fn admit(&mut self, share: Share, now: Instant) -> Option<Vec<(Share, u64)>> {
         let bucket = self.bucket(share, now);
         let empty_at = bucket.empty_at.max(now) + INTERVAL;
@@ -148,7 +147,7 @@ impl Buckets {
         Some(self.take_suppressed(|since| now.duration_since(since) >= REPORT_INTERVAL))
     }
 
-    /// The bucket of the share. Where there are too many, it is that of all further users.
+    /// The bucket of a share, or the common bucket of further users.
     fn bucket(&mut self, mut share: Share, now: Instant) -> &mut Bucket {
         if self.0.len() >= MAX_SHARES && !self.0.contains_key(&share) {
             self.0
@@ -164,7 +163,7 @@ impl Buckets {
         })
     }
 
-    /// Takes the numbers of suppressed messages, of the shares where the time of the first is `due`.
+    /// Takes the numbers of suppressed messages of the shares whose first one is `due`.
     fn take_suppressed(&mut self, due: impl Fn(Instant) -> bool) -> Vec<(Share, u64)> {
         let buckets = self.0.iter_mut();
         let due = buckets.filter(|(_, bucket)| bucket.suppressed > 0 && due(bucket.since));
@@ -176,7 +175,7 @@ impl Buckets {
     }
 }
 
-/// Keeps both ends: the name of a file is at the start of a message, and the reason at the end.
+/// Shortens a line in the middle: the file name is at its start, and the reason at its end.
 fn shortened(line: Cow<'_, str>) -> Cow<'_, str> {
     let length = line.chars().count();
     if length <= MAX_LEN {
