@@ -250,7 +250,7 @@ impl Dataset {
         let formats = number_format(&self.info.datatype).zip(number_format(datatype));
         let Some((_, to)) = formats else {
             return Err(self.failed(
-                "its elements are of another type than those that are made of them".into(),
+                "its elements have another type than those of the virtual dataset".into(),
             ));
         };
         match to.kind {

@@ -243,7 +243,7 @@ def lay_out(case: str, directory: Path) -> Path:
 
 # Files, and datasets, whose data is lost.
 NETCDF_REFUSED = {
-    "badmagic-cdf1-np1": "has not the magic bytes",
+    "badmagic-cdf1-np1": "lacks the magic bytes",
     "cuthead-cdf1-np1": "60 bytes are no header",
     "emptyfile-cdf1-np1": "the file is empty",
 }

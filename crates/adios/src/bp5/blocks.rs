@@ -18,7 +18,7 @@ const NOWHERE: u64 = u64::MAX;
 
 const OTHER_DIMENSIONS: &str = "it has other dimensions than with the writers before";
 const NO_STARTS: &str = "its blocks have no starts";
-const TOO_LARGE: &str = "it has a block that is larger than anything";
+const TOO_LARGE: &str = "it has a block that is too large";
 const DERIVED: &str = "it is derived, and its data are not stored";
 
 /// The largest rank: BP4 stores the number of dimensions in one byte.

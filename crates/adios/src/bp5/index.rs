@@ -258,7 +258,7 @@ impl WriterPlaces<'_> {
         Ok(Place {
             file: File::Data(u32::try_from(self.file)?),
             offset: offset.ok_or_else(|| {
-                format!("the block at byte {location} of the writer's data lies nowhere")
+                format!("the block at byte {location} lies outside of the writer's data")
             })?,
             len,
         })

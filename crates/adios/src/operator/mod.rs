@@ -40,7 +40,7 @@ pub fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
         BLOSC => blosc::decode,
         BZIP2 => bzip2::decode,
         NULL => null,
-        _ => return Err(format!("operator {name} is none that h5logfs can undo").into()),
+        _ => return Err(format!("h5logfs cannot undo operator {name}").into()),
     };
     decoded(stored, out).map_err(|fault| fault.at(format!("operator {name}")))
 }

@@ -268,7 +268,7 @@ fn the_variable(step: &Step) -> Result<&Variable, Fault> {
     let problem = || {
         let first = step.problems.first();
         first
-            .map_or("is not there any more", |problem| problem)
+            .map_or("no longer exists", |problem| problem)
             .to_owned()
     };
     Ok(step.variables.first().ok_or_else(problem)?)

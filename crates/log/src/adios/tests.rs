@@ -159,7 +159,7 @@ fn what_is_not_as_the_scan_saw_it_cannot_be_read() {
     );
     assert_eq!(
         reason(1, 8, &[2]),
-        "variable \"b\" in step 0: is not there any more"
+        "variable \"b\" in step 0: no longer exists"
     );
     assert!(reason(2, 4, &[2, 9, 6]).ends_with("its elements have 8 bytes"));
     assert!(reason(2, 8, &[2, 9]).ends_with("it has 3 dimensions"));

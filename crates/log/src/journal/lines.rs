@@ -64,13 +64,13 @@ impl Display for Torn {
             Cause::Interrupted => "is torn: a flush that did not return",
             Cause::Damaged => "is damaged: flushes from there on cannot be shown",
             Cause::Missing if self.is_end => {
-                "is not all there: a part of the last flush did not come to the disk"
+                "is not all there: a part of the last flush did not reach the disk"
             }
             Cause::Missing if self.last_hidden.is_some() => {
                 "is not all there: flushes from there on cannot be shown"
             }
             Cause::Missing => {
-                "is not all there: a flush of which a part did not come to the disk, or is not seen here yet"
+                "is not all there: a part of a flush did not reach the disk, or is not visible here yet"
             }
             Cause::Unknown => {
                 "is of a kind that only a later version of h5logfs knows: flushes that follow it cannot be shown"

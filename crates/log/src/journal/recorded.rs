@@ -118,7 +118,7 @@ impl Recorded {
         }
         let numbers = commit.ends.len() + commit.tags.len();
         if self.commits.len().saturating_mul(numbers) > MOST_ENDS {
-            return Err("more flushes than can be kept in mind".into());
+            return Err("too many flushes to hold in memory".into());
         }
         for line in pending.drain(..) {
             self.add(line)?;

@@ -301,7 +301,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             let bytes = Size(self.incomplete);
-            return write!(f, "{bytes} behind the last flush that are no whole write");
+            return write!(f, "{bytes} of incomplete writes after the last flush");
         }
         let ranks = match self.ranks {
             1 => "1 rank".to_owned(),
@@ -309,10 +309,7 @@ impl fmt::Display for Summary {
         };
         let apart = Size(self.apart);
         if self.ranks == 0 {
-            write!(
-                f,
-                "{apart} that no flush covers, and of which not all can be told"
-            )?;
+            write!(f, "{apart} that no flush covers, which may be incomplete")?;
         } else {
             write!(f, "{} in {ranks} that no flush covers", Size(self.bytes))?;
         }
@@ -335,11 +332,11 @@ impl fmt::Display for Summary {
             }
         }
         if self.apart > 0 && self.ranks > 0 {
-            write!(f, "; {apart} of which not all can be told")?;
+            write!(f, "; {apart} that may be incomplete")?;
         }
         if self.incomplete > 0 {
             let bytes = Size(self.incomplete);
-            write!(f, "; {bytes} that are no whole write")?;
+            write!(f, "; {bytes} of incomplete writes")?;
         }
         Ok(())
     }

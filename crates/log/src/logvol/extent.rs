@@ -301,7 +301,7 @@ impl Sections {
     fn push(&mut self, rank: u32, piece: Piece) -> Result<(), Fault> {
         self.extents += 1;
         if self.extents > MOST_EXTENTS {
-            return Err("more extents than can be kept in mind".into());
+            return Err("too many extents to hold in memory".into());
         }
         self.by_rank.entry(rank).or_default().push(piece);
         Ok(())

@@ -74,7 +74,7 @@ pub fn find(
             Some(gap) if gap.header.entries == 0 => gap.bytes().end,
             Some(place) => match examine(file, place, wanted) {
                 Ok(_) if found.extents.len() == most => {
-                    return Err("more extents than can be kept in mind".into());
+                    return Err("too many extents to hold in memory".into());
                 }
                 Ok(loose) => {
                     found.extents.push(loose);

@@ -82,7 +82,7 @@ pub fn doubt(data: &SourceFile, channels: u32) -> Option<String> {
     };
     if let Some(channel) = (0..channels).find(|channel| !begins(*channel)) {
         return Some(format!(
-            "channel {channel} of its {channels} has not the magic bytes of a data log"
+            "channel {channel} of its {channels} lacks the magic bytes of a data log"
         ));
     }
     let has_more = channels > 1 && begins(channels);

@@ -80,15 +80,15 @@ impl HeaderFields {
         };
         let fixed = bytes(0, FIXED)?;
         if !fixed.starts_with(MAGIC) {
-            return Err("has not the magic bytes of a metadata log".into());
+            return Err("lacks the magic bytes of a metadata log".into());
         }
         if fixed[8..16] != FORMAT[..] {
-            return Err("is the metadata log of no netCDF classic file".into());
+            return Err("is not the metadata log of a netCDF classic file".into());
         }
         let order = match &fixed[16..20] {
             [0, 0, 0, 0] => ByteOrder { big_endian: false },
             [0, 0, 0, 1] => ByteOrder { big_endian: true },
-            other => return Err(format!("has no byte order, but {other:?}").into()),
+            other => return Err(format!("has the unknown byte order {other:?}").into()),
         };
         if fixed[20..24] != [0; 4] {
             return Err("has payloads in external representation".into());

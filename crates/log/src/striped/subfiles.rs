@@ -105,8 +105,7 @@ impl<'a> Entry<'a> {
         let (at, note) = match (by_inode, fitting.as_slice()) {
             (Some(at), _) if fits(&sets[at]) => (at, None),
             (Some(at), []) => {
-                let what =
-                    "its superblock is not that of its first subfile: they are of different states";
+                let what = "its superblock is not that of its first subfile: they belong to different states of the file";
                 (at, Some(Diagnostic::new(Severity::Inconsistent, what)))
             }
             (None, &[at]) => {

@@ -179,7 +179,7 @@ impl Header {
                 2 => self.filters.push(Filter::ShuffleBits),
                 // Truncated precision: the lost bits cannot be restored.
                 4 => {}
-                other => return Err(format!("filter {other} is none that h5logfs can undo").into()),
+                other => return Err(format!("h5logfs cannot undo filter {other}").into()),
             }
         }
         Ok(())

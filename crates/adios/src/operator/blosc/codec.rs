@@ -34,9 +34,9 @@ impl Codec {
                 decoder.set_max_window_size(window(block as u64));
                 Codec::Zstd(Box::new(decoder))
             }
-            2 => return Err("codec snappy is none that h5logfs can undo".into()),
+            2 => return Err("h5logfs cannot undo codec snappy".into()),
             other => {
-                return Err(format!("codec {other} is none that h5logfs can undo").into());
+                return Err(format!("h5logfs cannot undo codec {other}").into());
             }
         })
     }

@@ -326,12 +326,11 @@ impl Part {
             {
                 let endless = of_source.iter().position(Steps::has_no_end);
                 let slices = endless.and_then(|d| along.get(d));
-                let slices =
-                    slices.ok_or("a mapping that goes on for ever, and its source does not")?;
+                let slices = slices.ok_or("an unlimited mapping of a limited source")?;
                 Walk::of_slices(steps, slices.len)
             }
             (_, _, _) if self.endless().is_some() => {
-                return Err("a mapping that goes on for ever, and its source does not".into());
+                return Err("an unlimited mapping of a limited source".into());
             }
             _ => walk(&self.target, dims)?,
         };
