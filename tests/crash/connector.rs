@@ -1,4 +1,4 @@
-//! Logs that HDF5 programs write through the VOL connector, with a shadow.
+//! Logs that HDF5 programs write through the VOL connector, with a metadata image.
 
 use std::fs;
 
@@ -94,7 +94,7 @@ for step in sys.argv[7:]:
         os._exit(0)
 ";
 
-/// Runs the program. Returns whether there is one.
+/// Runs the program. Returns whether it exists.
 fn write(stage: &Stage<'_>, connector: &Connector, flush: u64, options: &str, steps: &str) -> bool {
     let Some(python) = connector.python() else {
         return false;
@@ -125,7 +125,8 @@ fn a_log_of_an_hdf5_program() {
     run("connector", 1, Work::Connector, &WAYS, |stage, options| {
         if write(stage, &connector, 0, options, "create flush flush close") {
             write(stage, &connector, 2, options, "open flush close");
-            // The journal of the job before may come back. Of the logs that it has closed itself, a process knows objects and table.
+            // The earlier job's journal may return. A process knows objects and table of logs that it has closed
+            // itself.
             if options == "fsync=close" {
                 let steps = "open flush close open flush close open flush close";
                 write(stage, &connector, 3, options, steps);
@@ -134,7 +135,7 @@ fn a_log_of_an_hdf5_program() {
     });
 }
 
-/// Children end while the program runs, and when it has closed the log, or another opening of it.
+/// Children end while the program runs, and after it has closed the log, or reopened it.
 #[test]
 fn a_log_of_an_hdf5_program_with_children() {
     let connector = Connector::new();
@@ -177,8 +178,8 @@ fn a_log_that_an_hdf5_program_leaves() {
     );
 }
 
-/// The program never flushes. It writes so much for each row that its buffer is full before the last write, and the log flushes
-/// itself in the call after that. The last row was not followed by one.
+/// The program never flushes. Its rows are so large that its buffer fills before the last write, and the log is
+/// flushed automatically in the call after that. No call followed the last row.
 #[test]
 fn a_log_of_an_hdf5_program_that_never_flushes() {
     let connector = Connector::new();

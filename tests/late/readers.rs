@@ -1,5 +1,5 @@
-//! Programs read through the daemon of a mount, and with the file driver, what a job on other nodes writes meanwhile: ranks
-//! that are threads, or a job of `mpirun` on two nodes, each with its own mount of the file system.
+//! Programs read a growing log through the daemon of a mount, and with the file driver. The job runs on other nodes:
+//! its ranks are threads, or a job of `mpirun` on two nodes, each with its own mount of the file system.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::common::jobs::kill::{PER_NODE, Pattern};
 use crate::common::killed::{Places, RANKS};
 use crate::common::nodes::{self, Nodes};
 
-/// With NFS's promises a flush may be seen as soon as it is on the disk.
+/// By NFS's rules a flush may become visible as soon as it is on disk.
 fn check_late(mode: Mode, seen: &Seen) {
     let is_late = seen.behind > 0 || mode == Mode::CloseToOpen;
     assert!(is_late, "the file system shows everything at once");
