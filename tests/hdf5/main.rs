@@ -7,8 +7,8 @@
 //! | `report` | what a program prints, and how it ends |
 //! | `judge` | a table of our own, of all types and properties |
 //!
-//! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory, and `H5LOGFS_TEST_HDF5_2` to that of those with
-//! HDF5 2.2. Without them nothing is run.
+//! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory, and `H5LOGFS_TEST_HDF5_2` to
+//! that of those with HDF5 2.2. Without them nothing is run.
 
 #[path = "../common/mod.rs"]
 mod common;
