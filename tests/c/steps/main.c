@@ -38,7 +38,7 @@ static void tell_ready(const char *notes)
     }
 }
 
-/* In one call the first rank calls for a flush, and it comes in the next one. */
+/* In one call the first rank requests a flush, which happens in the next one. */
 static void let_flush(const struct library *library, int rows)
 {
     usleep(1100000);
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
         if (step % stride == 0) {
             library->extend(step + stride);
         }
-        /* Calls that all ranks make together cannot be of another number on each. */
+        /* Collective calls must be equally many on each rank. */
         write_step(library, step, library == &hdf5 ? 1 + rank : 1);
         if (are_together && step % 4 == 3) {
             library->mark(step);
