@@ -148,7 +148,7 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
 
 impl Case<'_> {
     fn read(&self, path: &Path) -> Found {
-        read_with(path, self.certain(), self.promise.takes_in())
+        read_with(path, self.certain(), self.promise.includes_unflushed())
     }
 
     fn certain(&self) -> Option<u64> {

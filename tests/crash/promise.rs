@@ -21,7 +21,7 @@ use super::history::{History, Operation};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Promise {
     logs: Vec<Log>,
-    takes_in: bool,
+    includes_unflushed: bool,
 }
 
 /// A log that may be there.
@@ -52,7 +52,7 @@ impl Promise {
         let (what, number) = line.split_once(' ').unwrap_or((line, "0"));
         let number: u64 = number.parse().unwrap();
         if what == "take" {
-            self.takes_in = true;
+            self.includes_unflushed = true;
             return;
         }
         let logs = &mut self.logs;
@@ -102,8 +102,8 @@ impl Promise {
     }
 
     /// Whether unflushed data may be there, too.
-    pub fn takes_in(&self) -> bool {
-        self.takes_in
+    pub fn includes_unflushed(&self) -> bool {
+        self.includes_unflushed
     }
 
     /// Whether some log must be there.

@@ -194,22 +194,22 @@ fn place<'s>(
         if plain == *path && !is_group && (plain.len() == name.len() || !has(path, path)) {
             continue;
         }
-        let wish = if is_group {
+        let wanted = if is_group {
             Cow::Owned(paths::join(path, "_value"))
         } else {
             Cow::Borrowed(&**path)
         };
-        let order = (plain != wish, plain != *path, name.starts_with('/'));
-        others.push((order, number, wish));
+        let order = (plain != wanted, plain != *path, name.starts_with('/'));
+        others.push((order, number, wanted));
     }
     // Names are already sorted.
     others.sort_by_key(|(order, ..)| *order);
     let mut unique = Unique::default();
-    for (_, number, wish) in others {
+    for (_, number, wanted) in others {
         let is_free = |path: &str| {
             !groups.contains(path) && !has(path, path) && !has(&format!("/{path}"), path)
         };
-        placed[number] = Cow::Owned(unique.name(&wish, is_free));
+        placed[number] = Cow::Owned(unique.name(&wanted, is_free));
     }
     placed
 }
