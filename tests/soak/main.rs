@@ -628,7 +628,7 @@ const COMPLAINTS: [&str; 20] = [
     "its logs were written for",
     "changed after its logs were",
     "its logs are of no use without",
-    "bytes are no header of a metadata log",
+    "bytes are too few for the header of a metadata log",
     "are there and complete, and are shown",
     "entries are lost",
     "are not in the data log",

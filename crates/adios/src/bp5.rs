@@ -48,7 +48,9 @@ impl Index {
         let mut problems = Vec::new();
         if records.rest > 0 && !header.is_active {
             let rest = records.rest;
-            problems.push(format!("md.idx: its last {rest} bytes are no whole record"));
+            problems.push(format!(
+                "md.idx: its last {rest} bytes are an incomplete record"
+            ));
         }
         let len = files.metadata.len();
         if let Some(first) = records.steps.iter().position(|step| !step.is_below(len)) {

@@ -46,7 +46,7 @@ impl Header {
     /// Reads the header. Refuses files that are no `md.idx`, and names versions that this crate does not read.
     pub fn read(index: &dyn Bytes) -> Result<Self> {
         if index.len() < Self::LEN as u64 {
-            return Err("is no index of ADIOS2: it has fewer than 64 bytes".into());
+            return Err("is not an ADIOS2 index: it has fewer than 64 bytes".into());
         }
         let mut bytes = [0; Self::LEN];
         index.read_exact_at(&mut bytes, 0)?;
@@ -55,7 +55,7 @@ impl Header {
 
     fn of(bytes: &[u8; Self::LEN]) -> Result<Self> {
         if !bytes.starts_with(SIGNATURE) {
-            return Err("is no index of ADIOS2: it does not begin with \"ADIOS-BP v\"".into());
+            return Err("is not an ADIOS2 index: it does not begin with \"ADIOS-BP v\"".into());
         }
         let is_big_endian = match bytes[36] {
             0 => false,

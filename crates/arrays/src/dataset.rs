@@ -201,7 +201,7 @@ impl Dataset {
         out: &mut [T],
     ) -> Result<()> {
         let format = number_format(&self.info.datatype);
-        let format = format.ok_or_else(|| self.failed("its elements are no numbers".into()))?;
+        let format = format.ok_or_else(|| self.failed("its elements are not numbers".into()))?;
         let out = bytemuck::cast_slice_mut(out);
         if format == T::FORMAT {
             return self.read_bytes(selection, reading, out);

@@ -103,7 +103,7 @@ impl Log {
     pub fn dataset(&self, path: &str) -> Result<Dataset> {
         match self.object(path)? {
             Some(Object::Dataset(dataset)) => Ok(*dataset),
-            Some(_) => Err(self.failed(path, "it is no dataset".into())),
+            Some(_) => Err(self.failed(path, "it is not a dataset".into())),
             None => Err(self.failed(path, "there is no such object".into())),
         }
     }

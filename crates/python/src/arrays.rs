@@ -43,7 +43,7 @@ impl Objects {
     #[new]
     fn new(py: Python<'_>, file: &OpenFile) -> PyResult<Self> {
         let log = file.shared_log();
-        let log = log.ok_or_else(|| PyValueError::new_err("the file is no log"))?;
+        let log = log.ok_or_else(|| PyValueError::new_err("the file is not a log"))?;
         unlocked_log(py, || Log::of(log).map(Objects))
     }
 

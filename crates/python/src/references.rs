@@ -17,14 +17,14 @@ type Piece = (u16, u64, u64, &'static str);
 #[pyfunction]
 pub fn source_files(file: &OpenFile) -> PyResult<Vec<String>> {
     let log = file.log();
-    let log = log.ok_or_else(|| PyValueError::new_err("the file is no log"))?;
+    let log = log.ok_or_else(|| PyValueError::new_err("the file is not a log"))?;
     let paths = log
         .view()
         .files()
         .map(|(_, file)| match file.path().to_str() {
             Some(path) => Ok(path.to_owned()),
             None => Err(PyValueError::new_err(format!(
-                "{}: a path that is no UTF-8 text cannot be a URL",
+                "{}: a path that is not UTF-8 cannot be a URL",
                 file.path().display()
             ))),
         });

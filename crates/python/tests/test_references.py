@@ -220,7 +220,7 @@ def test_the_threshold_bounds_what_is_inlined() -> None:
 
 
 def test_a_plain_file_is_refused() -> None:
-    with pytest.raises(ValueError, match="no log"):
+    with pytest.raises(ValueError, match="not a log"):
         h5logfs.references(CORPUS / "nd.expected.h5")
 
 
@@ -279,7 +279,7 @@ def test_a_netcdf_file_that_is_lost_is_refused(case: str, tmp_path: Path) -> Non
 def test_a_netcdf_file_without_its_logs_is_refused(tmp_path: Path) -> None:
     file = lay_out("dirname-cdf2-np4", tmp_path)
     shutil.rmtree(tmp_path / "bb")
-    with pytest.raises(ValueError, match="no log"):
+    with pytest.raises(ValueError, match="not a log"):
         h5logfs.references(file)
 
 

@@ -69,7 +69,7 @@ impl Index {
         }
         let rest = index.len().saturating_sub(at);
         if rest > 0 && !header.is_active {
-            let problem = format!("md.idx: its last {rest} bytes are no whole row");
+            let problem = format!("md.idx: its last {rest} bytes are an incomplete row");
             this.problems.push(problem);
         }
         Ok(this)

@@ -73,7 +73,7 @@ impl NamedFields {
                 let mut texts = texts(record, item.values, item.count, self.pointer)?;
                 match (is_single, texts.pop()) {
                     (true, Some(text)) if texts.is_empty() => Ok(Value::Text(text)),
-                    (true, _) => Err("it is single, but has another number of texts".into()),
+                    (true, _) => Err("it is single, but does not have one text".into()),
                     (false, last) => {
                         texts.extend(last);
                         Ok(Value::Texts(texts))
@@ -116,7 +116,7 @@ impl List {
         let top = format.top();
         let (_, of) = format
             .sub(item)
-            .ok_or_else(|| format!("struct {item:?} is not there"))?;
+            .ok_or_else(|| format!("struct {item:?} is missing"))?;
         Ok(List {
             count: top.number(count)?,
             items: top.pointer(items, of.len)?,
@@ -279,7 +279,7 @@ fn attribute(name: &str, value: Result<Value>) -> Result<Attribute> {
 fn numbers(ty: Type, is_single: bool, bytes: &[u8]) -> Result<Value> {
     let (len, size) = (bytes.len() as u64, ty.size());
     if len % size != 0 || is_single && len != size {
-        return Err(format!("its {len} bytes are no values of {size} bytes").into());
+        return Err(format!("its {len} bytes are not a multiple of {size}").into());
     }
     Ok(Value::Numbers {
         ty,

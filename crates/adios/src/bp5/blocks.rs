@@ -134,7 +134,7 @@ impl Blocks {
             self.shape[self.joined] = 0;
         }
         match self.shape.iter().find(|extent| **extent >= EXTENT) {
-            Some(extent) => Err(format!("{extent} is no extent of an array").into()),
+            Some(extent) => Err(format!("{extent} is not a valid extent").into()),
             None => Ok(()),
         }
     }

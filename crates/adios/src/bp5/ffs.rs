@@ -136,7 +136,7 @@ impl<'a> Struct<'a> {
         let field = self.field(name)?;
         let is_number = matches!(field.ty, "integer" | "unsigned integer");
         if !is_number || !matches!(field.size, 1 | 2 | 4 | 8) {
-            return Err(format!("field {name:?} is no integer").into());
+            return Err(format!("field {name:?} is not an integer").into());
         }
         self.slot(field.offset, u8::try_from(field.size)?)
     }

@@ -208,7 +208,7 @@ impl<M: Fn(&Id) -> Result<Arc<StructType>>> Making<'_, M> {
         let (sub, fields) = self
             .format
             .sub(ty)
-            .ok_or_else(|| format!("struct {ty:?} is not there"))?;
+            .ok_or_else(|| format!("struct {ty:?} is missing"))?;
         if let Some(known) = self.numbers.get(&sub) {
             return Ok(*known);
         }

@@ -51,7 +51,7 @@ impl<'a> Record<'a> {
             .checked_mul(size)
             .ok_or("an array of more than 2^64 bytes")?;
         if len > 0 && pointer == 0 {
-            return Err("an array is not there".into());
+            return Err("an array is missing".into());
         }
         self.take(pointer, len)
     }

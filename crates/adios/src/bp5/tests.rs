@@ -221,7 +221,7 @@ fn a_damaged_variable_alone_is_missing() {
         ),
         (
             array("bad", Kind::GlobalArray, u64::MAX, &[(0, 1, 0)]),
-            "no extent",
+            "not a valid extent",
         ),
         (
             array("bad", Kind::GlobalArray, 4, &[(0, 1, u64::MAX)]),

@@ -56,7 +56,7 @@ pub(super) fn members(of: &Struct<'_>) -> Result<StructType> {
     let members = of.fields.iter().map(|field| {
         let wrong = || {
             format!(
-                "member {:?} of struct {:?}: {:?} of {} bytes is no type of a member",
+                "member {:?} of struct {:?}: {:?} of {} bytes cannot be the type of a member",
                 field.name, of.name, field.ty, field.size
             )
         };

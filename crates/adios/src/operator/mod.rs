@@ -34,7 +34,9 @@ pub fn memory(stored: &[u8], len: u64) -> u64 {
 /// Decodes the stored bytes of a block. `out` has the length of the block's elements. Fails where the bytes are
 /// damaged, decode to another length, or belong to an unsupported operator, which the fault names.
 pub fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
-    let operator = *stored.first().ok_or("no header of an operator is there")?;
+    let operator = *stored
+        .first()
+        .ok_or("the header of an operator is missing")?;
     let name = name(operator);
     let decoded = match operator {
         BLOSC => blosc::decode,

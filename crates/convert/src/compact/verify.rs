@@ -164,7 +164,7 @@ pub fn check_metadata(source: &Source, file: &File, complete: &Complete) -> Resu
     let size = file.metadata()?.len();
     if found != complete.image || size < complete.len {
         return Err(Error::Other(
-            "the metadata are not those that were written".into(),
+            "the metadata differs from what was written".into(),
         ));
     }
     Ok(())
@@ -274,7 +274,7 @@ impl Check<'_> {
     fn compare(&self, part: &Part) -> Result<()> {
         let number = part.number;
         let differs = |what: String| {
-            let reason = format!("{what} of the new file is not that of the log");
+            let reason = format!("{what} of the new file differs from the log");
             self.source.about(number, reason)
         };
         match (&part.what, &self.places[number]) {
@@ -341,7 +341,7 @@ impl Check<'_> {
                 self.passed(raw_len);
                 return Ok(());
             }
-            Ok(_) => "its elements are not those of the log".to_owned(),
+            Ok(_) => "its elements differ from the log's".to_owned(),
             Err(fault) => fault.to_string(),
         };
         let reason = format!("chunk {:?} of the new file: {reason}", position());

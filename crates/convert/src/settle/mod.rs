@@ -108,7 +108,7 @@ impl Log {
             && snapshot.journal.is_none();
         if !is_as_asked {
             return Err(held.refused(
-                "it is no closed log in an HDF5 file: `h5logfs compact` or `h5logfs export` makes an HDF5 file of it",
+                "it is not a closed log in an HDF5 file: `h5logfs compact` or `h5logfs export` makes an HDF5 file of it",
             ));
         }
         let diagnostics = snapshot.diagnostics.iter();

@@ -58,7 +58,7 @@ impl ByteOrder {
     fn of_format(bytes: &[u8], at: usize) -> Result<Self, Fault> {
         let orders = [ByteOrder::Little, ByteOrder::Big];
         let found = orders.into_iter().find(|o| o.i32_at(bytes, at) == CLASSIC);
-        Ok(found.ok_or_else(|| format!("byte {at}: the format is none that is known"))?)
+        Ok(found.ok_or_else(|| format!("byte {at}: the format is unknown"))?)
     }
 }
 

@@ -179,9 +179,7 @@ fn is_closed_after(
 /// incomplete.
 fn check_closed(file: &SourceFile, least: u64) -> std::result::Result<u64, Fault> {
     let (seal, front) = CloseSeal::read(file)?.ok_or("its front has no seal of a close")?;
-    let closed = seal
-        .closed()
-        .ok_or("its seal does not tell the last flush")?;
+    let closed = seal.closed().ok_or("its seal lacks the last flush")?;
     if closed.flush < least {
         return Err(format!("it was closed after flush {}", closed.flush).into());
     }

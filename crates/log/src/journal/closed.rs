@@ -176,7 +176,8 @@ pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fau
         && !seal.closed.has_seals
         && seal.start == UNFINISHED
     {
-        let reason = "its close has not come to its end, so its objects are in its journal alone, which is not here";
+        let reason =
+            "its close is incomplete, so its objects are in its journal alone, which is missing";
         return Err(reason.into());
     }
     let check = || {

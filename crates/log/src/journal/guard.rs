@@ -266,7 +266,7 @@ fn places(
     table: Piece,
     lens: &BTreeMap<u32, u64>,
 ) -> Result<BTreeMap<u32, u64>, Fault> {
-    let differs = || Fault::from("its sections are not those of the ranks that have entries");
+    let differs = || Fault::from("its sections do not match the ranks with entries");
     let word = |number: u64| -> Result<u64, Fault> {
         let at = number.checked_mul(8).filter(|at| at + 8 <= table.len);
         let at = at.and_then(|at| table.offset.checked_add(at));

@@ -65,8 +65,7 @@ impl Moment {
                 format!("it is closed: of its flushes only the last one can be shown, {last}")
             }
             (_, None) => {
-                "it is a log that does not tell its flushes, so it has no state but the newest"
-                    .to_owned()
+                "it is a log without numbered flushes, so it has no state but the newest".to_owned()
             }
         })
     }
@@ -203,7 +202,7 @@ mod tests {
             let said = moment.check_closed(Some(3)).unwrap_err();
             assert!(said.contains("only the last one can be shown, 3"), "{said}");
             let said = moment.check_closed(None).unwrap_err();
-            assert!(said.contains("does not tell its flushes"), "{said}");
+            assert!(said.contains("without numbered flushes"), "{said}");
         }
     }
 }

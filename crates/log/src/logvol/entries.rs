@@ -46,7 +46,7 @@ impl EntryHeader {
     pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, Fault> {
         let left = end.saturating_sub(at);
         if left < HEADER {
-            return Err(format!("{left} bytes are no entry").into());
+            return Err(format!("{left} bytes are not an entry").into());
         }
         let front = left.min(FRONT);
         let bytes = match window.buffered(at, front) {
@@ -55,7 +55,7 @@ impl EntryHeader {
             None => window.bytes(at, front.min(window.bytes_left(at)))?,
         };
         if (bytes.len() as u64) < HEADER {
-            return Err(format!("{} bytes are no entry", bytes.len()).into());
+            return Err(format!("{} bytes are not an entry", bytes.len()).into());
         }
         let size = i32_at(bytes, 0);
         let size = u64::try_from(size)

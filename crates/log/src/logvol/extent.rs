@@ -576,7 +576,7 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
         Ok(compared)
     } else {
         Err(format!(
-            "the extents from byte {} on are not those of flush {flush}",
+            "the extents from byte {} on do not belong to flush {flush}",
             range.bytes.start
         )
         .into())

@@ -20,7 +20,7 @@ impl Tables {
             self.of_entries(task, sources, &mut origins)
         };
         if let Err(reason) = found {
-            let what = format!("not all ranks and flushes can be told: {reason}");
+            let what = format!("not all ranks and flushes are known: {reason}");
             origins.diagnostics.push(Diagnostic::note(what));
         }
         origins.sort();

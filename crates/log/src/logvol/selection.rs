@@ -168,7 +168,7 @@ impl<'a> Blocks<'a> {
                     .collect();
                 self.spelling = match (fitting.as_slice(), possible.as_slice()) {
                     ([one], _) | ([], [one]) => *one,
-                    _ => return Err("a merged entry that cannot be told apart".into()),
+                    _ => return Err("an ambiguous merged entry".into()),
                 };
                 Ok(())
             }

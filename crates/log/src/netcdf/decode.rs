@@ -71,7 +71,7 @@ impl<'a> Decoder<'a> {
                 && variable.kind.size() as u64 == self.dataset.element_size
         };
         let variable = variable.filter(is_dataset);
-        Ok(variable.ok_or_else(|| format!("dataset {} is no variable", self.dataset.id))?)
+        Ok(variable.ok_or_else(|| format!("dataset {} is not a variable", self.dataset.id))?)
     }
 
     /// Name of an entry in messages.

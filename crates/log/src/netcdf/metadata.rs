@@ -72,7 +72,9 @@ impl HeaderFields {
         let room = source.len().saturating_sub(at);
         let bytes = |from: u64, len: u64| {
             if from.checked_add(len).is_none_or(|end| end > room) {
-                return Err(format!("{room} bytes are no header of a metadata log").into());
+                return Err(
+                    format!("{room} bytes are too few for the header of a metadata log").into(),
+                );
             }
             let mut bytes = vec![0; len as usize];
             let read = source.read_exact_at(&mut bytes, at + from);

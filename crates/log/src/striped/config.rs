@@ -64,7 +64,7 @@ pub(super) fn checked_stripe(stripe: u64) -> Result<u64, Fault> {
 pub(super) fn checked_count(count: u64) -> Result<usize, Fault> {
     let sound = usize::try_from(count).ok();
     let sound = sound.filter(|count| (1..=MOST_MEMBERS).contains(count));
-    sound.ok_or_else(|| format!("{count} subfiles, of which there may be {MOST_MEMBERS}").into())
+    sound.ok_or_else(|| format!("{count} subfiles; at most {MOST_MEMBERS} are possible").into())
 }
 
 #[cfg(test)]

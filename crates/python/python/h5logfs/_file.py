@@ -98,7 +98,7 @@ class LogFile(io.RawIOBase):
         elif whence == io.SEEK_END:
             position = file.size() + offset
         else:
-            raise ValueError(f"whence is {whence}, which is none of SEEK_SET, SEEK_CUR, SEEK_END")
+            raise ValueError(f"whence is {whence}, not SEEK_SET, SEEK_CUR or SEEK_END")
         if not 0 <= position < 1 << 63:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self._name)
         file.position = position

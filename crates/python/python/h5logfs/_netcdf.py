@@ -134,7 +134,7 @@ class File:
         if path not in self._items:
             array = group[path]
             if not isinstance(array, Array):
-                raise NotNetcdf(f"{path} is no dataset, but a dimension refers to it")
+                raise NotNetcdf(f"{path} is not a dataset, but a dimension refers to it")
             self.item(array)
         return self._items[path]
 

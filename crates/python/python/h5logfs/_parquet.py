@@ -88,6 +88,6 @@ def _number(key: str, array: dict[str, Any]) -> int:
 def _make_room(fs: Any, root: str) -> None:
     if fs.exists(root):
         if not fs.exists(f"{root}/{_METADATA}") and (fs.isfile(root) or fs.ls(root, detail=False)):
-            raise FileExistsError(f"{root} exists, and is no directory of references")
+            raise FileExistsError(f"{root} exists, and is not a directory of references")
         fs.rm(root, recursive=True)
     fs.makedirs(root, exist_ok=True)

@@ -301,7 +301,7 @@ def _text(value: Any, name: str, path: str) -> Any:
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        message = f"{path}: the attribute {name} is no UTF-8 text, and stays bytes"
+        message = f"{path}: the attribute {name} is not UTF-8 text, and stays bytes"
         warnings.warn(message, UnicodeWarning, stacklevel=2)
         return value
 

@@ -87,7 +87,7 @@ def read(
         drop_variables = [drop_variables]
     with open(path, **options) as file:
         if not file.is_log:
-            raise ValueError(f"{file.name}: the file is no log; kerchunk and VirtualiZarr make references of HDF5 files")
+            raise ValueError(f"{file.name}: the file is not a log; kerchunk and VirtualiZarr make references of HDF5 files")
         return _Reader(file, url, inline_threshold, set(drop_variables), format).tree()
 
 

@@ -247,7 +247,7 @@ fn block(streams: &[u8], header: &Header, codec: &mut Codec, out: &mut [u8]) -> 
     let is_split = header.flags & NOT_SPLIT == 0 && out.len() == header.block;
     let streams_of_block = if is_split { header.size } else { 1 };
     if !out.len().is_multiple_of(streams_of_block) {
-        return Err("a block that has no whole elements".into());
+        return Err("a block with incomplete elements".into());
     }
     let mut streams = Fields::new(streams, false);
     let part = out.len() / streams_of_block;

@@ -130,7 +130,7 @@ impl Sources {
         match log.object_below(&name.dataset, own.depth() + 1)? {
             Some(Object::Dataset(dataset)) => Ok(Some(*dataset)),
             Some(_) => {
-                let reason = format!("its source {} is no dataset", name.dataset);
+                let reason = format!("its source {} is not a dataset", name.dataset);
                 Err(own.failed(reason.into()))
             }
             None => Ok(None),

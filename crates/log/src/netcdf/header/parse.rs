@@ -47,7 +47,12 @@ impl Parser<'_> {
     fn header(&mut self) -> Result<Header> {
         self.version = match self.array()? {
             [b'C', b'D', b'F', version @ (1 | 2 | 5)] => version,
-            other => return self.fail(0, format!("{other:02x?} is no magic of netCDF classic")),
+            other => {
+                return self.fail(
+                    0,
+                    format!("{other:02x?} is not the magic of a netCDF classic file"),
+                );
+            }
         };
         let records = match (self.size()?, self.is_wide()) {
             (u64::MAX, true) => None,
@@ -165,7 +170,7 @@ impl Parser<'_> {
         if end.is_some_and(|end| end <= i64::MAX as u64) {
             Ok(())
         } else {
-            self.fail(at, "a variable that ends behind byte 2^63")
+            self.fail(at, "a variable that ends past byte 2^63")
         }
     }
 

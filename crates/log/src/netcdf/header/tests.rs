@@ -263,8 +263,8 @@ fn what_cannot_be_is_refused_with_its_byte() {
         two.dimension("t", 0).dimension("x", 5).list(0, 0)
     };
     let cases = [
-        (b"CDF\x03....".to_vec(), 0, "no magic"),
-        (b"\x89HDF\r\n\x1a\n".to_vec(), 0, "no magic"),
+        (b"CDF\x03....".to_vec(), 0, "not the magic"),
+        (b"\x89HDF\r\n\x1a\n".to_vec(), 0, "not the magic"),
         (Writer::new(1, 0).list(11, 0).bytes, 8, "tag 11"),
         (Writer::new(1, 0).list(0, 1).bytes, 8, "tag 0 and count 1"),
         (Writer::new(1, 0).list(10, 9999).bytes, 8, "9999 dimensions"),
