@@ -2,8 +2,8 @@
 """adiossame GOT EXPECTED [GOT EXPECTED]...: does each GOT show what a user must see of an ADIOS2 directory?
 
 EXPECTED is a file of tests/corpus-adios. The rules of its README.md decide: objects, shapes, maximum shapes, types, values,
-labels of dimensions and attributes must be equal. Text is compared by value, not by storage. Chunks and filters may differ. Each
-program reports in its own words what a damaged directory lacks. Prints differences; exit status 1 if there are any.
+labels of dimensions and attributes must be equal. Text is compared by value, not by storage. Chunks and filters may differ.
+Each program reports in its own words what a damaged directory lacks. Prints differences; exit status 1 if there are any.
 
 With --scalars, attributes of one element may be scalars: BP4 does not distinguish them.
 """

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""judge.py LIBRARY DIRECTORY [CASE…]: makes files with all kinds of types and properties with a libhdf5, as plain files and as logs,
-and prints a table of the differences: what a program of this libhdf5 is told of the log otherwise than of the plain file.
+"""judge.py LIBRARY DIRECTORY [CASE…]: makes files with all kinds of types and properties with a libhdf5, as plain files and
+as logs, and prints a table of the differences: what a program of this libhdf5 is told of the log otherwise than of the plain
+file.
 
 A case is a type or a property, tried with the default bounds of the format and with the latest ones. The environment makes the
 plug-ins known; each way of opening the log sets further variables. `judge.py list LIBRARY` prints the cases. Needs only ctypes.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """late.py KIND FILE FOLDER RANKS: reads FILE, which a job writes, on a file system that shows writes late.
 
-KIND: `pattern` for a job of tests/programs/pattern.rs, `rows` for one of tests/common/rows.rs. After each complete read it prints
-a line: `flush N of M`, where N is the flush that FILE shows, and M the last one in FOLDER/acknowledged before the read; `mixed`
-and the fault, if it is no flush; `error` and the reason, if FILE could not be read. Continues until FOLDER/stop has the number of
-a flush that FILE shows.
+KIND: `pattern` for a job of tests/programs/pattern.rs, `rows` for one of tests/common/rows.rs. After each complete read it
+prints a line: `flush N of M`, where N is the flush that FILE shows, and M the last one in FOLDER/acknowledged before the
+read; `mixed` and the fault, if it is no flush; `error` and the reason, if FILE could not be read. Continues until FOLDER/stop
+has the number of a flush that FILE shows.
 """
 import os
 import sys

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """logvol.py [--foreign] FILE EXPECTED ...: is each FILE a closed log by docs/formats/logvol.md, and does it hold EXPECTED?
 
-A decoder written from the page alone, which shares no code with this project's reader. Section numbers are those of the page. The
-rules of section 13 for writers are checked, too. EXPECTED is a plain HDF5 file; `-` skips the data. --foreign: the files were
-made by another program than this project's writer.
+A decoder written from the page alone, which shares no code with this project's reader. Section numbers are those of the page.
+The rules of section 13 for writers are checked, too. EXPECTED is a plain HDF5 file; `-` skips the data. --foreign: the files
+were made by another program than this project's writer.
 """
 import os
 import struct

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""opened.py WAY LIBRARY PATH…: prints the version of a libhdf5, opens files with it, twice each, and prints a line for each: the
-content of its root group and the bytes of the dataset /d, or why it cannot be opened.
+"""opened.py WAY LIBRARY PATH…: prints the version of a libhdf5, opens files with it, twice each, and prints a line for each:
+the content of its root group and the bytes of the dataset /d, or why it cannot be opened.
 
 WAY default: by the default property list. listed: by a list that names the connector, after a query whether the file is
 accessible; and then once more by the default one. Needs only ctypes.

@@ -2,8 +2,8 @@
 """serial.py PROGRAM.json FLUSHES OUT ...: the meaning of a random program of the writer, as one plain HDF5 file.
 
 Reads programs drawn by tests/programs/random, and writes with libhdf5 alone what their first FLUSHES rounds leave: flush by
-flush, first the definitions, then the writes rank by rank, those of a rank in its order. The writer's own code has no part in it: types
-are made with gaps as in the programs' memory, and selections are libhdf5's hyperslabs and points.
+flush, first the definitions, then the writes rank by rank, those of a rank in its order. The writer's own code has no part in
+it: types are made with gaps as in the programs' memory, and selections are libhdf5's hyperslabs and points.
 """
 import ctypes
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """shadow.py DIR earliest|v110|large: an HDF5 program's files, made twice, for tests of logs with a metadata image.
 
-DIR/native.h5 is the file as HDF5 writes it. DIR/shadow.h5 is the metadata image: the same objects without the elements of logged
-datasets. "large" is the format v110, with an additional dataset that a view reads in place in a closed log. DIR/log.json lists
-the logged datasets: the address of each in the image, and the writes to it, whose bytes are contiguous in DIR/raw. An ID without
-an address is that of a deleted dataset.
+DIR/native.h5 is the file as HDF5 writes it. DIR/shadow.h5 is the metadata image: the same objects without the elements of
+logged datasets. "large" is the format v110, with an additional dataset that a view reads in place in a closed log.
+DIR/log.json lists the logged datasets: the address of each in the image, and the writes to it, whose bytes are contiguous in
+DIR/raw. An ID without an address is that of a deleted dataset.
 """
 import json
 import os

@@ -2,7 +2,8 @@
 """soak.py SECONDS SEED FILE...: repeatedly reads the dataset `data` of random files that appear and disappear.
 
 Each element tells the state of its file, and its place (see tests/soak/main.rs), so a read must return a single state. Prints
-one line of JSON: the number of right reads, and of failures by reason. Errors in the content go to standard error, with exit status 1.
+one line of JSON: the number of right reads, and of failures by reason. Errors in the content go to standard error, with exit
+status 1.
 """
 import collections
 import errno

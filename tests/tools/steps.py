@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """steps.py show MODE FILE ...: the steps of tests/c/steps in each FILE, as a line of JSON per pair.
 
-`rows`: the extent of the dataset, null without the file or dataset. `ranks`: the number of complete steps of each rank, from the
-first one on. Exit code 1: the content is impossible. MODE: `whole` for a flush between two calls of a program that makes all
-calls on all ranks; `parts` where ranks may be at different steps; `marks` is `whole` for a program that makes a group with every
-fourth step.
+`rows`: the extent of the dataset, null without the file or dataset. `ranks`: the number of complete steps of each rank, from
+the first one on. Exit code 1: the content is impossible. MODE: `whole` for a flush between two calls of a program that makes
+all calls on all ranks; `parts` where ranks may be at different steps; `marks` is `whole` for a program that makes a group
+with every fourth step.
 
-steps.py write FILE NOTES [EXIT]: one process writes the same steps with h5py and never flushes them, until it is killed, or exits
-after EXIT steps. NOTES tells when each step was written, as in tests/c/steps/notes.c.
+steps.py write FILE NOTES [EXIT]: one process writes the same steps with h5py and never flushes them, until it is killed, or
+exits after EXIT steps. NOTES tells when each step was written, as in tests/c/steps/notes.c.
 """
 import itertools
 import json

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """watch.py WAY FILE RANKS CLOSED: watches FILE, which a job of tests/programs/pattern.rs writes, until the log is closed.
 
-WAY: `open` repeatedly opens FILE with h5py, by a mount or by the file driver, until the file CLOSED exists; `h5logfs.follow` and
-`h5logfs.xarray.follow` use these functions. Prints the number of each flush, and the time at which it was seen, in seconds since
-1970; then it checks that FILE shows everything of the flush, and nothing of another one. The close leaves a last flush. The closed
-log may show the same flush as the last state before.
+WAY: `open` repeatedly opens FILE with h5py, by a mount or by the file driver, until the file CLOSED exists; `h5logfs.follow`
+and `h5logfs.xarray.follow` use these functions. Prints the number of each flush, and the time at which it was seen, in
+seconds since 1970; then it checks that FILE shows everything of the flush, and nothing of another one. The close leaves a
+last flush. The closed log may show the same flush as the last state before.
 """
 import os
 import sys
