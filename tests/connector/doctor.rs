@@ -13,7 +13,7 @@ use crate::common::readers::Python;
 /// The lines about a libhdf5 in an environment, and whether none was bad.
 fn lines(library: &PathBuf, variables: Vec<(&'static str, OsString)>) -> (Vec<String>, bool) {
     let mut doctor = Command::new(PROGRAM);
-    // The tests' variables are none of those that it knows.
+    // `doctor` would report the tests' own variables as unknown.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let doctor = doctor.arg("doctor").arg(library).env_clear();
     // A given variable replaces this one.

@@ -31,7 +31,7 @@ fn home(of: Person, parent: &Path) -> PathBuf {
     dir
 }
 
-/// A directory with those of the attacker and the victim; prints why there is none.
+/// A directory with the home directories of the attacker and the victim; prints the reason if there is none.
 fn homes() -> Option<(TempDir, [PathBuf; 2])> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root has the rights of all users");

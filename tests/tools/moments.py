@@ -89,7 +89,7 @@ class Program:
         steps += 3 * [self.append, self.write, self.attribute] + [self.shrink]
         for _ in range(self.random.randrange(1, 12)):
             self.random.choice(steps if self.datasets else [self.dataset, self.group])()
-        # A flush without new data is none of the log.
+        # A flush without new data does not reach the log, so an attribute changes each time.
         self.flushes += 1
         self.file.attrs["flushes"] = self.flushes
         self.file.flush()

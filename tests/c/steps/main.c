@@ -5,8 +5,9 @@
  * together: the ranks extend the file for each step. apart: only for each 50th; in between they make no call together, and each
  * takes another time for a step. The file is flushed before the first one, where that happens each second.
  *
- * What happens after so many steps: abort (the last rank calls MPI_Abort), crash (it does what it may not, while the others
- * wait for it). Or all leave the program without closing the file: exit, finalize (after MPI_Finalize), _exit. never: nothing.
+ * What happens after this many steps: abort (the last rank calls MPI_Abort), crash (the last rank raises SIGSEGV while the
+ * others wait for it). Or all leave the program without closing the file: exit, finalize (after MPI_Finalize), _exit. never:
+ * nothing.
  */
 #include <mpi.h>
 #include <signal.h>
