@@ -1,5 +1,5 @@
 /*
- * Loaded before a program: notes in the file of the variable ASKED_NOTES which variables of HDF5 it asks for and gets.
+ * Loaded before a program: records in the file named by ASKED_NOTES which HDF5 variables the program reads and gets.
  */
 #include <fcntl.h>
 #include <stddef.h>

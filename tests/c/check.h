@@ -1,4 +1,4 @@
-/* Checks of the C programs of the tests: each says where it fails, and ends the program. */
+/* Checks of the C test programs: each reports where it fails, and ends the program. */
 #ifndef CHECK_H
 #define CHECK_H
 

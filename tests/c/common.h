@@ -1,4 +1,4 @@
-/* What the C programs of the tests share: checks that say where they fail, and end the job. */
+/* Common parts of the C test programs: checks that report where they fail, and end the job. */
 #ifndef COMMON_H
 #define COMMON_H
 
@@ -12,7 +12,7 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-/* The call returns this code. */
+/* The call must return this code. */
 #define EXPECT(code, call)                                                                \
     do {                                                                                  \
         int got = (call), wanted = (code);                                                \
@@ -23,7 +23,7 @@
 
 #define CHECK(call) EXPECT(H5LOGFS_OK, call)
 
-/* The call returns this code, and a message with these words in it. */
+/* The call must return this code, and a message with these words. */
 #define REFUSED(code, words, call)                                                     \
     do {                                                                               \
         EXPECT(code, call);                                                            \
@@ -49,7 +49,7 @@ static inline h5logfs_dataset_spec spec_of(h5logfs_id datatype, int rank, const 
     return spec;
 }
 
-/* A dataset of fixed extent, without anything else. */
+/* A dataset of fixed extent without further properties. */
 static inline h5logfs_id plain(h5logfs_id file, const char *path, h5logfs_id datatype, int rank,
                                const uint64_t *dims)
 {

@@ -44,7 +44,7 @@ int MPI_Pcontrol(const int phase, ...)
     for (int i = 0; i < KINDS && counted[i].name; i++)
         len += snprintf(text + len, sizeof text - (size_t)len, "calls %d %d %s %lld %lld\n", phase, rank, counted[i].name,
                         counted[i].calls, counted[i].bytes);
-    /* One write, so that the lines of the ranks do not mix. */
+    /* One write, so that lines of different ranks do not mix. */
     fwrite(text, 1, (size_t)len, stdout);
     fflush(stdout);
     memset(counted, 0, sizeof counted);
@@ -79,7 +79,7 @@ int MPI_Gather(const void *from, int number, MPI_Datatype type, void *to, int to
     return PMPI_Gather(from, number, type, to, to_number, to_type, root, comm);
 }
 
-/* Without bytes, of which each rank has another number. */
+/* The bytes are not counted, because they differ between ranks. */
 int MPI_Gatherv(const void *from, int number, MPI_Datatype type, void *to, const int *numbers, const int *places,
                 MPI_Datatype to_type, int root, MPI_Comm comm)
 {

@@ -1,6 +1,5 @@
 /*
- * everything FILE: writes something with every function of the library. tests/c/everything.py checks
- * what has come of it.
+ * everything FILE: writes with every function of the library. tests/c/everything.py checks the result.
  */
 #include "common.h"
 
@@ -19,7 +18,7 @@ struct outer {
     char name[5];
 };
 
-/* One element of each rank, in a dataset of as many. */
+/* One element per rank, in a dataset of as many elements. */
 static void one_each(h5logfs_id file, const char *path, h5logfs_id datatype, const void *value)
 {
     size_t size;
@@ -120,7 +119,7 @@ static void attributes(h5logfs_id file)
     CHECK(h5logfs_attribute_texts(file, "/described", "colours", LENGTH(colours), colours));
 }
 
-/* Each kind of selection, in rows of the ranks: 2 rows a rank, 12 columns. */
+/* Each kind of selection, in the rows of the ranks: 2 rows per rank, 12 columns. */
 static void selections(h5logfs_id file, const char *folder, bool lend)
 {
 #define PUT(kind, ...) (lend ? h5logfs_lend##kind(__VA_ARGS__) : h5logfs_write##kind(__VA_ARGS__))
@@ -149,7 +148,7 @@ static void selections(h5logfs_id file, const char *folder, bool lend)
     const uint64_t starts[3][2] = {{row, 0}, {row + 1, 10}, {row, 1}};
     const uint64_t counts[3][2] = {{1, 3}, {1, 2}, {2, 1}};
     CHECK(PUT(_blocks, sets[2], 1, &starts[0][0], &counts[0][0], of[2], 3 * sizeof(double)));
-    /* The same as lists. */
+    /* As lists of blocks. */
     const uint64_t *const of_starts[2] = {starts[1], starts[2]};
     const uint64_t *const of_counts[2] = {counts[1], counts[2]};
     CHECK(PUT(_n, sets[2], 2, of_starts, of_counts, of[2] + 3, 4 * sizeof(double)));
@@ -160,7 +159,7 @@ static void selections(h5logfs_id file, const char *folder, bool lend)
     if (rank == ranks - 1) {
         CHECK(PUT(, sets[4], of[4], 24 * sizeof(double)));
     }
-    /* Who has nothing to write may say so. */
+    /* A rank without data may say so. */
     const uint64_t none[2] = {0, 0};
     CHECK(PUT(_block, sets[0], none, none, NULL, 0));
     CHECK(PUT(_points, sets[3], 0, NULL, NULL, 0));
@@ -168,7 +167,7 @@ static void selections(h5logfs_id file, const char *folder, bool lend)
 #undef PUT
 }
 
-/* Extents, fill values, filters, scalars; and lent data that win over written ones. */
+/* Extents, fill values, filters, scalars; and lent data, which override written data. */
 static void shapes(h5logfs_id file)
 {
     const uint64_t dims[2] = {0, 4}, max_dims[2] = {H5LOGFS_UNLIMITED, 6}, chunk[2] = {2, 4};
@@ -207,7 +206,7 @@ static void shapes(h5logfs_id file)
     int32_t written[3] = {1, 1, 1};
     CHECK(h5logfs_lend_block(order, at, three, lent, sizeof lent));
     CHECK(h5logfs_write_block(order, at, three, written, sizeof written));
-    /* A copy was made of these, and of those none. */
+    /* Written data was copied, lent data was not. */
     memset(written, 0, sizeof written);
     lent[2] = 6;
     uint64_t bytes;
@@ -219,7 +218,7 @@ static void shapes(h5logfs_id file)
     REQUIRE(bytes == 0);
 }
 
-/* Rows that find their places themselves: rank + 1 of each rank, one of them lent. */
+/* Rows that find their places themselves: rank + 1 rows of each rank, one of them lent. */
 static void appends(h5logfs_id file)
 {
     const uint64_t none[2] = {0, 2}, most[2] = {H5LOGFS_UNLIMITED, 2};

@@ -1,6 +1,6 @@
 /*
- * faults FOLDER: what is wrong is told, on the right ranks, and harms nothing. The file FOLDER/kept.h5
- * is closed in the end; it has what was right.
+ * faults FOLDER: errors are reported on the right ranks, and harm nothing. The file FOLDER/kept.h5 is closed in the
+ * end, with everything that was valid.
  */
 #include "common.h"
 
@@ -19,7 +19,7 @@ static const char *in_folder(const char *name)
     return path;
 }
 
-/* No function takes a handle that is none, or one of the wrong kind. */
+/* No function takes an invalid handle, or one of the wrong kind. */
 static void handles(h5logfs_id file, h5logfs_id dataset, h5logfs_id datatype)
 {
     const h5logfs_id none[] = {0, -1, 12345, INT64_MAX, INT64_MIN, dataset + 1000};
@@ -29,7 +29,7 @@ static void handles(h5logfs_id file, h5logfs_id dataset, h5logfs_id datatype)
     h5logfs_id id;
     h5logfs_dataset_spec spec = spec_of(H5LOGFS_INT32, 0, NULL);
     for (size_t i = 0; i < LENGTH(none) + 2; i++) {
-        /* In the place of a file, and of a dataset. */
+        /* In place of a file, and of a dataset. */
         h5logfs_id f = i < LENGTH(none) ? none[i] : i == LENGTH(none) ? dataset : datatype;
         h5logfs_id d = i < LENGTH(none) ? none[i] : i == LENGTH(none) ? file : H5LOGFS_DOUBLE;
         h5logfs_id t = i < LENGTH(none) ? none[i] : i == LENGTH(none) ? file : dataset;
@@ -128,7 +128,7 @@ static void definitions(h5logfs_id file, h5logfs_id dataset)
     const uint64_t fewer = 1;
     h5logfs_id id = 7, compound;
     h5logfs_dataset_spec spec = spec_of(H5LOGFS_INT32, 1, &fewer);
-    /* A group that is there, made by a call or as a parent, is no error. */
+    /* An existing group, made by a call or as a parent, is no error. */
     CHECK(h5logfs_group(file, "/there"));
     CHECK(h5logfs_group(file, "/there"));
     CHECK(h5logfs_group(file, "/there/below/it"));
@@ -154,7 +154,7 @@ static void definitions(h5logfs_id file, h5logfs_id dataset)
     REFUSED(H5LOGFS_ERR_CLOSED, "datatype is closed", h5logfs_dataset(file, "/y", &spec, &id));
 }
 
-/* All ranks hear of the write that the last one has refused: once. */
+/* All ranks hear once of the write that the last one has refused. */
 static void hear(h5logfs_id file, const char *words)
 {
     char who[32];
@@ -180,7 +180,7 @@ static void writes(h5logfs_id file, h5logfs_id dataset)
 {
     static int32_t data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     const uint64_t start = 2 * (uint64_t)rank, two = 2, far = 2 * (uint64_t)ranks - 1;
-    /* What is right goes to the file beside what is wrong. */
+    /* Valid data goes to the file beside invalid data. */
     CHECK(h5logfs_write_block(dataset, &start, &two, data, 8));
     REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "out of the extent",
                     h5logfs_write_block(dataset, &far, &two, data, 8));
@@ -198,14 +198,14 @@ static void writes(h5logfs_id file, h5logfs_id dataset)
     REFUSED_ON_LAST(H5LOGFS_ERR_INVALID_ARGUMENT, "dataset /numbers: block 1: starts is NULL",
                     h5logfs_write_n(dataset, 2, starts, counts, data, 16));
     REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "elements", h5logfs_write(dataset, data, 4));
-    /* What is wrong with lent data is told at once. */
+    /* Errors of lent data are reported at once. */
     REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "out of the extent",
                     h5logfs_lend_block(dataset, &far, &two, data, 8));
     REFUSED_ON_LAST(H5LOGFS_ERR_WRITE, "elements",
                     h5logfs_lend_hyperslab(dataset, &start, NULL, &two, NULL, data, 4));
 }
 
-/* A full buffer goes to the file, and what is larger than that at once. Appended rows stay, and leave no room. */
+/* A full buffer goes to the file, and larger data at once. Appended rows stay, and leave no room. */
 static void full_buffer(void)
 {
     const uint64_t dims = 200, start = 0, half = 100;
@@ -250,7 +250,7 @@ static void creations(void)
     options.fsync = 17;
     REFUSED(bad, "fsync has no value 17",
             h5logfs_create(MPI_COMM_WORLD, in_folder("x"), &options, &file));
-    /* One rank alone is wrong: nobody waits for it. */
+    /* Only one rank is wrong: nobody waits for it. */
     snprintf(who, sizeof who, "rank %d", ranks - 1);
     if (rank == ranks - 1) {
         REFUSED(bad, "NULL", h5logfs_create(MPI_COMM_WORLD, NULL, NULL, &file));
@@ -265,7 +265,7 @@ static void creations(void)
     REQUIRE(file == 0);
 }
 
-/* A close settles the file, or says that it is a log. */
+/* A close settles the file, or reports that it is a log. */
 static void settling(void)
 {
     const uint64_t dims = (uint64_t)ranks, start = (uint64_t)rank, one = 1;
@@ -284,7 +284,7 @@ static void settling(void)
             CHECK(h5logfs_close(file));
             continue;
         }
-        /* As a program has it that reads the file. */
+        /* The descriptor of a reading program. */
         const int reader = open(path, O_RDONLY);
         REQUIRE(reader >= 0 && !flock(reader, LOCK_SH));
         REFUSED(H5LOGFS_ERR_NOT_SETTLED, "locked.h5` can be run later", h5logfs_close(file));
@@ -302,7 +302,7 @@ static void settling(void)
             h5logfs_create(MPI_COMM_WORLD, in_folder("x"), &options, &file));
 }
 
-/* A log that was not closed is replaced only if both options say so. */
+/* An unclosed log is replaced only if both options are set. */
 static void replacements(void)
 {
     h5logfs_options options;
@@ -325,7 +325,7 @@ static void replacements(void)
     options.discard_unclosed = 2;
     REFUSED(H5LOGFS_ERR_INVALID_ARGUMENT, "discard_unclosed has no value 2",
             h5logfs_create(MPI_COMM_WORLD, in_folder("again.h5"), &options, &file));
-    /* A program that was compiled with the first header has shorter options. */
+    /* A program compiled with the first header has shorter options. */
     const size_t first = offsetof(h5logfs_options, discard_unclosed);
     options.discard_unclosed = 7;
     CHECK(h5logfs_options_init(&options, first));
@@ -334,7 +334,7 @@ static void replacements(void)
     CHECK(h5logfs_close(created(in_folder("again.h5"), &options)));
 }
 
-/* Ranks that do not agree hear of it, and can go away. */
+/* Ranks that disagree are told, and can stop. */
 static void disagreement(void)
 {
     const uint64_t dims = 4 + (rank == 1);
@@ -390,7 +390,7 @@ static void messages_of_threads(h5logfs_id file)
         REQUIRE(!pthread_join(threads[i], NULL));
     }
     REQUIRE(strstr(h5logfs_last_error(), "1234"));
-    /* After a flush the buffer is the caller's again, though this one could not be. */
+    /* After a flush the caller may change the buffer, although this one is constant. */
     lent = 6;
     CHECK(h5logfs_flush(file));
 }
@@ -419,7 +419,7 @@ int main(int argc, char **argv)
     disagreement();
     messages_of_threads(file);
 
-    /* A close with a refused write closes. */
+    /* A close with a refused write still closes. */
     if (rank == 0) {
         EXPECT(H5LOGFS_ERR_WRITE, h5logfs_write(dataset, "", 1));
     }

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     CHECK(h5logfs_lend_block_from(coarse, plane, one, &space, cells, sizeof cells));
     CHECK(h5logfs_flush(file));
 
-    /* A refused write is told at the next flush. */
+    /* A refused write is reported at the next flush. */
     REFUSED(H5LOGFS_ERR_WRITE, "15 elements", h5logfs_write_block_from(field, corner, inner, &space, cells, 15 * sizeof **cells));
     REFUSED(H5LOGFS_ERR_WRITE, "in memory", h5logfs_write_block_from(field, corner, inner, &space, cells, sizeof cells));
     space.rank = 33;

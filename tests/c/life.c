@@ -1,6 +1,6 @@
 /*
- * life FOLDER: MPI comes and goes around the library. Leaves FOLDER/open.h5 and FOLDER/left.h5 without
- * a close, as a program does that ends too early.
+ * life FOLDER: MPI starts and ends around the library. Leaves FOLDER/open.h5 and FOLDER/left.h5 unclosed, like a
+ * program that ends too early.
  */
 #include <sys/wait.h>
 #include <unistd.h>

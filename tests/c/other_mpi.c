@@ -1,6 +1,6 @@
 /*
- * other_mpi FOLDER: a program of another MPI than the one that the library was built for. Each of its calls has to fail,
- * and the first says why.
+ * other_mpi FOLDER: a program with another MPI than that of the library. Each call must fail, and the first one says
+ * why.
  */
 #include <h5logfs_writer.h>
 

@@ -1,6 +1,6 @@
 /*
- * reopening FILE: a job closes FILE, a second one goes on and does not close it, a third one, with half of the ranks and a
- * communicator of Fortran, does.
+ * reopening FILE: a job closes FILE; a second one continues it and does not close it; a third one, with half of the
+ * ranks and a Fortran communicator, does.
  */
 #include "common.h"
 
@@ -8,7 +8,7 @@
 
 static int rank, ranks;
 
-/* With a gap in memory, which the file does not have. */
+/* With a gap in memory, which the file lacks. */
 struct event {
     int8_t rank;
     double step;
@@ -23,7 +23,7 @@ static h5logfs_id event_type(size_t size, size_t offset)
     return type;
 }
 
-/* One more step: a value of each rank, and an event of each. */
+/* One more step: a value and an event of each rank. */
 static void advance(h5logfs_id series, h5logfs_id events, uint64_t expected)
 {
     uint64_t dims[2];
@@ -84,7 +84,7 @@ static void refuse(h5logfs_id file, h5logfs_id series)
     REFUSED(bad, "handle", h5logfs_open_dataset(file, "/events", series, &other));
     REFUSED(bad, "path", h5logfs_open_dataset(file, NULL, H5LOGFS_FLOAT, &other));
     REFUSED(bad, "dataset", h5logfs_open_dataset(file, "/events", H5LOGFS_FLOAT, NULL));
-    /* Of a struct the first call has said where its members lie. */
+    /* The first call has defined the offsets of the struct's members. */
     h5logfs_id packed = event_type(9, 1);
     REFUSED(no, "other places in memory", h5logfs_open_dataset(file, "/events", packed, &other));
     CHECK(h5logfs_type_close(packed));

@@ -1,5 +1,5 @@
 /*
- * scales FILE: dimensions that netCDF and xarray know by name, as tests/programs/port/scales.rs writes them.
+ * scales FILE: dimensions with names for netCDF and xarray, as in tests/programs/port/scales.rs.
  */
 #include "common.h"
 

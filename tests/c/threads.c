@@ -1,6 +1,6 @@
 /*
- * threads FOLDER: four threads of each rank write to one file at once; then two of them have a file
- * each, and flush when they like.
+ * threads FOLDER: four threads of each rank write to one file at once; then two of them have a file each, and flush
+ * independently.
  */
 #include "common.h"
 
@@ -18,7 +18,7 @@ struct task {
     MPI_Comm comm;
 };
 
-/* Rows of one thread, one by one; each value says where it belongs. */
+/* Rows of one thread, one by one; each value tells its place. */
 static void *write_rows(void *arg)
 {
     const struct task *task = arg;

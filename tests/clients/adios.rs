@@ -1,5 +1,5 @@
-//! Directories of ADIOS2, read by programs of HDF5: those of the corpus, those of random programs, as ADIOS2's own reader finds
-//! them, and those that are being written.
+//! ADIOS2 directories read by HDF5 programs: those of the corpus, those of random programs compared with ADIOS2's own
+//! reader, and those being written.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ fn compare(python: &Python, shown: &Path) {
         .unwrap()
         .map(|file| file.unwrap().file_name());
     let names = files.filter_map(|name| Some(name.to_str()?.strip_suffix(".bp")?.to_owned()));
-    // BP4 does not tell attributes of one element from scalars, which files of openPMD have.
+    // BP4 does not distinguish attributes of one element from scalars, which openPMD files have.
     let (scalars, exact): (Vec<String>, Vec<String>) =
         names.partition(|name| name.starts_with("openpmd_b4"));
     for (options, names) in [(None, exact), (Some("--scalars"), scalars)] {
@@ -96,7 +96,7 @@ fn random_programs_are_shown_as_they_were_put() {
     assert!(checked.status.success(), "{}", said(&checked));
 }
 
-/// All steps that had ended are there, and nothing else. `H5LOGFS_TEST_CASES` and `H5LOGFS_TEST_SEED` as above.
+/// Exactly the completed steps are there. `H5LOGFS_TEST_CASES` and `H5LOGFS_TEST_SEED` as above.
 #[test]
 fn programs_that_are_killed_leave_their_steps() {
     let Some(python) = Python::new() else {
@@ -127,7 +127,7 @@ with adios2.Stream(io, sys.argv[1], 'w') as out:
     out.end_step()
 ";
 
-/// Each dataset needs some bytes of the metadata. A list that read all of them for each one took seconds.
+/// Each dataset needs some bytes of the metadata. A list that read all of it for each one took seconds.
 #[test]
 fn a_list_reads_the_metadata_of_many_variables_a_few_times() {
     let Some(python) = Python::new() else {
@@ -139,7 +139,7 @@ fn a_list_reads_the_metadata_of_many_variables_a_few_times() {
     let written = writer.args(["-c", MANY]).arg(&run).arg("1000").output();
     let written = written.unwrap();
     assert!(written.status.success(), "{}", said(&written));
-    // The kernel adds what a program has read to the figures of the shell that waits for it.
+    // The kernel adds a program's reads to the figures of the waiting shell.
     let counted = || {
         let mut shell = Command::new("sh");
         shell.args(["-c", "\"$@\" >&2 && cat /proc/$$/io", "sh"]);
@@ -214,7 +214,7 @@ fn steps_of_a_running_program_are_told() {
         for line in lines {
             events.push(serde_json::from_str(&line.unwrap()).unwrap());
             if events.len() == 3 {
-                // It closes the directory.
+                // The program closes the directory.
                 drop(writer.stdin.take());
             }
         }

@@ -1,6 +1,5 @@
-//! The benchmark of reading, at its smallest: that each workload runs, that what it reads is right,
-//! that it notices when that is not so, and that it leaves nothing behind. How long anything takes is
-//! not looked at.
+//! The reading benchmark at its smallest: each workload runs, reads the right data, notices wrong data, and leaves
+//! nothing behind. Times are not checked.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +15,7 @@ use crate::common::mpirun::program;
 use crate::common::readers::{Python, said, whole_corpus};
 use crate::common::{PROGRAM, User, can_mount, wait_until};
 
-/// The benchmark with a directory of its own; nothing where it cannot be run.
+/// The benchmark with its own directory; none where it cannot run.
 fn bench(dir: &TempDir) -> Option<Command> {
     if !can_mount(User::Caller) {
         return None;
@@ -68,7 +67,7 @@ fn every_workload_runs_and_reads_what_was_generated() {
     }
 }
 
-/// Figures are there, and numbers; contents were compared wherever the log is not merely listed.
+/// Figures exist and are numbers; contents were compared wherever the log is not merely listed.
 fn check(workload: &Value) {
     assert_eq!(workload["failed"], Value::Null, "{workload}");
     if workload["skipped"] != Value::Null {
@@ -83,7 +82,7 @@ fn check(workload: &Value) {
     for row in rows {
         assert!(row["measured"]["median"].as_f64().unwrap() > 0.0, "{row}");
     }
-    // Those of one log compare it once.
+    // Workloads on one log compare it once.
     const NOT_COMPARED: [&str; 5] = ["hyperslabs", "columns", "readers", "listing", "known"];
     let name = workload["name"].as_str().unwrap();
     let expected = !NOT_COMPARED.contains(&name);
@@ -94,7 +93,7 @@ fn check(workload: &Value) {
     );
 }
 
-/// By a decoder that was made of the format's page alone, and knows logs of one flush.
+/// By a decoder made from the format page alone, for logs of one flush.
 #[test]
 fn generated_logs_are_logs() {
     let dir = TempDir::new().unwrap();
@@ -125,14 +124,14 @@ fn generated_logs_are_logs() {
     }
 }
 
-/// What it says.
+/// The output of a command, which must succeed.
 fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", said(&output));
     said(&output)
 }
 
-/// One byte of each native file is changed behind its back.
+/// One byte of each native file is changed secretly.
 #[test]
 fn contents_that_differ_are_reported() {
     let (dir, results) = (TempDir::new().unwrap(), TempDir::new().unwrap());

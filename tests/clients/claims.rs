@@ -1,5 +1,5 @@
-//! Files that claim more than they have: extents, chunks, counts, lengths of any size. Whoever reads one, in whatever way, has an
-//! answer or an error soon, and in bounded memory: nothing counts what a file merely claims.
+//! Files that claim more than they have: extents, chunks, counts and lengths of any size. Every reader gets an answer
+//! or an error soon, in bounded memory: work does not depend on mere claims.
 
 use crate::common::amount::is_whole;
 use crate::common::damaged::Log;
@@ -9,12 +9,12 @@ use crate::common::slow::SlowLog;
 use crate::common::unclosed;
 use crate::everybody::{Everybody, Loaded};
 
-/// 2^46 more than an ordinary side, as one turned bit makes it.
+/// An ordinary side plus 2^46, as a flipped bit makes it.
 const HUGE: u64 = (1 << 46) + 6;
 
 // --- files ---------------------------------------------------------------------------------------
 
-/// Logs that are sound, but for what they claim.
+/// Logs that are sound except for their claims.
 fn made() -> Vec<Log> {
     let u8s = |name: &str, id, dims: &[u64]| Dataset::new(name, id, Type::U8, dims);
     let small = Entry::one(0, &[0, 0, 2, 0], &[1, 1, 1, 10], (0..10).collect());
@@ -79,7 +79,7 @@ fn slow() -> Log {
     )
 }
 
-/// A log that was not closed.
+/// An unclosed log.
 fn of_a_job(name: &str, dims: &str, chunk: Option<&str>) -> Log {
     let dir = tempfile::tempdir().unwrap();
     let chunk = chunk.map_or(String::new(), |chunk| format!(r#","chunk":{chunk}"#));
@@ -98,7 +98,7 @@ fn of_a_job(name: &str, dims: &str, chunk: Option<&str>) -> Log {
     Log::of_dir(name, dir.path(), "log.h5")
 }
 
-/// What `whole.py` has counted.
+/// Counts from `whole.py`.
 fn counted(answer: &str) -> Vec<u64> {
     let words = answer.split([' ', ',']);
     words.filter_map(|word| word.parse().ok()).collect()
@@ -110,13 +110,13 @@ fn what_a_log_claims_is_not_counted() {
         return;
     };
     let mut everybody = Everybody::new(&loaded);
-    // What bounds the work takes seconds of processor time in each way.
+    // The work takes seconds of processor time each way until its bound.
     let slow = is_whole().then(slow);
     for (number, log) in made().iter().chain(&slow).enumerate() {
         let answers = everybody.read(log, number);
         eprintln!("{}: {answers:?}", log.name);
         if log.name == "extent" {
-            // The chunk that was written, and no other.
+            // Only the written chunk.
             let counts = answers
                 .iter()
                 .filter(|(way, _)| ["driver", "connector", "package"].contains(way));

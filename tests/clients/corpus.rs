@@ -1,5 +1,4 @@
-//! Real files of the real writer, read through a real mount by real clients: each must come out as
-//! the program meant it.
+//! Real files of the real writer, read through a real mount by real clients: each must equal what the program meant.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +8,7 @@ use crate::common::readers::{
 };
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// Every sound case by every Python, and by h5dump.
+/// Every sound case, read by every Python and by h5dump.
 fn reads_as_expected(corpus: &Path) {
     if !can_mount(User::Caller) {
         return;
@@ -53,7 +52,7 @@ fn h5diff_finds_no_difference() {
     }
     let corpus = corpus();
     let mounted = Mounted::new(&corpus, "");
-    // Object references and null dataspaces cannot be compared, says the corpus.
+    // According to the corpus, object references and null dataspaces cannot be compared.
     let comparable = |n: &String| !["objref", "objref_dset", "nullspace"].contains(&n.as_str());
     let names = sound_cases(&corpus).into_iter().filter(comparable);
     check_all(names.collect(), |name| {

@@ -1,8 +1,8 @@
-//! A log that is read in all ways: through a mount, by the file driver, by the VOL connector, by the Python package, and by
-//! each command. Each of them has an answer or an error soon, and in bounded memory.
+//! A log read in all ways: through a mount, by the file driver, by the VOL connector, by the Python package, and by
+//! each command. Each gives an answer or an error soon, in bounded memory.
 //!
-//! The bound of time is one of processor time, so that it is the same on a busy machine. A process that waits for something
-//! that never comes is killed after [`PATIENCE`].
+//! The time limit is in processor time, which a busy machine does not change. A process that waits for ever is killed
+//! after [`PATIENCE`].
 
 use std::fs;
 use std::io::{Read, Seek};
@@ -20,32 +20,32 @@ use crate::common::package::Package;
 use crate::common::readers::Python;
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// Processor time for one log, of one process and those that it waits for.
+/// Limit of the processor time for one log, of a process and those that it waits for.
 pub const MOST_TIME: Duration = Duration::from_secs(10);
-/// A machine may be so busy that it takes so long by the clock.
+/// Limit of the elapsed time, which may be long on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// What each process is given for chunks, and for indexes, in MiB.
+/// Each process's limits for chunks and for indexes, in MiB.
 const LIMIT: u64 = 64;
-/// What a daemon or a command may have in memory, in KiB: both limits; beside them what is not charged, chunks that are made
-/// ahead, each no larger than the limit, and the program itself.
+/// Limit of a daemon's or command's memory, in KiB: both limits, memory without accounting, chunks made ahead (each
+/// at most as large as a limit), and the program itself.
 const MOST_MEMORY: u64 = (5 * LIMIT + 64) << 10;
-/// What a program of Python has besides.
+/// Additional memory of a Python program.
 const PYTHON_MEMORY: u64 = 256 << 10;
-/// Address space of a command, in KiB: its memory, libraries, and the stacks of its threads.
+/// Address space of a command, in KiB: memory, libraries, and thread stacks.
 const MOST_ADDRESSES: u64 = 3 << 20;
-/// The most bytes that a command writes for a file of some KB: what is not sparse of a canonical file.
+/// The most bytes that a command writes for a file of some KB: the non-sparse part of a canonical file.
 const MOST_WRITTEN: u64 = 300 << 20;
 
-/// What the programs of HDF5 say of a log, by their ways.
+/// Answers of HDF5 programs about a log, by way.
 pub type Answers = Vec<(&'static str, String)>;
 
-/// What a program says of a file.
+/// A program's answer about a file.
 fn ask(reader: &mut Answering, file: &Path) -> Result<String, String> {
     reader.ask(&file.display().to_string(), PATIENCE)
 }
 
-/// What a process and its ended children have used of processors.
+/// Processor time of a process and its ended children.
 fn cpu(process: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default();
@@ -55,24 +55,24 @@ fn cpu(process: u32) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// How a program of HDF5 comes to logs.
+/// A way in which an HDF5 program opens logs.
 struct Way {
     name: &'static str,
-    /// A daemon serves them.
+    /// A mount, if there is one.
     mounted: Option<Mounted>,
     python: Python,
-    /// The package opens the files: with these options.
+    /// Options with which the package opens the files.
     package: Option<String>,
     reader: Option<Answering>,
 }
 
-/// What came of one log.
+/// Results for one log.
 struct Outcome {
     answer: Result<String, String>,
     took: Duration,
-    /// Of the process with the views, in KiB.
+    /// Memory of the process with the views, in KiB.
     memory: u64,
-    /// The daemon is there, where there was one.
+    /// Whether the daemon, if any, still runs.
     is_served: bool,
 }
 
@@ -109,7 +109,7 @@ impl Way {
     }
 }
 
-/// Runs a command of the program. Fails where it does not keep within the bounds.
+/// Runs a command of the program. Fails where it exceeds the limits.
 fn run(arguments: &[&str], file: &Path, out: Option<&Path>) -> Result<(String, Used), String> {
     let limits = format!("ulimit -v {MOST_ADDRESSES}; exec \"$@\"");
     let mut said = tempfile::tempfile().unwrap();
@@ -141,15 +141,15 @@ fn run(arguments: &[&str], file: &Path, out: Option<&Path>) -> Result<(String, U
     ))
 }
 
-/// What a command has used.
+/// Resources used by a command.
 #[derive(Debug, Clone, Copy, Default)]
 struct Used {
     cpu: Duration,
-    /// In KiB.
+    /// Peak memory in KiB.
     memory: u64,
 }
 
-/// Those that read, without the file.
+/// Reading commands, without the file.
 const READING: [&[&str]; 8] = [
     &["inspect"],
     &["inspect", "--json"],
@@ -160,29 +160,29 @@ const READING: [&[&str]; 8] = [
     &["export", "--force"],
     &["report", "--force"],
 ];
-/// Those that change the file.
+/// Commands that change the file.
 const CHANGING: [&[&str]; 3] = [&["recover"], &["settle"], &["settle", "--undo"]];
 
 pub struct Everybody {
     source: tempfile::TempDir,
     ways: Vec<Way>,
-    /// Reads what no way of ours leads through.
+    /// Reads without h5logfs.
     native: Python,
     pub found: Found,
 }
 
-/// What came of all logs.
+/// Results for all logs.
 #[derive(Default)]
 pub struct Found {
     wrong: Vec<String>,
-    /// Of these libhdf5 itself dies, without us.
+    /// Logs on which libhdf5 dies even without h5logfs.
     native: Vec<String>,
     longest: Duration,
-    /// The most memory, by what had it, in KiB.
+    /// Peak memory by program, in KiB.
     memory: Vec<(&'static str, u64)>,
 }
 
-/// The plug-ins and packages that programs load.
+/// Plug-ins and packages that programs load.
 pub struct Loaded {
     driver: Driver,
     connector: Connector,
@@ -192,7 +192,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// `None` where there is no h5py; prints which is missing.
+    /// The programs. `None`, after printing what is missing, without h5py.
     pub fn new() -> Option<Self> {
         let (old, new) = (Python::old()?, Python::new()?);
         Some(Loaded {
@@ -245,7 +245,7 @@ impl Everybody {
         }
     }
 
-    /// All read a log. Returns what they say of it.
+    /// Reads a log in all ways. Returns the answers.
     pub fn read(&mut self, log: &Log, number: usize) -> Answers {
         let dir = self.source.path().join(format!("log{number}"));
         log.lay_out(&dir);
@@ -281,7 +281,7 @@ impl Everybody {
         None
     }
 
-    /// Whether libhdf5 itself, without us, dies of the file as it lies there, or does not end.
+    /// Whether libhdf5 alone crashes or hangs on the file.
     fn is_native(&self, name: &str) -> bool {
         let mut reader = Answering::new(self.native.tool("whole.py"));
         let answer = ask(&mut reader, &self.source.path().join(name));
@@ -325,7 +325,7 @@ impl Found {
         }
     }
 
-    /// What a command has said.
+    /// Takes a command's answer.
     fn take(
         &mut self,
         log: &Log,
@@ -345,7 +345,7 @@ impl Found {
         }
     }
 
-    /// Together with what another one has found.
+    /// Merges the results of another reader.
     pub fn with(mut self, other: Found) -> Self {
         self.wrong.extend(other.wrong);
         self.native.extend(other.native);
@@ -356,7 +356,7 @@ impl Found {
         self
     }
 
-    /// Fails the test with all that is wrong.
+    /// Fails the test with all errors.
     pub fn check(&self) {
         eprintln!("{:?} of processor time at most", self.longest);
         for (name, memory) in &self.memory {

@@ -1,4 +1,4 @@
-//! The programs that read what is mounted: h5py of two versions of libhdf5, netCDF4, xarray, h5dump, ncdump.
+//! The programs that read mounts: h5py with two versions of libhdf5, netCDF4, xarray, h5dump, ncdump.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Many clients at once, clients that die, files that change: what a mount has to live with.
+//! Many clients at once, clients that die, files that change.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, corpus, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, errno, wait_until};
 
-/// A directory with copies of some corpus cases, subfiles included.
+/// A directory with copies of some corpus cases, including subfiles.
 fn dir_of(names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in names {
@@ -122,7 +122,7 @@ fn sixteen_readers_at_once() {
     let dir = dir_of(&names);
     let mounted = Mounted::new(dir.path(), "threads=8,cache_size=16M");
     let files = names.map(|n| mounted.join(format!("{n}.log.h5")));
-    // Every other one reads the same file, the rest start at different ones.
+    // Every second client reads the same file, the rest start at different ones.
     let readers: Vec<Child> = (0..16)
         .map(|i| {
             let mut files = files.to_vec();
@@ -188,7 +188,7 @@ fn a_file_that_changes_is_shown_anew_and_an_open_handle_keeps_what_it_opened() {
     let before = fs::read(&shown).unwrap();
     let open = File::open(&shown).unwrap();
 
-    // Replaced: the old file lives on for those who have it open.
+    // Replaced: programs that have the old file open can still read it.
     let new = dir.path().join("records.log.h5");
     fs::rename(&new, &log).unwrap();
     let expected = |name: &str| {
@@ -206,7 +206,7 @@ fn a_file_that_changes_is_shown_anew_and_an_open_handle_keeps_what_it_opened() {
     open.read_exact_at(&mut kept, 0).unwrap();
     assert!(kept == before);
 
-    // Rewritten in place: what is open can no longer be had, and says so.
+    // Rewritten in place: an open file is no longer readable, and says so.
     let open = File::open(&shown).unwrap();
     let fill = fs::read(dir.path().join("fill.log.h5")).unwrap();
     fs::write(&log, fill).unwrap();
@@ -223,7 +223,7 @@ fn a_file_that_changes_is_shown_anew_and_an_open_handle_keeps_what_it_opened() {
     });
     let mut all = vec![0; records.len()];
     let outcome = open.read_exact_at(&mut all, 0);
-    // Pages that the kernel still has are those of the state that was opened.
+    // Pages cached by the kernel belong to the state that was opened.
     assert!(outcome.is_err() || all == records);
 }
 
@@ -328,7 +328,7 @@ fn one_file_can_be_mounted_by_itself() {
     assert_eq!(&bytes[..8], b"\x89HDF\r\n\x1a\n");
 }
 
-/// `mount -t fuse.h5logfs` runs the program in this form.
+/// `mount -t fuse.h5logfs` runs the program with these arguments.
 #[test]
 fn the_form_that_mount_8_uses() {
     if !can_mount(User::Caller) {
@@ -391,12 +391,12 @@ for _ in range(2):
     eprintln!("{}", lines.find(|l| l.contains("scanned in")).unwrap());
 }
 
-/// An export that is interrupted leaves nothing behind.
+/// An interrupted export leaves nothing behind.
 #[test]
 fn an_interrupted_export() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log.h5");
-    // Too much to be written before the signal comes: each chunk is deflated, and none is left out, for all of them together
+    // Too much to write before the signal comes: each chunk is deflated, and none is left out, because all together
     // are no more than such a log may claim.
     let filters = [Filter::deflate(9)];
     let mut vast = Dataset::new("vast", 0, Type::U8, &[200 << 20])

@@ -1,8 +1,8 @@
-//! The logs of the corpus, of jobs and of settled files, with random damage, read in all ways. Whatever a file says, there is
-//! an answer or an error soon, and in bounded memory.
+//! Logs of the corpus, of jobs and of settled files, with random damage, read in all ways. Any file gets an answer or
+//! an error soon, in bounded memory.
 //!
-//! `H5LOGFS_TEST_CASES` sets the number of damaged logs, `H5LOGFS_TEST_SEED` the first one: each has the number of its case
-//! in the messages, and is the same for the same seed.
+//! `H5LOGFS_TEST_CASES` sets the number of damaged logs, `H5LOGFS_TEST_SEED` the first one. Messages have the number
+//! of the case, and equal seeds give equal logs.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -20,10 +20,10 @@ use crate::common::shadow::{Made, ShadowLog};
 use crate::common::unclosed;
 use crate::everybody::{Everybody, Found, Loaded};
 
-/// Logs that are read at a time.
+/// Logs read at a time.
 const AT_ONCE: usize = 2;
 
-/// All that is damaged.
+/// All logs to be damaged.
 fn logs(python: &Python) -> Vec<Log> {
     let mut logs = Log::every();
     logs.push(made("not closed", |log, _| drop(unclosed::Log::usual(log))));
@@ -41,7 +41,7 @@ fn logs(python: &Python) -> Vec<Log> {
     logs
 }
 
-/// Directories of ADIOS2: of both versions, with operators, in several files, and one of openPMD.
+/// ADIOS2 directories: of both versions, with operators, in several files, and one of openPMD.
 fn directories() -> impl Iterator<Item = Log> {
     let names = [
         "b4_steps",
@@ -60,7 +60,7 @@ fn directories() -> impl Iterator<Item = Log> {
     })
 }
 
-/// A log that `make` makes, which gets a directory for other files.
+/// A log made by `make`, which gets a directory for other files.
 fn made(name: &str, make: impl FnOnce(&Path, &Path)) -> Log {
     let [dir, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     make(&dir.path().join("log.h5"), other.path());

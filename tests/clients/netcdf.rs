@@ -1,5 +1,5 @@
-//! netCDF classic files with the logs of PnetCDF's burst-buffering driver, through a real mount: the cases of
-//! `tests/corpus-pnetcdf` as netCDF programs see them, sound ones and damaged ones.
+//! netCDF classic files with logs of PnetCDF's burst-buffering driver, through a real mount: the cases of
+//! `tests/corpus-pnetcdf`, sound and damaged, as netCDF programs see them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 // --- the tests of the comparison -----------------------------------------------------------------
 
-/// Each of these changes must be seen, by each of the ways that it names; or nothing else here is worth much.
+/// Each of these changes must be noticed in every way that it lists. Otherwise the other tests prove little.
 #[test]
 fn the_comparison_finds_what_differs() {
     let Some(python) = Python::new() else {
@@ -105,7 +105,7 @@ print(json.dumps([jobs, seen_by]))
     }
 }
 
-/// The nccopy form of each case is what the case expects, to every reader: nothing is asked that a view cannot give.
+/// Every reader finds the nccopy form of each case as expected: nothing is required that a view cannot give.
 #[test]
 fn the_comparison_asks_for_nothing_more() {
     let cases = part(Case::all(), 4)
@@ -126,7 +126,7 @@ fn the_comparison_asks_for_nothing_more() {
 
 // --- the cases -----------------------------------------------------------------------------------
 
-/// Cases whose entries are all there up to where they end: what is there must be shown, not only reported.
+/// Cases whose entries are complete up to their end: these must be shown, not only reported.
 fn shown(case: &Case) -> bool {
     let cut = ["cutmeta-cdf1-np1", "badcount-cdf1-np1"];
     case.expect == "same" || cut.contains(&case.name.as_str())
@@ -143,7 +143,7 @@ fn each_case_reads_as_expected() {
     let dir = lay_out(&cases);
     let mounted = Mounted::new(dir.path(), "");
     let without = Mounted::new(dir.path(), "incomplete_attribute=off");
-    // Files that lack something have an attribute that the expected ones have not.
+    // Incomplete files have an attribute that the expected ones lack.
     let got = |case: &Case| {
         let mounted = if case.expect == "same" {
             &mounted
@@ -159,7 +159,7 @@ fn each_case_reads_as_expected() {
     });
     expect_no_difference(&jobs.collect::<Vec<_>>());
     check_all(cases.clone(), |case| {
-        // What is not silent is a complaint of libhdf5 1.10.
+        // Any output on standard error is a complaint of libhdf5 1.10.
         let dump = Command::new("h5dump").arg(got(&case)).output().unwrap();
         if dump.status.success() && dump.stderr.is_empty() {
             Ok(())
@@ -225,7 +225,7 @@ fn sound_cases_are_good() {
     });
 }
 
-/// Each case has to read as it expects, or to be refused.
+/// Each case must read as it expects, or be refused.
 fn read_by_netcdf4(cases: &[Case], mounted: &Mounted) {
     let Some(python) = Python::new() else {
         return;
@@ -252,7 +252,7 @@ fn what_is_missing_is_told_and_never_made_up() {
         if losses.is_empty() {
             return Err(format!("{}: inspect has nothing to tell", case.name));
         }
-        // Of 20 entries that are counted the first 12 are complete.
+        // Of 20 counted entries the first 12 are complete.
         let says_so = |text: &String| text.contains(" 8 are missing");
         if case.name.starts_with("cutmeta") && !losses.iter().any(says_so) {
             return Err(format!(
@@ -275,7 +275,7 @@ fn what_is_missing_is_told_and_never_made_up() {
     });
 }
 
-/// Readers see what is missing where they look, in the mount and in an export; nothing else differs.
+/// Readers see what is missing in the mount and in an export; nothing else differs.
 #[test]
 fn what_is_missing_is_told_by_an_attribute() {
     if !can_mount(User::Caller) {
@@ -319,7 +319,7 @@ for path in sys.argv[1:]:
         assert_eq!(told.lines().count(), 4, "{told}");
         assert!(header(&shown).contains(":_h5logfs_incomplete = \"Data"));
         assert!(!header(&without).contains("_h5logfs_incomplete"));
-        // The same file but for the attribute, to all that netCDF knows of it.
+        // To netCDF, the same file except for the attribute.
         let copy = out.path().join(&case.name);
         fs::copy(&shown, &copy).unwrap();
         let delete = "
@@ -334,7 +334,7 @@ with h5py.File(sys.argv[1], 'r+') as f:
     }
 }
 
-/// Payloads of the last entries are lost: their variables cannot be read, or only in part; the others can.
+/// Payloads of the last entries are lost: their variables are unreadable, at least in part; the others are readable.
 #[test]
 fn lost_payloads_take_nothing_else_with_them() {
     if !can_mount(User::Caller) {
@@ -376,7 +376,7 @@ fn lost_payloads_take_nothing_else_with_them() {
     let jobs: Vec<Value> = jobs.collect();
     let output = compare(&python, "netcdf4", &jobs);
     assert!(output.status.success(), "{}", said(&output));
-    // A program that refused everything would have passed until here.
+    // A program that refuses everything would have passed so far.
     let code = "
 import h5py, sys
 for path in sys.argv[1:]:
@@ -397,7 +397,8 @@ for path in sys.argv[1:]:
     assert_eq!(python.run(code, &files), "1\n".repeat(files.len()));
 }
 
-/// An entry breaks a rule: its variable cannot be read, the others can. An entry for no variable may be one of any.
+/// An entry breaks a rule: its variable is unreadable, the others are readable. An entry for a missing variable may
+/// belong to any.
 #[test]
 fn entries_that_break_a_rule_take_nothing_else_with_them() {
     if !can_mount(User::Caller) {

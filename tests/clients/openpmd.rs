@@ -1,12 +1,12 @@
-//! Series that openpmd-api has written with ADIOS2: its HDF5 backend, and openPMD-viewer, find in their HDF5 files what they find
-//! in the directories themselves.
+//! Series written by openpmd-api with ADIOS2: its HDF5 backend, and openPMD-viewer, find the same in their HDF5 files
+//! as in the directories.
 
 use crate::common::driver::Driver;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, User, can_mount};
 use tempfile::TempDir;
 
-/// `None` where openPMD's packages are missing.
+/// The Python; `None` where openPMD's packages are missing.
 fn python() -> Option<Python> {
     let python = Python::new()?;
     let looked = python
@@ -49,7 +49,7 @@ fn series_are_the_same_in_a_mount() {
     assert!(compared.status.success(), "{}", said(&compared));
 }
 
-/// openpmd-api itself has an HDF5 inside that loads no drivers.
+/// openpmd-api itself contains an HDF5 that loads no drivers.
 #[test]
 fn the_viewer_finds_the_same_by_the_file_driver() {
     let Some(python) = python() else {

@@ -1,4 +1,4 @@
-//! What ParaView reads files with: the readers of VTK, which have an HDF5 and a netCDF of their own.
+//! ParaView's readers: those of VTK, which have their own HDF5 and netCDF.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::common::connector::Connector;
 use crate::common::readers::{Python, corpus, project, said};
 use crate::common::{Mounted, User, can_mount};
 
-/// A file of VTK's own kind that the connector has written, a series of ADIOS2 that a description of XDMF leads to, and a log
-/// of a netCDF program.
+/// A file of VTK's own kind written by the connector, an ADIOS2 series behind an XDMF description, and a log of a
+/// netCDF program.
 #[test]
 #[ignore = "needs VTK, which is large"]
 fn the_readers_of_vtk_find_what_h5py_finds() {

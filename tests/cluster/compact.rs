@@ -17,7 +17,7 @@ fn mount(mut command: Command) {
     assert!(command.status().unwrap().success(), "{command:?}");
 }
 
-/// The second node sees the log on a file system of another device number, as with NFS.
+/// The second node sees the log on a file system with another device number, as with NFS.
 #[test]
 fn nodes_make_the_same_file_as_threads() {
     let Some(nodes) = Nodes::new(2) else { return };

@@ -10,7 +10,7 @@ use crate::common::mpirun::{Job, Mpi};
 use crate::common::names_in;
 use crate::common::nodes::{Nodes, Place};
 
-/// So many nodes write a file together, which they close and open again, and then each reads all of it.
+/// Nodes write a file together, close and reopen it, and then each reads all of it.
 fn write_and_read(nodes: u32, options: &str, subfiles: &[&str]) {
     let connector = Connector::new();
     let (Some(hdf5), Some(python)) = (Hdf5::find(), connector.python()) else {
@@ -47,7 +47,7 @@ fn four_nodes_write_one_file() {
     write_and_read(4, "h5logfs", &[]);
 }
 
-/// Ranks of two nodes that read together read what the others have written, without a flush.
+/// Ranks on two nodes that read together see unflushed writes of the others.
 #[test]
 fn nodes_that_read_together_see_what_others_have_written() {
     let (Some(hdf5), Some(place)) = (Hdf5::find(), Place::of(2)) else {

@@ -1,8 +1,8 @@
-//! A node dies while the others live: power fails, or its network. The job ends as soon as its MPI has noticed, and what was
-//! acknowledged is there.
+//! A node dies while the others live: its power or its network fails. The job ends once its MPI has noticed, and
+//! acknowledged flushes are there.
 //!
-//! Open MPI notices that a node does not answer by the keepalive of the connection between `mpirun` and its daemon there.
-//! `mpirun.rs` sets that to some seconds. MPICH never does, and the test ends its job.
+//! Open MPI notices a silent node by the keepalive of the connection between `mpirun` and its daemon there, which
+//! `mpirun.rs` sets to some seconds. MPICH never does, and the test ends its job.
 
 use std::time::{Duration, Instant};
 
@@ -15,26 +15,26 @@ use crate::common::nodes::{Nodes, Place};
 use crate::common::readers::Python;
 use crate::common::{User, can_mount, wait_until};
 
-/// Until MPI has ended the job. The keepalive takes five seconds.
+/// Time limit for MPI to end the job. The keepalive takes five seconds.
 const MOST: Duration = Duration::from_secs(30);
 
-/// What happens to a node.
+/// The death of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
-    /// All its processes end, and none of them can say so.
+    /// All its processes end without a word.
     Power,
-    /// They live on, alone.
+    /// Its processes live on, alone.
     Network,
 }
 
-/// Lets one of several nodes die when flush 20 was acknowledged.
+/// Kills one of several nodes once flush 20 is acknowledged.
 fn die(nodes: u32, victim: usize, death: Death, subfiles: u32) {
     if let Some(nodes) = Nodes::new(nodes).filter(|_| can_mount(User::Caller)) {
         die_in(&mut Place::Nodes(nodes), victim, death, subfiles, &[]);
     }
 }
 
-/// The same of a place, where the job has these options.
+/// Kills a node of a place, where the job has these options.
 pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, options: &[&str]) {
     let Some(python) = Python::new().or_else(Python::old) else {
         return;
@@ -55,7 +55,7 @@ pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, opt
     }
     let nodes = &*nodes;
     if death == Death::Network {
-        // The first rank lives, and has the journal locked.
+        // The first rank lives and holds the lock of the journal.
         let (good, said) = pattern.places().h5logfs("recover");
         assert!(!good && said.contains("still running"), "{said}");
     }
@@ -69,7 +69,7 @@ pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, opt
     if death == Death::Network && Mpi::of_build().is_mpich() {
         end_behind_network(nodes, victim, &ranks);
     }
-    // Where the network is gone, the processes behind it end by themselves.
+    // Without the network, processes behind it end by themselves.
     wait_until("all ranks are gone", || {
         ranks.iter().all(|rank| rank.has_ended())
     });
@@ -97,7 +97,7 @@ pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, opt
         );
     }
     let (mut good, mut said) = (false, String::new());
-    // A file server keeps the locks of a node for some seconds after it has gone.
+    // A file server keeps the locks of a lost node for some seconds.
     wait_until("the log is recovered", || {
         (good, said) = pattern.places().h5logfs("recover");
         good || !place.shows_late() || !said.contains("still running")
@@ -106,7 +106,7 @@ pub fn die_in(place: &mut Place, victim: usize, death: Death, subfiles: u32, opt
     assert_eq!(pattern.shown(&python, true), shown);
 }
 
-/// With MPICH the processes of the other nodes end with mpirun, but those behind the network live on.
+/// With MPICH, processes on other nodes end with mpirun, but those behind the network live on.
 fn end_behind_network(nodes: &Nodes, victim: usize, ranks: &[Rank]) {
     let is_behind = |rank: &&Rank| nodes.has(victim, rank.pid);
     let (behind, others): (Vec<&Rank>, _) = ranks.iter().partition(is_behind);

@@ -1,4 +1,4 @@
-//! The disk of one node, where its subfile lies, is read-only or full; those of the others are not.
+//! The disk of one node, with its subfile, is read-only or full; the others are not.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ fn the_disk_of_a_node_is_read_only_or_full() {
     run.at("create");
     run.go("create");
     run.at("write");
-    // Nothing of the file is left on either node.
+    // Nothing of the file remains on either node.
     for dir in [dir.path(), &subfiles, disk.dir.path()] {
         let left = fs::read_dir(dir).unwrap().flatten().map(|f| f.path());
         let left: Vec<PathBuf> = left.filter(|path| *path != subfiles).collect();
@@ -43,7 +43,7 @@ fn the_disk_of_a_node_is_read_only_or_full() {
     assert!(writable.status().unwrap().success());
     run.go("write");
     run.at("fill");
-    // Where the reader is, each file is seen.
+    // The reader sees all files.
     let own = disk.dir.path().join("own.h5.1");
     let name = subfiles.join("own.h5.1");
     File::create(&name).unwrap();

@@ -42,7 +42,7 @@ fn killed_ranks_leave_what_they_appended_to() {
     killed(2, true, 120_000);
 }
 
-/// Programs on this machine read what a job on two nodes writes, until it has closed the log.
+/// Programs on this machine read the log of a job on two nodes until it is closed.
 fn read(gluster: &Gluster, subfiles: u32, options: &[&str]) -> Seen {
     const FLUSHES: u64 = 1_000_000;
     const LOOKS: usize = 20;
@@ -63,7 +63,7 @@ fn read(gluster: &Gluster, subfiles: u32, options: &[&str]) -> Seen {
     seen
 }
 
-/// Without checksums a reader may be refused, or see what no flush had.
+/// Without checksums a reader may be refused, or see something that is in no flush.
 #[test]
 #[ignore = "takes long: make test-distributed"]
 fn readers_see_whole_flushes() {
@@ -78,15 +78,15 @@ fn readers_see_whole_flushes() {
     }
 }
 
-/// How another node takes up a log.
+/// How another node takes over a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Recover,
     Append,
 }
 
-/// What another node takes up in the moment in which the job is dead is all that was flushed, though that node has asked for
-/// the state of the log all the time, and remembers it.
+/// A node that takes over a log just after the job's death gets all flushes, although it has polled the log all the
+/// time and caches it.
 fn taken_up(next: Next) {
     let Some(mut gluster) = Gluster::new(&[2, 2], "") else {
         return;
@@ -103,7 +103,7 @@ fn taken_up(next: Next) {
         let mut pattern = Pattern::start_in(places, place, 1_000_000, subfiles, &options);
         let mut ranks = pattern.victim.ranks();
         while pattern.acknowledged() < 30 {
-            // Where the next job begins, and here.
+            // On the next job's node, and here.
             let mut inspect = gluster.nodes().on(1, PROGRAM);
             let _ = inspect.arg("inspect").arg(pattern.places().log()).output();
             let _ = pattern.places().h5logfs("inspect");
@@ -134,7 +134,7 @@ fn taken_up(next: Next) {
     }
 }
 
-/// Recovers a log as soon as its job is dead. Returns how many flushes it has.
+/// Recovers a log just after its job has died. Returns the number of its flushes.
 fn recovered(pattern: &Pattern) -> u64 {
     let (mut good, mut said) = (false, String::new());
     wait_until("the job is dead", || {
@@ -148,7 +148,7 @@ fn recovered(pattern: &Pattern) -> u64 {
     flushes.unwrap().parse().unwrap()
 }
 
-/// Appends some flushes. Returns with how many flushes it has begun.
+/// Appends some flushes. Returns the number of flushes at the start.
 fn appended(gluster: &Gluster, pattern: &Pattern) -> u64 {
     let notes = tempfile::tempdir().unwrap();
     let log = pattern.places().log();
@@ -194,7 +194,8 @@ fn another_node_appends_to_all_that_was_flushed() {
     taken_up(Next::Append);
 }
 
-/// What the nodes of a job show of it when it is dead, though their kernels keep pages that others have written since.
+/// The job's own nodes see all flushes after its death, although their kernels cache pages that others have written
+/// since.
 #[test]
 #[ignore = "takes long: make test-distributed"]
 fn nodes_of_the_job_see_all_flushes() {
@@ -226,7 +227,7 @@ fn nodes_of_the_job_see_all_flushes() {
     }
 }
 
-/// A client keeps what was written for a while, so what survives it is what the servers have.
+/// A client caches writes for a while, so only what the servers have survives it.
 const KEPT: &[&str] = &["checksums", "fsync"];
 
 #[test]
@@ -239,17 +240,17 @@ fn power_of_a_node_fails() {
     }
 }
 
-/// What fails under a job.
+/// A failure under a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
     /// The client of a node.
     Client,
-    /// A brick; it comes back.
+    /// A brick, which comes back.
     Brick,
 }
 
-/// Something of the file system fails under a job that flushes, and under a mount that shows the log. The job ends with an
-/// error or goes on, and what it had flushed is there. Meanwhile the mount shows one flush, or an error.
+/// A part of the file system fails under a flushing job and a mount of its log. The job ends with an error or
+/// continues, and its flushes are there. Meanwhile the mount shows one flush, or an error.
 fn fails(failure: Failure, number: usize) {
     let (Some(python), Some(gluster)) = (
         Python::new().or_else(Python::old),
@@ -286,7 +287,7 @@ fn fails(failure: Failure, number: usize) {
     if failure == Failure::Brick {
         gluster.start_brick(number);
     }
-    // Where the job goes on, its next flushes are good.
+    // If the job continues, its next flushes are good.
     let before = pattern.acknowledged();
     wait_until("the job goes on, or ends", || {
         pattern.victim.job.has_ended() || pattern.acknowledged() > before + 3

@@ -1,4 +1,4 @@
-//! What can go wrong under a job, on several nodes: all that `tests/writer` has on one.
+//! Faults under a job on several nodes: all that `tests/writer` has on one.
 
 use crate::common::jobs::faults;
 

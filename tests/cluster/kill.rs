@@ -21,7 +21,7 @@ fn killed_ranks_leave_what_they_flushed_in_subfiles() {
     kill(4, 3, false, 60_000);
 }
 
-/// A killed append loses nothing that was there.
+/// A killed append loses no earlier data.
 #[test]
 #[ignore = "takes long: make test-cluster"]
 fn killed_ranks_leave_what_they_appended_to() {

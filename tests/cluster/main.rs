@@ -1,7 +1,7 @@
-//! Jobs on several nodes, which are namespaces of this machine (`tests/common/nodes.rs`), and many readers on several nodes.
-//! Only root can make nodes.
+//! Jobs on several nodes, which are namespaces of this machine (`tests/common/nodes.rs`), and many readers on several
+//! nodes. Only root can make nodes.
 //!
-//! What takes longer than a few seconds is ignored by default: `make test-cluster` runs it.
+//! Tests of more than a few seconds are ignored by default: `make test-cluster` runs them.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! A network that goes away and comes back, that loses packets, or that is slow. MPI over TCP sends again what was lost, so the
-//! job waits and goes on, and its log is as if nothing had been.
+//! A network that fails and returns, loses packets, or is slow. MPI over TCP resends what was lost, so the job waits
+//! and continues, and its log is unaffected.
 
 use std::fs;
 use std::process::Command;
@@ -12,19 +12,19 @@ use crate::common::nodes::{CARD, Nodes, Place};
 use crate::common::readers::Python;
 use crate::common::{User, can_mount};
 
-/// Open MPI's `mpirun` ends a job when a node has not answered so often, once a second.
+/// Number of unanswered probes, one per second, after which Open MPI's `mpirun` ends a job.
 const PROBES: u32 = 20;
 
-/// Each node drops one of ten packets that come to it.
+/// Each node drops one in ten incoming packets.
 const LOSSES: &str = "table ip losses { chain arriving { type filter hook input priority 0; \
                       iifname eth0 numgen random mod 10 == 0 counter drop; }; };";
 
-/// Each node sends 12 kB in a second.
+/// Each node sends 12 kB per second.
 const SLOW: [&str; 8] = [
     "root", "tbf", "rate", "100kbit", "burst", "2kb", "latency", "1s",
 ];
 
-/// What that is in bytes.
+/// The rate in bytes.
 const BYTES: f64 = 12_500.0;
 
 /// A job that flushes until it is told to end.
@@ -36,7 +36,7 @@ struct Flushing {
 }
 
 impl Flushing {
-    /// `None`, having said why, where there can be no nodes, or not this one of their programs.
+    /// A job. `None`, after printing the reason, where nodes or one of their programs are missing.
     fn new(nodes: u32, subfiles: u32, needs: &str) -> Option<Self> {
         let python = Python::new().or_else(Python::old)?;
         if Command::new(needs).arg("-V").output().is_err() {
@@ -60,7 +60,7 @@ impl Flushing {
         self.place.nodes()
     }
 
-    /// Waits for so many flushes more.
+    /// Waits for this many more flushes.
     #[track_caller]
     fn goes_on(&mut self, flushes: u64) {
         let last = self.pattern.acknowledged() + flushes;
@@ -69,7 +69,7 @@ impl Flushing {
         assert!(goes_on, "{}", victim.job.said());
     }
 
-    /// Runs a command in the network of each node, and returns what they say.
+    /// Runs a command in the network of each node. Returns the outputs.
     fn in_networks(&self, program: &str, arguments: &[&str]) -> Vec<String> {
         let run = |node| {
             let mut command = self.nodes().in_network_of(node, program);
@@ -81,7 +81,7 @@ impl Flushing {
         (0..self.nodes().number()).map(run).collect()
     }
 
-    /// Lets the job end, and reads what it has written.
+    /// Lets the job end, and reads its log.
     #[track_caller]
     fn ends(mut self, about: &str) {
         fs::write(self.pattern.places().notes.path().join("end"), "").unwrap();
@@ -97,7 +97,7 @@ impl Flushing {
     }
 }
 
-/// Cuts a node off for these times, one after the other.
+/// Cuts a node off for each of these times in turn.
 fn cut(nodes: u32, victim: usize, subfiles: u32, times: &[Duration]) {
     let Some(mut job) = Flushing::new(nodes, subfiles, "ip") else {
         return;
@@ -107,7 +107,7 @@ fn cut(nodes: u32, victim: usize, subfiles: u32, times: &[Duration]) {
         let before = job.pattern.acknowledged();
         thread::sleep(*time);
         let after = job.pattern.acknowledged();
-        // A flush that had come to its last message counts.
+        // A flush that had reached its last message counts.
         assert!(
             after <= before + 1,
             "{before} and {after}: it flushes alone"

@@ -27,7 +27,7 @@ fn random_programs_on_two_full_nodes() {
     on_nodes(2, 4, cases(24), Mode::Usual);
 }
 
-/// What was flushed is there although no rank came to its end.
+/// Flushed data is there although no rank finished.
 #[test]
 #[ignore = "takes long: make test-cluster"]
 fn a_job_that_kills_itself_leaves_its_flushes() {

@@ -1,5 +1,5 @@
-//! Many processes on several nodes read one log while a job writes it: each with the file driver, or all of a node through
-//! its mount. All see whole flushes, in order, and none that is older than what was acknowledged before.
+//! Many processes on several nodes read one log while a job writes it: each with the file driver, or all of a node
+//! through its mount. All see whole flushes, in order, none older than one acknowledged before.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,7 +26,7 @@ enum Way {
     Driver,
 }
 
-/// A mount of a node's own. It goes with the node.
+/// A mount of one node, which ends with the node.
 pub struct NodeMount<'n> {
     nodes: &'n Nodes,
     node: usize,
@@ -53,7 +53,7 @@ impl<'n> NodeMount<'n> {
         self.dir.path()
     }
 
-    /// How many scans its daemon has started.
+    /// Number of scans that its daemon has started.
     fn scans(&self) -> u64 {
         let stats = self.dir.path().join(".h5logfs/stats");
         let read = self.nodes.on(self.node, "cat").arg(stats).output().unwrap();
@@ -62,7 +62,7 @@ impl<'n> NodeMount<'n> {
     }
 }
 
-/// What the daemon of a mount says.
+/// The messages of a mount's daemon.
 fn log_of(mount: &Path) -> PathBuf {
     mount.with_extension("log")
 }
@@ -84,7 +84,7 @@ struct Reader {
     said: PathBuf,
 }
 
-/// What a reader has seen.
+/// The observations of a reader.
 struct Seen {
     opens: u64,
     flushes: u64,
@@ -126,9 +126,9 @@ impl Reader {
     }
 }
 
-/// A job flushes `least` times or more with a pause between, and so many processes on each node read.
+/// A job flushes at least `least` times with pauses, while `readers` processes on each node read.
 fn follow(nodes: u32, readers: usize, way: Way, least: u64, pause: Duration) {
-    // Seconds between two of them. Very many readers share two cores.
+    // Seconds between two looks. Very many readers share two cores.
     let looks = if readers > 4 { "1" } else { "0.2" };
     let Some(python) = Python::new().filter(|_| can_mount(User::Caller)) else {
         return;
@@ -196,7 +196,7 @@ fn follow(nodes: u32, readers: usize, way: Way, least: u64, pause: Duration) {
     );
 }
 
-/// Asks for a file through a mount so often, for so many seconds; or holds it open.
+/// Looks for a file through a mount this often, for this many seconds; or holds it open.
 const ASK: &str = "
 import os, sys, time
 import h5py
@@ -217,17 +217,17 @@ while time.time() < end:
 print(asked)
 ";
 
-/// What readers cost the disk: calls of a daemon that name a file, by strace.
+/// The load of readers on the disk: calls of a daemon that name a file, counted by strace.
 struct Load {
     asked: u64,
-    /// All calls that open a file, or ask for its state, by name or by descriptor.
+    /// All calls that open a file, or ask for its state, by name or descriptor.
     calls: u64,
-    /// Those that name a subfile.
+    /// Calls that name a subfile.
     of_subfiles: u64,
 }
 
 impl NodeMount<'_> {
-    /// What the daemon does for so many readers.
+    /// The daemon's load for this number of readers.
     fn load(&self, python: &Python, manner: &str, readers: usize) -> Option<Load> {
         const SECONDS: &str = "3";
         let log = self.dir.path().join("log.h5");
@@ -244,7 +244,7 @@ impl NodeMount<'_> {
             .iter_mut()
             .map(|r| BufReader::new(r.stdout.take().unwrap()))
             .collect();
-        // All are at it.
+        // All readers are active.
         for output in &mut outputs {
             output.read_line(&mut String::new()).unwrap();
         }
@@ -299,8 +299,8 @@ impl NodeMount<'_> {
     }
 }
 
-/// Readers that have a log open ask the disk for nothing. Those that look for a new flush cost some calls, which do not grow
-/// with the number of subfiles.
+/// Readers with an open log cost the disk nothing. Those that look for a new flush cost some calls, whose number does
+/// not grow with that of subfiles.
 #[test]
 #[ignore = "takes long: make test-cluster"]
 fn readers_ask_the_disk_for_little() {
@@ -335,11 +335,12 @@ fn readers_ask_the_disk_for_little() {
             "{READERS} readers ({manner}) of a log of 4 subfiles, for 3 seconds: asked {asked} times; the daemon made \
              {calls} calls, {of_subfiles} of them for subfiles by name"
         );
-        // What is asked each time; and ten times a second each subfile is compared, however many readers ask.
+        // Calls per look; in addition each subfile is compared ten times a second, independent of the number of
+        // readers.
         let (each, each_subfile) = match manner {
             "hold" => (0, 0),
             "stat" => (12, 0),
-            // Each open asks whether its caller may read all files.
+            // Each open checks whether its caller may read all files.
             _ => (60, 2),
         };
         let compared = 4 * 10 * 3 + 20;

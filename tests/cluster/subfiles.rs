@@ -1,4 +1,4 @@
-//! `Subfiles::PerNode` makes one file a node, which no other node writes to.
+//! `Subfiles::PerNode` makes one file per node, which no other node writes to.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ fn open_subfiles(process: Pid) -> BTreeSet<PathBuf> {
     let paths = open
         .flatten()
         .filter_map(|fd| fs::read_link(fd.path()).ok());
-    // A file that was opened under another name has that here, with a mark that it is gone.
+    // A deleted temporary name is shown here with a mark.
     let is_subfile = |path: &PathBuf| {
         let shown = path.to_string_lossy();
         shown.contains("log.h5.subfiles/log.h5.") && !shown.ends_with(" (deleted)")
@@ -57,7 +57,7 @@ fn two_nodes() {
     each_node_has_its_own(&[2, 2]);
 }
 
-/// The rule of the layout would give the second rank of the first node to the second file.
+/// The layout's rule would assign the second rank of the first node to the second file.
 #[test]
 fn two_nodes_with_different_numbers_of_ranks() {
     each_node_has_its_own(&[3, 1]);

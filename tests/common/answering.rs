@@ -1,4 +1,4 @@
-//! A program that is asked a line at a time, and what processes have used.
+//! A program that answers questions line by line, and the memory of processes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A program that answers each line with one. It ends with this.
+/// A program that answers each line with a line. Dropping this ends it.
 pub struct Answering {
     child: Child,
     questions: ChildStdin,
@@ -43,7 +43,7 @@ impl Answering {
         self.child.id()
     }
 
-    /// Its answer; fails where it is gone, or says nothing for so long.
+    /// Asks a question. Fails where the program is gone, or does not answer in time.
     pub fn ask(&mut self, question: &str, patience: Duration) -> Result<String, String> {
         let sent = writeln!(self.questions, "{question}");
         sent.map_err(|e| format!("the program is gone: {e}"))?;
@@ -52,7 +52,7 @@ impl Answering {
     }
 }
 
-/// The most memory that a process ever had, in KiB; `None` where it is gone.
+/// The peak memory of a process in KiB; `None` where it is gone.
 pub fn most_memory(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;

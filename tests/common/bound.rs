@@ -1,4 +1,4 @@
-//! A file or directory that is seen in a second place.
+//! A bind mount of a file or directory.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use rustix::mount::{UnmountFlags, mount_bind};
 
 use super::guard::Guard;
 
-/// Unmounted when dropped. Only root can make one.
+/// A bind mount, unmounted when dropped. Only root can make one.
 pub struct Bound {
     place: PathBuf,
     _guard: Guard,

@@ -1,4 +1,4 @@
-//! Logs made into ordinary files by the library, with the libhdf5 of the test.
+//! Logs compacted by the library, with the libhdf5 of the test.
 
 use std::fs::File;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::encoder::BUDGET;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What `h5logfs compact` makes a file of. `filters`: those of all datasets, instead of their own.
+/// The source that `h5logfs compact` uses. `filters` replaces the filters of all datasets.
 pub fn source(log: &Path, filters: Option<Vec<Filter>>, skips_damaged: bool) -> Result<Source> {
     let said = |e: &dyn std::fmt::Display| e.to_string();
     let (dir, name) = SourceDir::of_file(log).map_err(|e| said(&e))?;
@@ -50,7 +50,7 @@ pub fn source(log: &Path, filters: Option<Vec<Filter>>, skips_damaged: bool) -> 
     })
 }
 
-/// Writes the file, and reads it back. Returns what is not in it.
+/// Writes the file and reads it back. Returns what is missing from it.
 pub fn write(source: &Source, out: &Path, jobs: usize) -> Result<Vec<LeftOut>> {
     let file = File::options()
         .read(true)

@@ -13,7 +13,7 @@ use super::readers::Python;
 /// The file of the plug-in for parallel programs.
 pub const PARALLEL: &str = "libh5logfs_connector_mpi.so";
 
-/// A directory with the plug-ins that are built, as they are installed: the file driver, and the connector once or twice.
+/// A directory with the built plug-ins, as installed: the file driver, and one or two connectors.
 pub struct Connector {
     plugins: TempDir,
 }
@@ -27,7 +27,7 @@ impl Connector {
         connector
     }
 
-    /// Without the plug-in for parallel programs.
+    /// The plug-ins without the one for parallel programs.
     pub fn serial() -> Self {
         let mut connector = Connector {
             plugins: tempfile::tempdir().unwrap(),
@@ -47,42 +47,42 @@ impl Connector {
         self.plugins.path().to_owned()
     }
 
-    /// What makes the connector known to programs with HDF5 1.14 and later.
+    /// Environment that makes the connector known to programs with HDF5 1.14 and later.
     pub fn known(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("HDF5_PLUGIN_PATH", self.plugins.path().into()),
             ("H5LOGFS_PROGRAM", PROGRAM.into()),
             ("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR").into()),
-            // What a test finds does not depend on the time that it takes.
+            // The result of a test must not depend on its duration.
             ("H5LOGFS_FLUSH_EVERY", "1h".into()),
         ]
     }
 
-    /// What makes such programs use it for all files.
+    /// Environment that makes such programs use the connector for all files.
     pub fn used(&self) -> Vec<(&'static str, OsString)> {
         self.used_as("h5logfs")
     }
 
-    /// The same with information for the connector.
+    /// Environment that makes such programs use the connector with this information.
     pub fn used_as(&self, connector: &str) -> Vec<(&'static str, OsString)> {
         let mut variables = self.known();
         variables.push(("HDF5_VOL_CONNECTOR", connector.into()));
         variables
     }
 
-    /// What makes such programs use it, and no new file a log.
+    /// Environment that makes such programs use the connector, but make no logs.
     pub fn passing(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = self.used();
         variables.push(("H5LOGFS_MATCH", "".into()));
         variables
     }
 
-    /// The Python with a current HDF5, which uses it for all files; prints why there is none.
+    /// The Python with a current HDF5 that uses the connector for all files; prints the reason if there is none.
     pub fn python(&self) -> Option<Python> {
         Some(Python::new()?.with_variables(self.used()))
     }
 
-    /// The same, and no new file becomes a log.
+    /// The Python with a current HDF5 that uses the connector, but makes no logs.
     pub fn passing_python(&self) -> Option<Python> {
         Some(Python::new()?.with_variables(self.passing()))
     }

@@ -1,28 +1,28 @@
-//! The whole corpus, damaged: each file cut off anywhere, and with single bits turned over, mounted or opened by the
-//! file driver, and read whole by h5py. The daemon, or the process with the driver, survives all of it, in bounded
-//! memory, and what is read is what was there, or an error.
+//! The whole corpus, damaged: each file cut at any place, or with a flipped bit, mounted or opened by the file
+//! driver, and read completely by h5py. The daemon, or the process with the driver, must survive in bounded memory,
+//! and every read returns what was there, or an error.
 //!
-//! Neither layout has checksums over its data, nor over its tables, and HDF5 has none over most of its structures.
-//! So a turned bit may say something else than before, and what it says is shown. What has to hold depends on where
-//! the damage is, which is told by the good log's own tables and records:
+//! Neither layout has checksums over data or tables, and HDF5 has none over most of its structures. So a flipped bit
+//! may change the meaning, and the new meaning is shown. What must hold depends on the place of the damage, according
+//! to the good log's own tables and records:
 //!
-//! | damage | what readers may see, beside errors |
+//! | damage | what readers may see besides errors |
 //! |---|---|
-//! | a bit of data that a record has, as they are | elements differ in which this byte has the last word, and no others; no errors |
-//! | a bit of deflated data | no difference but in elements of this record (a stream that is as long as its data cannot be told from them) |
-//! | a bit of the log that no record has | no difference, and no error |
-//! | a bit of a table | elements may differ; names, attributes, types and shapes do not (but for the number of records of a netCDF file, which only the tables say) |
-//! | a bit of the rest of an HDF5 file | no difference, unless libhdf5 sees one in the log itself, or cannot read it: who changes an attribute has changed it |
+//! | a bit of plain data in a record | only elements that this byte decides differ; no errors |
+//! | a bit of deflated data | only elements of this record differ (a stream as long as its data looks like plain data) |
+//! | an unused bit of the log | no difference and no error |
+//! | a bit of a table | elements may differ; names, attributes, types and shapes do not (except the number of netCDF records) |
+//! | another bit of an HDF5 file | no difference, unless libhdf5 sees one in the log itself, or cannot read it |
 //! | a bit of the header of a netCDF file | no difference, unless the header reads differently |
-//! | an HDF5 file, or a subfile, cut off; a data log cut off | no difference |
-//! | a metadata log cut off | elements that it wrote read as if it had not, and the scan and an attribute of the root say what was lost |
-//! | a netCDF file cut off | bytes in it are zeros: bytes that are cut off cannot be told from those that were not written yet |
+//! | an HDF5 file, subfile or data log cut off | no difference |
+//! | a metadata log cut off | its writes have no effect; the scan and an attribute of the root report the loss |
+//! | a netCDF file cut off | bytes in it are zeros, as bytes that were not written yet |
 //!
-//! `H5LOGFS_TEST_CASES` sets the number of turned bits for each log, each in a copy of its own; it is cut off at a
-//! quarter as many places. `H5LOGFS_TEST_SEED` decides which, and which quarter of the logs `make test` takes.
-//! `H5LOGFS_TEST_ONLY` takes logs whose names contain it.
+//! `H5LOGFS_TEST_CASES` sets the number of flipped bits per log, each in its own copy; a quarter as many copies are
+//! cut. `H5LOGFS_TEST_SEED` decides which bits, and which quarter of the logs `make test` takes. `H5LOGFS_TEST_ONLY`
+//! selects logs whose names contain it.
 //!
-//! Left out are logs of netCDF that several processes share: they are sparse files of 16 MiB and more.
+//! netCDF logs shared by several processes are left out: they are sparse files of 16 MiB and more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -54,25 +54,24 @@ use super::pnetcdf::{Case, copy_logs};
 use super::readers::{Python, corpus, project};
 use super::{Mounted, is_running};
 
-/// Turned bits, unless the environment asks for another number.
+/// Default number of flipped bits.
 const FLIPS: usize = 4;
-/// A metadata log whose number of entries looks like the mark of an unknown number: missing entries cannot be
-/// noticed.
+/// A metadata log whose number of entries looks like the mark of an unknown number: missing entries go unnoticed.
 const NOT_COUNTED: &str = "exactly-cdf1-np1";
-/// What a reader may take beside that, in KiB: Python, numpy, and all of two logs.
+/// Memory of a reader besides the view, in KiB: Python, numpy, and two whole logs.
 const READER_MEMORY: u64 = 256 << 10;
-/// How long one file may take to be read.
+/// Time limit for reading one file.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What the daemon is given for chunks, and for indexes, in MiB.
+/// The daemon's limits for chunks and for indexes, in MiB.
 const LIMIT: u64 = 64;
-/// What it may have taken at most, in KiB: both limits; beside them what is not charged, the chunk that our one reader
-/// waits for, and two that are made ahead, each no larger than the limit; what libhdf5 makes of some hundred KB of
-/// metadata, and the program itself. A size from a file that was believed would be far above.
+/// Limit of the daemon's memory in KiB: both limits; without accounting, the chunk that our only reader waits for and
+/// two made ahead, each at most as large as a limit; libhdf5's objects from some hundred KB of metadata; and the
+/// program itself. Trusting a size in a file would exceed this by far.
 const MOST_MEMORY: u64 = (5 * LIMIT + 64) << 10;
 
 // --- logs ----------------------------------------------------------------------------------------
 
-/// A good log: its files, by paths. The first is the one that is opened.
+/// A good log: its files by path. Programs open the first.
 #[derive(Clone)]
 pub struct Log {
     pub name: String,
@@ -123,7 +122,7 @@ impl Log {
         Log::of_dir(&case.name, dir.path(), "file.nc")
     }
 
-    /// All logs, but large ones.
+    /// All logs except large ones.
     pub fn every() -> Vec<Log> {
         let dirs = [corpus(), project().join("fuzz/samples")];
         let files = dirs.iter().flat_map(|f| fs::read_dir(f).unwrap());
@@ -134,7 +133,7 @@ impl Log {
         let netcdf = Case::all();
         let netcdf = netcdf.iter().filter(|c| !c.name.starts_with("shared"));
         let mut logs: Vec<Log> = hdf5.chain(netcdf.map(Log::netcdf)).collect();
-        // There is nothing to be damaged in an empty file.
+        // An empty file cannot be damaged.
         logs.retain(|log| log.files.iter().any(|(_, bytes)| !bytes.is_empty()));
         if let Ok(only) = std::env::var("H5LOGFS_TEST_ONLY") {
             logs.retain(|log| log.name.contains(&only));
@@ -142,7 +141,7 @@ impl Log {
         logs
     }
 
-    /// Those that one run takes.
+    /// The logs of one run.
     fn all() -> Vec<Log> {
         match std::env::var_os("H5LOGFS_TEST_ONLY") {
             Some(_) => Log::every(),
@@ -150,7 +149,7 @@ impl Log {
         }
     }
 
-    /// What programs open.
+    /// The path that programs open.
     pub fn path(&self) -> &str {
         let first = &self.files[0].0;
         first.strip_suffix("/md.idx").unwrap_or(first)
@@ -181,7 +180,7 @@ impl Log {
         }
     }
 
-    /// The seed of its damages, which does not depend on what other logs there are.
+    /// The seed of its damage. It does not depend on other logs.
     fn seed(&self) -> u64 {
         let mix = |seed: u64, byte: u8| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
         self.name.bytes().fold(first_seed(), mix)
@@ -201,7 +200,7 @@ enum Kind {
     Flip(u8),
 }
 
-/// Any byte of a log is as likely as any other.
+/// Damage at random bytes, all equally likely.
 fn damages(log: &Log, flips: usize) -> Vec<Damage> {
     let mut random = Numbers(log.seed());
     let total = log.files.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -231,15 +230,15 @@ fn placed(stored: &StoredBytes) -> Placed {
     (stored.source, stored.offset, stored.len)
 }
 
-/// Which element of which record has the last word on each element of a dataset.
+/// For each element of a dataset the record that decides it, and the element in that record.
 type Owners = Vec<Option<(StoredBytes, u64)>>;
 
-/// What the good log says of itself; nothing where it is not good.
+/// Content of the good log; empty where it is not readable.
 struct Map {
     view: Option<Arc<View>>,
-    /// By datasets.
+    /// Owners by dataset.
     owners: Vec<Owners>,
-    /// All that records say where their bytes are: the dataset, the place, and the bytes of an element there.
+    /// Place of each record's bytes: dataset, place, and bytes of an element.
     stored: BTreeSet<(usize, Placed, u64)>,
 }
 
@@ -327,15 +326,15 @@ fn open(log: &Log, dir: &Path) -> h5logfs_common::error::Result<Arc<View>> {
     View::open(&dir, snapshot, Arc::new(budget), None)
 }
 
-/// Where damage is.
+/// The region of a damaged byte.
 #[derive(Debug, PartialEq, Eq)]
 enum Region {
-    /// Data of records: elements that may differ, by datasets.
+    /// Data of records. Lists the elements that may differ, by dataset.
     Data {
         elements: BTreeMap<usize, BTreeSet<u64>>,
         raw: bool,
     },
-    /// Of the log, but no record has it.
+    /// A part of the log that no record uses.
     Unused,
     Table,
     /// Everything else.
@@ -343,7 +342,7 @@ enum Region {
 }
 
 impl Region {
-    /// Whether the elements that a difference lists are in it.
+    /// Whether all elements listed in a difference are in the region.
     fn has(&self, view: &View, difference: &Value, list: &str) -> bool {
         let mut datasets = view.snapshot().datasets.iter();
         let number = datasets.position(|d| difference["object"] == d.name);
@@ -376,7 +375,7 @@ impl Map {
         data.or_else(other).unwrap_or(Region::Structure)
     }
 
-    /// What records say of a byte; `None` where no record has it.
+    /// The region of a byte that records use; `None` where none does.
     fn data(&self, places: &[(u16, u64)]) -> Option<Region> {
         let mut elements: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
         let (mut has_record, mut raw) = (false, true);
@@ -421,7 +420,7 @@ fn in_source(arrangement: &Arrangement, at: u64) -> Option<u64> {
     }
 }
 
-/// Where no record has the byte of a source.
+/// The region of a byte that no record uses.
 fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
     match tables {
         Tables::LogVol(tables) => {
@@ -431,30 +430,30 @@ fn region_of(tables: &Tables, source: u16, at: u64) -> Option<Region> {
             table.or(tables.data.iter().find(has).map(|_| Region::Unused))
         }
         Tables::Classic(tables) if source == tables.metadata => Some(Region::Table),
-        // It begins with magic bytes and numbers, 16 of them.
+        // 16 bytes of magic and numbers precede the data.
         Tables::Classic(tables) if source == tables.data && at >= 16 => Some(Region::Unused),
         Tables::Classic(_) => None,
         Tables::Netcdf(_) if source == 0 => None,
         Tables::Netcdf(tables) if tables.logs.iter().any(|log| log.metadata == source) => {
             Some(Region::Table)
         }
-        // Its magic bytes.
+        // Magic bytes.
         Tables::Netcdf(_) if at < 8 => Some(Region::Table),
         Tables::Netcdf(_) => Some(Region::Unused),
-        // It has no records.
+        // Striped files have no records.
         Tables::Striped(_) => None,
-        // None of the samples is one.
+        // No sample is an ADIOS2 directory.
         Tables::Adios(_) => None,
     }
 }
 
 // --- reading -------------------------------------------------------------------------------------
 
-/// How the reader comes to the logs.
+/// How the reader opens logs.
 pub enum Way {
-    /// A daemon serves them.
+    /// Through a mount.
     Mount,
-    /// The reader itself opens them, by the file driver.
+    /// By the file driver, in the reader's process.
     Driver(Driver),
 }
 
@@ -463,7 +462,7 @@ impl Way {
         matches!(self, Way::Mount)
     }
 
-    /// The most memory that the process with the views may take, in KiB.
+    /// Memory limit of the process with the views, in KiB.
     fn most_memory(&self) -> u64 {
         match self {
             Way::Mount => MOST_MEMORY,
@@ -482,7 +481,7 @@ fn reader(python: &Python) -> Answering {
     Answering::new(python.tool("damaged.py"))
 }
 
-/// What differs; fails where the reader died, or had to be given up.
+/// The differences; fails where the reader died or had to be killed.
 fn ask(reader: &mut Answering, question: &Value) -> Result<Vec<Value>, String> {
     let answer = reader.ask(&question.to_string(), PATIENCE)?;
     Ok(serde_json::from_str(&answer).unwrap())
@@ -503,7 +502,7 @@ impl Session {
         Session { mounted, reader }
     }
 
-    /// Where readers find a file below the source.
+    /// The reader's path of a file below the source.
     fn path(&self, source: &Path, file: &Path) -> PathBuf {
         let below = file.strip_prefix(source).unwrap();
         match &self.mounted {
@@ -516,7 +515,7 @@ impl Session {
         self.mounted.as_ref().is_none_or(|m| is_running(m.daemon))
     }
 
-    /// The most memory that the process with the views ever had, in KiB; `None` where it is gone.
+    /// Peak memory of the process with the views in KiB; `None` where it is gone.
     fn memory(&self) -> Option<u64> {
         most_memory(match &self.mounted {
             Some(mounted) => mounted.daemon.as_raw_pid() as u32,
@@ -527,17 +526,17 @@ impl Session {
 
 // --- the test ------------------------------------------------------------------------------------
 
-/// What came of it all.
+/// Results of all cases.
 #[derive(Debug, Default)]
 struct Tally {
     equal: usize,
     failed: usize,
     differs: usize,
-    /// The file itself is another one than before to those who know its format: nothing was compared.
+    /// The file has another meaning to programs that know its format: nothing was compared.
     not_judged: usize,
-    /// The process with the views died, hung, or took too much memory, and another one took its place.
+    /// Cases in which the process with the views died, hung, or took too much memory. It was replaced.
     lost: Vec<String>,
-    /// The reader died or hung, of what it was shown.
+    /// Cases in which the reader died or hung.
     readers: Vec<String>,
     wrong: Vec<String>,
     memory: u64,
@@ -545,16 +544,16 @@ struct Tally {
 
 struct Run<'a> {
     way: &'a Way,
-    /// Reads what is shown.
+    /// Reads through h5logfs.
     python: &'a Python,
-    /// Reads the logs themselves.
+    /// Reads the logs directly.
     native: &'a Python,
     source: TempDir,
     session: Option<Session>,
     tally: Tally,
 }
 
-/// A copy of a log, what was done to it, and where it lies.
+/// A damaged copy of a log.
 struct Copy<'a> {
     log: &'a Log,
     map: &'a Map,
@@ -630,7 +629,7 @@ impl Run<'_> {
                     self.tally.wrong.push(wrong);
                 }
             }
-            // A daemon that hangs makes all its readers hang.
+            // A hanging daemon makes all its readers hang.
             Err(said) if is_there && self.way.is_mount() && self.serves(&good) => {
                 self.session = None;
                 let what = format!("{} ({:?}): {said}", copy.name(), copy.region);
@@ -657,14 +656,14 @@ impl Run<'_> {
         }
     }
 
-    /// The process with the views did what it must not.
+    /// The process with the views has misbehaved.
     fn lose(&mut self, copy: &Copy<'_>, what: String) {
         let what = format!("{} ({:?}): {what}", copy.name(), copy.region);
         self.tally.wrong.push(what.clone());
         self.tally.lost.push(what);
     }
 
-    /// Whether readers may see that. Fails with what they may not.
+    /// Whether readers may see these differences. Fails with those that they may not.
     fn judge(&mut self, copy: &Copy<'_>, differences: &[Value]) -> Result<(), String> {
         let Some(view) = &copy.map.view else {
             return Ok(());
@@ -680,7 +679,7 @@ impl Run<'_> {
         let netcdf = copy.log.is_netcdf();
         match (copy.damage.kind, region) {
             (Kind::Cut, region) if netcdf && copy.damage.file == 0 => {
-                // But for the one element that is cut in two.
+                // Except the one element that the cut divides.
                 only(&|what, d| {
                     what == "failed" || (what == "data" && region.has(view, d, "values"))
                 })
@@ -716,7 +715,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the damaged file itself is another one to those who know the format.
+    /// Whether the damaged file has another meaning to programs that know its format.
     fn is_another(&mut self, copy: &Copy<'_>) -> bool {
         let path = copy.path();
         let (good, bad) = (copy.good_dir(), &copy.dir);
@@ -724,13 +723,13 @@ impl Run<'_> {
             return header(bad, path) != header(&good, path);
         }
         let question = json!({"good": good.join(path), "bad": bad.join(path), "native": true});
-        // libhdf5 may die of the file, or never come back: then it cannot be read.
+        // libhdf5 may crash or hang on the file: then it is unreadable.
         let answer = ask(&mut reader(self.native), &question);
         answer.is_err() || answer.is_ok_and(|differences| !differences.is_empty())
     }
 }
 
-/// Where readers see that entries are missing, the scan has said so.
+/// If readers see that entries are missing, the scan must have said so.
 fn expect_loss_is_told(copy: &Copy<'_>, differences: &[Value]) -> Result<(), String> {
     let is_seen = differences.iter().any(|d| d["what"] != "failed");
     let is_told = || {
@@ -744,7 +743,7 @@ fn expect_loss_is_told(copy: &Copy<'_>, differences: &[Value]) -> Result<(), Str
     }
 }
 
-/// The root has the attribute that says so exactly where the scan knows of losses.
+/// The root has the attribute about losses exactly if the scan knows of losses.
 fn expect_attribute_of_losses(
     copy: &Copy<'_>,
     has_attribute: bool,
@@ -762,7 +761,7 @@ fn expect_attribute_of_losses(
     }
 }
 
-/// Elements that differ are those that the damaged metadata log wrote.
+/// Only elements written by the damaged metadata log may differ.
 fn expect_own(copy: &Copy<'_>, view: &View, differences: &[Value]) -> Result<(), String> {
     let snapshot = view.snapshot();
     let Tables::Netcdf(tables) = &snapshot.log else {
@@ -800,8 +799,7 @@ fn shortened(difference: &Value) -> String {
     difference.to_string().chars().take(300).collect()
 }
 
-/// Damages all logs, and lets `python` read them; `native` reads the logs themselves. Fails the test with all that is
-/// wrong.
+/// Damages all logs. `python` reads them, and `native` reads the logs directly. Fails with all faults at the end.
 pub fn damage_is_an_error_or_not_seen(way: &Way, python: &Python, native: &Python) {
     let mut run = Run {
         way,
@@ -835,6 +833,6 @@ pub fn damage_is_an_error_or_not_seen(way: &Way, python: &Python, native: &Pytho
         eprintln!("{line}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Where it was more, that is among what is wrong.
+    // If it was more, this is among the faults.
     assert!(*memory > 0, "the memory was not measured");
 }

@@ -9,7 +9,7 @@ use super::PROGRAM;
 use super::make::built_driver;
 use super::readers::Python;
 
-/// A directory with the driver and nothing else: libhdf5 loads every library in it, to ask what it is.
+/// A directory with only the driver: libhdf5 loads every library in it to find out what it is.
 pub struct Driver {
     plugins: TempDir,
 }
@@ -23,7 +23,7 @@ impl Driver {
         Driver { plugins }
     }
 
-    /// What makes the driver known to programs with HDF5 1.14 and later.
+    /// Environment that makes the driver known to programs with HDF5 1.14 and later.
     pub fn known(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("HDF5_PLUGIN_PATH", self.plugins.path().into()),
@@ -32,14 +32,14 @@ impl Driver {
         ]
     }
 
-    /// What makes such programs open all files by it.
+    /// Environment that makes such programs open all files by the driver.
     pub fn used(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = self.known();
         variables.push(("HDF5_DRIVER", "h5logfs".into()));
         variables
     }
 
-    /// The Python with a current HDF5, which opens all files by the driver; prints why there is none.
+    /// The Python with a current HDF5 that opens all files by the driver; prints the reason if there is none.
     pub fn python(&self) -> Option<Python> {
         Some(Python::new()?.with_variables(self.used()))
     }

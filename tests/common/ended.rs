@@ -1,4 +1,4 @@
-//! The end of a program, and what it has used until then.
+//! The end of a program, and its use of resources.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How a program has ended. What it has used counts the processes that it has waited for.
+/// How a program ended. Its use includes the processes that it has waited for.
 pub struct Ended {
     pub status: ExitStatus,
     /// Processor time.
     pub cpu: Duration,
-    /// The most memory that it or one of these processes had, in KiB.
+    /// Peak memory of it or one of these processes, in KiB.
     pub memory: u64,
 }
 
-/// Waits for the end of a program, which is killed after so long.
+/// Waits for the end of a program, and kills it when patience runs out.
 pub fn end_of(child: Child, patience: Duration) -> Ended {
     let process = Pid::from_child(&child);
     let (tell, told) = channel::<()>();
@@ -30,7 +30,7 @@ pub fn end_of(child: Child, patience: Duration) -> Ended {
     let ended = wait(process);
     drop(tell);
     watch.join().unwrap();
-    // It does not wait once more.
+    // The child has been waited for.
     drop(child);
     ended
 }
@@ -38,8 +38,8 @@ pub fn end_of(child: Child, patience: Duration) -> Ended {
 fn wait(process: Pid) -> Ended {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both places are there and large enough, and no other code waits for this process. The standard library does
-    // not say what a process has used.
+    // SAFETY: both places exist and are large enough, and no other code waits for this process. The standard library
+    // does not report the use of resources.
     let ended =
         unsafe { libc::wait4(process.as_raw_pid(), &raw mut status, 0, usage.as_mut_ptr()) };
     assert_eq!(
@@ -48,7 +48,7 @@ fn wait(process: Pid) -> Ended {
         "{}",
         io::Error::last_os_error()
     );
-    // SAFETY: it was zeros, which are numbers, and the call has filled it.
+    // SAFETY: it was zeroed, which is valid, and the call has filled it.
     let usage = unsafe { usage.assume_init() };
     let time = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)

@@ -1,4 +1,4 @@
-//! Programs that read again and again, through the daemon of a mount and with the file driver, a log that a job writes.
+//! Programs that repeatedly read a growing log, through the daemon of a mount and with the file driver.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use super::nodes::Nodes;
 use super::readers::Python;
 use super::{Mounted, wait_long_until};
 
-/// What one reader has seen.
+/// The observations of a reader.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub last: u64,
     pub reads: u64,
-    /// Reads that showed an older flush than the last one that had returned.
+    /// Reads that showed an older flush than the last returned one.
     pub behind: u64,
     /// Opens that failed.
     pub refused: u64,
-    /// Reads that failed because data were not there yet that are compared only then.
+    /// Reads that failed because data verified only then was not visible yet.
     pub late: u64,
     pub mixed: u64,
 }
@@ -40,7 +40,7 @@ struct Reader {
     said: PathBuf,
 }
 
-/// The command of a reader of the log of a job, of this kind, with so many ranks.
+/// The command of a reader of this kind, for the log of a job with `ranks` ranks.
 fn reading(python: &Python, kind: &str, log: &Path, notes: &Path, ranks: u32) -> Command {
     let mut command = python.tool("late.py");
     command.arg(kind).args([log, notes]).arg(ranks.to_string());
@@ -62,12 +62,12 @@ impl Reader {
 
     fn lines(&self) -> Vec<String> {
         let said = fs::read_to_string(&self.said).unwrap();
-        // The last one may be in the making.
+        // The last line may be incomplete.
         let whole = said.rfind('\n').map_or("", |end| &said[..end]);
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// Waits for the end. What it has seen, if that is in order. Prints once what it has said again and again.
+    /// Waits for the end. Returns the observations if they are in order. Prints repeated messages once.
     fn wait(&mut self) -> Seen {
         let status = self.process.wait().unwrap();
         let (lines, mut seen) = (self.lines(), Seen::default());
@@ -113,7 +113,7 @@ impl Drop for Reader {
     }
 }
 
-/// Readers of one log: with a mount of the directory, and with the file driver.
+/// Readers of one log: through a mount of the directory, and with the file driver.
 pub struct Readers {
     all: Vec<Reader>,
     notes: PathBuf,
@@ -122,7 +122,7 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Those of a log in a directory that this machine sees.
+    /// Readers of a log in a directory of this machine.
     pub fn start(dir: &Path, notes: &Path, kind: &str, ranks: u32) -> Self {
         let mounted = Mounted::new(dir, "");
         let logs = [mounted.path(), dir].map(|dir| dir.join("log.h5"));
@@ -134,7 +134,7 @@ impl Readers {
         }
     }
 
-    /// Those of a log of `tests/programs/pattern.rs` on a node, where it is seen in a mount and where it lies.
+    /// Readers on a node, of a log of `tests/programs/pattern.rs`: in a mount, and in place.
     pub fn on(nodes: &Nodes, node: usize, logs: [PathBuf; 2], notes: &Path, ranks: u32) -> Self {
         Self::of(logs, notes, |python, log| {
             nodes.moved(node, &reading(python, "pattern", log, notes, ranks))
@@ -160,7 +160,7 @@ impl Readers {
         }
     }
 
-    /// Waits until each has looked so many times more, and has begun the last of these looks by now.
+    /// Waits until each reader has completed `looks` further reads that began after this call.
     pub fn wait_for(&self, looks: usize) {
         let before: Vec<usize> = self.all.iter().map(|r| r.lines().len()).collect();
         wait_long_until("the readers have looked", || {
@@ -169,7 +169,7 @@ impl Readers {
         });
     }
 
-    /// Ends them when they show this flush.
+    /// Ends the readers once they show this flush.
     pub fn end(mut self, last: u64) -> Seen {
         let new = self.notes.join("new");
         fs::write(&new, last.to_string()).unwrap();

@@ -1,6 +1,6 @@
-//! A volume of GlusterFS: two nodes serve it, each with a brick; the nodes of a job and this machine mount it at one path.
-//! What a node does not have on the network it has not at all: the client of this machine is on the network of a node that
-//! has no ranks.
+//! A GlusterFS volume: two nodes serve it with a brick each; the nodes of a job and this machine mount it at one
+//! path. A node can only use what is on its network: the client of this machine is on the network of a node without
+//! ranks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use super::guard::Guard;
 use super::nodes::{Nodes, Place};
 use super::{User, can_mount, is_installed, messages, unmount_by_force, wait_until};
 
-/// Starts a server. Its own files go with its node.
+/// Starts a server. Its files disappear with its node.
 const SERVE: &str = "
 for dir in /run /var/lib/glusterd /var/log/glusterfs; do mount -t tmpfs gluster $dir; done
 mkdir /run/gluster
 glusterd
 ";
 
-/// Makes the volume on the first server: `BRICK OTHER-SERVER OTHER-BRICK OPTIONS`. Servers notice within seconds that a
-/// client has gone without a word, and clients a server.
+/// Creates the volume on the first server: `BRICK OTHER-SERVER OTHER-BRICK OPTIONS`. Servers notice within seconds
+/// that a client has disappeared, and clients notice a server.
 const CREATE: &str = "
 until gluster peer status; do sleep 0.1; done
 until gluster peer probe $2; do sleep 0.1; done
@@ -32,23 +32,23 @@ done
 gluster volume start logs
 ";
 
-/// Ends a brick as if its process had failed.
+/// Kills a brick, as a failure of its process.
 const END_BRICK: &str = "kill -KILL $(cat /run/gluster/vols/logs/*.pid)";
 
-/// Each has one brick.
+/// Each server has one brick.
 const SERVERS: usize = 2;
 
-/// The volume, the nodes that serve it and those that use it. All ends when it is dropped.
+/// The volume, the nodes that serve it, and those that use it. All end when it is dropped.
 pub struct Gluster {
     here: Client,
     place: Place,
-    /// How many nodes have ranks.
+    /// Number of nodes with ranks.
     users: usize,
-    /// The bricks, and what clients say.
+    /// The bricks, and the logs of clients.
     disk: TempDir,
 }
 
-/// What this machine has mounted.
+/// A mount on this machine.
 struct Client {
     dir: TempDir,
     _guard: Guard,
@@ -61,15 +61,15 @@ impl Drop for Client {
 }
 
 impl Gluster {
-    /// Nodes with so many ranks each. `options` are those of the volume: `NAME=VALUE`, with spaces between. `None`, having said
-    /// why, where there can be none.
+    /// A volume for nodes with these numbers of ranks. `options` are those of the volume: `NAME=VALUE`, separated by
+    /// spaces. `None`, after printing the reason, where this is impossible.
     pub fn new(shares: &[u32], options: &str) -> Option<Self> {
         if !is_installed("glusterd") {
             eprintln!("skipped: GlusterFS is not installed: make test-distributed installs it");
             return None;
         }
         let users = shares.len();
-        // The last one is that of this machine.
+        // The last node is for this machine.
         let nodes = Nodes::new((users + SERVERS + 1) as u32).filter(|_| can_mount(User::Caller))?;
         let disk = tempfile::tempdir().unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ impl Gluster {
         &mut self.place
     }
 
-    /// The jobs that come have so many ranks on each node.
+    /// Later jobs have these numbers of ranks per node.
     pub fn set_shares(&mut self, shares: &[u32]) {
         self.place.nodes_mut().set_shares(shares);
     }
@@ -126,7 +126,7 @@ impl Gluster {
         self.on_server(0, CREATE, &[&brick(0), other, &brick(1), options]);
     }
 
-    /// Runs a script on a server, for a minute at most.
+    /// Runs a script on a server, for at most a minute.
     fn on_server(&self, server: usize, script: &str, arguments: &[&str]) {
         let mut shell = self.nodes().on(self.users + server, "timeout");
         shell
@@ -145,12 +145,12 @@ impl Gluster {
         run(client.arg(self.path()));
     }
 
-    /// Where the volume is seen.
+    /// The mount point of the volume.
     fn path(&self) -> &Path {
         self.here.dir.path()
     }
 
-    /// A node mounts the volume.
+    /// Mounts the volume on a node.
     fn mount(&self, node: usize) {
         let name = format!("client{node}");
         self.mount_by(self.nodes().on(node, "glusterfs"), &name);
@@ -167,19 +167,19 @@ impl Gluster {
         wait_until("the volume is there", || fs::read_dir(self.path()).is_ok());
     }
 
-    /// The client of a node dies.
+    /// Kills the client of a node.
     pub fn end_client(&self, node: usize) {
         let number = self.disk.path().join(format!("client{node}.pid"));
         let number = fs::read_to_string(number).unwrap();
         run(self.nodes().on(node, "kill").args(["-KILL", number.trim()]));
     }
 
-    /// A brick dies.
+    /// Kills a brick.
     pub fn end_brick(&self, server: usize) {
         self.on_server(server, END_BRICK, &[]);
     }
 
-    /// A brick that has died is started again.
+    /// Restarts a dead brick.
     pub fn start_brick(&self, server: usize) {
         self.on_server(server, "gluster volume start logs force", &[]);
     }

@@ -1,15 +1,15 @@
-//! What a test leaves on the machine when it is killed: mounts, their daemons, jobs. A shell outlives the test, waits for
-//! the end of a pipe from it, and clears up. A test that comes to its end clears up itself.
+//! Cleanup after a killed test: mounts, their daemons, jobs. A shell outlives the test, waits for the end of a pipe
+//! from it, and cleans up. A test that ends normally cleans up itself.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Runs in a process group of its own: the runner of tests signals whole groups.
+/// Waits in its own process group: the test runner signals whole groups.
 const WAIT: &str = "while read -r _; do :; done\n";
 
-/// Unmounts `$1`, and kills the daemon that serves it, or is about to.
+/// Unmounts `$1`, and kills the daemon that serves it or is about to.
 const UNMOUNT: &str = r#"
 for process in $(grep -lzxF -e "$1" /proc/[0-9]*/cmdline); do
     number=${process#/proc/} number=${number%/*}
@@ -20,7 +20,7 @@ fusermount3 -u -z "$1"
 rmdir "$1"
 "#;
 
-/// Kills all processes that have `$1` in their environment, and those that they start meanwhile.
+/// Kills all processes with `$1` in their environment, including those they start meanwhile.
 const KILL: &str = r#"
 for round in 1 2 3 4 5; do
     for process in $(grep -lzxF -e "$1" /proc/[0-9]*/environ); do
@@ -31,7 +31,7 @@ for round in 1 2 3 4 5; do
 done
 "#;
 
-/// A program that runs until the test has done with it.
+/// A program that runs until the test is done with it.
 #[derive(Debug)]
 pub struct Running(pub Child);
 
@@ -42,17 +42,17 @@ impl Drop for Running {
     }
 }
 
-/// Clears up after a test that is killed. Dropped, it does nothing.
+/// Cleans up after a killed test. Dropping it does nothing.
 #[derive(Debug)]
 pub struct Guard(Child);
 
 impl Guard {
-    /// For what is mounted at a path, or will be.
+    /// A guard for a present or future mount at a path.
     pub fn of_mount(path: &Path) -> Self {
         Guard::start(UNMOUNT, path.as_os_str())
     }
 
-    /// For the processes that have a variable, with its value, in their environment.
+    /// A guard for the processes with this variable in their environment.
     pub fn of_processes(variable: &str) -> Self {
         Guard::start(KILL, variable.as_ref())
     }

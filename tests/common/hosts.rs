@@ -1,4 +1,4 @@
-//! Host programs: compiled, or a Python, and started with a plug-in in their environment, and logs that are unknown.
+//! Host programs, compiled or in Python, that load a plug-in from their environment, and logs without an index.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +16,7 @@ use super::once::{once, shared_dir};
 use super::readers::{project, said};
 use super::{PROGRAM, User};
 
-/// Runs a command; fails the test where it fails.
+/// Runs a command that must succeed.
 #[track_caller]
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output();
@@ -30,14 +30,14 @@ pub fn succeed(command: &mut Command) -> String {
     said(&output)
 }
 
-/// HDF5 1.14 with the MPI of the build, which `make setup` has built.
+/// HDF5 1.14 with the MPI of the build, from `make setup`.
 #[derive(Debug)]
 pub struct Hdf5 {
     prefix: PathBuf,
 }
 
 impl Hdf5 {
-    /// Says that the test is skipped if it is not there.
+    /// Finds it, or prints that the test is skipped.
     pub fn find() -> Option<&'static Self> {
         static FOUND: OnceLock<Option<Hdf5>> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
@@ -70,12 +70,12 @@ impl Hdf5 {
         self.compiled("hosts", name)
     }
 
-    /// Path of the program whose sources are a directory of `tests/c`, compiled, and linked with these libraries.
+    /// Path of the compiled program whose sources are a directory of `tests/c`, linked with these libraries.
     pub fn compiled_from(&self, directory: &str, libraries: &[&str]) -> PathBuf {
         self.compiled_with(directory, &[], libraries)
     }
 
-    /// The same, also compiled anew where one of these headers has changed.
+    /// Path of the compiled program, which is recompiled if one of these headers has changed.
     pub fn compiled_with(
         &self,
         directory: &str,
@@ -104,8 +104,8 @@ impl Hdf5 {
         self.built(&name, &mpicxx, &CXX_FLAGS, &[source], &libraries)
     }
 
-    /// Path of a program of `tests/fortran`, compiled, with these files of `tests/c`. Says that the test is skipped if there is no
-    /// Fortran.
+    /// Path of a compiled program of `tests/fortran`, with these files of `tests/c`. Prints that the test is skipped
+    /// if there is no Fortran.
     pub fn fortran(&self, name: &str, others: &[&str]) -> Option<PathBuf> {
         let modules = self.prefix.join("mod/shared");
         if !modules.join("hdf5.mod").is_file() {
@@ -122,7 +122,7 @@ impl Hdf5 {
         Some(self.built(&name, &mpif90, &flags, &sources, &libraries))
     }
 
-    /// Compiles a program once. Its sources may have headers among them.
+    /// Compiles a program once. Its sources may include headers.
     fn built(
         &self,
         name: &str,
@@ -150,7 +150,7 @@ impl Hdf5 {
                 .arg(self.prefix.join("include"))
                 .arg("-L")
                 .arg(&lib)
-                // Libraries find each other by it, too.
+                // Libraries, too, find each other by this path.
                 .arg(format!("-Wl,--disable-new-dtags,-rpath,{}", lib.display()))
                 .args(libraries);
             succeed(&mut command);
@@ -195,7 +195,7 @@ impl Hdf5 {
                     .arg("-L")
                     .arg(&lib)
                     .arg(format!("-Wl,-rpath,{}", lib.display()));
-                // The one that loads libhdf5 itself is not linked to it.
+                // `unload` loads libhdf5 itself and is not linked to it.
                 if name != "unload" {
                     compiler.arg("-lhdf5");
                 }
@@ -206,10 +206,10 @@ impl Hdf5 {
     }
 }
 
-/// How programs of C are compiled.
+/// Flags of the C compiler.
 const C_FLAGS: [&str; 6] = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g"];
 
-/// How programs of C++ are.
+/// Flags of the C++ compiler.
 const CXX_FLAGS: [&str; 6] = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-g"];
 
 /// The sources of a directory, and their headers.
@@ -220,7 +220,7 @@ fn sources_in(dir: &Path) -> Vec<PathBuf> {
     sources
 }
 
-/// What hosts read logs by.
+/// How hosts read logs.
 pub enum Way {
     Driver(Driver),
     Connector(Connector),
@@ -235,7 +235,7 @@ impl Way {
     }
 }
 
-/// What one test's hosts need: logs, and a place for indexes.
+/// The setup of one test's hosts: logs, and a place for indexes.
 pub struct Stage {
     dir: TempDir,
     way: Way,
@@ -252,12 +252,12 @@ impl Stage {
         Stage::of(User::Caller)
     }
 
-    /// Hosts use the file driver. Whatever they have to write belongs to this user.
+    /// A stage for the file driver. Whatever hosts write to belongs to this user.
     pub fn of(user: User) -> Self {
         Stage::by(Way::Driver(Driver::new()), user)
     }
 
-    /// Hosts use the VOL connector.
+    /// A stage for the VOL connector.
     pub fn of_connector() -> Self {
         Stage::by(Way::Connector(Connector::new()), User::Caller)
     }
@@ -277,7 +277,7 @@ impl Stage {
         self.dir.path()
     }
 
-    /// The first `count` of logs with the same contents, which no index knows until they are read.
+    /// The first `count` of several equal logs. No index of them exists before they are read.
     pub fn logs(&self, count: usize) -> Vec<PathBuf> {
         let names = (0..count).map(|number| format!("{number:02}.log.h5"));
         let paths = names.map(|name| self.path().join(name));
@@ -290,12 +290,12 @@ impl Stage {
         paths.map(copy).collect()
     }
 
-    /// Scans are made by this program.
+    /// Makes this program scan.
     pub fn scan_with(&mut self, program: &str) {
         self.program = program.into();
     }
 
-    /// From now on all starts of the program that scans are counted.
+    /// Counts starts of the scanning program from now on.
     pub fn count_starts(&mut self) {
         let script = self.path().join("h5logfs");
         let count = self.path().join("starts");
@@ -308,13 +308,13 @@ impl Stage {
         self.program = script;
     }
 
-    /// How often it was started.
+    /// Number of starts.
     pub fn starts(&self) -> usize {
         let lines = fs::read(self.path().join("starts")).unwrap_or_default();
         lines.len()
     }
 
-    /// What makes any HDF5 program use the plug-in.
+    /// Environment that makes any HDF5 program use the plug-in.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = self.way.used();
         variables.extend([
@@ -324,7 +324,7 @@ impl Stage {
         variables
     }
 
-    /// Runs a host, which must end well, and say nothing.
+    /// Runs a host, which must succeed without output.
     #[track_caller]
     pub fn run(&self, mut host: Command) {
         host.envs(self.environment());
@@ -333,7 +333,7 @@ impl Stage {
     }
 }
 
-/// A log whose chunks are made in each of the ways that there are, and `expected.h5` beside it.
+/// A log with every kind of chunk, and `expected.h5` beside it.
 fn made_log() -> PathBuf {
     let dir = shared_dir("host-logs");
     let log = dir.join("log.h5");
@@ -348,7 +348,7 @@ fn made_log() -> PathBuf {
     log
 }
 
-/// Numbers that differ from place to place, so small that sums of doubles are exact.
+/// Numbers that differ by place, small enough for exact sums of doubles.
 fn bytes(first: u64, elements: u64) -> Vec<u8> {
     let numbers =
         (first..first + elements).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40);

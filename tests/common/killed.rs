@@ -1,4 +1,4 @@
-//! A parallel job that is killed: what it has acknowledged, and its ranks.
+//! A killed parallel job: its acknowledged flushes, and its ranks.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,16 +16,16 @@ use super::{PROGRAM, wait_until};
 
 pub const RANKS: u32 = 4;
 
-/// What a file shows.
+/// The content of a file as seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     Flush(u64),
-    /// It cannot be opened as HDF5.
+    /// HDF5 cannot open the file.
     Nothing,
 }
 
 impl Shown {
-    /// What a tool of `tests/tools` has found.
+    /// The content according to a tool of `tests/tools`.
     pub fn by(output: &Output) -> Self {
         match output.status.code() {
             Some(0) => {
@@ -40,7 +40,7 @@ impl Shown {
 
 /// The directories of a job that writes `log.h5`.
 pub struct Places {
-    /// `log.h5` and what belongs to it.
+    /// `log.h5` and its companions.
     pub logs: TempDir,
     /// Process numbers and acknowledgements.
     pub notes: TempDir,
@@ -60,12 +60,12 @@ impl Places {
 
     fn lines(&self) -> Vec<String> {
         let text = fs::read_to_string(self.notes.path().join("acknowledged")).unwrap_or_default();
-        // The last one may be in the making.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// Whether the job has come to a point.
+    /// Whether the job has reached a point.
     pub fn has(&self, line: &str) -> bool {
         self.lines().iter().any(|l| l == line)
     }
@@ -77,7 +77,7 @@ impl Places {
         flushes.max().unwrap_or(0)
     }
 
-    /// Runs one of the project's commands on the log; whether it succeeded, and what it said.
+    /// Runs an h5logfs command on the log. Returns whether it succeeded, and its output.
     pub fn h5logfs(&self, command: &str) -> (bool, String) {
         let output = Command::new(PROGRAM).arg(command).arg(self.log()).output();
         let output = output.unwrap();
@@ -94,12 +94,12 @@ pub struct Victim {
 }
 
 impl Victim {
-    /// Waits until the job has come to a point; `false` where it ended before.
+    /// Waits until the job has reached a point; `false` where it ended before.
     pub fn wait_for(&mut self, line: &str) -> bool {
         self.wait_long_for(line, Duration::from_secs(60))
     }
 
-    /// The same where it may take longer.
+    /// Waits until the job has reached a point, with another time limit.
     pub fn wait_long_for(&mut self, line: &str, most: Duration) -> bool {
         let start = Instant::now();
         loop {
@@ -115,7 +115,7 @@ impl Victim {
         }
     }
 
-    /// Waits until all ranks are there.
+    /// Waits until all ranks have started.
     pub fn ranks(&mut self) -> Vec<Rank> {
         self.wait_for("ready");
         let number = |rank| {
@@ -126,15 +126,15 @@ impl Victim {
         (0..RANKS).map(|rank| Rank::new(number(rank))).collect()
     }
 
-    /// Kills all ranks at once, one of them first.
+    /// Kills all ranks at once, starting with rank `first`.
     pub fn kill(&mut self, ranks: &mut [Rank], first: u64) {
         ranks.rotate_left(first as usize);
         for rank in ranks.iter() {
-            // It may have come to its end.
+            // It may have ended.
             let _ = pidfd_send_signal(&rank.handle, Signal::KILL);
         }
         self.job.wait_for_killed();
-        // What a rank was just writing comes to its end, though mpirun does not wait for it.
+        // mpirun does not wait until the system calls of killed ranks are done.
         wait_until("the ranks are gone", || ranks.iter().all(Rank::has_ended));
     }
 }

@@ -1,5 +1,5 @@
-//! A file system with faults: it shows the files of one directory, and requests for them fail as a test wants it: as on a
-//! broken disk, or on a file server that has lost its state.
+//! A file system with faults: it shows the files of a directory, and requests fail as a test demands: as on a broken
+//! disk, or on a file server that has lost its state.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -20,21 +20,21 @@ use tempfile::TempDir;
 use super::guard::Guard;
 use super::{User, is_root, unmount_by_force};
 
-/// Which requests for a file fail.
+/// The requests that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failing {
-    /// Reading its bytes.
+    /// Reads.
     Reads,
-    /// Reading the bytes from this offset on.
+    /// Reads of bytes from this offset on.
     ReadsFrom(u64),
-    /// Reading, opening, and getting the attributes.
+    /// Reads, opens, and requests for attributes.
     Everything,
 }
 
-/// The faults of files, by name.
+/// Faults by file name.
 type Faults = Arc<Mutex<HashMap<OsString, (Failing, Os)>>>;
 
-/// The files of a directory, mounted at another one; unmounted when dropped.
+/// The files of a directory, mounted elsewhere until dropped.
 pub struct Layer {
     faults: Faults,
     _guard: Guard,
@@ -49,7 +49,7 @@ impl Layer {
         let faults = Faults::default();
         let files = Files::of(dir, &faults);
         let mut config = Config::default();
-        // Processes that scan for root run as another user.
+        // Scan processes of root run as another user.
         if is_root() {
             config.acl = SessionACL::All;
         }
@@ -66,7 +66,7 @@ impl Layer {
         self.mount_point.path()
     }
 
-    /// Lets requests for a file fail from now on.
+    /// Makes requests for a file fail from now on.
     pub fn fail(&self, name: &str, failing: Failing, errno: Os) {
         self.faults
             .lock()
@@ -82,17 +82,17 @@ impl Layer {
 
 impl Drop for Layer {
     fn drop(&mut self) {
-        // The tested daemon may hold files for a moment yet.
+        // The tested daemon may hold files a little longer.
         unmount_by_force(User::Caller, self.mount_point.path());
     }
 }
 
-/// The kernel caches neither attributes nor bytes.
+/// The kernel caches neither attributes nor content.
 const TTL: Duration = Duration::ZERO;
 
 struct Files {
     dir: PathBuf,
-    /// The file with number n + 2.
+    /// The file with inode number n + 2.
     names: Vec<OsString>,
     faults: Faults,
 }
@@ -112,7 +112,7 @@ impl Files {
         self.names.get(at).map(OsString::as_os_str)
     }
 
-    /// Fails as the test wants it. `read`: the end of the range that is read, if the request is a read.
+    /// Fails if the test demands it. `read` is the end of the range of a read request.
     fn check(&self, name: &OsStr, read: Option<u64>) -> Result<(), Errno> {
         let faults = self.faults.lock().unwrap();
         let Some((failing, errno)) = faults.get(name) else {

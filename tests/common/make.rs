@@ -1,4 +1,4 @@
-//! The targets of the Makefile, for the build that is tested.
+//! The targets of the Makefile, for the tested build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::PROGRAM;
 use super::readers::project;
 
-/// `make TARGET` with the directories and the profile of the tests: everything is built already.
+/// `make TARGET` with the directories and profile of the tests, in which everything is built.
 pub fn make(target: &str) -> Command {
     let built = Path::new(PROGRAM).parent().unwrap();
     let profile = match built.file_name().unwrap().to_str().unwrap() {
@@ -29,12 +29,12 @@ pub fn make(target: &str) -> Command {
     make
 }
 
-/// The library of the writer for programs of C, which cargo builds together with the one for Rust.
+/// The writer's C library, which cargo builds together with the Rust library.
 pub fn built_library() -> PathBuf {
     beside_the_tests("libh5logfs_writer.so")
 }
 
-/// The file driver, which cargo builds in the same way.
+/// The file driver, built likewise.
 pub fn built_driver() -> PathBuf {
     beside_the_tests("libh5logfs_driver.so")
 }
@@ -44,12 +44,12 @@ pub fn built_connector() -> PathBuf {
     beside_the_tests("libh5logfs_connector.so")
 }
 
-/// The VOL connector for parallel programs, which the feature `mpi` builds.
+/// The VOL connector for parallel programs, built with the feature `mpi`.
 pub fn built_parallel_connector() -> PathBuf {
     beside_the_tests("libh5logfs_connector_mpi.so")
 }
 
-/// The library for programs that were ported to the Log VOL.
+/// The library for programs ported to the Log VOL.
 pub fn built_vol_api() -> PathBuf {
     beside_the_tests("libh5logfs_vol_api.so")
 }

@@ -1,6 +1,6 @@
-//! A mount for one test: mounted when made, unmounted when dropped, also after a failed assertion, or when the test is killed.
+//! A mount for one test, unmounted when dropped, after a failed assertion, and when the test is killed.
 
-// Each test program uses its own part of this.
+// Each test program uses a part of this module.
 #![allow(dead_code)]
 
 pub mod amount;
@@ -62,27 +62,27 @@ use guard::Guard;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_h5logfs");
 
-/// The program that mounts, or prints: what was built, or another build that is to be compared with it.
+/// The program under test: the built one, or another build for comparison.
 pub fn tested_program() -> String {
     std::env::var("H5LOGFS_TEST_PROGRAM").unwrap_or_else(|_| PROGRAM.to_owned())
 }
 
-/// How long something may take that normally takes a moment.
+/// Time limit of operations that are normally immediate.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 const NOBODY: u32 = 65534;
 
-/// The user that mounts.
+/// The user who mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
-    /// The user that runs the tests.
+    /// The user who runs the tests.
     Caller,
-    /// An ordinary user, though root runs the tests.
+    /// An ordinary user, although root runs the tests.
     Nobody,
 }
 
 impl User {
-    /// The reason why this user cannot mount here.
+    /// Why this user cannot mount here.
     fn hindrance(self) -> Option<&'static str> {
         if !Path::new("/dev/fuse").exists() {
             return Some("there is no /dev/fuse");
@@ -90,7 +90,7 @@ impl User {
         if let Some(why) = self.hindrance_to_act() {
             return Some(why);
         }
-        // fusermount3 opens the device with the rights of the user who calls it.
+        // fusermount3 opens the device with the rights of its caller.
         if !self.succeeds("sh", &["-c", ": <>/dev/fuse"]) {
             return Some("the user may not open /dev/fuse");
         }
@@ -101,7 +101,7 @@ impl User {
         None
     }
 
-    /// The reason why no program can be run as this user.
+    /// Why no program can run as this user.
     fn hindrance_to_act(self) -> Option<&'static str> {
         match self {
             User::Caller => None,
@@ -153,7 +153,7 @@ pub fn can_mount(user: User) -> bool {
     no_hindrance(user.hindrance())
 }
 
-/// Whether programs can be run as `user` here; prints the reason if not.
+/// Whether programs can run as `user` here; prints the reason if not.
 pub fn can_act(user: User) -> bool {
     no_hindrance(user.hindrance_to_act())
 }
@@ -173,14 +173,14 @@ fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// A source that is mounted at a directory of its own.
+/// A source and its mount.
 #[derive(Debug)]
 pub struct Mounted {
     pub user: User,
     pub daemon: Pid,
     mount_point: PathBuf,
     _guard: Guard,
-    // Dropped last: it can be removed only when nothing is mounted there any more.
+    // Dropped last: the directory cannot be removed while it is a mount point.
     _dir: TempDir,
 }
 
@@ -189,7 +189,7 @@ impl Mounted {
         Mounted::by(User::Caller, source, options)
     }
 
-    /// Fails the test when the mount fails.
+    /// Mounts a source. The mount must succeed.
     pub fn by(user: User, source: &Path, options: &str) -> Self {
         let dir = user.dir();
         let guard = Guard::of_mount(dir.path());
@@ -198,7 +198,7 @@ impl Mounted {
         Mounted::guarded(user, dir, guard)
     }
 
-    /// Takes over what is mounted at `dir`.
+    /// Takes over the mount at `dir`.
     pub fn at(user: User, dir: TempDir) -> Self {
         let guard = Guard::of_mount(dir.path());
         Mounted::guarded(user, dir, guard)
@@ -228,7 +228,7 @@ impl Mounted {
         self.mount_point.join(name)
     }
 
-    /// How many scans the daemon has started.
+    /// Number of scans that the daemon has started.
     pub fn scans(&self) -> u64 {
         let stats = fs::read(self.join(".h5logfs/stats")).unwrap();
         let stats: serde_json::Value = serde_json::from_slice(&stats).unwrap();
@@ -239,7 +239,7 @@ impl Mounted {
         rustix::process::kill_process(self.daemon, signal).unwrap();
     }
 
-    /// Waits until neither the mount nor its daemon is left.
+    /// Waits until both the mount and its daemon are gone.
     pub fn expect_gone(&self) {
         let path = &self.mount_point;
         wait_until("the mount is gone", || mount_type(path).is_none());
@@ -259,7 +259,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Unmounts at once, even if files are open there.
+/// Unmounts at once, even with open files.
 pub fn unmount_by_force(user: User, path: &Path) {
     if is_root() {
         let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
@@ -272,7 +272,7 @@ pub fn unmount_by_force(user: User, path: &Path) {
     }
 }
 
-/// Runs `h5logfs mount`; it comes back when the mount is up.
+/// Runs `h5logfs mount`, which returns once the mount is up.
 pub fn mount(user: User, source: &Path, mount_point: &Path, options: &str) -> Output {
     let mut command = user.command(&tested_program());
     command.arg("mount").arg(source).arg(mount_point);
@@ -286,7 +286,7 @@ pub fn messages(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The type of the mount that lies on top at `path`, if one does.
+/// The type of the topmost mount at `path`.
 pub fn mount_type(path: &Path) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let path = path.to_str().unwrap();
@@ -310,7 +310,7 @@ fn daemon_of(mount_point: &Path) -> Option<Pid> {
         })
 }
 
-/// Empty for a process that is gone, or has ended and waits to be reaped.
+/// The command line; empty for a process that is gone or a zombie.
 fn command_line(pid: Pid) -> Vec<u8> {
     fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default()
 }
@@ -323,7 +323,7 @@ pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
     wait_for(what, DEADLINE, done);
 }
 
-/// The same for what takes much longer, or runs on a slow machine.
+/// Waits for something slow, or on a slow machine.
 pub fn wait_long_until(what: &str, done: impl FnMut() -> bool) {
     wait_for(what, 6 * DEADLINE, done);
 }
@@ -345,7 +345,7 @@ pub fn source(user: User) -> TempDir {
     source
 }
 
-/// The errno of a failure; None for success.
+/// The errno of a failure; `None` for success.
 pub fn errno<T>(outcome: io::Result<T>) -> Option<Errno> {
     outcome.err().and_then(|e| Errno::from_io_error(&e))
 }

@@ -1,5 +1,5 @@
-//! Programs under `mpirun`: started, and ended with all their ranks, also if the test fails. The MPI is that with which
-//! the tests were built, Open MPI or MPICH.
+//! Programs under `mpirun`, ended with all their ranks even if the test fails. The MPI is that of the build: Open MPI
+//! or MPICH.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -21,16 +21,16 @@ use super::once::{once, shared_dir};
 use super::readers::project;
 use super::wait_until;
 
-/// How long a job may take that normally takes a second or two.
+/// Time limit of a job that normally takes a second or two.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// How long mpirun may take that has lost its ranks.
+/// Time limit of an mpirun that has lost its ranks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A variable in the environment of the ranks of a job: it finds them when the job has to be ended.
+/// Environment variable by which the ranks of a job are found when it must be ended.
 const TOKEN: &str = "H5LOGFS_TEST_JOB";
 
-/// Path of a program of `tests/programs`, or of an example. `cargo test` builds them beside the tests.
+/// Path of a program of `tests/programs`, or of an example. cargo builds them beside the tests.
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().unwrap().with_file_name("examples").join(name);
@@ -42,24 +42,24 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
-/// The C compiler of an MPI, whose other commands have names like it.
+/// The C compiler of an MPI. The other commands are named alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mpi {
     compiler: &'static str,
 }
 
 impl Mpi {
-    /// The name by which Debian has MPICH beside another MPI.
+    /// MPICH as Debian names it beside another MPI.
     pub const MPICH: Mpi = Mpi {
         compiler: "mpicc.mpich",
     };
 
-    /// The same for Open MPI.
+    /// Open MPI as Debian names it beside another MPI.
     pub const OPEN_MPI: Mpi = Mpi {
         compiler: "mpicc.openmpi",
     };
 
-    /// The one that the tests were built with: the crate `mpi` takes it from the same variable.
+    /// The MPI of the build. The crate `mpi` takes it from the same variable.
     pub const fn of_build() -> Self {
         match option_env!("MPICC") {
             Some(compiler) => Mpi { compiler },
@@ -67,7 +67,7 @@ impl Mpi {
         }
     }
 
-    /// A command of this MPI, by the name that it has where there is only one: `mpicc`, `mpicxx`, `mpirun`.
+    /// A command of this MPI, by its usual name: `mpicc`, `mpicxx`, `mpirun`.
     pub fn command(self, name: &str) -> String {
         match self.compiler.rsplit_once("mpicc") {
             Some((before, after)) => format!("{before}{name}{after}"),
@@ -75,7 +75,7 @@ impl Mpi {
         }
     }
 
-    /// The one that the tests were not built with. `None`, with the reason, where it is not installed.
+    /// The other MPI. `None`, with the reason, where it is not installed.
     pub fn other() -> Option<Self> {
         let other = if Self::of_build().is_mpich() {
             Self::OPEN_MPI
@@ -89,7 +89,7 @@ impl Mpi {
         is_installed.then_some(other)
     }
 
-    /// What it calls itself.
+    /// The name of the MPI.
     pub fn name(self) -> &'static str {
         if self.is_mpich() { "MPICH" } else { "Open MPI" }
     }
@@ -101,7 +101,7 @@ impl Mpi {
         String::from_utf8_lossy(&shown.stdout).contains("-lmpich")
     }
 
-    /// `PATH` for scripts, in which its commands have the names that they have where there is only one.
+    /// `PATH` for scripts, in which commands of this MPI have their usual names.
     pub fn search_path(self) -> OsString {
         let mut path = std::env::var_os("PATH").unwrap_or_default();
         if self.command("mpirun") != "mpirun" {
@@ -113,7 +113,7 @@ impl Mpi {
         path
     }
 
-    /// A directory with the short names of its commands.
+    /// A directory with the usual names of its commands.
     fn short_names(self) -> PathBuf {
         let dir = shared_dir(&format!("bin-of-{}", self.compiler.replace('/', "-")));
         once(&dir, &[], || {
@@ -126,12 +126,12 @@ impl Mpi {
         dir
     }
 
-    /// The start of a program by so many processes.
+    /// A command that starts a program in `ranks` processes.
     pub fn run(self, ranks: u32, program: &Path) -> Command {
         self.run_at(&Place::Here, ranks, program)
     }
 
-    /// The same in some place. On nodes, each gets as many as any other, or one less.
+    /// A command that starts a program in some place. Nodes get equal shares, or one less.
     pub fn run_at(self, place: &Place, ranks: u32, program: &Path) -> Command {
         let mut mpirun = match place {
             Place::Here => Command::new(self.command("mpirun")),
@@ -141,7 +141,7 @@ impl Mpi {
         mpirun
     }
 
-    /// The beginning of a command that starts ranks on nodes: so many on each.
+    /// The start of a command that runs these numbers of ranks on nodes.
     fn across(self, nodes: &Nodes, shares: &[u32]) -> Command {
         let mut mpirun = nodes.in_head(&self.command("mpirun"));
         let host = |(name, number): (&str, &u32)| format!("{name}:{number}");
@@ -164,7 +164,7 @@ impl Mpi {
     }
 }
 
-/// Sets the environment in which mpirun starts any number of ranks, also for root. `dir` is for its own files.
+/// Sets an environment in which mpirun starts any number of ranks, even for root. `dir` is for its files.
 pub fn configure(command: &mut Command, dir: &Path) {
     if Mpi::of_build().is_mpich() {
         command.env("LD_PRELOAD", beside_mpich());
@@ -173,8 +173,8 @@ pub fn configure(command: &mut Command, dir: &Path) {
     }
 }
 
-/// MPICH waits without leaving the processor: four ranks on two cores take 5 ms for a reduction. And on several nodes its
-/// ranks may wait for each other for ever when they end. With this library the ranks of a test do neither.
+/// A library that makes ranks of MPICH yield. MPICH waits without yielding: with four ranks on two cores a reduction
+/// takes 5 ms. On several nodes its ranks may also wait for each other for ever at the end.
 fn beside_mpich() -> PathBuf {
     let dir = shared_dir("mpich");
     let source = project().join("tests/c/mpich.c");
@@ -193,7 +193,7 @@ fn configure_open_mpi(command: &mut Command, dir: &Path) {
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
         ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
         ("OMPI_MCA_mpi_yield_when_idle", "1"),
-        // Else all small jobs share the first core.
+        // Otherwise all small jobs share the first core.
         ("OMPI_MCA_hwloc_base_binding_policy", "none"),
         ("OMPI_MCA_btl", "self,vader"),
         ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
@@ -204,8 +204,8 @@ fn configure_open_mpi(command: &mut Command, dir: &Path) {
     }
 }
 
-/// What Open MPI has to know of nodes. It goes over TCP between them. By default it believes in a node that does not answer
-/// for eight minutes: the keepalive begins after 300 seconds, and asks 9 times, every 20.
+/// Open MPI's settings for nodes. They communicate by TCP. By default a silent node is given up only after eight
+/// minutes: the keepalive begins after 300 seconds, and asks 9 times, every 20.
 const ON_NODES: [(&str, &str); 6] = [
     ("btl", "self,vader,tcp"),
     ("btl_vader_backing_directory", "/dev/shm"),
@@ -215,17 +215,17 @@ const ON_NODES: [(&str, &str); 6] = [
     ("oob_tcp_keepalive_intvl", "1"),
 ];
 
-/// A job that runs. Dropped, it is killed.
+/// A running job, killed when dropped.
 pub struct Job {
     mpirun: Child,
     token: String,
     _guard: Guard,
-    /// What it prints, and what MPI leaves behind when a job is killed.
+    /// Output of the job, and files that MPI leaves when a job is killed.
     dir: TempDir,
 }
 
 impl Job {
-    /// Starts `ranks` processes of a program, on however few cores.
+    /// Starts a program in `ranks` processes, on any number of cores.
     pub fn start(ranks: u32, program: &Path, arguments: &[&str]) -> Self {
         Self::start_at(&Place::Here, ranks, program, arguments)
     }
@@ -249,7 +249,7 @@ impl Job {
         configure(&mut script, dir.path());
         script.stdin(Stdio::null());
         script.stdout(output.try_clone().unwrap()).stderr(output);
-        // A signal from the terminal goes to the tests alone: they end the job.
+        // A signal from the terminal reaches only the tests, which end the job.
         script.process_group(0);
         let started = script.spawn();
         let mpirun = started.unwrap_or_else(|e| panic!("{script:?} cannot be started: {e}"));
@@ -266,13 +266,13 @@ impl Job {
         Pid::from_child(&self.mpirun)
     }
 
-    /// Waits for the end. Fails the test where it does not come.
+    /// Waits for the end. Fails the test when time runs out.
     pub fn wait(&mut self) -> ExitStatus {
         self.wait_at_most(DEADLINE)
             .unwrap_or_else(|reason| panic!("{reason}"))
     }
 
-    /// Waits for the end, and ends the job where it does not come.
+    /// Waits for the end, and kills the job when time runs out.
     fn wait_at_most(&mut self, patience: Duration) -> Result<ExitStatus, String> {
         let start = Instant::now();
         loop {
@@ -290,15 +290,15 @@ impl Job {
         }
     }
 
-    /// Waits so long for the end, and tells what went wrong.
+    /// Waits for the end, and returns what went wrong.
     pub fn outcome(mut self, patience: Duration) -> Result<(), String> {
         let status = self.wait_at_most(patience)?;
         let reason = || format!("{status}:\n{}", self.said());
         status.success().then_some(()).ok_or_else(reason)
     }
 
-    /// Waits for mpirun after its ranks were killed. On a busy machine it sometimes reports that they died, but does not
-    /// end; no test is about that.
+    /// Waits for mpirun after its ranks were killed. On a busy machine mpirun sometimes reports their death but does
+    /// not end; no test is about that.
     pub fn wait_for_killed(&mut self) {
         let start = Instant::now();
         while !self.has_ended() {
@@ -309,12 +309,12 @@ impl Job {
         }
     }
 
-    /// Whether mpirun is gone; the ranks go before it.
+    /// Whether mpirun has ended. The ranks end before it.
     pub fn has_ended(&mut self) -> bool {
         self.mpirun.try_wait().unwrap().is_some()
     }
 
-    /// Waits for the end, which has to be a good one; returns what the job printed.
+    /// Waits for success; returns the output of the job.
     #[track_caller]
     pub fn succeed(mut self) -> String {
         let status = self.wait();
@@ -323,17 +323,17 @@ impl Job {
         said
     }
 
-    /// What all its processes printed so far.
+    /// Output of all processes so far.
     pub fn said(&self) -> String {
         let bytes = fs::read(self.dir.path().join("output")).unwrap_or_default();
         let said = String::from_utf8_lossy(&bytes);
-        // On nodes mpirun sometimes sees that a shell was faster than itself.
+        // On nodes mpirun sometimes reports that a shell was faster.
         let is_about_job = |line: &&str| !line.contains("plm:rsh: Warning: setpgid");
         said.split_inclusive('\n').filter(is_about_job).collect()
     }
 
-    /// Kills mpirun after a node was lost, where it would never end: that of MPICH 4.0 does not notice, and if it is told to end
-    /// it waits for an answer of the node.
+    /// Kills mpirun after the loss of a node, where it would never end: that of MPICH 4.0 does not notice the loss,
+    /// and on a request to end it waits for the node's answer.
     pub fn end_without_node(&mut self) {
         if Mpi::of_build().is_mpich() {
             let _ = self.mpirun.kill();
@@ -344,7 +344,7 @@ impl Job {
     pub fn kill(&mut self) {
         let _ = self.mpirun.kill();
         let _ = self.mpirun.wait();
-        // A rank that was just being started may have been missed.
+        // A rank that was just starting may have been missed.
         for _ in 0..100 {
             let left = self.processes();
             if left.is_empty() {
@@ -357,7 +357,7 @@ impl Job {
         }
     }
 
-    /// Waits for the end, which has to be a bad one; returns what the job printed.
+    /// Waits for failure; returns the output of the job.
     #[track_caller]
     pub fn fail(mut self) -> String {
         let status = self.wait();
@@ -366,7 +366,7 @@ impl Job {
         said
     }
 
-    /// Stops all processes of the job that run `program`, and waits until no thread of them runs.
+    /// Stops all processes of the job that run `program`, and waits until none of their threads runs.
     pub fn stop(&self, program: &Path) {
         let ranks = self.signal(program, Signal::STOP);
         wait_until("the ranks are stopped", || ranks.iter().all(is_stopped));
@@ -387,7 +387,7 @@ impl Job {
         ranks
     }
 
-    /// The process of a rank, which has the number `own` on its node.
+    /// The process of a rank, which is number `own` on its node.
     pub fn rank(&self, rank: u32, own: i32) -> Option<Pid> {
         let variables = rank_variables(rank);
         let is_rank = |pid| variables.iter().any(|v| has_variable(pid, v));
@@ -395,7 +395,7 @@ impl Job {
         self.processes().into_iter().find(is_it)
     }
 
-    /// The process of a rank that runs `program`. It may have started itself again, with one of these first arguments.
+    /// The process of a rank that runs `program`. It may have restarted itself with one of these first arguments.
     pub fn rank_of(&self, program: &Path, rank: u32, again: &[&str]) -> Option<Pid> {
         let variables = rank_variables(rank);
         let is_rank = |pid: &Pid| {
@@ -409,12 +409,12 @@ impl Job {
         self.processes().into_iter().find(is_rank)
     }
 
-    /// Processor time that its processes have taken, and those that these have started and that have ended.
+    /// Processor time of its processes and of their ended children.
     pub fn cpu(&self) -> Duration {
         self.processes().into_iter().map(cpu_of).sum()
     }
 
-    /// The processes of the job that live.
+    /// The live processes of the job.
     fn processes(&self) -> Vec<Pid> {
         let wanted = format!("{TOKEN}={}", self.token).into_bytes();
         let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -428,38 +428,38 @@ impl Job {
 fn cpu_of(process: Pid) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_pid()));
     let stat = stat.unwrap_or_default();
-    // The name of the program comes before, which may have spaces.
+    // The program's name comes before, and may contain spaces.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let times = fields.split_whitespace().skip(11).take(4);
     let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();
     Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32
 }
 
-/// What a rank has in its environment: as Open MPI says it, and MPICH.
+/// The rank in the environment, as Open MPI and as MPICH set it.
 fn rank_variables(rank: u32) -> [Vec<u8>; 2] {
     ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}").into_bytes())
 }
 
-/// Whether a process has a variable, with its value, in its environment.
+/// Whether a process has this variable in its environment.
 fn has_variable(pid: Pid, wanted: &[u8]) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
     let environment = environment.unwrap_or_default();
     environment.split(|b| *b == 0).any(|v| v == wanted)
 }
 
-/// The number by which a process knows itself.
+/// The number of a process in its own namespace.
 fn own_number(pid: Pid) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).ok()?;
     let line = status.lines().find(|line| line.starts_with("NSpid:"))?;
     line.split_whitespace().last()?.parse().ok()
 }
 
-/// Whether all threads of a process are stopped. A thread in a system call stops when that is done.
+/// Whether all threads of a process are stopped. A thread in a system call stops afterwards.
 fn is_stopped(process: &Pid) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_pid()));
     threads.unwrap().flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The name before it may have any characters.
+        // The name before it may contain any characters.
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
         state.is_some_and(|state| state.starts_with('T'))
     })
@@ -483,7 +483,7 @@ impl Rank {
         Rank { handle, pid }
     }
 
-    /// Whether it has closed its files, and does nothing any more.
+    /// Whether it has closed its files and stopped working.
     pub fn has_ended(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_pid()));
         let state = stat

@@ -17,7 +17,7 @@ const DAMAGES: [Damage; 8] = [
     exchange,
 ];
 
-/// A copy of a log with up to three damages.
+/// A copy of a log, damaged in up to three ways.
 pub fn mutant(log: &Log, random: &mut Numbers) -> Log {
     let mut log = log.clone();
     for _ in 0..random.within(1, 3) {
@@ -26,7 +26,7 @@ pub fn mutant(log: &Log, random: &mut Numbers) -> Log {
     log
 }
 
-/// Any byte of a log is as likely as any other.
+/// A random byte of a log, all equally likely.
 fn place(log: &Log, random: &mut Numbers) -> Option<(usize, usize)> {
     let total: usize = log.files.iter().map(|(_, bytes)| bytes.len()).sum();
     if total == 0 {
@@ -57,7 +57,7 @@ fn cut(log: &mut Log, random: &mut Numbers) {
     }
 }
 
-/// Bytes that never came to the disk, or were written by something else.
+/// Overwrites bytes, as if they never reached the disk or something else wrote there.
 fn overwrite(log: &mut Log, random: &mut Numbers) {
     let Some((file, at)) = place(log, random) else {
         return;
@@ -71,7 +71,7 @@ fn overwrite(log: &mut Log, random: &mut Numbers) {
     }
 }
 
-/// Structures come twice.
+/// Duplicates structures.
 fn copy_within(log: &mut Log, random: &mut Numbers) {
     let (Some((file, from)), Some((other, to))) = (place(log, random), place(log, random)) else {
         return;
@@ -84,7 +84,7 @@ fn copy_within(log: &mut Log, random: &mut Numbers) {
     room[..len].copy_from_slice(&piece[..len]);
 }
 
-/// The first file is the one that is opened.
+/// Removes a file, but not the first, which is opened.
 fn lose_file(log: &mut Log, random: &mut Numbers) {
     if log.files.len() > 1 {
         let lost = 1 + random.index(log.files.len() - 1);
@@ -98,7 +98,7 @@ fn exchange(log: &mut Log, random: &mut Numbers) {
     log.files[one].1 = std::mem::replace(&mut log.files[other].1, bytes);
 }
 
-/// Changes a number: it may be an extent, a chunk shape, a count, a rank, a length, a size, an offset. Mostly it is larger then.
+/// Changes a number, which may be an extent, chunk shape, count, rank, length, size or offset. It mostly grows.
 fn change_number(log: &mut Log, random: &mut Numbers) {
     let file = random.index(log.files.len());
     let bytes = &mut log.files[file].1;
@@ -134,8 +134,7 @@ fn change_number(log: &mut Log, random: &mut Numbers) {
     }
 }
 
-/// Where numbers may be: place, bytes, and whether they are big-endian. Those of data are few among them, since most are not
-/// followed by zeros.
+/// Possible numbers: place, width, and whether they are big-endian. Few are data, because zeros must follow.
 fn numbers(bytes: &[u8]) -> impl Iterator<Item = (usize, usize, bool)> {
     let is_number = |part: &[u8], len: usize| {
         let (low, high) = part[..len].split_at(2);

@@ -1,11 +1,11 @@
-//! Nodes of a cluster on one machine: each has processes, a host name, a network card, shared memory and mounts of its own.
-//! They share the disk. A further one, the head, is where `mpirun` runs; it has no ranks.
+//! Nodes of a cluster on one machine: each has its own processes, host name, network card, shared memory and mounts.
+//! They share the disk. A further node, the head, runs `mpirun` and has no ranks.
 //!
-//! A node is a set of namespaces, which the kernel keeps as long as the first process of the node lives. That process ends
-//! when the test does, however that ends, because it waits for the end of a pipe from it. Nothing has a name outside of the
-//! nodes, so that any number of tests may have nodes with the same names and addresses.
+//! A node is a set of namespaces, which exist while the node's first process lives. That process ends with the test,
+//! however the test ends, because it waits for the end of a pipe from it. Nothing is named outside of the nodes, so
+//! any number of tests may have nodes with the same names and addresses.
 //!
-//! Nothing here knows of MPI: `mpirun.rs` asks for the shell, the names and a command on the head.
+//! This module knows nothing of MPI: `mpirun.rs` uses the shell, the names, and commands on the head.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use super::{is_root, wait_until};
 
-/// The network card of each node, by the name that is the same on all of them.
+/// The network card of each node, which has the same name everywhere.
 pub const CARD: &str = "eth0";
 
 const HEAD: &str = "head";
@@ -29,11 +29,11 @@ const HEAD: &str = "head";
 /// The namespaces of a node, for `nsenter`.
 const OF_NODE: &[&str] = &["-m", "-u", "-i", "-n", "-p"];
 
-/// Those of the head.
+/// The namespaces of the head.
 const OF_HEAD: &[&str] = &["-m", "-u", "-i", "-n"];
 
-/// Runs a command on a node, as `ssh` would: `shell [OPTIONS] NODE COMMAND…`. Beside it lie the numbers of the first
-/// processes. A connection to a node without power does not end by itself.
+/// Runs a command on a node, as `ssh` would: `shell [OPTIONS] NODE COMMAND…`. The numbers of the first processes are
+/// in files beside it. A connection to a node without power does not end by itself.
 const SHELL: &str = r#"#!/bin/sh
 while case $1 in -*) ;; *) false ;; esac; do shift; done
 node=$1; shift
@@ -44,8 +44,9 @@ if [ -e "$dir/dead.$node" ]; then exec sleep 60; fi
 exit $status
 "#;
 
-/// What the first process of a node does: `NAME HOSTS KEPT`. Mounts of other tests must not live on here when these have
-/// unmounted them. The last one goes first, as the way to an earlier one may lead through it, and wait for its daemon.
+/// The first process of a node: `NAME HOSTS KEPT`. Mounts of other tests must not survive here after these tests
+/// unmount them. The newest mount goes first, because the path to an older one may lead through it and wait for its
+/// daemon.
 const FIRST: &str = r#"
 hostname "$1"
 mount --bind "$2" /etc/hosts
@@ -65,7 +66,7 @@ cat <&3 >/dev/null &
 wait
 "#;
 
-/// Joins a node to the network of the head, in whose namespaces it runs.
+/// Joins a node to the network of the head. Runs in the head's namespaces.
 const JOIN: &str = r#"
 ip link add "$1" type veth peer name eth0 netns "$2"
 ip link set "$1" master eth0 up
@@ -79,7 +80,7 @@ ip addr add "$1/24" dev eth0
 ip link set eth0 up
 "#;
 
-/// Where the jobs of a test run.
+/// The place where the jobs of a test run.
 pub enum Place {
     /// On this machine.
     Here,
@@ -87,7 +88,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// So many nodes, or this machine for 0. `None`, having said why, where there can be no nodes.
+    /// A place with this number of nodes; 0 stands for this machine. `None`, after printing the reason, where nodes
+    /// are impossible.
     pub fn of(nodes: u32) -> Option<Self> {
         match nodes {
             0 => Some(Place::Here),
@@ -95,7 +97,7 @@ impl Place {
         }
     }
 
-    /// The nodes, where there are some.
+    /// The nodes, if there are some.
     #[track_caller]
     pub fn nodes(&self) -> &Nodes {
         match self {
@@ -104,7 +106,7 @@ impl Place {
         }
     }
 
-    /// The same, to change them.
+    /// The nodes, to change them.
     #[track_caller]
     pub fn nodes_mut(&mut self) -> &mut Nodes {
         match self {
@@ -113,7 +115,7 @@ impl Place {
         }
     }
 
-    /// Where a file system of the nodes' own is mounted.
+    /// The mount point of the nodes' own file system.
     fn shared(&self) -> Option<&Path> {
         match self {
             Place::Here => None,
@@ -121,12 +123,12 @@ impl Place {
         }
     }
 
-    /// Whether a node may see what another one has written some seconds later.
+    /// Whether a node may see another node's writes seconds later.
     pub fn shows_late(&self) -> bool {
         self.shared().is_some()
     }
 
-    /// Waits until no node remembers any more what it has seen of files.
+    /// Waits until nodes have dropped everything cached about files.
     pub fn forget(&self) {
         const REMEMBERED: Duration = Duration::from_secs(3);
         if self.shows_late() {
@@ -134,7 +136,7 @@ impl Place {
         }
     }
 
-    /// A directory for logs, which all nodes see.
+    /// A directory for logs that all nodes see.
     pub fn dir(&self) -> TempDir {
         match self.shared() {
             Some(shared) => tempfile::tempdir_in(shared),
@@ -144,16 +146,16 @@ impl Place {
     }
 }
 
-/// Some nodes, `node1` and so on. Gone when dropped.
+/// Nodes `node1` and so on, removed when dropped.
 pub struct Nodes {
     nodes: Vec<Node>,
     head: Node,
     shares: Option<Vec<u32>>,
-    /// How often MPI asks a silent node, once a second, before it gives it up.
+    /// Number of probes, one per second, before MPI gives up a silent node.
     keepalive_probes: u32,
-    /// A file system of all nodes, where that is not the machine's own.
+    /// A file system shared by all nodes, other than the machine's own.
     shared: Option<PathBuf>,
-    /// The shell, and what it needs.
+    /// The shell and its files.
     dir: TempDir,
 }
 
@@ -161,18 +163,18 @@ pub struct Nodes {
 struct Node {
     name: String,
     address: String,
-    /// Holds the namespaces.
+    /// The process that holds the namespaces.
     first: Pid,
     unshare: Child,
 }
 
 impl Nodes {
-    /// `None`, having said why, where there can be no nodes.
+    /// Nodes. `None`, after printing the reason, where they are impossible.
     pub fn new(number: u32) -> Option<Self> {
         Self::with_mounts(number, &[])
     }
 
-    /// The same; the nodes see these mounts of FUSE, and no others.
+    /// Nodes that see these FUSE mounts and no others.
     pub fn with_mounts(number: u32, mounts: &[&Path]) -> Option<Self> {
         if let Some(why) = hindrance() {
             eprintln!("skipped: {why}");
@@ -221,7 +223,7 @@ impl Nodes {
         }
     }
 
-    /// Their number.
+    /// Number of nodes.
     pub fn number(&self) -> usize {
         self.nodes.len()
     }
@@ -230,7 +232,7 @@ impl Nodes {
         self.nodes.iter().map(|node| &node.name[..])
     }
 
-    /// Logs lie in this directory, at which all nodes and this machine have mounted the same file system.
+    /// Puts logs into this directory, where all nodes and this machine have mounted the same file system.
     pub fn sharing(self, dir: &Path) -> Self {
         Nodes {
             shared: Some(dir.to_owned()),
@@ -238,18 +240,18 @@ impl Nodes {
         }
     }
 
-    /// Gives the nodes other shares of the ranks than equal ones. Nodes after the last share get none.
+    /// Sets the number of ranks of each node. Nodes after the last share get none.
     pub fn with_shares(mut self, shares: &[u32]) -> Self {
         self.set_shares(shares);
         self
     }
 
-    /// The same for the jobs that come.
+    /// Sets the number of ranks of each node for later jobs.
     pub fn set_shares(&mut self, shares: &[u32]) {
         self.shares = Some(shares.to_vec());
     }
 
-    /// MPI waits longer for a node that is silent.
+    /// Makes MPI wait longer for a silent node.
     pub fn with_keepalive_probes(mut self, number: u32) -> Self {
         self.keepalive_probes = number;
         self
@@ -259,7 +261,7 @@ impl Nodes {
         self.keepalive_probes
     }
 
-    /// How many of so many ranks each node gets: as many as any other, or one less.
+    /// Numbers of ranks per node for `ranks` ranks: equal, or one less.
     pub fn shares(&self, ranks: u32) -> Vec<u32> {
         if let Some(shares) = &self.shares {
             return shares.clone();
@@ -270,22 +272,22 @@ impl Nodes {
             .collect()
     }
 
-    /// A program that takes the place of `ssh`.
+    /// A program that replaces `ssh`.
     pub fn shell(&self) -> PathBuf {
         self.dir.path().join("shell")
     }
 
-    /// The address of the head, by which nodes reach it.
+    /// The address at which nodes reach the head.
     pub fn address_of_head(&self) -> &str {
         &self.head.address
     }
 
-    /// A command on the head. It is a process of this machine: one that is killed like any other.
+    /// A command on the head. It is an ordinary process of this machine.
     pub fn in_head(&self, program: &str) -> Command {
         enter(&self.head, OF_HEAD, program.as_ref())
     }
 
-    /// A command on a node, counted from 0. It is a child of the process that starts.
+    /// A command on a node, counted from 0. It is a child of this process.
     pub fn on(&self, node: usize, program: &str) -> Command {
         enter(&self.nodes[node], OF_NODE, program.as_ref())
     }
@@ -299,7 +301,7 @@ impl Nodes {
         &self.nodes[node].address
     }
 
-    /// This command on a node.
+    /// This command, moved to a node.
     pub fn moved(&self, node: usize, command: &Command) -> Command {
         let mut moved = enter(&self.nodes[node], OF_NODE, command.get_program());
         moved.args(command.get_args());
@@ -319,12 +321,12 @@ impl Nodes {
         wanted.is_ok_and(|wanted| namespace(process).is_ok_and(|it| it == wanted))
     }
 
-    /// Cuts a node off the network. It lives on.
+    /// Cuts a node off the network, without ending it.
     pub fn cut(&self, node: usize) {
         self.set_link(node, "down");
     }
 
-    /// Joins a node to the network again that was cut off.
+    /// Reconnects a node.
     pub fn restore(&self, node: usize) {
         self.set_link(node, "up");
     }
@@ -334,8 +336,8 @@ impl Nodes {
         run(self.in_head("ip").args(["link", "set", name, state]));
     }
 
-    /// All processes of a node are killed, at once. Nothing tells the others: the network is cut first, as if power had
-    /// failed.
+    /// Kills all processes of a node at once. Nothing tells the others: the network is cut first, as in a power
+    /// failure.
     pub fn kill(&mut self, node: usize) {
         self.cut(node);
         let node = &mut self.nodes[node];
@@ -348,7 +350,7 @@ impl Node {
     fn new(name: String, address: String, dir: &Path, kept: &str) -> Self {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "--uts", "--ipc", "--net"]);
-        // Programs on the head see the processes of this machine, so that they find those of the nodes.
+        // Programs on the head see the processes of this machine, and so find those of the nodes.
         if name != HEAD {
             unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
         }
@@ -372,10 +374,10 @@ impl Node {
         }
     }
 
-    /// The kernel kills all processes of the node with the first one.
+    /// Ends the node: the kernel kills all its processes with the first one.
     fn end(&mut self) {
         let _ = self.unshare.kill();
-        // Reaped only here, so the number is no other's.
+        // The process is reaped only here, so its number is not reused.
         let _ = self.unshare.wait();
         let first = format!("/proc/{}", self.first.as_raw_pid());
         wait_until("the node is gone", || !Path::new(&first).exists());
@@ -408,13 +410,13 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {said}");
 }
 
-/// The one child of a process.
+/// The only child of a process.
 fn child_of(parent: Pid) -> Pid {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
     let is_child = |pid: &i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name before it may have any characters.
+        // The name before it may contain any characters.
         let after = stat.rsplit_once(") ").map(|(_, rest)| rest);
         let number = after.and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
         number == Some(parent.as_raw_pid())
@@ -422,7 +424,7 @@ fn child_of(parent: Pid) -> Pid {
     pids.find(is_child).and_then(Pid::from_raw).unwrap()
 }
 
-/// The reason why there can be no nodes here.
+/// Why there can be no nodes here.
 fn hindrance() -> Option<String> {
     if !is_root() {
         return Some("only root can make nodes of namespaces".to_owned());
@@ -432,7 +434,7 @@ fn hindrance() -> Option<String> {
             return Some(format!("nodes need {program}, which is not installed"));
         }
     }
-    // Where one kind is missing, or forbidden, as in many containers; and where the kernel has no such network.
+    // Some kind of namespace may be missing or forbidden, as in many containers; the kernel may lack such networks.
     let try_all = "ip link add eth0 type bridge && ip link add test0 type veth peer name test1";
     let mut all = Command::new("unshare");
     all.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--fork"]);

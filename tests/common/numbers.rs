@@ -1,6 +1,6 @@
 //! The random numbers of tests.
 
-/// Random numbers that are the same for the same seed (SplitMix64).
+/// Random numbers, equal for equal seeds (SplitMix64).
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -16,7 +16,7 @@ impl Numbers {
         self.next() % end
     }
 
-    /// The same for places in memory.
+    /// A random index below `end`.
     pub fn index(&mut self, end: usize) -> usize {
         self.below(end as u64) as usize
     }
@@ -25,7 +25,7 @@ impl Numbers {
         least + self.below(most - least + 1)
     }
 
-    /// True one time in so many.
+    /// True once in `times` calls on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -1,19 +1,18 @@
-//! What several tests need and one of them makes: the tests may be threads of one process, or processes.
+//! Something that several tests need and one of them makes. Tests may be threads of one process, or processes.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// A directory that outlives the test, for what all tests share.
+/// A directory that outlives the test and is shared by all tests.
 pub fn shared_dir(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&dir).unwrap();
     dir
 }
 
-/// Lets one test make what belongs into `dir`, and the others wait for it. It is made again if one of the `sources`
-/// was changed since.
+/// Lets one test fill `dir` while the others wait. It is filled again if one of the `sources` has changed since.
 pub fn once(dir: &Path, sources: &[&Path], make: impl FnOnce()) {
     let lock = File::create(dir.with_extension("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -27,7 +26,7 @@ pub fn once(dir: &Path, sources: &[&Path], make: impl FnOnce()) {
         return;
     }
     fs::remove_dir_all(dir).unwrap();
-    // Another test may have called `shared_dir` in between.
+    // Another test may have called `shared_dir` meanwhile.
     fs::create_dir_all(dir).unwrap();
     make();
     fs::write(done, state).unwrap();

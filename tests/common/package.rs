@@ -10,10 +10,10 @@ use super::PROGRAM;
 use super::make::built_python_module;
 use super::readers::{Python, project};
 
-/// As `pyproject.toml` says it.
+/// The entry point, as in `pyproject.toml`.
 const ENGINE: &str = "[xarray.backends]\nh5logfs = h5logfs._xarray:LogBackendEntrypoint\n";
 
-/// A directory with the package `h5logfs` and nothing else.
+/// A directory with only the package `h5logfs`.
 pub struct Package {
     dir: TempDir,
 }
@@ -29,7 +29,7 @@ impl Package {
             symlink(source.path(), package.join(source.file_name())).unwrap();
         }
         symlink(built_python_module(), package.join("_native.abi3.so")).unwrap();
-        // By this xarray finds the engine.
+        // xarray finds the engine by this.
         let about = dir.path().join("h5logfs-0.dist-info");
         fs::create_dir(&about).unwrap();
         fs::write(

@@ -1,4 +1,4 @@
-//! Users that exist by their numbers only. The kernel needs no more, so they need not be created or removed.
+//! Users that exist only as numbers. The kernel needs no more, so nothing is created or removed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -18,12 +18,12 @@ use super::{Mounted, User, can_act, can_mount, is_root};
 pub struct Person {
     pub name: &'static str,
     pub uid: u32,
-    /// The group of this user alone.
+    /// A group of this user only.
     pub gid: u32,
     pub group: Option<u32>,
 }
 
-/// A group of several.
+/// A group of several users.
 pub const TEAM: u32 = 62_100;
 
 pub const ALICE: Person = Person::new("alice", 61_101, None);
@@ -55,8 +55,8 @@ impl Person {
         command
     }
 
-    /// Does `work` in a thread that has this person's rights. Threads that it starts inherit them: to the kernel a thread
-    /// is a process with credentials of its own.
+    /// Does `work` in a thread with this person's rights, which threads that it starts inherit. For the kernel a
+    /// thread has its own credentials.
     pub fn act<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let acting = scope.spawn(|| {
@@ -71,17 +71,17 @@ impl Person {
         })
     }
 
-    /// The bytes of a file; `None` where this person is denied them.
+    /// The content of a file; `None` where this person is denied it.
     pub fn read(self, path: &Path) -> Option<Vec<u8>> {
         self.output("cat", path)
     }
 
-    /// Whether a directory can be listed.
+    /// Whether this person can list a directory.
     pub fn can_list(self, path: &Path) -> bool {
         self.output("ls", path).is_some()
     }
 
-    /// What the kernel alone says, without opening anything.
+    /// The kernel's answer, without opening anything.
     pub fn has_access(self, path: &Path) -> bool {
         let asked = self.command("test").arg("-r").arg(path).status();
         asked.unwrap().success()
@@ -95,7 +95,7 @@ impl Person {
         (!denied).then_some(output.stdout)
     }
 
-    /// Makes this person the owner of a file with this mode.
+    /// Gives a file to this person, with this mode.
     pub fn owns(self, path: &Path, mode: u32) {
         chown(path, Some(self.uid), Some(self.gid)).unwrap();
         set_mode(path, mode);
@@ -125,8 +125,8 @@ pub enum Entry {
 pub const ACCESS_LIST: &str = "system.posix_acl_access";
 pub const DEFAULT_LIST: &str = "system.posix_acl_default";
 
-/// The form that the attribute has (`linux/posix_acl_xattr.h`). `classes`: bits of the owner, the owning group, the mask, and
-/// all others.
+/// The content of the attribute (`linux/posix_acl_xattr.h`). `classes` has the bits of the owner, the owning group,
+/// the mask, and others.
 pub fn list(classes: [u16; 4], named: &[Entry]) -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let [owner, group, mask, other] = classes;
@@ -155,7 +155,7 @@ pub fn set_list(path: &Path, classes: [u16; 4], named: &[Entry]) {
     rustix::fs::setxattr(path, ACCESS_LIST, &list, XattrFlags::empty()).unwrap();
 }
 
-/// Whether the file system of `directory` has such lists; says so where it has none.
+/// Whether the file system of `directory` has access control lists; prints if not.
 pub fn has_lists(dir: &Path) -> bool {
     let entries = list([7, 5, 5, 5], &[]);
     let set = rustix::fs::setxattr(dir, ACCESS_LIST, &entries, XattrFlags::empty());
@@ -182,7 +182,7 @@ pub fn open_source() -> TempDir {
     source
 }
 
-/// Copies what is at `from` into `to`, readable for all.
+/// Copies `from` to `to`, readable for all.
 pub fn copy(from: &Path, to: &Path) {
     let mut copying = Command::new("cp");
     copying.arg("-rL").args([from, to]);
@@ -199,7 +199,7 @@ pub fn mount_for_all(source: &Path) -> Mounted {
     Mounted::new(source, "allow_other,index_dir=none")
 }
 
-/// Whether root can mount here, and act as several users; says why not.
+/// Whether root can mount here and act as several users; prints the reason if not.
 pub fn ready() -> bool {
     can_be_others() && can_mount(User::Caller)
 }

@@ -1,5 +1,5 @@
-//! Real netCDF files with logs of PnetCDF's burst-buffering driver (`tests/corpus-pnetcdf`), and what programs see
-//! of them.
+//! Real netCDF files with logs of PnetCDF's burst-buffering driver (`tests/corpus-pnetcdf`), and what programs see of
+//! them.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use super::readers::{Python, project, said};
 use super::{PROGRAM, User};
 
-/// The path that the headers of all logs of the corpus have.
+/// The path in the headers of all logs of the corpus.
 pub const WRITTEN_AT: &str = "/data/run/file.nc";
-/// Its logs lie in a directory of their own.
+/// A case whose logs lie in another directory.
 pub const ELSEWHERE: &str = "dirname-cdf2-np4";
 
 // --- the corpus ----------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ impl Case {
         corpus().join(&self.name).join(name)
     }
 
-    /// What a job of `nclogs.py` needs to know.
+    /// The description of the case for `nclogs.py`.
     pub fn job(&self, got: &Path) -> Value {
         json!({
             "name": self.name,
@@ -74,7 +74,7 @@ impl Case {
         })
     }
 
-    /// Puts the netCDF file and its logs below `directory`, as the job left them.
+    /// Copies the netCDF file and its logs to `directory`, as the job left them.
     pub fn lay_out(&self, dir: &Path) -> PathBuf {
         let to = dir.join(&self.name);
         copy_logs(&corpus().join(&self.name), &to);
@@ -85,8 +85,8 @@ impl Case {
     }
 }
 
-/// Copies `file.nc` and its logs; compressed ones become sparse files. The file is older than the logs, and
-/// of these the ones with the lowest number are the oldest.
+/// Copies `file.nc` and its logs; compressed logs become sparse files. The file is older than the logs, and logs with
+/// lower numbers are older.
 pub fn copy_logs(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for file in fs::read_dir(from).unwrap().flatten() {
@@ -108,7 +108,7 @@ pub fn copy_logs(from: &Path, to: &Path) {
     }
 }
 
-/// Sets the time of modification: `age` seconds ago.
+/// Sets the modification time to `age` seconds ago.
 pub fn set_age(path: &Path, age: u64) {
     let file = File::options().write(true).open(path).unwrap();
     let modified = SystemTime::now() - Duration::from_secs(age);
@@ -137,7 +137,7 @@ pub fn unpack(from: &Path, to: &Path) {
     file.set_len(len).unwrap();
 }
 
-/// Lays out cases below one directory; a case is a directory there.
+/// Lays out cases as subdirectories of one directory.
 pub fn lay_out(cases: &[Case]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for case in cases {
@@ -152,7 +152,7 @@ pub fn case(name: &str) -> Case {
 
 // --- looking at it -------------------------------------------------------------------------------
 
-/// Runs `nclogs.py`: one interpreter for all jobs.
+/// Runs `nclogs.py` once for all jobs.
 pub fn compare(python: &Python, ways: &str, jobs: &[Value]) -> Output {
     let mut command = python.tool("nclogs.py");
     command.args(["--ways", ways]);
@@ -162,12 +162,12 @@ pub fn compare(python: &Python, ways: &str, jobs: &[Value]) -> Output {
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let text = serde_json::to_vec(jobs).unwrap();
-    // All of it is read before anything is said.
+    // The tool reads all its input before it prints.
     child.stdin.take().unwrap().write_all(&text).unwrap();
     child.wait_with_output().unwrap()
 }
 
-/// Every way of every Python that is here.
+/// Compares in every way, with every Python available.
 pub fn expect_no_difference(jobs: &[Value]) {
     assert!(!jobs.is_empty());
     let mut failures = String::new();
@@ -189,7 +189,7 @@ pub fn h5logfs(arguments: &[&str], files: &[&Path]) -> Output {
     command.args(arguments).args(files).output().unwrap()
 }
 
-/// All notes and faults that `inspect` has to tell.
+/// All notes and faults that `inspect` reports.
 pub fn complaints(file: &Path, options: &[&str]) -> Result<Vec<String>, String> {
     let output = h5logfs(&[&["inspect", "--json"], options].concat(), &[file]);
     if !output.status.success() {
@@ -204,7 +204,7 @@ pub fn complaints(file: &Path, options: &[&str]) -> Result<Vec<String>, String> 
     Ok(all.map(|text| text.as_str().unwrap().to_owned()).collect())
 }
 
-/// What is wrong with a case of the corpus, beside that all of it was moved.
+/// What is wrong with a case of the corpus, except that it was moved.
 pub fn losses(file: &Path) -> Result<Vec<String>, String> {
     let mut told = complaints(file, &[])?;
     told.retain(|text| !text.contains(WRITTEN_AT));

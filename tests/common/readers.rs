@@ -1,4 +1,4 @@
-//! The programs that read what is mounted, old and new, and the corpus that they read.
+//! The programs that read what is mounted, old and new, and the corpus.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,33 +13,33 @@ use super::amount::part;
 pub struct Python {
     pub name: &'static str,
     program: PathBuf,
-    /// Environment variables of all that it runs.
+    /// Environment variables of everything it runs.
     variables: Vec<(&'static str, OsString)>,
 }
 
 impl Python {
-    /// Debian's, with libhdf5 1.10.
+    /// Debian's Python, with libhdf5 1.10.
     pub fn old() -> Option<Self> {
         Self::find("old h5py", "H5LOGFS_TEST_PYTHON_OLD", "/usr/bin/python3")
     }
 
-    /// The project's own environment, with current packages and libhdf5 2.
+    /// The project's environment, with current packages and libhdf5 2.
     pub fn new() -> Option<Self> {
         let program = project().join(".venv/bin/python");
         Self::find("new h5py", "H5LOGFS_TEST_PYTHON_NEW", program)
     }
 
-    /// The one with PyTables, which `make test-suites` sets up.
+    /// The Python with PyTables, from `make test-suites`.
     pub fn tables() -> Option<Self> {
         Self::apart("PyTables", ".venv-tables", "make test-suites")
     }
 
-    /// The one with VTK, which `make test-long` sets up.
+    /// The Python with VTK, from `make test-long`.
     pub fn vtk() -> Option<Self> {
         Self::apart("VTK", ".venv-vtk", "scripts/setup.sh vtk")
     }
 
-    /// One with packages that few tests need.
+    /// A Python with packages that few tests need.
     fn apart(name: &'static str, environment: &str, set_up: &str) -> Option<Self> {
         let program = project().join(environment).join("bin/python");
         if !program.exists() {
@@ -49,13 +49,13 @@ impl Python {
         Some(Python::of(name, program))
     }
 
-    /// Those of the two that are here; `make test` sets up both.
+    /// The available ones of these two. `make test` sets up both.
     pub fn all() -> Vec<Self> {
         [Self::old(), Self::new()].into_iter().flatten().collect()
     }
 
-    /// An interpreter that the environment names is taken to work: a test that finds no h5py with it fails. The usual
-    /// one may lack it.
+    /// Finds an interpreter. One named by the environment must work: a test fails if it lacks h5py. The default one
+    /// may lack it.
     fn find(name: &'static str, variable: &str, usual: impl Into<PathBuf>) -> Option<Self> {
         if let Some(program) = std::env::var_os(variable) {
             let program = program.into();
@@ -89,7 +89,7 @@ impl Python {
         command
     }
 
-    /// The same with further environment variables.
+    /// This Python with further environment variables.
     pub fn with_variables(&self, variables: Vec<(&'static str, OsString)>) -> Self {
         let mut python = self.clone();
         python.variables.extend(variables);
@@ -103,7 +103,7 @@ impl Python {
         command
     }
 
-    /// Runs a piece of Python; fails the test where it fails. Returns what it prints.
+    /// Runs Python code, which must succeed. Returns its output.
     pub fn run(&self, code: &str, arguments: &[&Path]) -> String {
         let output = self.command().args(["-c", code]).args(arguments).output();
         let output = output.unwrap();
@@ -111,7 +111,7 @@ impl Python {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The libhdf5 that a module brings.
+    /// The libhdf5 in a module.
     pub fn library_of(&self, module: &str) -> PathBuf {
         let code = format!(
             "
@@ -126,13 +126,12 @@ for line in open('/proc/self/maps'):
         self.run(&code, &[]).trim().into()
     }
 
-    /// Whether two files are the same to a reader, apart from what a log does not record; what
-    /// differs if not.
+    /// Compares two files as readers see them, except for what a log does not record. Fails with the differences.
     pub fn same(&self, got: &Path, expected: &Path) -> Result<(), String> {
         self.same_with(&["--as-logged"], got, expected)
     }
 
-    /// Compares many pairs of files at once, since Python is slow to start.
+    /// Compares many pairs of files in one process, because Python is slow to start.
     pub fn assert_same(&self, pairs: &[(PathBuf, PathBuf)]) {
         const COMPARE: &str = "
 import sys
@@ -153,8 +152,7 @@ sys.exit(bad != 0)
         self.run(COMPARE, &arguments);
     }
 
-    /// Compares many pairs of files as netCDF readers see them, with these options of `ncsame.py`. One interpreter does it, for
-    /// the same reason.
+    /// Compares many pairs of files as netCDF readers see them, with these options of `ncsame.py`, in one process.
     pub fn assert_same_as_netcdf(&self, options: &[&str], pairs: &[(PathBuf, PathBuf)]) {
         let mut command = self.tool("ncsame.py");
         command.args(options);
@@ -163,7 +161,7 @@ sys.exit(bad != 0)
         assert!(output.status.success(), "{pairs:?}: {}", said(&output));
     }
 
-    /// The same as [`Python::same`], with these options of `h5same.py`.
+    /// Compares as [`Python::same`] does, with these options of `h5same.py`.
     pub fn same_with(&self, options: &[&str], got: &Path, expected: &Path) -> Result<(), String> {
         let mut command = self.tool("h5same.py");
         command.args(options).arg(got).arg(expected);
@@ -181,7 +179,7 @@ sys.exit(bad != 0)
     }
 }
 
-/// All that a program printed.
+/// The whole output of a program.
 pub fn said(output: &Output) -> String {
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     String::from_utf8_lossy(&text).into_owned()
@@ -196,12 +194,12 @@ pub fn project() -> &'static Path {
         .unwrap_or(manifest)
 }
 
-/// The small cases, part of the project.
+/// The small cases, which are part of the project.
 pub fn corpus() -> PathBuf {
     project().join("tests/corpus")
 }
 
-/// The whole corpus, where it lies beside the project.
+/// The whole corpus, if it lies beside the project.
 pub fn whole_corpus() -> Option<PathBuf> {
     let dir = project().join("../shared/corpus/logvol");
     if dir.is_dir() {
@@ -223,7 +221,7 @@ pub fn cases(corpus: &Path) -> Vec<String> {
     names
 }
 
-/// Checks every item, a few at a time; fails the test with all that went wrong.
+/// Checks every item, a few at a time. Fails the test with all errors.
 pub fn check_all<T: Send>(items: Vec<T>, check: impl Fn(T) -> Result<(), String> + Sync) {
     let queue = Mutex::new(VecDeque::from(items));
     let failures = Mutex::new(Vec::new());
@@ -245,22 +243,22 @@ pub fn check_all<T: Send>(items: Vec<T>, check: impl Fn(T) -> Result<(), String>
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Valid logs that cannot come out as expected: the writer lost the data before it was logged.
+/// Valid logs that cannot match the expected file: the writer lost data before it was logged.
 const LOST_BY_THE_WRITER: [&str; 2] = ["damaged_interleave", "damaged_vlen"];
 
-/// The names of the others that have an expected file.
+/// Names of the other cases that have an expected file.
 pub fn all_sound_cases(corpus: &Path) -> Vec<String> {
     let mut names = cases(corpus);
     names.retain(|n| !LOST_BY_THE_WRITER.contains(&n.as_str()));
     names
 }
 
-/// A handful of them, for each program that reads them. `library/corpus.rs` reads all.
+/// Some of these cases, for each program that reads them. `library/corpus.rs` reads all.
 pub fn sound_cases(corpus: &Path) -> Vec<String> {
     part(all_sound_cases(corpus), 6)
 }
 
-/// All these cases, read by their own paths, are what is expected of them.
+/// Checks that these cases, read by their own paths, equal the expected files.
 pub fn read_as_expected(python: &Python, corpus: &Path) {
     check_all(sound_cases(corpus), |name| {
         let log = corpus.join(format!("{name}.log.h5"));
@@ -268,8 +266,8 @@ pub fn read_as_expected(python: &Python, corpus: &Path) {
     });
 }
 
-/// Dimensions, coordinate variables, attributes and data of netCDF files, as netCDF readers see them. `dir` is where the
-/// corpus lies, or is mounted.
+/// Compares dimensions, coordinate variables, attributes and data of netCDF files as netCDF readers see them. `dir`
+/// is the corpus or a mount of it.
 pub fn netcdf_reads(python: &Python, dir: &Path) {
     let pairs = ["netcdf4_wrf", "netcdf4_sub"].map(|name| {
         let got = dir.join(format!("{name}.log.h5"));
@@ -278,7 +276,7 @@ pub fn netcdf_reads(python: &Python, dir: &Path) {
     python.assert_same_as_netcdf(&[], &pairs);
 }
 
-/// Files of the corpus that are damaged, and one that is not.
+/// Damaged files of the corpus, and one sound file.
 const DAMAGED: [&str; 13] = [
     "bad_foff",
     "bad_nproc",
@@ -295,7 +293,7 @@ const DAMAGED: [&str; 13] = [
     "tiny",
 ];
 
-/// What each dataset of each of them gives.
+/// The result for each dataset of these files.
 const REFUSED: &str = "\
 bad_foff a refused
 bad_foff r ok
@@ -320,8 +318,8 @@ tiny a ok
 tiny r ok
 ";
 
-/// Reads all of them. `open`: from a path to a mapping of names to datasets. `error`: the exception of a read.
-/// `dir` is where the corpus lies, or is mounted.
+/// Reads all of them. `open` turns a path into a mapping of names to datasets. `error` is the exception of a read.
+/// `dir` is the corpus or a mount of it.
 pub fn reads_the_rest(python: &Python, dir: &Path, import: &str, open: &str, error: &str) {
     let code = format!(
         "

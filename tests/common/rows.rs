@@ -1,5 +1,5 @@
-//! A job that writes a log with the code of the writer: ranks that are threads of this process, maybe each on a node of its
-//! own, many flushes, attempts that fail.
+//! A job that writes a log with the writer's code. Its ranks are threads of this process, possibly on different
+//! nodes. It makes many flushes and failed attempts.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -20,8 +20,8 @@ use h5logfs_scan::definitions::ClosedLog;
 use super::element::{ANOTHER, WIDTH, attribute, element};
 use super::team::team;
 
-/// The log has a row for each flush, `/rows`, and `/now`, which each flush writes over. The root group has an attribute for
-/// each flush.
+/// The job and its log. `/rows` has a row for each flush, and each flush overwrites `/now`. The root group has an
+/// attribute for each flush.
 pub struct Job {
     ranks: Vec<Rank>,
     options: Options,
@@ -30,34 +30,34 @@ pub struct Job {
 
 struct Rank {
     number: u32,
-    /// What the numbers of flushes have more in elements.
+    /// Added to flush numbers in elements.
     salt: u64,
     writer: LogWriter,
 }
 
-/// How a flush goes.
+/// The course of a flush.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Course {
     /// Ranks write a part before the flush.
     pub spills: bool,
-    /// The first attempt fails when all ranks have written.
+    /// The first attempt fails after all ranks have written.
     pub fails_first: bool,
 }
 
 impl Job {
-    /// Creates the log. `paths`: where each rank sees it.
+    /// Creates the log. `paths` has the path at which each rank sees it.
     pub fn create(paths: &[PathBuf], options: &Options) -> Self {
         let create = |path: &Path, ranks: &Ranks| Files::create(path, ranks, options);
         Self::begin(paths, options, create).unwrap()
     }
 
-    /// The same by ranks that do not read, and whose entries leave the memory.
+    /// Creates the log with ranks that do not read, and whose entries leave the memory.
     pub fn create_as_writer(paths: &[PathBuf], options: &Options) -> Self {
         let create = |path: &Path, ranks: &Ranks| Files::create(path, ranks, options);
         Self::begin_as(paths, options, create, LogWriter::new).unwrap()
     }
 
-    /// The job dies, and another one replaces its log. `paths`: where each rank sees it.
+    /// The job dies, and another one replaces its log. `paths` has the path at which each rank sees it.
     pub fn replace(self, paths: &[PathBuf]) -> Self {
         let options = Options {
             overwrite: true,
@@ -68,14 +68,14 @@ impl Job {
         Self::create(paths, &options)
     }
 
-    /// Opens the log again, after a job that died.
+    /// Reopens the log after the death of a job.
     pub fn append(paths: &[PathBuf], options: &Options) -> Self {
         let base = |recorded: Option<&Recorded>| base_of_journal(recorded.unwrap());
         let append = |path: &Path, ranks: &Ranks| Files::append(path, ranks, options, base);
         Self::begin(paths, options, append).unwrap()
     }
 
-    /// Opens a log again that was closed. Fails where it cannot be read.
+    /// Reopens a closed log. Fails where it cannot be read.
     pub fn append_to_closed(paths: &[PathBuf], options: &Options) -> Result<Self> {
         let append = |path: &Path, ranks: &Ranks| {
             Files::append(path, ranks, options, |recorded| {
@@ -86,8 +86,8 @@ impl Job {
         Self::begin(paths, options, append)
     }
 
-    /// Opens a log again that was closed, or not, and whose elements are those of this flush: those of the next ones are those
-    /// of the flushes after it.
+    /// Reopens a log, closed or not, whose elements are those of flush `flush`. Elements of later flushes continue
+    /// from there.
     pub fn reopen(paths: &[PathBuf], options: &Options, flush: u64) -> Result<Self> {
         let append = |path: &Path, ranks: &Ranks| {
             Files::append(path, ranks, options, |recorded| match recorded {
@@ -160,7 +160,7 @@ impl Job {
         })
     }
 
-    /// Writes the next row, and flushes.
+    /// Writes the next row and flushes.
     pub fn flush(&mut self, course: Course) {
         self.write(course);
         assert!(self.commit());
@@ -180,12 +180,12 @@ impl Job {
         });
     }
 
-    /// What ranks have written goes to files, and is not flushed.
+    /// Spills what ranks have written, without a flush.
     pub fn spill(&mut self) {
         self.on_all(|rank| rank.writer.spill(&[]).unwrap());
     }
 
-    /// Flushes what was written. Returns whether the flush is complete, which all ranks say, or none.
+    /// Flushes what was written. Returns whether the flush is complete, on which all ranks agree.
     pub fn commit(&mut self) -> bool {
         let total = self.ranks.len() as u64 * WIDTH;
         let flush = self.flushes + 1;
@@ -199,7 +199,7 @@ impl Job {
         is_done
     }
 
-    /// The job ends without a close of the log, and holds nothing of it any more.
+    /// Ends the job without closing the log, and releases everything.
     pub fn leave(self) {
         thread::scope(|scope| {
             for rank in self.ranks {
@@ -220,13 +220,13 @@ impl Job {
     }
 }
 
-/// What a job begins with that opens a log that was not closed.
+/// The base of a job that reopens an unclosed log.
 fn base_of_journal(recorded: &Recorded) -> std::result::Result<Base, Fault> {
     let state = recorded.state().into_iter().map(Line::Define);
     Base::of_journal(recorded, state.collect())
 }
 
-/// What a job begins with that opens a closed log.
+/// The base of a job that reopens a closed log.
 fn base_of_closed(path: &Path) -> std::result::Result<Base, Fault> {
     let (dir, name) = SourceDir::of_file(path)?;
     let log = ClosedLog::read(&dir, &name)?;
@@ -295,7 +295,7 @@ impl Rank {
         lines.into_iter().map(Line::Define).collect()
     }
 
-    /// Writes the extent of this rank, and the first rank commits it. Returns whether the flush is complete.
+    /// Writes the extent of this rank; the first rank commits. Returns whether the flush is complete.
     fn try_flush(&mut self, lines: Vec<Line>, fails: bool) -> bool {
         let part = Part {
             data: Some(&[]),

@@ -1,4 +1,4 @@
-//! A file system of a test, mounted with FUSE: the state is up to whoever [`Served`] is.
+//! A FUSE file system for a test. A [`Served`] implements its state.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,16 +16,16 @@ use tempfile::TempDir;
 use super::guard::Guard;
 use super::{User, is_root, unmount_by_force};
 
-/// The number of the directory that is mounted.
+/// The inode number of the mounted directory.
 pub const ROOT: u64 = 1;
 
-/// What a request fails with.
+/// The error of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     NoEntry,
     Exists,
     NotEmpty,
-    /// What the file system cannot do.
+    /// The file system does not support the request.
     Invalid,
     /// The file was removed on another node.
     Stale,
@@ -37,7 +37,7 @@ pub enum Refusal {
 
 pub type Answer<T> = Result<T, Refusal>;
 
-/// What is known of a file.
+/// Attributes of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     pub inode: u64,
@@ -54,10 +54,10 @@ pub struct Attributes {
     pub modified: SystemTime,
 }
 
-/// A name in a directory.
+/// A directory and a name in it.
 pub type Place<'a> = (u64, &'a [u8]);
 
-/// A file system. Files have numbers, [`ROOT`] is that of the directory that is mounted. What is open has a handle besides.
+/// A file system. Files have numbers, the mounted directory has [`ROOT`]. An open file has a handle as well.
 pub trait Served: Send + Sync + 'static {
     fn find(&self, inode: u64) -> Answer<Found>;
     fn look_up(&self, place: Place<'_>) -> Answer<u64>;
@@ -71,7 +71,7 @@ pub trait Served: Send + Sync + 'static {
     ) -> Answer<u64>;
     fn link(&self, inode: u64, place: Place<'_>) -> Answer<()>;
     fn remove(&self, place: Place<'_>) -> Answer<()>;
-    /// With `replaces` the new name may be that of another file.
+    /// Renames a file. With `replaces` the new name may exist.
     fn rename(&self, from: Place<'_>, to: Place<'_>, replaces: bool) -> Answer<()>;
     fn open(&self, inode: u64) -> Answer<u64>;
     fn read(&self, inode: u64, handle: u64, offset: u64, len: u64) -> Answer<Vec<u8>>;
@@ -82,11 +82,11 @@ pub trait Served: Send + Sync + 'static {
     fn sync_directory(&self, _: u64) -> Answer<()> {
         Ok(())
     }
-    /// A file that was open for writing is closed.
+    /// Called when a file that was open for writing is closed.
     fn written(&self, _: u64) {}
 }
 
-/// A file system that is mounted, until it is dropped.
+/// A file system, mounted until it is dropped.
 pub struct ServedMount {
     _guard: Guard,
     mount_point: TempDir,
@@ -98,7 +98,7 @@ impl ServedMount {
         let mount_point = tempfile::tempdir().unwrap();
         let guard = Guard::of_mount(mount_point.path());
         let mut config = Config::default();
-        // Processes that scan for root run as another user.
+        // Scan processes of root run as another user.
         if is_root() {
             config.acl = SessionACL::All;
         }
@@ -121,7 +121,7 @@ impl Drop for ServedMount {
     }
 }
 
-/// The kernel caches neither attributes nor bytes: what is shown is up to the file system.
+/// The kernel caches neither attributes nor content: the file system decides what is shown.
 const TTL: Duration = Duration::ZERO;
 const OPEN: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 

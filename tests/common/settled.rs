@@ -1,4 +1,4 @@
-//! Logs that are settled.
+//! Settled logs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use super::PROGRAM;
 use super::encoder::BUDGET;
 use super::readers::said;
 
-/// How many chunks stay where they lie, how many are appended, and what was done.
+/// Number of chunks that stay, number that are appended, and the result.
 pub type Outcome = (u64, u64, Settled);
 
 /// Makes the log at `path` an ordinary file.
@@ -31,7 +31,7 @@ pub fn settle(path: &Path) -> Result<Outcome> {
     Ok((counts.0, counts.1, settled))
 }
 
-/// What `h5logfs settle` says of a file that it can settle, or that is settled.
+/// The output of `h5logfs settle` for a file that it can settle, or that is settled.
 #[track_caller]
 pub fn settle_by_command(path: &Path) -> String {
     let output = Command::new(PROGRAM).arg("settle").arg(path).output();
@@ -40,12 +40,12 @@ pub fn settle_by_command(path: &Path) -> String {
     said(&output)
 }
 
-/// Makes the file at `path` a log again.
+/// Turns the file at `path` back into a log.
 pub fn unsettle(path: &Path) -> Result<()> {
     undo(&Held::open(path, Intent::Change)?)
 }
 
-/// `h5dump` reads all of a file without a complaint.
+/// Checks that `h5dump` reads the whole file without complaint.
 pub fn is_silent(path: &Path) -> Result<(), String> {
     let dumped = Command::new("h5dump")
         .arg(path)

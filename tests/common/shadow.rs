@@ -1,5 +1,5 @@
-//! Logs that an HDF5 program defines itself: a journal with the image of an HDF5 file, and data files, put together with the
-//! types of the core, without a writer.
+//! Logs with a metadata image, as an HDF5 program defines them: a journal with the image of an HDF5 file, and data
+//! files. They are put together from types of the core, without a writer.
 
 use std::fs;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,21 +19,21 @@ use super::readers::{Python, said};
 
 const ID: FileId = FileId(*b"0123456789abcdef");
 
-/// A write of one block.
+/// A write of a block.
 #[derive(Debug, Clone)]
 pub struct Write {
     pub id: u32,
     pub start: Vec<u64>,
     pub count: Vec<u64>,
-    /// The elements, as they lie in the file.
+    /// The elements as stored in the file.
     pub bytes: Vec<u8>,
 }
 
-/// A log that a job writes, and the job.
+/// A log and the job that writes it.
 pub struct ShadowLog {
     path: PathBuf,
     journal: Journal,
-    /// The data files and their bytes. With subfiles the master is none of them.
+    /// The data files and their bytes. With subfiles the master is not among them.
     data: Vec<(PathBuf, Vec<u8>)>,
     image: Vec<u8>,
     lines: Vec<Line>,
@@ -45,7 +45,7 @@ impl ShadowLog {
         Self::with_subfiles(path, 0)
     }
 
-    /// The log lies in so many subfiles.
+    /// A log with subfiles.
     pub fn with_subfiles(path: &Path, subfiles: u32) -> Self {
         let header = Header::new(&ID, 2, subfiles, 0);
         let journal = Journal::create(&path_of(path), &header, false).unwrap();
@@ -72,7 +72,7 @@ impl ShadowLog {
         log
     }
 
-    /// Opens a log of one data file again, which has `flush` flushes in front of `end`, and `begin` as its state.
+    /// Reopens a log of one data file with `flush` flushes before `end`. `begin` is its state.
     pub fn append(path: &Path, flush: u64, end: u64, begin: Vec<Line>) -> Self {
         let header = Header {
             append: Some(Append { flush }),
@@ -103,7 +103,7 @@ impl ShadowLog {
         }
     }
 
-    /// What the shadow is from the next flush on.
+    /// Sets the metadata image from the next flush on.
     pub fn set_image(&mut self, image: &[u8]) {
         self.lines.extend(image_lines(&self.image, image).unwrap());
         self.image = image.to_vec();
@@ -113,8 +113,8 @@ impl ShadowLog {
         self.lines.push(Line::Logged(LoggedDataset { id, header }));
     }
 
-    /// Adds an extent of a rank in the next flush. It may be one of several, and without writes it is a gap. Each rank
-    /// has a subfile of its own.
+    /// Adds an extent of a rank to the next flush. A rank may have several; without writes it is a gap. Each rank has
+    /// its own subfile.
     pub fn extent(&mut self, rank: u32, writes: &[Write]) {
         let number = (rank as usize).min(self.data.len() - 1);
         let data = &mut self.data[number].1;
@@ -158,12 +158,12 @@ impl ShadowLog {
         self.journal.append_lines(&lines, false).unwrap();
     }
 
-    /// Tells that the image which the journal has is this one.
+    /// Tells which image the journal has.
     pub fn continue_with(&mut self, image: &[u8]) {
         self.image = image.to_vec();
     }
 
-    /// Another descriptor of the open journal, as a forked process has it.
+    /// Another descriptor of the open journal, as in a forked process.
     pub fn lock(&self) -> OwnedFd {
         let inode = fs::metadata(path_of(&self.path)).unwrap().ino();
         let descriptors = fs::read_dir("/proc/self/fd").unwrap().flatten();
@@ -173,17 +173,17 @@ impl ShadowLog {
             is_journal.then_some(number)
         });
         let number: i32 = numbers.next().unwrap();
-        // SAFETY: the journal is open as long as this call lasts.
+        // SAFETY: the journal stays open during this call.
         let journal = unsafe { BorrowedFd::borrow_raw(number) };
         journal.try_clone_to_owned().unwrap()
     }
 
-    /// Ends the job, and gives up the lock.
+    /// Ends the job and releases the lock.
     pub fn unlock(self) {
         self.journal.unlock();
     }
 
-    /// Where the log ends now in each data file.
+    /// Present end of the log in each data file.
     fn ends(&self) -> Vec<u64> {
         self.data
             .iter()
@@ -192,7 +192,7 @@ impl ShadowLog {
     }
 }
 
-/// What `tests/tools/shadow.py` makes.
+/// The output of `tests/tools/shadow.py`.
 pub struct Made {
     pub native: PathBuf,
     pub image: Vec<u8>,
@@ -233,19 +233,19 @@ impl Made {
         }
     }
 
-    /// The lines that say which datasets are logged.
+    /// Adds the lines that list the logged datasets.
     pub fn set_logged(&self, log: &mut ShadowLog) {
         for (id, header) in (0..).zip(&self.headers) {
             log.set_logged(id, *header);
         }
     }
 
-    /// A log of this, in two flushes. The image comes with the second one, as far as it is new.
+    /// A log of this content in two flushes. The second one brings the new parts of the image.
     pub fn log(&self, path: &Path) -> ShadowLog {
         self.fill(ShadowLog::begin(path))
     }
 
-    /// The same for a log that has just begun.
+    /// Fills a log that has just begun.
     pub fn fill(&self, mut log: ShadowLog) -> ShadowLog {
         log.set_image(&self.image);
         self.set_logged(&mut log);

@@ -1,4 +1,4 @@
-//! Logs of which a few bytes ask for very much work.
+//! Logs whose few bytes demand very much work.
 
 use std::fs;
 use std::iter;
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use super::encoder::{Block, Dataset, Deflated, Entry, LogFile, Spelling, Type};
 
-/// A log whose chunks take long to make. Each entry lists one column again and again, and no column twice. So an entry
-/// takes little room, none hides another one, and each element of each block has to be looked at.
+/// A log with expensive chunks. Each entry lists one column again and again, another one than all other entries. So
+/// an entry is small, none hides another, and every element of every block must be examined.
 #[derive(Debug, Clone, Copy)]
 pub struct SlowLog {
     pub chunks: u64,
-    /// Of one chunk.
+    /// Rows of a chunk.
     pub rows: u64,
     pub columns: u64,
-    /// How often an entry lists its column.
+    /// Number of times that an entry lists its column.
     pub repeated: u64,
 }
 
@@ -23,7 +23,7 @@ impl SlowLog {
         let dims = [self.chunks * self.rows, self.columns];
         let dataset = Dataset::new("slow", 0, Type::U8, &dims).chunked(&[self.rows, self.columns]);
         let len = (dims[0] * self.repeated) as usize;
-        // All entries but the first claim the data of the first one, whose place is known when the file was written once.
+        // All entries claim the data of the first one, whose place is known after a first write of the file.
         let write = |place: Option<usize>| {
             let entry = |column: u64| {
                 let block: Block = (vec![0, column], vec![dims[0], 1]);
@@ -40,7 +40,7 @@ impl SlowLog {
                 let entry = Entry::many(0, blocks, data).spelled(spelling);
                 entry.claiming(place.unwrap_or(0) as i64, len as i64)
             };
-            // The last column stays open.
+            // The last column stays unwritten.
             let entries = (0..self.columns - 1).map(entry);
             LogFile::with(vec![dataset.clone()], entries.collect()).write(path);
         };
@@ -51,5 +51,5 @@ impl SlowLog {
     }
 }
 
-/// What the data of a slow log consist of.
+/// The value of all data of a slow log.
 const MARK: u8 = 0xa7;

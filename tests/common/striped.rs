@@ -1,4 +1,4 @@
-//! HDF5 files in several parts, as HDF5's own drivers have written them, each with the one file that it is.
+//! HDF5 files in several parts, written by HDF5's own drivers, each with the equivalent single file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use super::readers::project;
 
 /// One file in several parts.
 pub struct Case {
-    /// Its directory in the corpus.
+    /// Directory in the corpus.
     pub name: &'static str,
-    /// The file that a user opens, below that directory.
+    /// The file that a user opens, relative to that directory.
     pub entry: &'static str,
-    /// The option that names directories of its subfiles, below that directory.
+    /// Directories with its subfiles, relative to that directory, for the reader's option.
     pub elsewhere: &'static [&'static str],
 }
 
@@ -47,7 +47,7 @@ pub const CASES: [Case; 13] = [
 ];
 
 impl Case {
-    /// Where its parts are.
+    /// The directory of the parts.
     pub fn dir(&self) -> PathBuf {
         let name = if self.name.starts_with("fam") {
             "family"
@@ -62,7 +62,7 @@ impl Case {
         self.dir().join(self.entry)
     }
 
-    /// What it is as one file.
+    /// The equivalent single file.
     pub fn expected(&self) -> PathBuf {
         corpus().join(format!("{}.expected.h5", self.name))
     }
@@ -83,7 +83,7 @@ pub fn corpus() -> PathBuf {
     project().join("tests/corpus-striped")
 }
 
-/// Copies a directory of the corpus to `to`, which is made.
+/// Copies a directory of the corpus to the new directory `to`.
 pub fn copy(name: &str, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(corpus().join(name)).unwrap() {

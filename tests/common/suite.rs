@@ -1,19 +1,19 @@
-//! The tests of h5py and of other programs, which come with them.
+//! Test suites of h5py and of other programs.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use super::readers::{Python, said};
 
-/// What comes of each test.
+/// The outcome of each test.
 pub type Outcomes = BTreeMap<String, String>;
 
-/// Runs those of h5py.
+/// Runs the tests of h5py.
 pub fn outcomes(python: &Python) -> Outcomes {
     outcomes_of(python, "h5py", 800)
 }
 
-/// Runs the tests of a package, of which there are so many at least.
+/// Runs the tests of a package, at least `least` of them.
 pub fn outcomes_of(python: &Python, package: &str, least: usize) -> Outcomes {
     let mut command = python.command();
     command.args([
@@ -29,17 +29,17 @@ pub fn outcomes_of(python: &Python, package: &str, least: usize) -> Outcomes {
     told(command, least)
 }
 
-/// Runs the tests of modules that pytest does not know how to collect.
+/// Runs the tests of modules that pytest cannot collect by itself.
 pub fn outcomes_of_modules(python: &Python, modules: &[&str], least: usize) -> Outcomes {
     let mut command = python.tool("unittests.py");
     command.args(modules);
     told(command, least)
 }
 
-/// Runs tests in an empty directory, which must be so many at least.
+/// Runs tests in an empty directory, at least `least` of them.
 fn told(mut command: Command, least: usize) -> Outcomes {
     let dir = tempfile::tempdir().unwrap();
-    // Some of them leave files behind.
+    // Some tests leave files behind.
     command.current_dir(dir.path()).env("TMPDIR", dir.path());
     let output = command.output().unwrap();
     let text = said(&output);
@@ -56,7 +56,7 @@ fn told(mut command: Command, least: usize) -> Outcomes {
     outcomes
 }
 
-/// The tests that come out in another way with a plug-in than without.
+/// The tests whose outcome differs with a plug-in.
 pub fn differing(with: &Outcomes, without: &Outcomes) -> Vec<String> {
     let tests = without
         .keys()
@@ -73,7 +73,7 @@ pub fn differing(with: &Outcomes, without: &Outcomes) -> Vec<String> {
         .collect()
 }
 
-/// How many passed, failed and so on.
+/// Numbers of passed tests, failed tests, and so on.
 pub fn count(outcomes: &Outcomes) -> String {
     let count = |outcome: &str| outcomes.values().filter(|o| *o == outcome).count();
     format!(

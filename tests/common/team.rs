@@ -1,16 +1,16 @@
-//! Ranks that are threads of this process. Each may see the files of the log on a node of its own.
+//! Ranks that are threads of this process. Each may see the files of the log on another node.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Barrier, Mutex};
 
 use h5logfs_output::ranks::{Communicator, Node};
 
-/// What the ranks of a communicator share.
+/// State shared by the ranks of a communicator.
 struct Team {
     size: u32,
     barrier: Barrier,
     given: Mutex<HashMap<u32, Vec<u64>>>,
-    /// The communicators that a split has made, by color.
+    /// Communicators made by a split, by color.
     parts: Mutex<HashMap<u32, Arc<Team>>>,
 }
 
@@ -25,14 +25,14 @@ impl Team {
     }
 }
 
-/// One rank.
+/// A rank.
 pub struct Member {
     team: Arc<Team>,
     rank: u32,
     node: u32,
 }
 
-/// The ranks of a job, each on a node of its own.
+/// The ranks of a job, each on its own node.
 pub fn team(size: u32) -> Vec<Member> {
     let team = Team::new(size);
     let member = |rank| Member {
@@ -44,7 +44,7 @@ pub fn team(size: u32) -> Vec<Member> {
 }
 
 impl Member {
-    /// What all ranks give, in their order.
+    /// The values of all ranks, in order.
     fn exchange(&self, values: &[u64]) -> Vec<Vec<u64>> {
         let Team { given, barrier, .. } = &*self.team;
         given.lock().unwrap().insert(self.rank, values.to_vec());

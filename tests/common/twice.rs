@@ -1,5 +1,5 @@
-//! Programs that know HDF5 and nothing of logs, run twice: as they are, and with the connector. What they leave must be
-//! the same, however it is read.
+//! HDF5 programs that know nothing of logs, run twice: natively, and with the connector. Their files must be equal,
+//! however they are read.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,11 +19,11 @@ use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
 /// A variable of the environment.
 pub type Variable = (&'static str, OsString);
 
-/// How often a program runs, and where it leaves its files.
+/// The runs of a program, and the directories of its files.
 pub struct Twice {
     dir: TempDir,
     connector: Connector,
-    /// Of the run with the connector.
+    /// Options of the run with the connector.
     options: Vec<Variable>,
 }
 
@@ -32,7 +32,7 @@ impl Twice {
         Twice::with(Vec::new())
     }
 
-    /// With these options of the connector.
+    /// Runs with these options of the connector.
     pub fn with(options: Vec<Variable>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["native", "logged", "exported"] {
@@ -45,17 +45,17 @@ impl Twice {
         }
     }
 
-    /// What the program leaves without the connector.
+    /// Files written without the connector.
     pub fn native(&self) -> PathBuf {
         self.dir.path().join("native")
     }
 
-    /// What it leaves with it.
+    /// Files written with the connector.
     pub fn logged(&self) -> PathBuf {
         self.dir.path().join("logged")
     }
 
-    /// Lets it run: with the directory for its files, and its environment.
+    /// Runs the program, given the directory for its files and its environment.
     pub fn run(&self, mut program: impl FnMut(&Path, &[Variable])) {
         program(&self.native(), &[]);
         program(&self.logged(), &self.variables());
@@ -68,7 +68,7 @@ impl Twice {
         variables
     }
 
-    /// All files are logs, and read as the program meant them.
+    /// Checks that all files are logs, and read as the program meant them.
     #[track_caller]
     pub fn compare(&self) {
         let Some(python) = Python::new() else {
@@ -100,7 +100,7 @@ impl Twice {
         assert!(failures.is_empty(), "{}", failures.join("\n"));
     }
 
-    /// All files are ordinary ones, and read as the program meant them, by libhdf5 alone.
+    /// Checks that all files are ordinary ones, which libhdf5 alone reads as the program meant them.
     #[track_caller]
     pub fn compare_settled(&self) {
         for name in names_in(&self.native()) {
@@ -110,7 +110,7 @@ impl Twice {
                 .arg(self.logged().join(&name))
                 .output();
             let said = said(&output.unwrap());
-            // The libhdf5 of the machine may be older than that of the program, and then cannot read all attributes.
+            // The machine's libhdf5 may be older than the program's and unable to read all attributes.
             let is_too_new = said.contains("bad version number for datatype message");
             let is_plain = said.contains("not a log file: plain HDF5");
             assert!(is_plain || is_too_new, "{said}");
@@ -138,7 +138,7 @@ impl Twice {
     }
 }
 
-/// Runs a program in some place by so many ranks, or without mpirun by none, which is on this machine.
+/// Runs a program with `ranks` ranks in some place. 0 stands for no mpirun, on this machine.
 #[track_caller]
 pub fn by_ranks(
     place: &Place,
@@ -152,7 +152,7 @@ pub fn by_ranks(
     Job::launch(command).succeed();
 }
 
-/// What runs a program that way.
+/// The command for that.
 pub fn command_by_ranks(
     place: &Place,
     ranks: u32,
@@ -164,7 +164,7 @@ pub fn command_by_ranks(
     } else {
         Mpi::of_build().run_at(place, ranks, program)
     };
-    // That of Open MPI 4.1 itself writes and reads wrong elements where selections are irregular.
+    // Open MPI 4.1's own I/O module reads and writes wrong elements for irregular selections.
     command.env("OMPI_MCA_io", "romio321");
     command.envs(variables.iter().cloned());
     command

@@ -1,22 +1,22 @@
-//! Logs that were not closed, made byte by byte as `docs/formats/journal.md` says, without the writer.
+//! Unclosed logs, made byte by byte from `docs/formats/journal.md`, without the writer.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The bytes in front of the first flush.
+/// Bytes before the first flush.
 pub const FRONT: usize = 8192;
 const ID: &[u8; 16] = b"0123456789abcdef";
 
-/// A log of one dataset of bytes without limit, `/d`, while a job writes it.
+/// A growing log of one unlimited dataset of bytes, `/d`.
 pub struct Log {
     path: PathBuf,
     pub journal: String,
-    /// The checksum of all that the lines of the journal said.
+    /// The checksum over the lines of the journal so far.
     pub said: Crc,
     pub data: Vec<u8>,
     flush: u64,
-    /// How much of the data and of the journal is in the files.
+    /// How much of data and journal is in the files.
     saved: (usize, usize),
 }
 
@@ -37,7 +37,7 @@ impl Log {
         Log::of_datasets(path, &[BYTES.to_owned()])
     }
 
-    /// A log of datasets that their definitions describe.
+    /// A log of datasets with these definitions.
     pub fn of_datasets(path: &Path, definitions: &[String]) -> Self {
         let mut data = vec![0; FRONT];
         data[..64]
@@ -73,13 +73,13 @@ impl Log {
         path.into()
     }
 
-    /// Writes both files anew.
+    /// Rewrites both files.
     pub fn save(&mut self) {
         self.saved = (0, 0);
         self.append();
     }
 
-    /// Writes what is new, as a job does.
+    /// Appends what is new, as a job does.
     fn append(&mut self) {
         // In place: a job does not rename its files either.
         let write = |path: PathBuf, bytes: &[u8], saved: usize| {
@@ -102,7 +102,7 @@ impl Log {
         self.journal += &format!("{:08x} {text}\n", self.said.sum());
     }
 
-    /// What one rank adds in the flush to come: writes of values at a place.
+    /// Adds an extent of one rank to the next flush: values at positions of `/d`.
     pub fn extent(&mut self, rank: u32, writes: &[(u64, &[u8])]) {
         let blocks: Vec<_> = writes
             .iter()
@@ -116,7 +116,7 @@ impl Log {
         self.extent_of(rank, &blocks);
     }
 
-    /// The same with blocks of any rank, in any dataset.
+    /// Adds an extent of one rank to the next flush: blocks of any rank, in any dataset.
     pub fn extent_of(&mut self, rank: u32, blocks: &[Block]) {
         let size = |block: &Block| 28 + 16 * block.start.len();
         let entries_len: usize = blocks.iter().map(size).sum();
@@ -174,7 +174,7 @@ impl Log {
         ));
     }
 
-    /// Two flushes of two ranks, and the beginning of a third: `aabbaa`, `cc`, and what no reader sees.
+    /// A log of two flushes of two ranks and the start of a third: `aabbaa`, `cc`, and data that no reader sees.
     pub fn usual(path: &Path) -> Self {
         let mut log = Log::begin(path);
         log.extend(6);
@@ -191,7 +191,7 @@ impl Log {
     }
 }
 
-/// A checksum of text that comes piece by piece: bit by bit, as the polynomial of zip and PNG says.
+/// A checksum over pieces of text, computed bit by bit with the polynomial of zip and PNG.
 pub struct Crc(u32);
 
 impl Default for Crc {

@@ -1,17 +1,17 @@
-//! File systems that do not show the locks of other nodes, as Lustre that is mounted with `localflock`: for a program, each `flock`
+//! File systems that hide the locks of other nodes, like Lustre mounted with `localflock`: each `flock` of a program
 //! succeeds.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Lets a program, and all that it starts, take any lock that it asks for, whoever has it.
+/// Lets a program and its children take any lock, whoever holds it.
 pub fn without_locks(command: &mut Command) -> &mut Command {
-    // SAFETY: the filter is made before, and two system calls follow, which are allowed after a fork.
+    // SAFETY: the filter is made before; two system calls follow, which are allowed after a fork.
     unsafe { command.pre_exec(answer_locks) }
 }
 
-/// The kernel answers `flock` with success, and does nothing.
+/// Makes the kernel answer `flock` with success, and do nothing.
 fn answer_locks() -> io::Result<()> {
     use libc::*;
     let code = |code: u32, value: u32| sock_filter {
@@ -20,14 +20,14 @@ fn answer_locks() -> io::Result<()> {
         jf: 0,
         k: value,
     };
-    // The number of a system call is the first word of what a filter sees.
+    // The first word that a filter sees is the number of the system call.
     let mut program = [
         code(BPF_LD | BPF_W | BPF_ABS, 0),
         sock_filter {
             jf: 1,
             ..code(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock as u32)
         },
-        // With this number of an error a call succeeds.
+        // A call with this error number succeeds.
         code(BPF_RET | BPF_K, SECCOMP_RET_ERRNO),
         code(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     ];
@@ -35,7 +35,7 @@ fn answer_locks() -> io::Result<()> {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: the numbers are those of the two calls, and the filter lives until the second one has copied it.
+    // SAFETY: the numbers are those of the two calls, and the filter lives until the second call has copied it.
     let set = unsafe {
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &raw const filter) == 0

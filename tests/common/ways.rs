@@ -1,4 +1,4 @@
-//! One log read in all ways: the bytes are the same, whatever the way.
+//! One log, read in all ways, with the same bytes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::encoder::BUDGET;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What any use of a few parts of a view may take.
+/// Time limit for using some parts of a view.
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// A log, and how it is to be scanned but for its chunks.
+/// A log and its scan settings, except chunks.
 pub struct Ways {
     pub path: PathBuf,
     pub settings: Settings,
@@ -44,7 +44,7 @@ impl Ways {
         Ok((dir.map_err(|e| e.to_string())?, name))
     }
 
-    /// One way to open it.
+    /// Opens the log in one way.
     pub fn open(
         &self,
         chunking: Chunking,
@@ -102,8 +102,8 @@ impl Ways {
         Ok(log)
     }
 
-    /// Presents the snapshot of the log with each of its bytes damaged, but for those of the image: whatever it says,
-    /// a read succeeds or fails, and soon.
+    /// Presents the log's snapshot with each byte in turn damaged, except those of the image. A read must succeed or
+    /// fail, and soon.
     pub fn damage_snapshot(&self) -> Result<()> {
         let (dir, name) = self.dir()?;
         let snapshot =
@@ -135,8 +135,8 @@ impl Ways {
         }
     }
 
-    /// Opens the log in all ways. `check` compares what the chunks of a view hold with what the log says; the
-    /// bytes of the whole file are compared with those of the first view.
+    /// Opens the log in all ways. `check` compares a view's chunks with the log; the bytes of the whole file are
+    /// compared with those of the first view.
     pub fn check(&self, seed: u64, check: impl Fn(&View, &str) -> Result<()>) -> Result<()> {
         let view = self.open(Chunking::Auto, BUDGET, None)?;
         check(&view, "by chunks")?;
@@ -148,7 +148,7 @@ impl Ways {
             checked.map_err(|e| format!("{how}: {e}"))
         };
 
-        // Without what is in memory already.
+        // Nothing is cached yet.
         let small = self.open(Chunking::Auto, least_cache(&view)?, None)?;
         pieces(&small, "in a small cache", seed)?;
         check(&small, "in a small cache")?;
@@ -165,7 +165,7 @@ impl Ways {
     }
 }
 
-/// What is said to be a hole is zeros, and the extents are the whole file.
+/// Reported holes read as zeros, and the extents cover the file.
 fn check_holes(view: &View, whole: &[Option<u8>]) -> Result<()> {
     let mut at = 0;
     while at < view.len() {
@@ -183,7 +183,7 @@ fn check_holes(view: &View, whole: &[Option<u8>]) -> Result<()> {
     Ok(())
 }
 
-/// What a chunk is made of can be told where the chunk can be had, and lies in the chunk.
+/// The sources of a readable chunk can be reported, and lie in the chunk.
 fn check_sources(view: &View) -> Result<()> {
     for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
         if dataset.logged().is_none() {
@@ -215,11 +215,11 @@ fn check_sources(view: &View) -> Result<()> {
     Ok(())
 }
 
-/// Other bytes, and the largest numbers, in the place of one byte.
+/// Copies with another byte at one place, and with the largest numbers there.
 fn damaged(sound: &[u8], at: usize) -> impl Iterator<Item = Vec<u8>> {
     let byte = sound[at];
     let other = [!byte, byte.wrapping_add(1), 0, byte ^ 0x80][at % 4];
-    // As postcard spells 2^63-1 and 2^64-1.
+    // 2^63-1 and 2^64-1 in postcard's encoding.
     let most = |last: &[u8]| [&[0xff; 8][..], last].concat();
     let instead = [vec![other], most(&[0x7f]), most(&[0xff, 1])];
     instead
@@ -227,7 +227,7 @@ fn damaged(sound: &[u8], at: usize) -> impl Iterator<Item = Vec<u8>> {
         .map(move |new| [&sound[..at], &new, &sound[at + 1..]].concat())
 }
 
-/// Reads all kinds of things. There may be such amounts of them that all would take forever.
+/// Reads some of everything. All of it could take forever.
 fn read_somewhat(view: &View) {
     const SOME: u64 = 50;
     let _ = view.diagnostics();
@@ -251,7 +251,7 @@ fn read_somewhat(view: &View) {
     }
 }
 
-/// The smallest cache in which everything can be had: there is room for each chunk, and for each record.
+/// The smallest cache that suffices: it holds any single chunk and any single record.
 fn least_cache(view: &View) -> Result<u64> {
     let mut least = 0;
     for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
@@ -264,7 +264,7 @@ fn least_cache(view: &View) -> Result<u64> {
         for number in 0..found.records.len() {
             let record = found.records.get(number, &mut cells);
             let raw = record.elements().saturating_mul(dataset.element_size);
-            // One that claims more than any cache has cannot be had.
+            // A chunk larger than any cache is unreadable.
             least = least.max(raw.max(record.stored.len).min(BUDGET / 2));
         }
     }
@@ -282,7 +282,7 @@ pub fn numbers(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Pieces of the file, in a random order and one after the other, by several readers at a time.
+/// Compares pieces of the file, in random order and in sequence, by several concurrent readers.
 fn check_pieces(whole: &[Option<u8>], view: &View, seed: u64) -> Result<()> {
     let len = whole.len() as u64;
     let check = |task: &Task, at: u64, count: u64| -> Result<()> {
@@ -326,14 +326,14 @@ fn check_pieces(whole: &[Option<u8>], view: &View, seed: u64) -> Result<()> {
     })
 }
 
-/// All bytes of the file, where they can be had.
+/// All readable bytes of the file.
 fn known_bytes(view: &View) -> Vec<Option<u8>> {
     let mut lost = Vec::new();
     for (number, dataset) in view.snapshot().datasets.iter().enumerate() {
         for chunk in 0..view.grid(number).len() {
             if dataset.logged().is_some() && view.chunk(ChunkId::new(number, chunk)).is_err() {
                 let (start, stored) = view.chunk_place(ChunkId::new(number, chunk)).unwrap();
-                // What follows a chunk in its slot may not be had without it.
+                // Bytes after a chunk in its slot may be unreadable without it.
                 let align = if stored < 1 << 16 { 8 } else { 4096 };
                 let (end, next) = (start + stored, start + stored.next_multiple_of(align));
                 let rest = view.read_at(end, &mut vec![0; (next - end) as usize]);

@@ -1,4 +1,4 @@
-//! Programs of C that do to logs what others do to files, and are told the same.
+//! C programs that treat logs as others treat files, with the same answers.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::common::hosts::{Hdf5, succeed};
 use crate::common::pnetcdf::h5logfs;
 use crate::common::readers::said;
 
-/// What a program prints on a file of its own: with the connector, the file is a log.
+/// The output of a program on a new file, which is a log with the connector.
 fn printed(program: &Path, is_log: bool) -> String {
     let (dir, connector) = (tempfile::tempdir().unwrap(), Connector::new());
     let (mut program, file) = (Command::new(program), dir.path().join("a.h5"));
@@ -49,7 +49,7 @@ fn the_objects_that_are_open_are_those_of_the_program() {
     tells_the_same("counts", 13);
 }
 
-/// A program can make links that no other program understands. They do not hide anything else, in whatever state the log is.
+/// A program can make links that no other program understands. They hide nothing else, in any state of the log.
 #[test]
 fn a_broken_link_costs_nothing_but_itself() {
     let Some(hdf5) = Hdf5::find() else {
@@ -80,7 +80,7 @@ fn a_broken_link_costs_nothing_but_itself() {
     }
 }
 
-/// What is told of the links, if the log has them.
+/// The reports about the links, if the log has them.
 fn check_told(told: &str) {
     for link in [
         "few/broken",
@@ -92,7 +92,7 @@ fn check_told(told: &str) {
     }
 }
 
-/// All that is not such a link can be read from the log, and from an export of it.
+/// Everything except such links is readable from the log, and from an export of it.
 fn check(connector: &Connector, log: &Path, has_links: bool) {
     let inspected = h5logfs(&["inspect"], &[log]);
     assert!(inspected.status.success(), "{}", said(&inspected));

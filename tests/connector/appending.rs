@@ -1,4 +1,4 @@
-//! Programs that open their logs again.
+//! Programs that reopen their logs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::common::mpirun::Mpi;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// The elements of a deleted dataset stay in the log. A new dataset does not show them, nor does one that grows over what
-/// it had before it shrank, in whichever session.
+/// The elements of a deleted dataset stay in the log. Neither a new dataset shows them, nor one that grows again
+/// after it shrank, in any session.
 #[test]
 fn what_was_deleted_or_cut_off_does_not_come_back() {
     let connector = Connector::new();
@@ -53,8 +53,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// Readers have no room for the elements of one dataset, and read all others. A program that appends has the room: else the dataset
-/// would be lost, or the log could never grow again.
+/// Readers lack the memory for the elements of one dataset, and read all others. An appending program has the memory:
+/// otherwise the dataset would be lost, or the log could never grow again.
 #[test]
 #[ignore = "takes a gigabyte of memory"]
 fn a_log_grows_that_readers_cannot_show_whole() {
@@ -97,7 +97,7 @@ with h5py.File(sys.argv[1]) as f:
     assert_eq!(said.trim(), "['large', 'more', 'small'] [0, 1, 2]");
 }
 
-/// Ranks that have closed the log know how far its datasets reached, and tell it to each other.
+/// Ranks that have closed the log know how far its datasets reached, and exchange this.
 #[test]
 fn what_ranks_have_cut_off_does_not_come_back() {
     let driver = Driver::new();
@@ -116,7 +116,7 @@ fn what_ranks_have_cut_off_does_not_come_back() {
     assert_eq!(python.run(code, &[&log]).trim(), format!("{wanted:?}"));
 }
 
-/// A job is submitted again, and truncates what the first attempt left.
+/// A resubmitted job truncates what the first attempt left.
 #[test]
 fn what_a_killed_job_left_is_kept_beside_a_new_file() {
     let connector = Connector::new();
@@ -142,7 +142,7 @@ f.close()
     assert!(!attempt(&python, "1", "killed"));
     assert!(!attempt(&python, "2", "killed"));
     assert!(attempt(&python, "3", "closed"));
-    // What is closed may be replaced.
+    // A closed log may be replaced.
     assert!(attempt(&python, "4", "closed"));
     let shown = "
 import h5py, os, sys
@@ -152,7 +152,7 @@ print(*[(name, int(h5py.File(os.path.join(sys.argv[1], name), 'r')['attempt'][()
     let said = python.run(shown, &[dir.path()]);
     let kept = "('out.h5.killed-1', 1) ('out.h5.killed-2', 2)";
     assert_eq!(said.trim(), format!("('out.h5', 4) {kept}"));
-    // Unless the user has said that it is worth nothing.
+    // Unless the user has declared it worthless.
     assert!(!attempt(&python, "5", "killed"));
     let mut variables = connector.used();
     variables.push(("H5LOGFS_DISCARD_UNCLOSED", "yes".into()));
@@ -161,7 +161,7 @@ print(*[(name, int(h5py.File(os.path.join(sys.argv[1], name), 'r')['attempt'][()
     assert_eq!(said.trim(), format!("('out.h5', 6) {kept}"));
 }
 
-/// A program that opens its file for each step finds what it wrote, and what another program has changed meanwhile.
+/// A program that opens its file for each step finds its own writes, and the changes of another program.
 #[test]
 fn a_file_is_opened_for_each_step() {
     let connector = Connector::new();
@@ -209,8 +209,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// A program that opens its log again gets what its file says, whatever it and others have done since: its memory counts only for
-/// the same file, opened in the same way.
+/// A program that reopens its log gets the content of the file, whatever has happened since. Its memory is used only
+/// for the same file, opened in the same way.
 #[test]
 fn a_log_that_is_opened_again_is_what_its_file_says() {
     let connector = Connector::new();
@@ -326,8 +326,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// The close of a log needs no other program where its objects are old groups, logged datasets and attributes of numbers and texts.
-/// With any others it does.
+/// A log of old groups, logged datasets, and attributes of numbers and texts is closed without another program. Any
+/// other object needs one.
 #[test]
 fn a_log_of_plain_objects_is_closed_by_its_program() {
     let connector = Connector::new();
@@ -377,8 +377,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// A program that closes its log again and again keeps the process that does it. That has nothing of the program's own files, such
-/// as the lock of one. The program may fork, close descriptors that it does not know, and lose that process.
+/// A program that repeatedly closes its log keeps the process that does it. That process has none of the program's
+/// own files, such as the lock of one. The program may fork, close unknown descriptors, and lose that process.
 #[test]
 fn the_process_that_closes_logs_may_be_lost() {
     let connector = Connector::new();
@@ -459,8 +459,8 @@ print('good')
     assert_eq!(said.trim(), "good");
 }
 
-/// Reads a dataset for each line that it gets, and says whether it has what was written: row by row its number, and that of the
-/// dataset.
+/// Reads a dataset for each input line, and prints whether the content is right: each row has its number and that of
+/// the dataset.
 const HOLD: &str = "
 import sys
 import h5py, numpy as np
@@ -474,7 +474,7 @@ for name in sys.stdin:
         print(e, flush=True)
 ";
 
-/// A program that holds the file open at `path`, with the tool above.
+/// A program that holds the file at `path` open, with this tool.
 struct Holder(Child, BufReader<ChildStdout>);
 
 impl Holder {
@@ -508,7 +508,8 @@ impl Drop for Holder {
     }
 }
 
-/// A program that has a closed log open reads on while others open it again, whatever they write, and in whichever way it reads.
+/// A program with an open closed log can still read it after others reopen it, whatever they write, and in every way
+/// of reading.
 #[test]
 fn a_closed_log_that_is_open_stays_readable() {
     let (connector, driver) = (Connector::new(), Driver::new());

@@ -15,7 +15,7 @@ use crate::common::driver::Driver;
 use crate::common::jobs::steps::{Library, Stage, Way, kill_at_random};
 use crate::common::readers::{Python, project, said};
 
-/// Kills each of these programs at random instants, several programs at the same time.
+/// Kills each of these programs at random times, several programs at the same time.
 fn kill_all(ways: &[Way], at_once: bool) {
     let dir = tempfile::tempdir().unwrap();
     let Some(stage) = Stage::at(dir.path()) else {
@@ -59,7 +59,7 @@ fn inspected(log: &Path) -> Value {
     serde_json::from_slice(&output.output().unwrap().stdout).unwrap()
 }
 
-/// What the program means is told apart from what the clock has done, also where nothing is new.
+/// Requested flushes are distinguished from automatic ones, even without new data.
 #[test]
 fn a_flush_that_is_asked_for_counts_as_such() {
     let Some(python) = Python::new() else {
@@ -92,7 +92,7 @@ os._exit(0)
         python.run(code, &[&log, when.as_ref()]);
         let unclosed = inspected(&log)["unclosed"].clone();
         let flush = unclosed["flush"].as_u64().unwrap();
-        // It is told where it is another one.
+        // The field is there if it differs.
         let asked = unclosed["asked"].as_u64().unwrap_or(flush);
         found.push((asked > 0, flush - asked));
         let recover = Command::new(PROGRAM).arg("recover").arg(&log).output();
@@ -112,8 +112,8 @@ os._exit(0)
     assert_eq!(found, [(false, 3), (true, 0), (true, 1)]);
 }
 
-/// What a journal says, but for what tells one job from another: identifier, times and process, and the checksums, which are
-/// about these, too.
+/// The content of a journal without what distinguishes jobs: identifier, times, process, and checksums, which cover
+/// these.
 fn said_by_journal(log: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path_of(log)).unwrap();
     let line = |line: &str| serde_json::from_str(line.split_once(' ').unwrap().1).unwrap();
@@ -127,7 +127,7 @@ fn said_by_journal(log: &Path) -> Vec<Value> {
     lines
 }
 
-/// A clock that never strikes leaves no trace: what is on the disk is what it is without one.
+/// A clock that never strikes leaves no trace on disk.
 #[test]
 fn without_an_automatic_flush_the_log_is_what_it_was() {
     let Some(python) = Python::new() else {
@@ -173,7 +173,7 @@ os._exit(0)
     );
 }
 
-/// What goes to the disk before the first flush is not safe. A program that looks at the error stack finds that, once.
+/// What goes to disk before the first flush is not safe. A program that looks at the error stack finds this out once.
 #[test]
 fn a_program_that_has_never_flushed_is_warned_when_it_spills() {
     let Some(python) = Python::new() else {
@@ -228,7 +228,7 @@ for number in range(4):
     assert_eq!(told("flushed.h5", "yes"), [""; 4]);
 }
 
-/// The program has not asked for it, so nothing of the program fails. What could not be flushed is flushed later.
+/// The program has not requested the flush, so no call of it fails. The data is flushed later.
 #[test]
 fn a_flush_that_fails_is_no_failure_of_the_call() {
     let Some(python) = Python::new() else {

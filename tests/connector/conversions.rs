@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::common::connector::Connector;
 use crate::common::hosts::{Hdf5, succeed};
 
-/// Longer than the program takes on a busy machine. It is only waited for where the program hangs.
+/// Longer than the program takes on a busy machine. The time only passes if the program hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// The same results as without the connector, and no call waits for what its own conversion holds.
+/// The results equal those without the connector, and no call waits for something that its own conversion holds.
 #[test]
 fn conversions_of_the_program_use_the_log() {
     let Some(hdf5) = Hdf5::find() else {

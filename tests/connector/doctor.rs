@@ -1,4 +1,4 @@
-//! `h5logfs doctor` finds what keeps a program from making logs.
+//! `h5logfs doctor` finds what prevents a program from making logs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,10 +13,10 @@ use crate::common::readers::Python;
 /// The lines about a libhdf5 in an environment, and whether none was bad.
 fn lines(library: &PathBuf, variables: Vec<(&'static str, OsString)>) -> (Vec<String>, bool) {
     let mut doctor = Command::new(PROGRAM);
-    // The variables of the tests are none of those that it knows.
+    // `doctor` would report the tests' own variables as unknown.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let doctor = doctor.arg("doctor").arg(library).env_clear();
-    // A variable that is given replaces that.
+    // A given variable replaces this one.
     let output = doctor.env("PATH", path).envs(variables).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     (
@@ -104,7 +104,7 @@ fn what_is_wrong_is_found() {
     );
 }
 
-/// Plug-ins that lie elsewhere than they were installed start the program that is in PATH.
+/// Plug-ins that were moved start the program in PATH.
 #[test]
 fn a_program_that_plugins_do_not_find_is_told() {
     let Some(python) = Python::new() else {

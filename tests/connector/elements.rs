@@ -1,4 +1,4 @@
-//! What a program is told of elements that it has written, and of those that it has not.
+//! What a program is told about written and unwritten elements.
 
 use crate::common::connector::Connector;
 
@@ -11,7 +11,7 @@ fn run(program: &str) {
     python.run(program, &[dir.path()]);
 }
 
-/// Reads what it has written from the log file itself, at the places that it is told.
+/// Reads written data from the log file itself, at the reported places.
 const PLACES: &str = "
 import os, sys, zlib
 import h5py, numpy as np
@@ -64,7 +64,7 @@ fn what_lies_in_one_piece_has_a_place_in_the_log_file() {
     run(PLACES);
 }
 
-/// Elements that were never written, of datasets with a fill value that is never to be used.
+/// Unwritten elements of datasets whose fill value is never used.
 const NEVER_FILLED: &str = "
 import os, sys
 import h5py, numpy as np

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use crate::common::connector::Connector;
 use crate::common::readers::Python;
 
-/// Makes two logs as sources and a plain file, and a log that leads to them; reads it in the session that makes it, in one
-/// that appends to it, and after that.
+/// Makes two source logs, a plain file, and a log that refers to them. Reads it in the session that makes it, in one
+/// that appends, and afterwards.
 const PROGRAM: &str = "
 import os, sys
 import h5py, numpy as np
@@ -45,7 +45,7 @@ with h5py.File('main.h5', 'r') as f:
     assert f['more'][()] == 1
 ";
 
-/// A log that is written leads to a closed log, to a plain file and to another log that is written.
+/// A log being written refers to a closed log, a plain file and another log being written.
 const CHANGES: &str = "
 import os, sys
 import h5py, numpy as np
@@ -125,7 +125,7 @@ for mode, locking in (('r', True), ('r+', 'best-effort')):
             check(part)
 ";
 
-/// Virtual datasets of logged datasets of the same log and of another one, while these are written.
+/// Virtual datasets of logged datasets in the same log and in another one, while these are written.
 const SOURCES: &str = "
 import os, sys
 import h5py, numpy as np
@@ -230,7 +230,7 @@ fn what_is_changed_behind_a_link_is_changed_or_refused() {
     run(CHANGES, &[]);
 }
 
-/// Runs a program under the connector in a directory, which it returns. `None` where there is no interpreter.
+/// Runs a program under the connector in a directory, which is returned. `None` without an interpreter.
 fn run(program: &str, arguments: &[&str]) -> Option<TempDir> {
     let connector = Connector::new();
     let mut variables = connector.used();
@@ -252,7 +252,7 @@ fn leads_to_other_files(format: &str) {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    // The file in memory is nowhere, and the logs are closed.
+    // The in-memory file is nowhere, and the logs are closed.
     assert_eq!(names, ["main.h5", "plain.dat", "source0.h5", "source1.h5"]);
 }
 

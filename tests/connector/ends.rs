@@ -1,5 +1,4 @@
-//! All ends that a program may come to, other than the close of its file: the table of the user guide,
-//! "What is there after which end".
+//! All ends of a program other than closing its file: the table "What is there after which end" of the user guide.
 
 use std::time::Duration;
 
@@ -13,17 +12,17 @@ use crate::common::{wait_long_until, wait_until};
 /// Seconds between flushes.
 const EVERY: f64 = 0.2;
 
-/// How many steps a program writes before its end: some flushes have come.
+/// Number of steps before the end: some flushes have happened.
 const STEPS: usize = 50;
 
-/// What ends a program.
+/// The end of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// A batch system sends SIGTERM, and later SIGKILL: a time limit, or `scancel`.
     Cancelled,
-    /// The system takes memory back from one rank, by SIGKILL.
+    /// The system kills a rank to reclaim memory.
     OutOfMemory,
-    /// What the program does itself: see `tests/c/steps/main.c`.
+    /// The program ends itself: see `tests/c/steps/main.c`.
     Own(&'static str),
 }
 
@@ -40,7 +39,7 @@ const ENDS: [(Way, End); 9] = [
 ];
 
 impl End {
-    /// Lets it come to a program that has written some steps. Returns the moment.
+    /// Ends a program that has written some steps. Returns the time.
     fn come(self, running: &mut Running) -> f64 {
         let at = now();
         match self {
@@ -61,7 +60,7 @@ impl End {
 
 fn send(running: &Running, signal: Signal) {
     for rank in &running.ranks {
-        // It may have ended.
+        // The process may have ended.
         let _ = pidfd_send_signal(&rank.handle, signal);
     }
 }
@@ -73,7 +72,7 @@ fn wait_for_end(running: &mut Running) {
     running.victim.job.wait_for_killed();
 }
 
-/// Whatever the end of ranks was, what was old enough is there.
+/// After any end of the ranks, old enough data is there.
 #[test]
 fn ranks_that_come_to_any_end_lose_little() {
     let dir = tempfile::tempdir().unwrap();
@@ -104,7 +103,7 @@ fn ranks_that_come_to_any_end_lose_little() {
     }
 }
 
-/// The program goes on as long as its buffer has room. Then a write fails, and the program ends itself.
+/// The program continues while its buffer has room. Then a write fails, and the program ends itself.
 #[test]
 fn ranks_whose_disk_is_full_have_what_was_flushed_before() {
     let Some(disk) = Disk::new() else {

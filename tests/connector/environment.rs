@@ -1,5 +1,5 @@
-//! The variables of HDF5, which users set for their programs: the commands take no notice of them, nor does any process that they
-//! start but the programs of the user.
+//! HDF5's environment variables, which users set for their programs. Commands ignore them, and so do the processes
+//! that they start, except the user's programs.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,8 @@ use crate::common::connector::Connector;
 use crate::common::once::{once, shared_dir};
 use crate::common::readers::{project, said};
 
-/// What libhdf5 asks the environment for, from 1.10 to 2.2, and values that make no sense, or would have a command ask itself.
+/// Variables that libhdf5 reads, from 1.10 to 2.2, with senseless values or values that would make a command call
+/// itself.
 const VARIABLES: [(&str, &str); 31] = [
     ("H5D_mpio_Debug", "nonsense"),
     ("H5FD_IOC_THREAD_POOL_SIZE", "nonsense"),
@@ -49,13 +50,13 @@ const VARIABLES: [(&str, &str); 31] = [
     ("HDF5_VOL_CONNECTOR", "h5logfs settle=nonsense"),
 ];
 
-/// Those with which the commands know where subfiles lie.
+/// Variables by which commands find subfiles.
 const KNOWN: [&str; 2] = [
     "H5FD_SUBFILING_CONFIG_FILE_PREFIX",
     "H5FD_SUBFILING_SUBFILE_PREFIX",
 ];
 
-/// A log that was closed, and one that only libhdf5 can close.
+/// A closed log, and one that only libhdf5 can close.
 const MAKE: &str = "
 import os
 import h5py, numpy
@@ -70,7 +71,7 @@ for name in 'closed.h5', 'left.h5':
 os._exit(0)
 ";
 
-/// The commands, in a shell in a directory with the logs.
+/// The commands, run in a shell in a directory with the logs.
 const COMMANDS: [&str; 16] = [
     "$h5logfs recover left.h5",
     "$h5logfs recover --dry-run left.h5",
@@ -114,7 +115,7 @@ impl Place {
         })
     }
 
-    /// What a command says with these variables.
+    /// The output of a command with these variables.
     fn run(&self, command: &str, variables: &[(&str, OsString)]) -> (Output, String) {
         let dir = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(&self.logs).unwrap() {
@@ -126,7 +127,7 @@ impl Place {
         shell
             .env("h5logfs", PROGRAM)
             .env("XDG_CACHE_HOME", dir.path());
-        // Root starts a job alone.
+        // Only root starts a job.
         shell
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -152,7 +153,7 @@ impl Place {
     }
 }
 
-/// A library that notes what a program asks its environment for.
+/// A library that records which variables a program reads.
 fn shim() -> PathBuf {
     let dir = shared_dir("asked");
     let source = project().join("tests/c/asked.c");
@@ -165,7 +166,7 @@ fn shim() -> PathBuf {
     library
 }
 
-/// What is the same each time: no times.
+/// The part that is equal each time: no times.
 fn comparable(output: &Output) -> String {
     let said = said(output);
     let lines = said.lines().filter(|line| !line.contains("seconds"));
@@ -178,7 +179,7 @@ fn commands_take_no_notice_of_them() {
     let all = |name: &str, value: &str| (name.to_owned(), place.value(name, value));
     let all: Vec<(String, OsString)> = VARIABLES.map(|(name, value)| all(name, value)).into();
     let each = all.iter().map(|one| vec![one.clone()]);
-    // Nothing keeps plug-ins from being loaded.
+    // Plug-ins can still be loaded.
     let loading = all.iter().filter(|(name, _)| name != "HDF5_PLUGIN_PRELOAD");
     let together = [all.clone(), loading.cloned().collect()];
     let together = || together.iter().cloned();
@@ -203,7 +204,7 @@ fn commands_take_no_notice_of_them() {
             assert!(noticed.is_empty(), "{about}: noticed {noticed:?}");
         }
     }
-    // A program of the user has them.
+    // A user's program has them.
     let program = "mkdir view && $h5logfs run . view -- printenv HDF5_VOL_CONNECTOR";
     let value = OsString::from("h5logfs");
     let (output, _) = place.run(program, &[("HDF5_VOL_CONNECTOR", value)]);
@@ -217,7 +218,7 @@ fn commands_take_no_notice_of_them() {
     }
 }
 
-/// A library that is asked shows that the notes are made.
+/// A library that reads variables shows that the recording works.
 #[test]
 fn what_a_program_asks_for_is_noted() {
     let Some(place) = Place::new() else { return };

@@ -1,4 +1,4 @@
-//! What goes wrong is on the error stack of the library that called, and is printed by it, once.
+//! Errors are on the error stack of the calling library, which prints them once.
 
 use crate::common::connector::Connector;
 use crate::common::readers::{corpus, project, reads_the_rest};
@@ -48,7 +48,7 @@ assert lib.H5Fopen(sys.argv[3].encode(), 1, 0) < 0
     );
 }
 
-/// A creation switches printing off for all that it asks libhdf5, and then on again.
+/// A creation disables printing during its own libhdf5 calls, and then enables it again.
 #[test]
 fn creations_that_fail_are_printed_once() {
     let connector = Connector::new();

@@ -1,5 +1,5 @@
-//! Programs of C++ whose functions throw where libhdf5 calls them. An exception goes through the plug-ins to the program, and these go
-//! on as before.
+//! C++ programs whose callbacks throw. An exception passes through the plug-ins to the program, and these continue as
+//! before.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn exceptions_of_the_program_come_back_to_it() {
         return;
     };
     let program = hdf5.cxx("exceptions", &["-ldl"]);
-    // What came of each call.
+    // The outcome of each call.
     let run = |variables: Vec<(&'static str, OsString)>| {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new(&program);

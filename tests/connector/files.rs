@@ -1,4 +1,4 @@
-//! What a program asks of a log that it writes, and which files become none.
+//! Queries about a log being written, and files that do not become logs.
 
 use std::process::Command;
 
@@ -42,7 +42,7 @@ assert h5py.File('a.h5')['x'][0] == 7
 ");
 }
 
-/// These are outside its header, where the file has the form for that.
+/// They are outside of its header, if the file's format allows that.
 #[test]
 fn very_many_attributes_of_an_object_are_listed_in_their_order() {
     run("
@@ -111,7 +111,7 @@ with h5py.File('a.h5', 'w', locking=True) as f:
 ");
 }
 
-/// h5py asks for `H5F_CLOSE_STRONG`.
+/// h5py requests `H5F_CLOSE_STRONG`.
 #[test]
 fn a_file_is_opened_again_with_the_same_close_degree() {
     run("
@@ -218,7 +218,7 @@ with h5py.File(strong) as f:
 ");
 }
 
-/// h5py has LZF, and the program that closes the log has not.
+/// h5py has LZF, but the program that closes the log does not.
 #[test]
 fn a_filter_of_the_program_does_not_hide_elements_that_are_not_logged() {
     run("
@@ -253,7 +253,7 @@ assert h5py.File('a.h5')['y'][()] == 3
 ");
 }
 
-/// What `H5Ocopy` puts into the table of shared messages lies nowhere else, and a closed log has no such table.
+/// Data that `H5Ocopy` puts into the table of shared messages is nowhere else, and a closed log has no such table.
 #[test]
 fn a_file_whose_objects_share_messages_is_closed_and_opened() {
     let Some(hdf5) = Hdf5::find() else {
@@ -264,7 +264,7 @@ fn a_file_whose_objects_share_messages_is_closed_and_opened() {
     succeed(program.envs(connector.used()).arg(dir.path()));
 }
 
-/// Debian's libhdf5 does not know these references. What it cannot read is missing, and told; all else is shown.
+/// Debian's libhdf5 does not know these references. Unreadable objects are missing and reported; all else is shown.
 #[test]
 fn what_only_a_later_libhdf5_can_read_does_not_hide_the_rest() {
     let Some(hdf5) = Hdf5::find() else {

@@ -1,5 +1,5 @@
-//! Programs that fork while they have a log open for writing. The log is that of the process that has opened it: whatever a child does
-//! to it is refused, and its end changes no byte. `tests/c/connector/forks.c` is the program.
+//! Programs that fork while they write a log. The log belongs to the process that opened it: whatever a child does to
+//! it is refused, and the child's end changes no byte. The program is `tests/c/connector/forks.c`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,11 +13,11 @@ use crate::common::twice::by_ranks;
 
 /// Options of the connector.
 const OPTIONS: [&str; 4] = ["", "settle=yes", "subfiles=2", "fsync=flush"];
-/// How the program has opened the file.
+/// How the program opens the file.
 const HOW: [&str; 3] = ["new", "append", "idle"];
-/// When the child goes on.
+/// When the child continues.
 const WHEN: [&str; 3] = ["first", "after", "later"];
-/// What it does then.
+/// What the child does.
 pub const WHAT: [&str; 11] = [
     "exit",
     "exec",
@@ -32,7 +32,7 @@ pub const WHAT: [&str; 11] = [
     "clone",
 ];
 
-/// All that goes together: a file that is settled is no log when it is opened again.
+/// All possible combinations: a settled file is no log when it is reopened.
 fn cases() -> Vec<[&'static str; 4]> {
     let mut cases = Vec::new();
     for options in OPTIONS {
@@ -66,7 +66,7 @@ fn a_child_changes_nothing() {
     }
 }
 
-/// A rank has children, too, which are no ranks.
+/// A rank's children are no ranks.
 #[test]
 fn a_child_of_ranks_changes_nothing() {
     let Some(hdf5) = Hdf5::find() else {
@@ -90,7 +90,7 @@ fn a_child_of_ranks_changes_nothing() {
     }
 }
 
-/// The child of a program that is killed ends later, in the ordinary way.
+/// The child of a killed program ends later, normally.
 #[test]
 fn a_child_that_outlives_a_killed_program_leaves_what_was_flushed() {
     let Some(hdf5) = Hdf5::find() else {
@@ -122,7 +122,8 @@ with h5py.File(sys.argv[1], 'r') as f:
     assert (f['x'][:] == ord('x') * np.arange(1000)).all()
 ";
 
-/// h5py: a child of `os.fork` that ends by `sys.exit`, one of `multiprocessing`, and one that goes on with what it has inherited.
+/// h5py: a child of `os.fork` that ends by `sys.exit`, one of `multiprocessing`, and one that continues with what it
+/// has inherited.
 const PYTHON: &str = "
 import multiprocessing, os, sys
 import h5py, numpy as np

@@ -1,5 +1,5 @@
-//! Programs that know nothing of logs, and do to their process what programs do. `tests/driver/hosts.rs` has more of them:
-//! what goes on behind is the same.
+//! Programs that know nothing of logs, and use their process freely. `tests/driver/hosts.rs` has more of them, which
+//! reach the same code.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::hosts::{DATASET, Hdf5, Stage};
 use crate::common::readers::{Python, corpus};
 
-/// Runs a program of C with these arguments, then logs.
+/// Runs a C program with these arguments, then logs.
 #[track_caller]
 fn run(stage: &Stage, name: &str, arguments: &[&Path], logs: usize) {
     let Some(hdf5) = Hdf5::find() else {

@@ -1,4 +1,4 @@
-//! Where programs make ordinary files, no part of a log is lost to one of these.
+//! If programs make ordinary files, they destroy no part of a log.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use crate::common::connector::Connector;
 use crate::common::readers::{corpus, project};
 use crate::common::unclosed::Log;
 
-/// What comes of each way to open a file for writing, to replace it, or to delete it: what a program is told, or what the
-/// file is then.
+/// The outcome of each way to open a file for writing, to replace it, or to delete it: the program's message, or the
+/// resulting file.
 const TRY: &str = "
 import os, sys
 import h5py
@@ -87,14 +87,14 @@ fn a_log_with_other_files_stays_until_it_is_deleted() {
         };
         assert_eq!(told.len(), 5, "{told:?}");
         assert!(told[3].contains("is part of it"), "{told:?}");
-        // Of a link only the link is deleted, of a log all of it.
+        // For a link, only the link is deleted; a log is deleted completely.
         assert!(told[4].ends_with(" delete gone"), "{told:?}");
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// A log that is not closed is replaced by another log, where the program makes logs, and by nothing else. It is deleted with
-/// its journal, unless a job writes it.
+/// An unclosed log is replaced only by another log, if the program makes logs. It is deleted with its journal, unless
+/// a job writes it.
 #[test]
 fn a_log_that_is_not_closed_stays_until_it_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn a_log_that_is_not_closed_stays_until_it_is_deleted() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// As with native files, a file that is open is not truncated.
+/// As with native files, an open file is not truncated.
 #[test]
 fn a_log_that_is_open_is_not_replaced() {
     let connector = Connector::new();

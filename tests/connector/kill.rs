@@ -1,6 +1,6 @@
-//! HDF5 programs under the connector whose processes are all killed at once, at random instants: what was acknowledged as
-//! flushed is there, and nothing else. They close their file now and then, and open it again to append; so the file has
-//! been closed already, or is just being closed or opened.
+//! HDF5 programs under the connector whose processes are all killed at once, at random times: exactly the
+//! acknowledged flushes must be there. They close their file now and then, and reopen it to append; so the file may
+//! be closed, or be just closing or opening.
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of kills, `H5LOGFS_TEST_SEED` the first seed.
 

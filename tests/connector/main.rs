@@ -1,37 +1,37 @@
 //! The VOL connector, in programs with HDF5 1.14 and later: h5py and netCDF4 of the current Python, programs of C.
 //!
-//! | module | what it is about |
+//! | module | subject |
 //! |---|---|
-//! | `passing` | files that are no logs: programs see what they see without the connector |
-//! | `reading` | logs that are read |
-//! | `keeping` | logs that are not lost by a program that makes, writes or deletes a file |
-//! | `files` | what is asked of a log that is written; files that become none |
-//! | `appending` | logs that are opened again |
-//! | `plugins` | which plug-in serves which program |
-//! | `versions` | what versions of HDF5 make of files, also where nobody has named a plug-in |
-//! | `options` | options, and what is wrong with them |
+//! | `passing` | files that are no logs: programs see the same as without the connector |
+//! | `reading` | reading logs |
+//! | `keeping` | logs survive programs that make, write or delete other files |
+//! | `files` | queries about a log being written; files that do not become logs |
+//! | `appending` | reopened logs |
+//! | `plugins` | the plug-in that serves each program |
+//! | `versions` | each HDF5 version's view of files, even if nobody has named a plug-in |
+//! | `options` | options and their errors |
 //! | `conversions` | functions of the program that use the log within a call |
 //! | `exceptions` | functions of the program that throw |
-//! | `elements` | what is told of elements: their places, and those that were never written |
+//! | `elements` | places of elements, and unwritten elements |
 //! | `elsewhere` | links and virtual datasets that lead to other files |
-//! | `environment` | variables of HDF5, in the commands |
-//! | `errors` | what a program is told |
-//! | `alike` | programs that are told the same of a log as of a file |
-//! | `refusals` | what several ranks are refused, and errors on one rank |
+//! | `environment` | HDF5's variables in the commands |
+//! | `errors` | error messages |
+//! | `alike` | programs that get the same answers for a log as for a file |
+//! | `refusals` | refusals to several ranks, and errors on one rank |
 //! | `forks` | programs that fork while they write a log |
 //! | `hosts` | programs that fork, reap children, unload libraries, end without a close |
-//! | `suite` | the tests of h5py, h5netcdf and PyTables |
-//! | `ported` | programs that were ported to the Log VOL |
-//! | `programs` | programs of Python, netCDF and Fortran |
-//! | `random` | random HDF5 programs of C |
-//! | `names` | long names, paths that go, files of a user that have names of ours |
-//! | `kill` | programs that are killed |
+//! | `suite` | the test suites of h5py, h5netcdf and PyTables |
+//! | `ported` | programs ported to the Log VOL |
+//! | `programs` | Python, netCDF and Fortran programs |
+//! | `random` | random HDF5 programs in C |
+//! | `names` | long names, paths that disappear, a user's files with names like ours |
+//! | `kill` | killed programs |
 //! | `automatic` | programs that never flush |
-//! | `ends` | programs that end without a close, in all ways |
-//! | `unflushed` | programs that are killed before they flush |
-//! | `unseen` | logs that another process closes or opens again, because it does not see that one writes them |
-//! | `moments` | each flush of a log, as the file was at that moment |
-//! | `settling` | closes that make ordinary files of logs |
+//! | `ends` | all ways to end without a close |
+//! | `unflushed` | programs killed before they flush |
+//! | `unseen` | logs that another process closes or reopens because it does not see the writer |
+//! | `moments` | each flush of a log, as the file was then |
+//! | `settling` | closes that make ordinary files from logs |
 
 #[path = "../common/mod.rs"]
 mod common;

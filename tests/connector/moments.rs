@@ -1,4 +1,4 @@
-//! Each flush of a log is what the file of the same program was at that moment.
+//! Each flush of a log equals the same program's file at that time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::common::readers::{Python, said};
 
 const FLUSHES: u64 = 8;
 
-/// The programs of these seeds.
+/// Runs the program with this seed.
 fn run(python: &Python, file: &Path, seed: u64, copies: Option<&Path>) {
     let mut tool = python.tool("moments.py");
     tool.arg(file)

@@ -1,5 +1,5 @@
-//! Names of logs, and the paths that lead to them: long names, paths of which a part goes while the log is open, and files of a
-//! user with names of parts of a log.
+//! Names and paths of logs: long names, paths that partly disappear while the log is open, and files of a user with
+//! names of parts of a log.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::common::readers::{Python, said};
 use crate::common::settled::settle_by_command;
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// The longest name that a file has.
+/// The longest file name.
 const LONGEST: usize = 255;
 
 fn long_name(len: usize) -> String {
@@ -87,7 +87,7 @@ fn a_closed_log_with_a_long_name_is_read_in_all_ways() {
     }
 }
 
-/// The parts of a path go after the log was created, or opened again.
+/// Components of the path disappear after the log was created or reopened.
 #[test]
 fn a_log_is_where_its_path_led_when_it_was_opened() {
     let connector = Connector::new();
@@ -124,7 +124,7 @@ assert len(os.listdir('.')) == 4, os.listdir('.')
     python.run(code, &[dir.path()]);
 }
 
-/// A user's files, whose names are those of parts of `run.h5`.
+/// A user's files with names of parts of `run.h5`.
 const STRANGERS: [&str; 12] = [
     "run.h5.subfiles/notes.2024",
     "run.h5.subfiles/result.001",
@@ -146,7 +146,7 @@ fn a_users_files_stay_whatever_their_names() {
     let Some(python) = connector.python() else {
         return;
     };
-    // What is there when the file is created, and what is done then.
+    // The existing files, and the action.
     let plain = "import h5py, sys; h5py.File(sys.argv[1], 'w')['x'] = range(10)";
     let closed = plain;
     let left = "
@@ -249,7 +249,7 @@ os._exit(0)
     assert_eq!(fs::read_to_string(journal).unwrap(), "notes");
 }
 
-/// As natively, where no file is replaced but written over.
+/// As natively, where a file is overwritten and not replaced.
 #[test]
 fn a_truncated_file_keeps_what_users_may_do_with_it() {
     let connector = Connector::new();

@@ -1,4 +1,4 @@
-//! Ranks that read what other ranks have written and not flushed (`tests/c/connector/neighbours.c`).
+//! Ranks that read unflushed data of other ranks (`tests/c/connector/neighbours.c`).
 
 use crate::common::hosts::Hdf5;
 use crate::common::nodes::Place;
@@ -25,7 +25,7 @@ fn two_ranks_read_what_the_other_has_written() {
     read(2, Vec::new());
 }
 
-/// The buffers are full again and again.
+/// Buffers repeatedly fill up.
 #[test]
 fn four_ranks_read_what_others_have_spilled() {
     read(4, vec![("H5LOGFS_BUFFER_LIMIT", "64K".into())]);

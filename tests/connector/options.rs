@@ -53,7 +53,7 @@ fn a_bad_option_in_the_information_is_told() {
     }
 }
 
-/// libhdf5 would go on with files of its own kind after the first call.
+/// libhdf5 would continue with native files after the first call.
 #[test]
 fn with_bad_options_no_file_is_made_and_logs_are_read() {
     let connector = Connector::new();

@@ -1,4 +1,4 @@
-//! Files that are no logs: what programs are told, and what they write, is what it is without the connector.
+//! Files that are no logs: programs get the same answers, and write the same, as without the connector.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::common::readers::{Python, said};
 
 type Variables = Vec<(&'static str, OsString)>;
 
-/// What a program leaves: what it printed, how many errors it printed, and the files that it made.
+/// The results of a program: its output, the number of printed errors, and its files.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     printed: String,
@@ -33,7 +33,7 @@ fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Runs a program on a directory of its own, whose path has always the same length.
+/// Runs a program in its own directory, whose path always has the same length.
 fn left(program: &Path, variables: Variables) -> Left {
     let dir = tempfile::tempdir().unwrap();
     let output = Command::new(program)
@@ -67,7 +67,7 @@ fn check_same(with: &Left, without: &Left, way: &str) {
     }
 }
 
-/// Many functions of HDF5, each with what it tells.
+/// Many HDF5 functions with their results.
 #[test]
 fn a_program_of_c_works_as_without_the_connector() {
     let Some(hdf5) = Hdf5::find() else {
@@ -92,7 +92,7 @@ fn a_program_of_c_works_as_without_the_connector() {
     }
 }
 
-/// What is on the disk of a file that the program is still writing cannot be understood. libhdf5 has it open.
+/// The disk state of a file that the program is writing is unreadable. libhdf5 has it open.
 #[test]
 fn a_file_that_the_program_writes_is_opened_again() {
     let Some(hdf5) = Hdf5::find() else {
@@ -100,7 +100,7 @@ fn a_file_that_the_program_writes_is_opened_again() {
     };
     let (dir, connector) = (tempfile::tempdir().unwrap(), Connector::new());
     let mut program = Command::new(hdf5.compiled("connector", "again"));
-    // The program that would look at its bytes is not there.
+    // The program that would look at its bytes is missing.
     program
         .envs(connector.passing())
         .env("H5LOGFS_PROGRAM", "/bin/false");
@@ -117,7 +117,7 @@ fn it_works_above_and_below_another_connector() {
     let without = left(&program, Vec::new());
     let connector = Connector::new();
     for information in [
-        // libhdf5 finds its pass-through connector by its number when that is in use already.
+        // libhdf5 finds its pass-through connector by number if that is already in use.
         "pass_through under_vol=18485;under_info={under_vol=1;under_info={under_vol=0;under_info={}};fsync=none}",
         "pass_through under_vol=18485;under_info={under_vol=0;under_info={};fsync=none}",
     ] {
@@ -160,7 +160,7 @@ fn parallel_ranks_work_as_without_the_connector() {
     check_same(&with, &without, "three ranks");
 }
 
-/// All that the tool prints, in a directory of its own.
+/// The output of the tool, in its own directory.
 fn printed(python: &Python) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut command = python.tool("plainfiles.py");
@@ -181,7 +181,7 @@ fn h5py_works_as_without_the_connector() {
     assert_eq!(with.lines().count(), without.lines().count());
 }
 
-/// netCDF4 brings a libhdf5 of its own.
+/// netCDF4 has its own libhdf5.
 #[test]
 fn netcdf_works_as_without_the_connector() {
     let connector = Connector::new();

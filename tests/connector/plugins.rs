@@ -1,4 +1,4 @@
-//! Which plug-in serves which program. libhdf5 asks the files of a directory in no order that one knows.
+//! The plug-in that serves each program. libhdf5 asks the files of a directory in no known order.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use crate::common::hosts::{Hdf5, succeed};
 use crate::common::make::{built_connector, built_driver, built_parallel_connector};
 use crate::common::readers::Python;
 
-/// Which plug-in a program of C with parallel HDF5 uses.
+/// The plug-in that a C program with parallel HDF5 uses.
 fn used(plugins: &Path) -> Option<String> {
     let program = Hdf5::find()?.compiled("connector", "which");
     let connector = Connector::serial();
@@ -21,7 +21,7 @@ fn used(plugins: &Path) -> Option<String> {
     Some(succeed(&mut command))
 }
 
-/// A directory in which the files are made in this order, and have such names that their order is this, too.
+/// A directory in which files are created in this order, which is also that of their names.
 fn directory(plugins: &[&Path]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for plugin in plugins {
@@ -60,7 +60,7 @@ fn a_parallel_library_makes_do_with_the_serial_plug_in() {
     }
 }
 
-/// Each of two libraries in one process gets its plug-in, and the class is registered once in each.
+/// Each of two libraries in one process gets its plug-in, and registers the class once.
 #[test]
 fn a_serial_library_gets_the_serial_plug_in() {
     let connector = Connector::new();
@@ -81,7 +81,7 @@ print(libhdf5.lib.H5VLget_connector_id_by_name(name) > 0)
     let dir = tempfile::tempdir().unwrap();
     let tools = crate::common::readers::project().join("tests/tools");
     assert_eq!(python.run(code, &[dir.path(), &tools]), "True\n");
-    // The parallel one alone declines, and there is no connector.
+    // The parallel plug-in alone declines, and there is no connector.
     let parallel = built_parallel_connector();
     if parallel.exists() {
         let alone = directory(&[&parallel]);
@@ -97,7 +97,7 @@ print(libhdf5.lib.H5VLget_connector_id_by_name(name) > 0)
     }
 }
 
-/// The entry points of one plug-in are not in another.
+/// The entry points of a plug-in are in no other one.
 #[test]
 fn a_plug_in_has_its_own_entry_points_and_needs_no_libhdf5() {
     for plugin in [

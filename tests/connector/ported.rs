@@ -1,5 +1,4 @@
-//! Programs that were ported to the Log VOL, with `libh5logfs_vol_api`: what they leave with the connector equals what they
-//! leave without it.
+//! Programs ported to the Log VOL, with `libh5logfs_vol_api`: their files with the connector equal those without it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +16,7 @@ use crate::common::once::{once, shared_dir};
 use crate::common::readers::project;
 use crate::common::twice::{Twice, Variable, by_ranks, command_by_ranks};
 
-/// The library as it is installed: by the names with which programs are linked, and look for it. Plug-ins are beside it.
+/// The library as installed: under the names for linking and loading. Plug-ins are beside it.
 fn installed() -> PathBuf {
     let dir = shared_dir("vol-api");
     let library = built_vol_api();
@@ -29,7 +28,7 @@ fn installed() -> PathBuf {
     dir
 }
 
-/// The headers of the library, and what a program is linked with that uses it.
+/// The headers of the library, and the link flags of a program that uses it.
 fn linking() -> ([PathBuf; 2], Vec<String>) {
     let include = project().join("include");
     let headers = ["h5logfs_vol_api.h", "h5logfs/H5VL_log.h"].map(|name| include.join(name));
@@ -42,7 +41,7 @@ fn linking() -> ([PathBuf; 2], Vec<String>) {
     (headers, directories.into_iter().chain(libraries).collect())
 }
 
-/// The program, and what it needs to find the library.
+/// The program, and the variable by which it finds the library.
 fn program() -> Option<(PathBuf, Variable)> {
     let hdf5 = Hdf5::find()?;
     let (headers, flags) = linking();
@@ -51,7 +50,7 @@ fn program() -> Option<(PathBuf, Variable)> {
     Some((program, ("LD_LIBRARY_PATH", installed().into())))
 }
 
-/// What the program does without the connector, and with it.
+/// The program's results without the connector, and with it.
 #[test]
 fn lists_of_blocks() {
     let Some((program, library)) = program() else {
@@ -68,7 +67,7 @@ fn lists_of_blocks() {
     }
 }
 
-/// A child that was forked writes lists of blocks to the log of its parent, and is refused.
+/// A forked child writes lists of blocks to its parent's log, and is refused.
 #[test]
 fn lists_of_blocks_of_a_child_are_refused() {
     let Some(hdf5) = Hdf5::find() else {
@@ -96,7 +95,7 @@ fn lists_of_blocks_of_a_child_are_refused() {
     }
 }
 
-/// A program that registers the connector itself, and sets subfiles in a list: no variable says anything of them.
+/// A program that registers the connector itself, and sets subfiles in a list, without variables.
 #[test]
 fn a_program_registers_the_connector() {
     let Some((program, library)) = program() else {
@@ -115,7 +114,7 @@ fn a_program_registers_the_connector() {
     assert!(inspected.contains("Log VOL"), "{inspected}");
 }
 
-/// The program that `make bench-connector` measures is compiled and works, by unions of hyperslabs and by lists.
+/// The program of `make bench-connector` compiles and works, by unions of hyperslabs and by lists.
 #[test]
 fn the_program_of_the_benchmark() {
     let Some(hdf5) = Hdf5::find() else {

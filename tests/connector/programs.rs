@@ -1,5 +1,5 @@
-//! Ordinary programs, unchanged: of h5py, netCDF4, xarray and h5netcdf, of parallel netCDF-C, and of Fortran with HDF5's own
-//! modules. What they leave with the connector equals what they leave without it.
+//! Ordinary, unchanged programs: of h5py, netCDF4, xarray and h5netcdf, of parallel netCDF-C, and of Fortran with
+//! HDF5's own modules. Their files with the connector equal those without it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::common::nodes::Place;
 use crate::common::readers::Python;
 use crate::common::twice::{Twice, by_ranks};
 
-/// One of the programs of `tests/tools/programs.py`.
+/// A program of `tests/tools/programs.py`.
 #[track_caller]
 fn of_python(way: &str) {
     let Some(python) = Python::new() else {
@@ -48,7 +48,7 @@ fn h5netcdf() {
     of_python("h5netcdf");
 }
 
-/// A program that takes the name of its file, by several ranks.
+/// A program that takes the name of its file, run by several ranks.
 #[track_caller]
 fn of_mpi(program: &Path) {
     for ranks in [1, 3] {

@@ -1,7 +1,7 @@
-//! Random HDF5 programs (`tests/c/random`): what they leave with the connector equals what they leave without it, and what
-//! they read in between is what HDF5 promises.
+//! Random HDF5 programs (`tests/c/random`): their files with the connector equal those without it, and intermediate
+//! reads return what HDF5 promises.
 //!
-//! `H5LOGFS_TEST_CASES` sets the number of programs of each test, `H5LOGFS_TEST_SEED` the first of them.
+//! `H5LOGFS_TEST_CASES` sets the number of programs of each test, `H5LOGFS_TEST_SEED` the first seed.
 
 use crate::common::jobs::hdf5;
 use crate::common::nodes::Place;
@@ -37,7 +37,7 @@ fn programs_on_four_ranks() {
     programs(&[4], 8);
 }
 
-/// They are flushed in every call, or with several ranks in every second one that is collective, as if the clock wanted it.
+/// Automatic flushes in every call, or with several ranks in every second collective one.
 #[test]
 fn programs_that_are_flushed_all_the_time() {
     for sessions in [&[0][..], &[3]] {
@@ -48,7 +48,8 @@ fn programs_that_are_flushed_all_the_time() {
     }
 }
 
-/// This one makes a dataset where the blocks of metadata of the ranks would differ if the first rank alone flushed its objects.
+/// A dataset is created at a point where the metadata blocks of ranks would differ if only the first rank flushed its
+/// objects.
 #[test]
 fn a_program_whose_objects_need_another_block() {
     hdf5::programs_of(&Place::Here, &[4], 30..31);
@@ -64,8 +65,8 @@ fn programs_without_mpi_that_go_on_with_it() {
     programs(&[0, 3], 8);
 }
 
-/// Each close settles the files. A session that goes on with one has an ordinary file, so these are programs without MPI:
-/// parallel HDF5 writes only to datasets that have all of their chunks.
+/// Each close settles the files. A session that continues one has an ordinary file, so these are programs without
+/// MPI: parallel HDF5 writes only to datasets with all chunks allocated.
 #[test]
 fn programs_whose_files_are_settled() {
     let twice = Twice::with(vec![("H5LOGFS_SETTLE", "yes".into())]);

@@ -1,4 +1,4 @@
-//! Logs that are read: each is its canonical file, also to programs that ask for more than elements.
+//! Reading logs: each is its canonical file, even to programs that ask for more than elements.
 
 use std::path::Path;
 use std::process::Command;
@@ -69,8 +69,8 @@ for driver in ('sec2', 'stdio', 'core'):
     );
 }
 
-/// libhdf5 follows an external link by the driver of the file that it is in, past all connectors: a log that a plain file
-/// leads to is shown where the file driver is set, too.
+/// libhdf5 follows an external link by the driver of the containing file, past all connectors. A log behind a plain
+/// file is shown if the file driver is set, too.
 #[test]
 fn plain_files_refer_to_logs() {
     let connector = Connector::new();
@@ -141,13 +141,13 @@ fn parallel_ranks_read_their_shares() {
     ranks_read("hosts", "share");
 }
 
-/// Collective transfers are for files by MPI-IO alone, which a log is not.
+/// Collective transfers are only for files by MPI-IO, which a log is not.
 #[test]
 fn parallel_ranks_read_collectively() {
     ranks_read("connector", "collective");
 }
 
-/// h5py and netCDF4 bring a libhdf5 each, and share one copy of the plug-in.
+/// h5py and netCDF4 have a libhdf5 each, and share one copy of the plug-in.
 #[test]
 fn two_libraries_read_in_one_process() {
     let connector = Connector::new();
@@ -184,7 +184,7 @@ fn the_file_driver_and_the_connector_go_together() {
         .unwrap();
 }
 
-/// Debian's libhdf5 1.10 knows no connectors.
+/// Debian's libhdf5 1.10 has no connectors.
 #[test]
 fn an_old_library_sees_nothing() {
     let connector = Connector::new();

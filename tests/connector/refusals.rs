@@ -1,4 +1,4 @@
-//! What is refused to several ranks, and what fails on one of them: all are told, none waits, and the log goes on.
+//! Refusals to several ranks, and failures on one of them: all are told, none waits, and the log continues.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ const FULL: &str = "log.h5: flush failed on rank LAST: ";
 const DEGREE: &str = "again.h5: open failed on rank LAST: ";
 const OTHERWISE: &str = "again.h5: some ranks find a log there";
 
-/// What `tests/c/connector/refusals.c` does, and what its last rank and the others are told.
+/// Actions of `tests/c/connector/refusals.c`, and the messages to its last rank and to the others.
 const TOLD: &[(&str, &str, &str)] = &[
     ("texts of all", UNLOGGED, UNLOGGED),
     ("texts of one", UNLOGGED, "done"),

@@ -14,7 +14,7 @@ use crate::common::readers::{Python, said};
 use crate::common::settled::{is_silent, settle_by_command};
 use crate::common::{PROGRAM, is_root};
 
-/// Makes a file with datasets whose chunks stay in their place, and others.
+/// Makes a file with some datasets whose chunks stay in place, and others.
 const MAKE: &str = "
 import fcntl, os, resource, sys
 import h5py, numpy as np
@@ -56,7 +56,8 @@ fn make(connector: &Connector, options: &str, path: &Path, hindrance: &str) -> O
     made_by(PROGRAM, connector, options, path, [hindrance, "all"])
 }
 
-/// The same with `program` in place of h5logfs. `objects`: `all`, or only those of logs that a program closes by itself.
+/// Runs the program with `program` in place of h5logfs. `objects`: `all`, or only those of logs that a program closes
+/// by itself.
 fn made_by(
     program: &str,
     connector: &Connector,
@@ -95,7 +96,7 @@ fn a_close_settles_the_file() {
     for python in Python::all() {
         python.same(&file, &view).unwrap();
     }
-    // Programs with the connector or the driver read and write it as any other file.
+    // Programs with the connector or the driver treat it like any other file.
     let change = "
 import sys, h5py
 path = sys.argv[1]
@@ -126,7 +127,7 @@ fn a_log_that_cannot_be_settled_stays_a_log() {
     if make(&connector, "h5logfs", &log, "none").is_none() {
         return;
     }
-    // No file gets longer than the log.
+    // No file grows beyond the log.
     let most = (log.metadata().unwrap().len() + 64).to_string();
     let locked = "another program has it open, as its lock shows";
     let killed = "the program that closes it was killed by signal 25";
@@ -139,7 +140,7 @@ fn a_log_that_cannot_be_settled_stays_a_log() {
         let name = path.display();
         let first = format!("{name}: closed, but not settled: {words}");
         let last = format!("The log is whole, and `h5logfs settle {name}` can be run later");
-        // The close fails, by the words of libhdf5, and the log is closed all the same.
+        // The close fails with an error of libhdf5, but the log is closed.
         assert!(!made.status.success(), "{said}");
         assert!(said.contains(&first) && said.contains(&last), "{said}");
         assert!(settle_by_command(&path).contains(": settled: "));
@@ -159,13 +160,13 @@ fn a_log_that_cannot_be_settled_stays_a_log() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
 }
 
-/// The words of a log that is closed, and of one that is not, and what keeps it from being settled.
+/// Texts about a closed log, and about an unclosed one, that cannot be settled.
 const NOT_SETTLED: [&str; 2] = [
     "closed, but not settled: ",
     "The log stays one that is not closed, with all that was written",
 ];
 
-/// Closes the log at `path` if it is not closed, and reads it, settled.
+/// Closes the log at `path` if necessary, and reads it, settled.
 fn is_whole(path: &Path, dataset: &str, sum: u32) {
     let mut recover = Command::new(PROGRAM);
     let recovered = recover.arg("recover").arg(path).output().unwrap();
@@ -205,7 +206,7 @@ fn whatever_keeps_a_close_from_settling_the_program_is_told() {
                 "{name}: {said}"
             );
             assert!(said.contains(&path.display().to_string()), "{name}: {said}");
-            // The close that was repeated has succeeded.
+            // The repeated close has succeeded.
             assert!(!said.contains("the file is closed"), "{name}: {said}");
             is_whole(&path, "rows", 190);
         }
@@ -240,7 +241,7 @@ fn all_ranks_are_told_that_their_file_is_not_settled() {
     }
 }
 
-/// The first rank settles the file of all.
+/// The first rank settles the shared file.
 #[test]
 fn the_file_of_several_ranks_is_settled() {
     let (connector, Some(hdf5)) = (Connector::new(), Hdf5::find()) else {

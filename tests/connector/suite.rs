@@ -1,4 +1,4 @@
-//! The tests of h5py, h5netcdf and PyTables, which come with them: they pass and fail with the connector as they do without.
+//! The test suites of h5py, h5netcdf and PyTables: outcomes with the connector equal those without it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const LAYOUT: &str = "a log has a layout of its own";
 const IDENTIFIER: &str = "each log has an identifier of its own";
 const SIZE: &str = "the test writes 128 bytes as an unfiltered chunk of 64";
 
-/// Tests that fail where new files become logs, each with its reason. What users are told of them is in docs/limits.md.
+/// Tests that fail when new files become logs, with the reason. docs/limits.md tells users about them.
 const FAIL_WITH_LOGS: &[(&str, &str)] = &[
     ("tests/test_file.py::test_reproducible_file", IDENTIFIER),
     (
@@ -49,7 +49,7 @@ const H5NETCDF: &[(&str, &str)] = &[
     ("::test_is_classic", OLD_NCDUMP),
 ];
 
-/// Those of PyTables in which logs differ, and some more.
+/// Modules of PyTables where logs differ, and some more.
 const MODULES: &[&str] = &[
     "tables.tests.test_array",
     "tables.tests.test_basics",
@@ -120,7 +120,7 @@ fn the_tests_of_pytables_pass_with_logs_but_for_those_with_a_reason() {
     }
 }
 
-/// Fails where tests fail with logs alone, and are not known. A known one is named by a part of its name.
+/// Fails where tests fail only with logs and are unknown. A known test is named by a part of its name.
 fn check_known(with: &Outcomes, without: &Outcomes, known: &[(&str, &str)]) {
     let failing = |outcomes: &Outcomes| -> BTreeSet<String> {
         let failing = outcomes.iter().filter(|(_, outcome)| is_failure(outcome));

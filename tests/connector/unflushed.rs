@@ -1,4 +1,4 @@
-//! Programs that are killed before they flush: what they have written is told, shown, kept and taken in.
+//! Programs killed before they flush: their data is reported, shown, kept and included.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,8 @@ use crate::common::readers::{Python, project, said};
 use crate::common::rows::{self, Course};
 use crate::common::{Mounted, PROGRAM, User, can_mount, names_in};
 
-/// Writes rows into a file that is never flushed, or once before them, and is killed. The superblock of the file has a checksum.
+/// Writes rows into a file that is never flushed, or only before them, and is killed. The file's superblock has a
+/// checksum.
 const WRITE: &str = "
 import os, signal, sys
 import h5py, numpy as np
@@ -32,7 +33,7 @@ for row in range(100):
 os.kill(os.getpid(), signal.SIGKILL)
 ";
 
-/// Prints how many rows a file has, all of which are right.
+/// Prints the number of rows in a file, all of which must be right.
 const READ: &str = "
 import sys
 import h5py, numpy as np
@@ -58,12 +59,12 @@ fn says(dir: &Path, arguments: &[&str], words: &[&str]) {
     }
 }
 
-/// A program of one process leaves `log.h5`, and is not flushed without being asked.
+/// A program of one process leaves `log.h5`, without automatic flushes.
 fn left(how: &str) -> Option<tempfile::TempDir> {
     left_with(how, "0")
 }
 
-/// The same with this time between flushes.
+/// A program of one process leaves `log.h5`, with this time between flushes.
 fn left_with(how: &str, flush_every: &str) -> Option<tempfile::TempDir> {
     let python = Connector::new().python()?;
     let connector = Connector::new();
@@ -122,7 +123,7 @@ fn a_program_that_never_flushed_loses_nothing_without_a_word() {
     assert_eq!(names_in(dir), ["log.h5"]);
 }
 
-/// Most programs never flush, and may be killed before the clock strikes for the first time.
+/// Most programs never flush, and may be killed before the first automatic flush.
 #[test]
 fn what_is_spilled_before_the_first_flush_can_be_taken_in() {
     let driver = Driver::new();
@@ -179,7 +180,7 @@ fn what_a_program_wrote_after_its_flush_is_shown_and_taken_in() {
     assert!((86..=100).contains(&read), "{read} rows");
 }
 
-/// Opens a file again, adds a row, and closes it. Prints how many rows there were, all of which are right.
+/// Reopens a file, adds a row, and closes it. Prints the number of rows before, all of which must be right.
 const GO_ON: &str = "
 import sys
 import h5py, numpy as np
@@ -193,7 +194,7 @@ with h5py.File(sys.argv[1], 'r+') as f:
 print(before)
 ";
 
-/// Opens a file, and prints what the error stack says then.
+/// Opens a file, and prints the error stack.
 const TOLD: &str = "
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -202,7 +203,7 @@ assert libhdf5.lib.H5Fopen(sys.argv[2].encode(), 1, 0) > 0
 print(*libhdf5.errors())
 ";
 
-/// The successor of a killed program decides from where it goes on.
+/// The successor of a killed program decides from where it continues.
 #[test]
 fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
     let Some(dir) = left("flush") else {
@@ -237,13 +238,13 @@ fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
         assert!(all.contains(&before), "{before} rows");
         assert_eq!(names_in(killed.path()), ["log.h5"]);
     }
-    // What was kept when the log was closed.
+    // Data kept when the log was closed.
     let closed = copy();
     says(closed.path(), &["recover", "log.h5"], &["kept in"]);
     let before = goes_on(closed.path(), by_string.clone());
     assert!(all.contains(&before), "{before} rows");
     assert_eq!(names_in(closed.path()), ["log.h5"]);
-    // Without the option it is kept, and of no use for a log that has gone on.
+    // Without the option it is kept, and useless for a log that has continued.
     let without = copy();
     assert_eq!(goes_on(without.path(), connector.used()), 0);
     assert_eq!(goes_on(without.path(), by_string.clone()), 1);
@@ -254,8 +255,8 @@ fn a_program_goes_on_from_what_no_flush_covers_where_it_wants_that() {
     assert_eq!(names_in(without.path()), ["log.h5", kept]);
 }
 
-/// A job that is submitted again truncates what ranks of two nodes have left. What these have spilled waits for a flush in
-/// files of their own, and stays with the log that they belong to.
+/// A resubmitted job truncates the log of ranks on two nodes. Their spilled data is in separate files until a flush,
+/// and stays with its log.
 #[test]
 fn files_of_spilled_data_go_along_with_a_log_that_is_kept() {
     let (connector, driver) = (Connector::new(), Driver::new());
@@ -294,7 +295,7 @@ print(*rows.shape, *h5py.File(sys.argv[2], 'r'))
     assert_eq!(shown.trim(), format!("3 {} new", 2 * WIDTH));
 }
 
-/// Element by element: rows of which a rank has lost its part read as fill value there.
+/// Element by element: where a rank has lost its part of a row, the fill value reads.
 const READ_PARTS: &str = "
 import sys
 import h5py, numpy as np
@@ -326,7 +327,7 @@ fn left_by_ranks(hdf5: &Hdf5, connector: &Connector) -> Victim {
     victim
 }
 
-/// How many rows each rank has in the log.
+/// Number of rows of each rank in the log.
 fn rows_of_ranks(python: &Python, log: &Path) -> Vec<usize> {
     let counts = python.run(READ_PARTS, &[log]);
     counts.lines().map(|line| line.parse().unwrap()).collect()
@@ -364,7 +365,7 @@ fn ranks_that_were_killed_have_each_what_it_had() {
     assert!(counts.iter().all(|count| *count >= 36), "{counts:?}");
 }
 
-/// The first rank takes it in for all, or the open fails on all of them for one reason.
+/// The first rank includes it for all, or the open fails on all of them for one reason.
 #[test]
 fn ranks_go_on_from_what_no_flush_covers() {
     let driver = Driver::new();

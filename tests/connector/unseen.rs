@@ -1,5 +1,6 @@
-//! A log whose lock another process does not see, because of its file system: `h5logfs recover` closes it, or a job opens it again, while
-//! the first program still runs. That is refused then, and changes nothing of what the others have made.
+//! A log whose lock is invisible to another process because of its file system: `h5logfs recover` closes it, or a job
+//! reopens it, while the first program still runs. The first program is then refused, and changes nothing of the
+//! others' work.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +14,8 @@ use crate::common::hosts::succeed;
 use crate::common::readers::Python;
 use crate::common::unseen::without_locks;
 
-/// Writes and flushes, lets another process at the log, and goes on: by a flush, by a write that goes to the file at once, or by a
-/// close. Each is refused.
+/// Writes and flushes, lets another process at the log, and continues: by a flush, by a write that goes to the file
+/// at once, or by a close. Each is refused.
 const PROGRAM_OF_PYTHON: &str = "
 import os, subprocess, sys
 import h5py, numpy as np
@@ -52,7 +53,7 @@ assert content() == before, [n for n in before if content().get(n) != before[n]]
 os._exit(0)
 ";
 
-/// What another process makes of the log.
+/// The other process's changes of the log.
 const APPEND: &str = "
 import os, sys
 import h5py

@@ -1,5 +1,5 @@
-//! What each version of HDF5 makes of files in each way of using the plug-ins: also where a site has set `HDF5_PLUGIN_PATH` for
-//! everybody, and where options are wrong. No program crashes.
+//! What each version of HDF5 sees in files with each use of the plug-ins: even where a site has set
+//! `HDF5_PLUGIN_PATH` for everybody, or options are wrong. No program crashes.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,13 +16,14 @@ use crate::common::pnetcdf;
 use crate::common::readers::{Python, said};
 use crate::common::unclosed::Log;
 
-/// Other libhdf5, separated by colons, for [`others`]. Not 1.12, which does not start where a connector is named that it cannot load.
+/// Other libhdf5, separated by colons, for [`others`]. Not 1.12, which fails to start if a named connector cannot be
+/// loaded.
 const OTHERS: &str = "H5LOGFS_TEST_HDF5_LIBRARIES";
 
-/// Files, and what a program sees of each.
+/// Files, and a program's view of each.
 type Seen = [(&'static str, &'static str); 7];
 
-/// What libhdf5 sees by itself.
+/// The view of libhdf5 alone.
 const PLAIN: Seen = [
     ("unclosed.h5", "refused: file signature not found"),
     ("run.bp", "refused: file read failed"),
@@ -32,7 +33,7 @@ const PLAIN: Seen = [
     ("cut.h5", "refused: truncated file"),
     ("lost.h5", "refused: file signature not found"),
 ];
-/// What it sees where it finds the connector after that.
+/// The view if libhdf5 then finds the connector.
 const FOUND: Seen = [
     ("unclosed.h5", "d (aabbaacc)"),
     ("run.bp", "code coords fields"),
@@ -42,7 +43,7 @@ const FOUND: Seen = [
     PLAIN[5],
     PLAIN[6],
 ];
-/// What the plug-in shows that is asked before.
+/// The view by the plug-in that is asked first.
 const SHOWN: Seen = [
     FOUND[0],
     FOUND[1],
@@ -55,7 +56,7 @@ const SHOWN: Seen = [
         "its journal lost.h5.h5logfs-journal is not there",
     ),
 ];
-/// The driver, which knows no such option.
+/// The driver does not know this option.
 const REFUSED: Seen = {
     let mut seen = PLAIN;
     let mut at = 0;
@@ -72,7 +73,7 @@ const DRIVER: (&str, &str) = ("HDF5_DRIVER", "h5logfs");
 const CONNECTOR: (&str, &str) = ("HDF5_VOL_CONNECTOR", "h5logfs");
 const WRONG_FOR_DRIVER: (&str, &str) = ("HDF5_DRIVER_CONFIG", "flsh=3");
 
-/// Variables beside `HDF5_PLUGIN_PATH`, and what is seen with them.
+/// Variables besides `HDF5_PLUGIN_PATH`, and the resulting view.
 const WAYS: [(Variables, &Seen); 7] = [
     (&[], &FOUND),
     (&[DRIVER], &SHOWN),
@@ -103,7 +104,7 @@ with h5py.File(sys.argv[1], 'w') as file:
     dir
 }
 
-/// A libhdf5, and what opens files with it.
+/// A libhdf5, and the program that opens files with it.
 struct Host {
     python: Python,
     library: PathBuf,
@@ -121,12 +122,12 @@ impl Host {
         })
     }
 
-    /// The version of the library, and what it says of each file.
+    /// The version of the library, and its answer about each file.
     #[track_caller]
     fn open(&self, way: &str, variables: &[(&'static str, OsString)]) -> (String, Vec<String>) {
         let names = PLAIN.map(|(name, _)| self.dir.path().join(name));
         let mut command = self.python.tool("opened.py");
-        // Libraries in wheels find those beside them by it.
+        // Libraries in wheels find their neighbours by this.
         command.env("LD_LIBRARY_PATH", self.library.parent().unwrap());
         command.envs(variables.iter().cloned()).arg(way);
         let output = command.arg(&self.library).args(names).output().unwrap();
@@ -157,7 +158,7 @@ impl Host {
         );
     }
 
-    /// All cells of the table that this library has.
+    /// All cells of the table for this library.
     fn check(&self) {
         let connector = Connector::new();
         for (further, seen) in WAYS {
@@ -176,7 +177,8 @@ impl Host {
             );
             self.assert_seen_by_both(&lines);
         }
-        // Each plug-in by itself: the driver is nobody that libhdf5 looks for, and the parallel connector serves no serial program.
+        // Each plug-in alone: libhdf5 does not look for the driver, and the parallel connector serves no serial
+        // program.
         for (plugin, seen) in [
             (built_driver(), &PLAIN),
             (built_connector(), &FOUND),
@@ -192,7 +194,7 @@ impl Host {
         }
     }
 
-    /// Lines of the way `listed`, but for the last.
+    /// Lines of the way `listed`, except the last.
     #[track_caller]
     fn assert_seen_by_both(&self, lines: &[String]) {
         for (line, (name, words)) in lines.iter().zip(&FOUND[..6]) {
@@ -212,7 +214,7 @@ impl Host {
     }
 }
 
-/// Whether a version loads drivers and connectors of today's kind.
+/// Whether a version loads today's drivers and connectors.
 fn has_plug_ins(version: &str) -> bool {
     !["1.8.", "1.10.", "1.12."]
         .iter()

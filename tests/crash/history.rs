@@ -1,11 +1,11 @@
-//! What programs did to the files of a directory, in one order, and what crashes can leave of it.
+//! The operations of programs on the files of a directory, in one order, and the states that crashes can leave.
 //!
-//! When processes are killed, all that they did stays. When the power is lost, each part of the files is as it was at some
-//! moment since it was last forced to the disk: a piece of a file, the size of a file, the names in a directory. These
-//! moments are independent of each other, so bytes may be missing in front of others, a size may come without the bytes, a
-//! name without a size, and none of it in the order in which it was done. A sync of a file holds its bytes and its size, and
-//! a sync of a directory its names: what POSIX promises, and no more. Names in one directory keep their order, as on all
-//! file systems with a journal.
+//! Killed processes lose nothing that they did. After a power failure, each part of the files is as it was at some
+//! time since its last sync: a piece of a file, the size of a file, the names in a directory. These times are
+//! independent, so bytes may be missing before others, a size may come without bytes, a name without a size, and
+//! nothing in the order of operations. A sync of a file holds its bytes and its size, and a sync of a directory its
+//! names: what POSIX promises, and no more. Names in one directory keep their order, as on all file systems with a
+//! journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder};
@@ -19,7 +19,7 @@ use crate::common::served::ROOT;
 /// A directory, and a name in it.
 pub type Place = (u64, Vec<u8>);
 
-/// What was done to files, which have numbers.
+/// An operation on files, which have numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     Create {
@@ -48,18 +48,18 @@ pub enum Operation {
         inode: u64,
         len: u64,
     },
-    /// All of a file, or all names in a directory, are on the disk.
+    /// All of a file, or all names in a directory, reach the disk.
     Sync {
         inode: u64,
     },
-    /// A program has said what it does, or has done.
+    /// A program reports what it does or has done.
     Say(String),
 }
 
-/// Something that is as it was at one moment.
+/// A part that has the state of one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
-    /// The bytes of a piece of a file.
+    /// A piece of a file.
     Piece(u64, u64),
     /// The size of a file.
     Size(u64),
@@ -67,7 +67,7 @@ pub enum Item {
     Names(u64),
 }
 
-/// Directories and files, by their numbers.
+/// Directories and files by number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Disk {
     pub files: BTreeMap<u64, Vec<u8>>,
@@ -84,7 +84,7 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// Does what was done; of that only what concerns the items that `applies` to, with pieces of so many bytes.
+    /// Carries out an operation, but only for items that `applies` accepts, in pieces of `piece` bytes.
     fn apply(&mut self, operation: &Operation, piece: u64, applies: impl Fn(Item) -> bool) {
         let names = |place: &Place| applies(Item::Names(place.0));
         match operation {
@@ -142,7 +142,7 @@ impl Disk {
         }
     }
 
-    /// Does what was done, wholly.
+    /// Carries out an operation completely.
     pub fn follow(&mut self, operation: &Operation) {
         self.apply(operation, 4096, |_| true);
         let (inode, len) = match operation {
@@ -166,7 +166,7 @@ impl Disk {
         };
     }
 
-    /// Forgets the files to which no name leads.
+    /// Forgets files without a name.
     fn forget_nameless(&mut self) {
         let mut reached = BTreeSet::from([ROOT]);
         let mut open = vec![ROOT];
@@ -196,7 +196,7 @@ impl Disk {
         for (name, inode) in &self.directories[&inode] {
             let path = dir.join(std::ffi::OsStr::from_bytes(name));
             if self.directories.contains_key(inode) {
-                // What is kept of logs is not used where others can get in.
+                // An index directory is not used if others can enter it.
                 DirBuilder::new().mode(0o700).create(&path)?;
                 self.store_directory(*inode, &path, stored)?;
             } else if let Some(first) = stored.get(inode) {
@@ -218,12 +218,12 @@ fn put(file: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     file[at..end].copy_from_slice(bytes);
 }
 
-/// What was done, from an empty directory on. A moment is the number of operations before it.
+/// Operations since the directory was empty. A time is the number of operations before it.
 #[derive(Debug, Clone, Default)]
 pub struct History(pub Vec<Operation>);
 
 impl History {
-    /// All that was done before a moment.
+    /// The state at a time.
     pub fn at(&self, end: usize) -> Disk {
         let mut disk = Disk::default();
         self.0[..end].iter().for_each(|done| disk.follow(done));
@@ -231,12 +231,12 @@ impl History {
         disk
     }
 
-    /// Whether a loss of power takes nothing of what was done before a moment.
+    /// Whether a power failure loses nothing done before a time.
     pub fn is_held(&self, end: usize) -> bool {
         self.after_loss(end, 4096, |_, first| first) == self.at(end)
     }
 
-    /// The same as [`History::at`], but of the last write only so many bytes.
+    /// The state at a time, with only `bytes` bytes of the last write.
     pub fn cut(&self, end: usize, bytes: usize) -> Disk {
         let mut cut = self.0[..end].to_vec();
         if let Some(Operation::Write { data, .. }) = cut.last_mut() {
@@ -245,8 +245,8 @@ impl History {
         History(cut).at(end)
     }
 
-    /// What a loss of power at the moment `end` leaves where each item is as it was at the moment that `choose` gives, which
-    /// is not before the first one that it gets. Pieces have so many bytes.
+    /// The state after a power failure at `end`, where each item is as it was at the time that `choose` returns.
+    /// `choose` receives the earliest possible time. Pieces have `piece` bytes.
     pub fn after_loss(
         &self,
         end: usize,
@@ -277,7 +277,7 @@ impl History {
         disk
     }
 
-    /// The moment up to which each file and directory is on the disk.
+    /// The time up to which each file and directory is on disk.
     fn held(&self, end: usize) -> BTreeMap<u64, usize> {
         let mut held = BTreeMap::new();
         for (at, done) in self.0[..end].iter().enumerate() {
@@ -291,7 +291,7 @@ impl History {
         held
     }
 
-    /// The items that have changed since they were on the disk, and whose they are.
+    /// The items changed since they were on disk, with their files.
     fn changed(&self, end: usize, piece: u64) -> BTreeMap<Item, u64> {
         let held = self.held(end);
         let mut changed = BTreeMap::new();
@@ -310,7 +310,7 @@ impl History {
         changed
     }
 
-    /// The operations before `end` that no sync holds. `changes`: those of [`History::changes`].
+    /// The operations before `end` that no sync holds. `changes` comes from [`History::changes`].
     pub fn loose(&self, end: usize, changes: &[Vec<(Item, u64)>]) -> Vec<usize> {
         let held = self.held(end);
         let is_loose = |at: &usize| {
@@ -320,7 +320,7 @@ impl History {
         (0..end).filter(is_loose).collect()
     }
 
-    /// The items that each operation changes, and whose they are.
+    /// The items that each operation changes, with their files.
     pub fn changes(&self, piece: u64) -> Vec<Vec<(Item, u64)>> {
         let mut lens = BTreeMap::new();
         let mut changes = Vec::new();
@@ -369,7 +369,7 @@ impl History {
     }
 }
 
-/// The size that a file gets.
+/// The new size of a file.
 fn size_of(done: &Operation, sizes: &BTreeMap<u64, u64>) -> Option<(u64, u64)> {
     match done {
         Operation::Write {
@@ -385,7 +385,7 @@ fn size_of(done: &Operation, sizes: &BTreeMap<u64, u64>) -> Option<(u64, u64)> {
     }
 }
 
-/// What an operation changes, and whose that is. `lens`: how long files are, or were.
+/// The items that an operation changes, with their files. `lens` has the present or former lengths of files.
 fn items(done: &Operation, piece: u64, lens: &BTreeMap<u64, u64>) -> Vec<(Item, u64)> {
     let names = |place: &Place| (Item::Names(place.0), place.0);
     let pieces = |inode: u64, from: u64, to: u64| {
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// A file of which the first page is on the disk, and which has another name by now.
+    /// A file whose first page is on disk, and which has been renamed.
     fn history() -> History {
         History(vec![
             Operation::Create {
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(found(&kept), ("file", &new[..]));
         let nothing = history.after_loss(6, 4096, |_, first| first);
         assert_eq!(found(&nothing), ("new", &old[..]));
-        // The size is there, and of the bytes the second page.
+        // The size is there, and the second page of the bytes.
         let torn = history.after_loss(6, 4096, |item, first| match item {
             Item::Size(_) | Item::Piece(_, 1) => 6,
             _ => first,

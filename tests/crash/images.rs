@@ -1,4 +1,4 @@
-//! Which of the states that crashes can leave are tried: all of a kind, or some by chance.
+//! The crash states that are tried: all of a kind, or a random choice.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,43 +7,43 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::common::numbers::Numbers;
 use super::history::{Disk, History, Item, Operation};
 
-/// What a file system writes at once, and what a disk does.
+/// Units of writing of a file system and of a disk.
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
 
-/// What a crash takes.
+/// What a crash loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// All processes are killed: nothing.
     Killed,
-    /// The same, but of the last write all behind so many bytes.
+    /// All processes are killed: the last write after its first bytes.
     KilledWithin(usize),
-    /// The power is lost, and with it all that was not forced to the disk.
+    /// Power failure: everything not synced.
     All,
-    /// What was forced to the disk, and names.
+    /// Everything not synced, except names.
     AllButNames,
-    /// What was forced to the disk, names, and sizes.
+    /// Bytes not synced, but not sizes or names.
     Bytes,
-    /// Names that were not forced to the disk.
+    /// Names not synced.
     Names,
-    /// What this operation has changed, and what followed there.
+    /// The changes of this operation, and later ones of the same items.
     From(usize),
-    /// All that was not forced to the disk but what this operation has changed.
+    /// Everything not synced, except the changes of this operation.
     AllBut(usize),
-    /// Each item at a moment of its own, by chance.
+    /// A random time for each item.
     Chance { seed: u64, piece: u64 },
 }
 
-/// What a crash at a moment leaves.
+/// The state after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Image {
-    /// So many operations came before it.
+    /// Number of operations before the crash.
     pub end: usize,
     pub loss: Loss,
 }
 
 impl Image {
-    /// Whether processes were killed, and the power was not lost.
+    /// Whether processes were killed without a power failure.
     pub fn is_of_kill(&self) -> bool {
         matches!(self.loss, Loss::Killed | Loss::KilledWithin(_))
     }
@@ -79,7 +79,7 @@ impl Image {
             ),
             Loss::Chance { seed, piece } => {
                 let mut numbers = Numbers(seed);
-                // Some crashes lose nearly all, and some nearly nothing.
+                // Some crashes lose nearly everything, and some nearly nothing.
                 let (early, late) = (numbers.below(4), numbers.below(4));
                 by(
                     &mut |_, first| match numbers.below(2 + early + late) {
@@ -109,7 +109,7 @@ impl Changes {
     }
 }
 
-/// All images of a history that are not made by chance, and so many besides for each moment.
+/// All systematic images of a history, and `chances` random ones for each time.
 pub fn all(history: &History, changes: &Changes, chances: u64, seed: u64) -> Vec<Image> {
     let mut images = Vec::new();
     for end in moments(history) {
@@ -140,13 +140,13 @@ pub fn all(history: &History, changes: &Changes, chances: u64, seed: u64) -> Vec
     images
 }
 
-/// The moments before something is done: what is said before that is known.
+/// The times before each operation: what was reported before is known.
 fn moments(history: &History) -> impl Iterator<Item = usize> {
     let is_said = |at: usize| matches!(history.0.get(at), Some(Operation::Say(_)));
     (0..=history.0.len()).filter(move |at| !is_said(*at))
 }
 
-/// At most so many, by chance, in the order of moments.
+/// At most `most` images, chosen randomly, in the order of time.
 pub fn some(mut images: Vec<Image>, most: usize, seed: u64) -> Vec<Image> {
     let mut numbers = Numbers(seed);
     while images.len() > most {
@@ -157,12 +157,12 @@ pub fn some(mut images: Vec<Image>, most: usize, seed: u64) -> Vec<Image> {
     images
 }
 
-/// What was seen.
+/// A set of what was seen.
 #[derive(Default)]
 pub struct Seen(BTreeSet<u64>);
 
 impl Seen {
-    /// Whether this is new.
+    /// Adds something. Returns whether it is new.
     pub fn add(&mut self, what: impl Hash) -> bool {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);

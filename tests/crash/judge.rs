@@ -1,4 +1,4 @@
-//! Whether what a crash has left is as good as was promised.
+//! Judges whether a crash state keeps the promises.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,58 +25,58 @@ use super::common::settled;
 use super::history::Disk;
 use super::promise::Promise;
 
-/// What a reader finds.
+/// A reader's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// The log as this flush left it.
+    /// The state of this flush.
     Flush(u64),
-    /// No log, or none that can be read.
+    /// No log, or an unreadable one.
     Nothing(String),
-    /// Not the state of any flush.
+    /// The state of no flush.
     Wrong(String),
 }
 
-/// How a log has to be after a crash, and what can be done with it.
+/// The requirements for a log after a crash.
 #[derive(Clone, Copy)]
 pub struct Case<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Of the jobs that wrote it.
+    /// Number of ranks of the jobs that wrote it.
     pub ranks: usize,
     pub promise: &'a Promise,
-    /// Processes were killed, and the power was not lost.
+    /// Processes were killed without a power failure.
     pub is_of_kill: bool,
-    /// Elements that may be lost can be told from others: all of them are right.
+    /// Lost elements are recognisable: all others are right.
     pub is_exact: bool,
     pub work: Work,
 }
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// A log of the writer, which can go on with it.
+    /// A log of the writer, which can continue it.
     Writer,
     /// A log of an HDF5 program.
     Connector,
-    /// An HDF5 file that is made of a log.
+    /// An HDF5 file made from a log.
     Ordinary,
 }
 
-/// What came out.
+/// The verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It shows what it has to, and everything can be done with it.
+    /// The required state is shown, and everything works.
     Good,
     /// There is no log, and none was promised.
     Nothing,
-    /// A flush that was not promised is damaged. `recover --last-flush` drops it, and says so. Or nothing was promised, and
-    /// what lies beside the log keeps jobs from appending to it.
+    /// An unpromised flush is damaged; `recover --last-flush` drops it, and says so. Or nothing was promised, and the
+    /// neighbours of the log prevent appends.
     ByHand,
-    /// It was about to be replaced, and is there under the name of a log that was.
+    /// The log was about to be replaced, and is there under the name of an old log.
     Aside,
 }
 
-/// A directory in memory where there is one: commands sync what they write.
+/// A directory in memory if possible: commands sync what they write.
 fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -86,7 +86,7 @@ fn directory() -> TempDir {
     }
 }
 
-/// Tries all that a user would with what a crash has left. Fails where anything is not as promised.
+/// Tries everything that a user would after a crash. Fails where a promise is broken.
 pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
     let copy = || {
         let dir = directory();
@@ -99,12 +99,12 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
     let verdict = match case.check(&shown) {
         Ok(verdict) => verdict,
         Err(_) if case.is_aside(dir.path()) => return Ok(Verdict::Aside),
-        // What was not forced to the disk has spoilt the rest.
+        // Data that was not synced has spoilt the rest.
         Err(_) if case.may_be_spoilt(&shown) => Verdict::ByHand,
         Err(e) => return Err(format!("it is read: {e}")),
     };
     if verdict == Verdict::Nothing {
-        // What is recovered nevertheless has to be good, or what was lost is an error to its readers.
+        // A recovery must give a good log, or lost data is an error to readers.
         if let Ok(Outcome::Recovered(_)) = recover(&path, How::default()) {
             let found = case.read(&path);
             case.check(&found)
@@ -125,7 +125,7 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
         case.recover_by_hand(&path, &e)?;
     }
     let flush = case.check_recovered(&path, &shown)?;
-    // A log without a flush may be what is left of another one.
+    // A log without flushes may be a remnant of another one.
     if flush == 0 && !case.binds() {
         return Ok(verdict);
     }
@@ -138,7 +138,7 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
     if case.work == Work::Writer && verdict == Verdict::Good {
         let (_dir, path) = copy();
         match case.append(&path, flush) {
-            // A journal that is damaged, or is that of the log that was to replace it, may have flushes.
+            // A damaged journal, or that of the replacing log, may have flushes.
             Err(_) if !case.binds() => verdict = Verdict::ByHand,
             appended => appended.map_err(|e| format!("it is appended to: {e}"))?,
         }
@@ -148,14 +148,15 @@ pub fn judge(disk: &Disk, case: Case<'_>) -> Result<Verdict, String> {
 
 impl Case<'_> {
     fn read(&self, path: &Path) -> Found {
-        read_with(path, self.certain(), self.promise.takes_in())
+        read_with(path, self.certain(), self.promise.includes_unflushed())
     }
 
     fn certain(&self) -> Option<u64> {
         (!self.is_exact).then(|| self.promise.certain(self.is_of_kill))
     }
 
-    /// What was written after the last flush becomes one more, of which each element is right, or as the flush left it.
+    /// Data written after the last flush becomes a flush, each element of which is right, or as the flush before left
+    /// it.
     fn take_in(&self, path: &Path, flush: u64) -> Result<(), String> {
         let how = How {
             unflushed: Unflushing::TakeIn,
@@ -172,7 +173,7 @@ impl Case<'_> {
         self.promise.binds(self.is_of_kill)
     }
 
-    /// Whether nothing that is there tells what was lost.
+    /// Whether nothing reveals what was lost.
     fn may_be_spoilt(&self, shown: &Found) -> bool {
         !self.is_exact && matches!(shown, Found::Nothing(_))
     }
@@ -187,7 +188,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whether the log is there under a name that no other one has taken.
+    /// Whether the log is there under a name that no other log has taken.
     fn is_aside(&self, dir: &Path) -> bool {
         let begin = format!(".{}.h5logfs-old-", self.name);
         let asides = names_in(dir).into_iter();
@@ -198,7 +199,7 @@ impl Case<'_> {
         })
     }
 
-    /// A recovered log has what was shown before. Returns the flush.
+    /// A recovered log shows the same as before. Returns the flush.
     fn check_recovered(&self, path: &Path, shown: &Found) -> Result<u64, String> {
         let about = |e: String| format!("it was shown as {shown:?}, and is recovered: {e}");
         let found = self.read(path);
@@ -212,7 +213,7 @@ impl Case<'_> {
         }
     }
 
-    /// What `recover` says has to lead on: the flush that it names is whole.
+    /// The message of `recover` must lead on: the flush that it names is whole.
     fn recover_by_hand(&self, path: &Path, refused: &Error) -> Result<(), String> {
         let said = refused.to_string();
         let number = said.split_once("`--last-flush ").map(|(_, rest)| rest);
@@ -243,7 +244,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Another job goes on, and closes the log.
+    /// Another job continues and closes the log.
     fn append(&self, path: &Path, flush: u64) -> Result<(), String> {
         if is_plain(path) {
             return Ok(());
@@ -267,8 +268,9 @@ impl Case<'_> {
     }
 }
 
-/// Whether more would be dropped than a part of the last flush, where it is the journal that is damaged. Where only that did not
-/// come to the disk, no flush is lost that was promised, and the command goes on by itself. `last`: the last whole flush.
+/// Whether more than a part of the last flush would be dropped because the journal is damaged. If only that part did
+/// not reach the disk, no promised flush is lost, and the command continues by itself. `last` is the last whole
+/// flush.
 fn may_drop_flush(path: &Path, said: &str, last: u64) -> bool {
     let damage = said.split_once("line ");
     let damage = damage.and_then(|(_, rest)| rest.split_once(" of the journal"));
@@ -282,20 +284,20 @@ fn may_drop_flush(path: &Path, said: &str, last: u64) -> bool {
     let has_hole = rest.first().is_some_and(|line| line.contains('\0'));
     match commits[..] {
         [] => false,
-        // A hole that has the commit of one flush, with that of the next one behind it, takes both.
+        // A hole over the commits of two flushes takes both.
         [flush] => !has_hole || flush > last + 1,
         _ => true,
     }
 }
 
-/// The flush whose commit a line of a journal is.
+/// The flush of a commit line in a journal.
 fn flush_of(line: &str) -> Option<u64> {
     let (_, commit) = line.split_once("\"commit\":{\"flush\":")?;
     let digits = commit.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 
-/// Whether libhdf5 can read the file as it is.
+/// Whether libhdf5 can read the file directly.
 fn is_plain(path: &Path) -> bool {
     matches!(open(path), Err(Error::NotALog { .. }))
 }
@@ -307,7 +309,7 @@ fn open(path: &Path) -> Result<Arc<View>, Error> {
     View::open(&dir, snapshot, Arc::new(budget), None)
 }
 
-/// The bytes of an ordinary HDF5 file: those of the file, or of the view of a log.
+/// The bytes of an ordinary HDF5 file: the file itself, or the view of a log.
 fn ordinary(path: &Path, copy: &Path) -> Result<PathBuf, String> {
     let view = match open(path) {
         Ok(view) => view,
@@ -329,12 +331,12 @@ fn ordinary(path: &Path, copy: &Path) -> Result<PathBuf, String> {
     Ok(copy.to_owned())
 }
 
-/// What a reader finds. `certain`: rows of later flushes may have any elements, since they may be lost.
+/// A reader's result. Rows of flushes after `certain` may have any elements, because they may be lost.
 pub fn read(path: &Path, certain: Option<u64>) -> Found {
     read_with(path, certain, false)
 }
 
-/// The same. `taken`: parts of the flush after the last one may be there, too.
+/// A reader's result. With `taken`, parts of the flush after the last one may be there, too.
 fn read_with(path: &Path, certain: Option<u64>, taken: bool) -> Found {
     let dir = directory();
     let copied = ordinary(path, &dir.path().join("view.h5"));
@@ -345,13 +347,13 @@ fn read_with(path: &Path, certain: Option<u64>, taken: bool) -> Found {
     }
 }
 
-/// What an HDF5 file holds.
+/// Content of an HDF5 file.
 struct Contents {
-    /// The number of each flush, from attributes.
+    /// Number of each flush, from attributes.
     numbers: Vec<u64>,
-    /// The dataset with a row for each flush, if there is one.
+    /// The dataset with a row per flush, if it exists.
     rows: Option<Vec<Vec<f64>>>,
-    /// The dataset that each flush writes anew.
+    /// The dataset that each flush rewrites.
     now: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of logs beside them: after a crash it is used where it is right, and never otherwise.
+//! Indexes kept beside logs: after a crash they are used only if right.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::judge::Verdict;
 use super::recorder::Recorder;
 use super::scenario::{NAME, try_images};
 
-/// All bytes of the log in `dir`, by a daemon that keeps what it learns at `place`, and how often that has scanned.
+/// All bytes of the log in `dir`, by a daemon with the index directory `place`, and the number of its scans.
 fn read(dir: &Path, place: &Path) -> Result<(Vec<u8>, u64), String> {
     let store = Store::open(place, 64 << 20).map_err(|e| e.to_string())?;
     let dir = SourceDir::open(dir).unwrap();

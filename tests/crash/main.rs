@@ -1,6 +1,6 @@
-//! What crashes leave of logs: the states that killed processes and losses of power can leave are made of what programs did
-//! to files, one by one, and each is read, recovered, settled and appended to. What was acknowledged has to be there, nothing
-//! else may be shown, and no state is a dead end.
+//! Crash states of logs: the states that kills and power failures can leave are made from the recorded operations of
+//! programs. Each is read, recovered, settled and appended to. Acknowledged data must be there, nothing else may be
+//! shown, and no state is a dead end.
 //!
 //! Calls of the system that fail leave states, too, which are judged likewise (`failing`).
 //!
@@ -31,10 +31,10 @@ use h5logfs_scan::closing::{How, recover};
 use judge::{Found, Work, read};
 use scenario::{Kind, NAME, SILENT, Stage, check};
 
-/// A log of which another file is made.
+/// A log from which another file is made.
 const SOURCE: &str = "source.h5";
 
-/// How a job writes, and whether readers can tell elements that were lost from others.
+/// How a job writes, and whether readers recognise lost elements.
 const WAYS: [(&str, bool); 5] = [
     ("fsync=none", false),
     ("fsync=close", false),
@@ -43,7 +43,7 @@ const WAYS: [(&str, bool); 5] = [
     ("fsync=flush,checksums", true),
 ];
 
-/// Runs each way, and fails where any state is not as promised.
+/// Runs in each way, and fails where a state breaks a promise.
 fn in_ways(what: &str, drive: impl Fn(&Stage<'_>, &str)) {
     run(what, 1, Work::Writer, &WAYS, drive);
 }
@@ -216,7 +216,8 @@ fn a_log_that_becomes_an_ordinary_file_and_a_log_again() {
     });
 }
 
-/// A child that was forked tries to write, to flush and to close, while the job runs, and when another job has closed the log.
+/// A forked child tries to write, to flush and to close, while the job runs, and after another job has closed the
+/// log.
 #[test]
 fn a_second_process_that_was_forked() {
     in_ways("fork", |stage, options| {
@@ -231,7 +232,8 @@ fn a_second_process_that_was_forked() {
     });
 }
 
-/// Another process does not see that a job writes the log: it closes it, or goes on with it. What the first one does then is refused.
+/// Another process does not see that a job writes the log: it closes it, or continues it. Later operations of the
+/// first job are refused.
 #[test]
 fn a_second_process_that_does_not_see_the_lock() {
     in_ways("recover beside the job", |stage, options| {
@@ -275,7 +277,7 @@ fn a_compacted_file_in_the_place_of_an_older_one() {
     replaced("compact");
 }
 
-/// A log grows, and a command writes its file anew.
+/// A log grows, and a command rewrites its file.
 fn replaced(command: &str) {
     let what = format!("{command} --force");
     run(&what, 1, Work::Ordinary, &[("", true)], |stage, options| {
@@ -292,7 +294,7 @@ fn replaced(command: &str) {
     });
 }
 
-/// What several processes do is recorded in one order, another one each time.
+/// The operations of several processes are recorded in one order, another one each time.
 #[test]
 fn logs_of_several_ranks() {
     let ways = &WAYS[1..3];
@@ -323,7 +325,7 @@ fn logs_of_several_ranks() {
             stage.write_unseen(0, &options, "create flush flush recover refused leave");
         },
     );
-    // Both ranks spill into the data file, one behind the other.
+    // Both ranks spill into the data file, one after the other.
     run(
         "2 ranks, automatic",
         2,
@@ -349,7 +351,7 @@ fn logs_of_several_ranks() {
     );
 }
 
-/// Without checksums, too, though then a log shows nothing at all.
+/// Also without checksums, although a log then shows nothing at all.
 #[test]
 fn recover_tells_which_flushes_are_whole() {
     let dir = tempfile::tempdir().unwrap();
@@ -360,7 +362,7 @@ fn recover_tells_which_flushes_are_whole() {
         path.metadata().unwrap().len()
     });
     job.leave();
-    // Of the last flush nothing came to the disk, and of the one before only its size.
+    // Nothing of the last flush reached the disk, and only the size of the one before.
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(ends[1]).unwrap();
     file.set_len(ends[2]).unwrap();
@@ -375,7 +377,7 @@ fn recover_tells_which_flushes_are_whole() {
     assert_eq!(read(&path, None), Found::Flush(2));
 }
 
-/// A loss of power can bring the closed log back that was about to be replaced, and leave the subfiles of the new one.
+/// A power failure can restore the closed log that was about to be replaced, and leave the subfiles of the new one.
 #[test]
 fn subfiles_of_another_log_are_not_shown() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Losses of power on a file system of the kernel: what lies on the device of an ext4, copied without waiting for anything,
-//! and mounted anew.
+//! Power failures on a kernel file system: the device of an ext4, copied without waiting for anything, and mounted
+//! again.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl Mounted {
         let dir = tempfile::tempdir().unwrap();
         let guard = Guard::of_mount(dir.path());
         let mut mount = Command::new("mount");
-        // What is written must not come to the device by itself while the test goes on.
+        // Data must not reach the device by itself during the test.
         mount.args(["-o", "loop,commit=300"]).arg(image);
         succeeds(mount.arg(dir.path()).output())?;
         Ok(Mounted { _guard: guard, dir })
@@ -47,7 +47,7 @@ fn succeeds(ran: std::io::Result<Output>) -> Result<(), String> {
     output.status.success().then_some(()).ok_or(said(&output))
 }
 
-/// An empty ext4 in a file, and the same mounted. Fails where this machine has no such thing.
+/// An empty ext4 in a file, mounted. Fails where this machine cannot do it.
 fn device(dir: &Path) -> Result<Mounted, String> {
     if !is_root() {
         return Err("only root can mount an ext4".into());
@@ -59,7 +59,7 @@ fn device(dir: &Path) -> Result<Mounted, String> {
     succeeds(made).and_then(|()| Mounted::new(&image))
 }
 
-/// What is there after a loss of power that follows the steps of `writer-crash`. `dir` has the device.
+/// The result of a power failure after the steps of `writer-crash`. `dir` has the device.
 fn after(dir: &Path, mounted: Mounted, options: &str, steps: &[(u64, &str)]) -> Found {
     for (flush, steps) in steps {
         run_writer(
@@ -82,7 +82,7 @@ fn after(dir: &Path, mounted: Mounted, options: &str, steps: &[(u64, &str)]) -> 
     found
 }
 
-/// In the middle all is written back, as in any job that takes longer than half a minute.
+/// Everything is written back in the middle, as in any job of more than half a minute.
 #[test]
 #[ignore = "needs root and a loop device"]
 fn logs_on_ext4_have_what_was_promised() {

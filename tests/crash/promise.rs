@@ -1,43 +1,43 @@
-//! What a log has to show after a crash, as far as programs have been told.
+//! What a log must show after a crash, given what programs have been told.
 
 use super::common::element::ANOTHER;
 use super::history::{History, Operation};
 
-/// What the programs have said, each in a line:
+/// The reports of programs, one per line:
 ///
 /// | line | meaning |
 /// |---|---|
-/// | `make N` | a log is made that begins with flush N, beside or in place of one that is there |
-/// | `made` | it is made, and replaces what was there; a loss of power may bring that back until the next `synced` |
-/// | `may N` | flush N is on its way |
-/// | `kept N` | flush N is done: killed processes do not take it back |
-/// | `synced N` | nor does a loss of power |
-/// | `risk` | the log is written from now on by who forces nothing to the disk |
-/// | `drop N` | what follows flush N is about to be dropped |
-/// | `dropped N` | it is dropped, whatever happens |
-/// | `take` | what no flush covers is about to be taken in |
+/// | `make N` | a log is made that begins with flush N, beside or in place of an existing one |
+/// | `made` | it is made, and replaces what was there; a power failure may restore that until the next `synced` |
+/// | `may N` | flush N has begun |
+/// | `kept N` | flush N is done: killed processes do not undo it |
+/// | `synced N` | nor does a power failure |
+/// | `risk` | from now on a program writes the log without syncing |
+/// | `drop N` | flushes after N are about to be dropped |
+/// | `dropped N` | they are dropped, whatever happens |
+/// | `take` | unflushed data is about to be included |
 ///
-/// Flushes of a log that another one replaces count from 0 on, those of that one from [`ANOTHER`] on, and so on.
+/// Flushes of a log that another one replaces count from 0 on, those of the other from [`ANOTHER`] on, and so on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Promise {
     logs: Vec<Log>,
-    takes_in: bool,
+    includes_unflushed: bool,
 }
 
-/// One of the logs that may be there.
+/// A log that may be there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Log {
-    /// The first flush that processes that are killed cannot take back.
+    /// The first flush that killed processes cannot undo.
     kept: Option<u64>,
-    /// The same for a loss of power.
+    /// The first flush that a power failure cannot undo.
     synced: Option<u64>,
     most: u64,
-    /// Another log has taken its place.
+    /// Another log has replaced it.
     is_replaced: bool,
 }
 
 impl Promise {
-    /// What holds at a moment.
+    /// The promises at a time.
     pub fn at(history: &History, end: usize) -> Self {
         let mut promise = Promise::default();
         for done in &history.0[..end] {
@@ -52,12 +52,12 @@ impl Promise {
         let (what, number) = line.split_once(' ').unwrap_or((line, "0"));
         let number: u64 = number.parse().unwrap();
         if what == "take" {
-            self.takes_in = true;
+            self.includes_unflushed = true;
             return;
         }
         let logs = &mut self.logs;
         if what == "make" {
-            // What is to be replaced may be lost with the power: it has no name that a sync would hold.
+            // A log to be replaced may be lost with the power: it has no name that a sync would hold.
             logs.iter_mut().for_each(|log| log.synced = None);
             return logs.push(Log {
                 kept: None,
@@ -101,9 +101,9 @@ impl Promise {
         logs.map(move |log| (if is_of_kill { log.kept } else { log.synced }, log.most))
     }
 
-    /// Whether what no flush covers may be there, too.
-    pub fn takes_in(&self) -> bool {
-        self.takes_in
+    /// Whether unflushed data may be there, too.
+    pub fn includes_unflushed(&self) -> bool {
+        self.includes_unflushed
     }
 
     /// Whether some log must be there.
@@ -111,7 +111,8 @@ impl Promise {
         self.floors(is_of_kill).any(|(floor, _)| floor.is_some())
     }
 
-    /// Whether a log may be as this flush left it. Without a flush it shows nothing by which one could tell it from another.
+    /// Whether a log may be in the state of this flush. A log without flushes shows nothing that distinguishes it
+    /// from another.
     pub fn allows(&self, is_of_kill: bool, flush: u64) -> bool {
         self.floors(is_of_kill).any(|(floor, most)| {
             let first = most / ANOTHER * ANOTHER;

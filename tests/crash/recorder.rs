@@ -1,4 +1,4 @@
-//! A file system in memory that records what programs do to its files.
+//! A file system in memory that records the operations of programs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use super::common::served::{Answer, Attributes, Found, Place, ROOT, Refusal, Served, ServedMount};
 use super::history::{Disk, History, Operation};
 
-/// Lines that programs write to this file are part of the history, and not a file.
+/// Lines written to this file become part of the history.
 pub const SAID: &str = ".said";
 const SAID_NUMBER: u64 = 2;
 
@@ -36,7 +36,7 @@ pub struct Failing {
     pub with: Refusal,
 }
 
-/// What else is known of a file.
+/// Further attributes of a file.
 struct Known {
     mode: u16,
     owner: (u32, u32),
@@ -89,7 +89,7 @@ impl Recorder {
         self.state.lock().unwrap().failing = failing;
     }
 
-    /// What was done so far.
+    /// The history so far.
     pub fn history(&self) -> History {
         self.state.lock().unwrap().history.clone()
     }
@@ -171,7 +171,7 @@ impl Served for Requests {
             is_directory: disk.directories.contains_key(&inode),
             mode: known.mode,
             owner: known.owner,
-            // A file that was removed, and is open, has none.
+            // A deleted file that is still open has no links.
             links: links as u32,
             attributes: Attributes {
                 size: disk.files.get(&inode).map_or(0, |file| file.len() as u64),
@@ -241,7 +241,7 @@ impl Served for Requests {
         let inode = state.place(from).ok_or(Refusal::NoEntry)?;
         match state.place(to) {
             Some(_) if !replaces => return Err(Refusal::Exists),
-            // As POSIX has it: two names of one file stay.
+            // As in POSIX: two names of one file stay.
             Some(there) if there == inode => return Ok(()),
             Some(there) => state.check_empty(there)?,
             None => {}

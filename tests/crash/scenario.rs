@@ -1,4 +1,4 @@
-//! Runs programs on files that are recorded, and judges what crashes could have left of these.
+//! Runs programs on recorded files, and judges the possible crash states.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -21,14 +21,14 @@ use super::recorder::{Recorder, SAID};
 /// The log of a scenario.
 pub const NAME: &str = "log.h5";
 
-/// Where programs say what is of no interest.
+/// The file for unimportant reports of programs.
 pub const SILENT: &str = "/dev/null";
 
-/// What is known of the log of a scenario.
+/// Properties of a scenario's log.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     pub ranks: usize,
-    /// Elements that were lost can be told from others.
+    /// Lost elements are recognisable.
     pub is_exact: bool,
     pub work: Work,
 }
@@ -40,13 +40,13 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Runs the program `writer-crash`, whose first flush comes after `flush`.
+    /// Runs the program `writer-crash`, whose first flush is `flush` + 1.
     pub fn write(&self, flush: u64, options: &str, steps: &str) {
         let said = self.recorder.join(SAID);
         self.write_to(NAME, said.to_str().unwrap(), flush, options, steps);
     }
 
-    /// The same for the log of any name, and what it says goes to a file.
+    /// Runs it on a log with another name. Its reports go to a file.
     pub fn write_to(&self, name: &str, said: &str, flush: u64, options: &str, steps: &str) {
         let path = self.recorder.join(name);
         run_writer(self.kind.ranks, &path, said, flush, options, steps);
@@ -66,7 +66,7 @@ impl Stage<'_> {
         ended(command.current_dir(self.recorder.path()).args(arguments))
     }
 
-    /// The same, and neither the program nor those that it starts see the locks of others.
+    /// Runs it so that neither the program nor its children see locks of others.
     pub fn write_unseen(&self, flush: u64, options: &str, steps: &str) {
         let (path, said) = (self.recorder.join(NAME), self.recorder.join(SAID));
         let said = said.to_str().unwrap();
@@ -74,7 +74,7 @@ impl Stage<'_> {
         run_writer_with(locks, self.kind.ranks, &path, said, flush, options, steps);
     }
 
-    /// Runs a command of the program, which has to succeed.
+    /// Runs a command, which must succeed.
     fn run(&self, arguments: &[&str]) {
         let mut command = Command::new(PROGRAM);
         command.current_dir(self.recorder.path());
@@ -82,14 +82,14 @@ impl Stage<'_> {
         assert!(output.status.success(), "{}", said(&output));
     }
 
-    /// Runs a command that forces to the disk what it leaves.
+    /// Runs a command that syncs its results.
     pub fn command(&self, arguments: &[&str]) {
         self.run(arguments);
         let history = self.recorder.history();
         assert!(history.is_held(history.0.len()), "{arguments:?}");
     }
 
-    /// Makes the log an ordinary file, and a log again. The names may be on the disk, or not.
+    /// Settles the log, and restores it. The names may be on disk or not.
     pub fn settle_and_undo(&self) {
         self.run(&["settle", NAME]);
         self.run(&["settle", "--undo", NAME]);
@@ -102,12 +102,12 @@ impl Stage<'_> {
     }
 }
 
-/// Runs the program `writer-crash` on the log at `path`, whose first flush comes after `flush`. It has to succeed.
+/// Runs the program `writer-crash` on the log at `path`, whose first flush is `flush` + 1. It must succeed.
 pub fn run_writer(ranks: usize, path: &Path, said: &str, flush: u64, options: &str, steps: &str) {
     run_writer_with(Locks::Seen, ranks, path, said, flush, options, steps);
 }
 
-/// Whether a process sees the locks of others.
+/// Whether a process sees locks of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Locks {
     Seen,
@@ -164,15 +164,15 @@ pub fn ended(command: &mut Command) -> Result<bool, String> {
     }
 }
 
-/// Keeps the other tests of this process waiting: a thread that starts programs would hand them the locks of another one for a
-/// moment.
+/// Keeps the other tests of this process waiting: a thread that starts programs would briefly hand them the locks of
+/// another one.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets programs run, and judges states that crashes could have left. Prints a row of the table, and what was violated.
-/// Returns how often.
+/// Runs programs, and judges the possible crash states. Prints a row of the table, and the violations. Returns their
+/// number.
 pub fn check(name: &str, kind: Kind, drive: impl FnOnce(&Stage<'_>)) -> usize {
     let _one = alone();
     let recorder = Recorder::new();
@@ -194,7 +194,7 @@ pub fn check(name: &str, kind: Kind, drive: impl FnOnce(&Stage<'_>)) -> usize {
     })
 }
 
-/// The same for what was recorded.
+/// Judges the states of a recorded history.
 pub fn try_images(
     name: &str,
     history: &History,
@@ -233,7 +233,7 @@ pub fn try_images(
     number
 }
 
-/// A message without its numbers and names that differ from run to run.
+/// A message without numbers and variable names.
 fn shape(message: &str) -> String {
     let known = message.replace(char::is_numeric, "");
     let words = known.split_whitespace();
@@ -243,7 +243,7 @@ fn shape(message: &str) -> String {
         .join(" ")
 }
 
-/// Prints what led to an image.
+/// Prints the operations that led to an image.
 fn tell(history: &History, image: Image) {
     let from = image.end.saturating_sub(25);
     for at in from..history.0.len().min(image.end + 2) {

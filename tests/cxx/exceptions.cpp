@@ -1,6 +1,6 @@
-// exceptions FILE OTHER LIBRARY: functions of the program throw where libhdf5 calls them, and the program goes on. FILE is made, OTHER is
-// a file that a link of it leads to, and LIBRARY has H5Dwrite_n. Prints what came of each call, which is the same with a plug-in and
-// without.
+// exceptions FILE OTHER LIBRARY: callbacks of the program throw inside libhdf5, and the program continues. FILE is
+// made, OTHER is a file behind one of its links, and LIBRARY has H5Dwrite_n. Prints the outcome of each call, which
+// is the same with a plug-in and without.
 
 #include <dlfcn.h>
 #include <hdf5.h>
@@ -15,7 +15,7 @@
 
 namespace {
 
-// Has a destructor, and lives in the frames that an exception goes through.
+// Has a destructor, and lives in frames that an exception passes through.
 struct Thrown : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -36,7 +36,7 @@ hid_t good(hid_t id, const char *what) {
     return id;
 }
 
-// Which function prints errors: it must be the same after each case.
+// The function that prints errors must be the same after each case.
 herr_t print(hid_t, void *) { return 0; }
 
 void check_printing(const std::string &name) {
@@ -48,7 +48,7 @@ void check_printing(const std::string &name) {
     }
 }
 
-// Calls, and prints whether an exception came back, and which.
+// Calls, and prints whether an exception arrived, and which.
 void run(const std::string &name, const std::function<herr_t()> &call) {
     std::string said;
     try {
@@ -101,7 +101,7 @@ void check_elements(hid_t dataset, const std::array<int, COUNT> &expected, const
     require(read == expected, what);
 }
 
-// The file that a link access property list names for external links, by which it opens them: none here.
+// The file that a link access property list names for opening external links: none here.
 void check_links(hid_t lapl) {
     hid_t files = H5Pget_elink_fapl(lapl);
     hid_t other = H5Pcreate(H5P_FILE_ACCESS);
@@ -112,7 +112,7 @@ void check_links(hid_t lapl) {
 
 struct File {
     hid_t file, group, dataset, chunked, texts;
-    // One is no signed char.
+    // One value does not fit a signed char.
     std::array<int, COUNT> values{3, 1, 4, 1000, 5, 9, 2, 6};
 };
 
@@ -154,7 +154,7 @@ void make(File &f, const char *path, const char *other) {
     require(H5Lcreate_ud(f.file, "own", OWN_LINK, "x", 1, H5P_DEFAULT, H5P_DEFAULT) >= 0, "own");
 }
 
-// What may be done with a file that is open for writing, or for reading.
+// Operations on a file that is open for writing or reading.
 void walk(const File &f, const std::string &how) {
     hsize_t position = 0;
     run(how + "H5Literate", [&] { return H5Literate2(f.file, H5_INDEX_NAME, H5_ITER_INC, &position, on_link, nullptr); });
@@ -162,7 +162,7 @@ void walk(const File &f, const std::string &how) {
     run(how + "H5Ovisit", [&] { return H5Ovisit3(f.file, H5_INDEX_NAME, H5_ITER_INC, on_object, nullptr, H5O_INFO_BASIC); });
     run(how + "H5Aiterate", [&] { return H5Aiterate2(f.group, H5_INDEX_NAME, H5_ITER_INC, nullptr, on_attribute, nullptr); });
 
-    // Of datasets without chunks: HDF5 itself leaves a chunk locked where a conversion throws.
+    // On datasets without chunks: HDF5 itself leaves a chunk locked if a conversion throws.
     hid_t dxpl = H5Pcreate(H5P_DATASET_XFER);
     H5Pset_type_conv_cb(dxpl, on_overflow, nullptr);
     std::array<signed char, COUNT> bytes{};
@@ -211,7 +211,7 @@ void walk(const File &f, const std::string &how) {
     check_elements(f.dataset, f.values, "the elements are as before");
 }
 
-// What needs a file that is open for writing.
+// Operations that need a file open for writing.
 void change(const File &f, const char *library) {
     using WriteBlocks = herr_t (*)(hid_t, hid_t, int, const hsize_t **, const hsize_t **, hid_t, const void *);
     void *loaded = dlopen(library, RTLD_NOW);
@@ -237,7 +237,7 @@ void change(const File &f, const char *library) {
     H5Pclose(dcpl);
 }
 
-// No file is in these calls, but a plug-in must not be in their way either.
+// These calls use no file, but a plug-in must not be in their way either.
 void memory(const File &f) {
     hsize_t count = COUNT;
     hid_t space = H5Screate_simple(1, &count, nullptr);
@@ -251,7 +251,7 @@ void memory(const File &f) {
     H5Sclose(space);
 }
 
-// After these HDF5 itself does not go on: it leaves locked what it had at hand.
+// HDF5 itself does not continue after these: it leaves what it used locked.
 void last(const File &f, const char *other) {
     hid_t ocpypl = H5Pcreate(H5P_OBJECT_COPY);
     H5Pset_copy_object(ocpypl, H5O_COPY_MERGE_COMMITTED_DTYPE_FLAG);
@@ -285,7 +285,7 @@ int main(int argc, char **argv) {
     walk(f, "written: ");
     change(f, argv[3]);
     memory(f);
-    // The program goes on to write.
+    // The program continues to write.
     f.values[0] = 7;
     require(H5Dwrite(f.dataset, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, f.values.data()) >= 0, "a later write");
     require(H5Fflush(f.file, H5F_SCOPE_LOCAL) >= 0, "a later flush");

@@ -1,4 +1,4 @@
-//! Logs of every layout, read by their own paths: each is what the program meant.
+//! Logs of every layout, read by their own paths: each equals what the program meant.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn the_whole_corpus_reads_as_expected() {
     }
 }
 
-/// netCDF-C looks at the first bytes of a file itself: it gets to the driver where these are HDF5's.
+/// netCDF-C looks at the first bytes itself: it uses the driver if these are HDF5's.
 #[test]
 fn netcdf_reads_logs_that_begin_as_hdf5() {
     let driver = Driver::new();
@@ -57,7 +57,7 @@ fn netcdf_files_read_as_expected(cases: &[Case], dir: &Path, options: &str) {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// Also those of which some entries are lost: an attribute would tell of that.
+/// Including those with lost entries, which an attribute reports.
 #[test]
 fn netcdf_files_with_logs_read_as_expected() {
     let incomplete = ["cutmeta-cdf1-np1", "badcount-cdf1-np1"];
@@ -77,7 +77,7 @@ fn a_netcdf_file_with_logs_elsewhere_reads_as_expected() {
     netcdf_files_read_as_expected(&cases, dir.path(), &options);
 }
 
-/// HDF5 files in several parts: each is the one file that it is, to its last byte.
+/// HDF5 files in several parts: each equals the single file, to its last byte.
 #[test]
 fn files_in_several_parts_read_as_expected() {
     let driver = Driver::new();
@@ -127,7 +127,7 @@ fn classic_logs_read_as_expected() {
     });
 }
 
-/// A log that a job still writes: what is there when it is opened, as often as it is opened.
+/// A log that a job still writes: each open sees what is there by then.
 #[test]
 fn a_log_that_grows_reads_as_far_as_it_was_written() {
     let driver = Driver::new();
@@ -153,7 +153,7 @@ with h5py.File(sys.argv[1]) as f:
     );
 }
 
-/// Before and after it is closed.
+/// Before and after the close.
 #[test]
 fn a_log_of_an_hdf5_program_reads_as_meant() {
     let driver = Driver::new();

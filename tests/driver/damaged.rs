@@ -1,4 +1,4 @@
-//! The damaged corpus, in the process of the reader: it lives.
+//! The damaged corpus in the reader's process, which survives.
 
 use crate::common::damaged::{self, Way};
 use crate::common::driver::Driver;

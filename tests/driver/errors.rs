@@ -1,4 +1,4 @@
-//! What cannot be read is an exception that says why, and nothing else is said.
+//! An unreadable file or element is an exception with the reason, and nothing else is printed.
 
 use std::path::Path;
 use std::process::Command;
@@ -74,7 +74,7 @@ assert one['T'][...].shape
     assert_eq!(text, "");
 }
 
-/// libhdf5 prints an error by itself where a program leaves that on: once, and when the call fails that the program made.
+/// libhdf5 prints errors by itself unless a program disables that: once, when the program's call fails.
 #[test]
 fn errors_are_printed_once_and_by_libhdf5() {
     let driver = Driver::new();
@@ -105,7 +105,7 @@ assert lib.H5Fopen(path + b'-', 0, 0) < 0
     assert_eq!(count("truncated.log.h5-', errno = 2"), 1, "{text}");
 }
 
-/// Programs in C may hold variables of libhdf5 in themselves.
+/// C programs may contain copies of libhdf5's variables.
 #[test]
 fn errors_reach_a_program_that_holds_the_error_numbers() {
     let driver = Driver::new();

@@ -1,5 +1,5 @@
-//! Programs that know nothing of logs, and do to their process what programs do: they fork, reap children, close
-//! descriptors, have threads, unload libraries, end without a close, or have little of something.
+//! Programs that know nothing of logs, and use their process freely: they fork, reap children, close descriptors,
+//! have threads, unload libraries, end without a close, or lack resources.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::common::hosts::{DATASET, Hdf5, Stage};
 use crate::common::readers::{Python, corpus, project};
 use crate::common::{User, can_act, is_root, names_in};
 
-/// Runs a program of C with these arguments, then the expected file, then logs.
+/// Runs a C program with these arguments, then the expected file, then logs.
 #[track_caller]
 fn run(stage: &Stage, name: &str, arguments: &[&Path], logs: usize) {
     let Some(hdf5) = Hdf5::find() else {
@@ -28,7 +28,7 @@ fn reads(name: &str, logs: usize) {
     run(&stage, name, &[&stage.expected], logs);
 }
 
-/// The same with a first argument that says what the host does.
+/// A call whose first argument selects what the host does.
 #[track_caller]
 fn reads_in_a_way(name: &str, way: &str, logs: usize) {
     let stage = Stage::new();
@@ -122,7 +122,7 @@ fn programs_end_without_a_close() {
     }
 }
 
-/// A log that is known, a plain file, a log that cannot be opened, a file that is not there.
+/// A known log, a plain file, a broken log, and a missing file.
 #[track_caller]
 fn rounds(count: &str) {
     let stage = Stage::new();
@@ -160,7 +160,7 @@ fn no_process_can_be_started() {
         return;
     }
     let stage = Stage::of(user);
-    // One of them has to be known.
+    // One of them must be known.
     stage.logs(3);
     settle(stage.path());
     run(
@@ -189,7 +189,7 @@ fn paths_depend_on_the_working_directory() {
     run(&stage, "places", &arguments, 0);
 }
 
-/// The process of the host lives, also where the program that scans dies before it has read anything.
+/// The host survives even if the scanning program dies before it has read anything.
 #[test]
 fn the_program_that_scans_is_another_one() {
     for (program, words) in [
@@ -234,7 +234,7 @@ fn dask_reads() {
     }
 }
 
-/// h5py and netCDF4 bring a libhdf5 each.
+/// h5py and netCDF4 have a libhdf5 each.
 #[test]
 fn two_libraries_read_after_a_fork() {
     let Some(python) = Python::new() else {
@@ -250,7 +250,7 @@ fn two_libraries_read_after_a_fork() {
     stage.run(host);
 }
 
-/// Each host is run by a test.
+/// Each host belongs to a test.
 #[test]
 fn all_hosts_are_run() {
     let tests = [include_str!("hosts.rs"), include_str!("parallel.rs")].concat();

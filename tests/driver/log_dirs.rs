@@ -1,4 +1,4 @@
-//! Logs that are directories: by which names programs open them, and that no program changes them.
+//! Logs that are directories: the names by which programs open them, and that no program changes them.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::common::driver::Driver;
 use crate::common::people::{copy, corpus};
 use crate::common::readers::project;
 
-/// What each name reads as, and what comes of each way to change what it names.
+/// The content by each name, and the outcome of each way to change it.
 const TRY: &str = "
 import os, sys
 import h5py
@@ -71,7 +71,7 @@ fn a_log_directory_is_read_by_each_of_its_names_and_never_changed() {
         ending[0].starts_with("run.bp.h5 r+ ") && ending[0].contains("this is a log"),
         "{told}"
     );
-    // The name is free for a file of its own.
+    // The name is free for an ordinary file.
     let own = [
         "run.bp.h5 w written",
         "run.bp.h5 r ['new']",

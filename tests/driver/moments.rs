@@ -1,4 +1,4 @@
-//! A log that grows, while a program has it open: each open shows one flush, and goes on to show it.
+//! A growing log that a program has open: each open shows one flush, and continues to show it.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::common::unclosed::Log;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answers each line. `hold NAME` opens the log anew, `open NAME` also reads it, `read NAME` reads what was opened under that name, and
-/// `flush N` reads the log as that flush left it.
+/// Answers each line. `hold NAME` opens the log, `open NAME` also reads it, `read NAME` reads what was opened under
+/// that name, and `flush N` reads the log as of that flush.
 const READER: &str = "
 import sys
 import h5py
@@ -44,7 +44,7 @@ for line in sys.stdin:
         print(str(error).replace('\\n', ' '), flush=True)
 ";
 
-/// Writes a flush of two bytes more.
+/// Writes a flush of two more bytes.
 fn grow(log: &mut Log, flush: u64) {
     log.extend(2 * flush);
     let value = b'a' + (flush % 26) as u8;
@@ -68,8 +68,8 @@ fn reader(driver: &Driver, path: &Path) -> Option<Answering> {
     Some(Answering::new(command))
 }
 
-/// Flush 3 can be read after flush 300, of the closed log, and where another file has taken the name of the log. Where other bytes have
-/// taken the place of its own, the reader is told why it cannot.
+/// Flush 3 is readable after flush 300, after the close, and after another file has taken the name of the log. If
+/// other bytes have replaced its own, the reader is told.
 #[test]
 fn an_open_file_stays_what_it_is_or_says_why_not() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn an_open_file_stays_what_it_is_or_says_why_not() {
     };
     let mut ask = |question: &str| reader.ask(question, PATIENCE).unwrap();
     assert_eq!(ask("hold it"), "held");
-    // HDF5 keeps what it has read.
+    // HDF5 caches what it has read.
     let mut late = self::reader(&driver, &path).unwrap();
     let mut ask_late = |question: &str| late.ask(question, PATIENCE).unwrap();
     assert_eq!(ask_late("hold it"), "held");
@@ -92,7 +92,7 @@ fn an_open_file_stays_what_it_is_or_says_why_not() {
     let recovered = h5logfs(&["recover"], &[&path]);
     assert!(recovered.status.success(), "{}", said(&recovered));
     assert_eq!(ask("read it"), "bbccdd");
-    // Of a closed log only the last flush can be shown.
+    // A closed log has only its last flush.
     for none in ["flush 3", "flush 301"] {
         let said = ask(none);
         assert!(
@@ -108,7 +108,7 @@ fn an_open_file_stays_what_it_is_or_says_why_not() {
             "{said}"
         );
     }
-    // The file that is open has lost its name.
+    // The open file has lost its name.
     let compacted = h5logfs(&["compact"], &[&path, &copy]);
     assert!(compacted.status.success(), "{}", said(&compacted));
     let aside = dir.path().join("aside.h5");
@@ -148,7 +148,7 @@ fn every_open_sees_the_newest_flush_and_any_flush_can_be_opened() {
         if number > 1 {
             grow(&mut log, number);
         }
-        // The files of earlier flushes stay open, and stay what they are.
+        // The files of earlier flushes stay open and unchanged.
         assert_eq!(ask(&format!("open newest-{number}")), text);
         assert_eq!(ask("read newest-1"), texts[0]);
         let copy = dir.path().join(format!("copy-{number}.h5"));

@@ -16,7 +16,7 @@ const LOGS: usize = 3;
 fn run(host: &Command, arguments: &[&str]) {
     let mut stage = Stage::new();
     let logs = stage.logs(LOGS);
-    // Nothing is kept of a log that was just written.
+    // No index of a log just written is kept.
     settle(stage.path());
     stage.count_starts();
     let mut mpirun = Mpi::of_build().run(RANKS, Path::new(host.get_program()));

@@ -1,4 +1,4 @@
-//! Files that are no logs: all that programs see is what they see without the driver.
+//! Files that are no logs: programs see the same as without the driver.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::common::driver::Driver;
 use crate::common::hosts::{Hdf5, succeed};
 use crate::common::readers::{Python, said};
 
-/// All that the tool prints, in a directory of its own.
+/// The output of the tool, in its own directory.
 fn printed(python: &Python) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut command = python.tool("plainfiles.py");
@@ -42,7 +42,7 @@ fn plain_files_are_those_of_the_default_driver() {
     assert_eq!(with.lines().count(), without.lines().count());
 }
 
-/// What is on the disk of a file that the program is still writing cannot be understood. libhdf5 has it open.
+/// The disk state of a file that the program is writing is unreadable. libhdf5 has it open.
 #[test]
 fn a_file_that_the_program_writes_is_opened_again() {
     let Some(hdf5) = Hdf5::find() else {
@@ -50,7 +50,7 @@ fn a_file_that_the_program_writes_is_opened_again() {
     };
     let (dir, driver) = (tempfile::tempdir().unwrap(), Driver::new());
     let mut program = Command::new(hdf5.compiled("connector", "again"));
-    // The program that would look at its bytes is not there.
+    // The program that would look at its bytes is missing.
     program
         .envs(driver.used())
         .env("H5LOGFS_PROGRAM", "/bin/false");

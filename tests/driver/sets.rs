@@ -1,5 +1,5 @@
-//! Random files of HDF5's own driver for subfiling, written by parallel HDF5: what that driver reads of them is what they hold as
-//! one file, and what arrays are made of.
+//! Random files of HDF5's subfiling driver, written by parallel HDF5: what that driver reads equals the content of
+//! the single file, and of arrays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const CASES: usize = 24;
 const MOST_RANKS: u64 = 8;
 
-/// A set of files in a directory of its own.
+/// A set of files in its own directory.
 struct Set {
     program: PathBuf,
     dir: TempDir,
@@ -43,7 +43,7 @@ impl Set {
         Ok(fs::read(&out).unwrap())
     }
 
-    /// The elements of all datasets, as arrays have them.
+    /// The elements of all datasets as arrays.
     fn arrays(&self) -> Vec<u8> {
         let log = Log::open(self.path(), &Options::default()).unwrap();
         let mut all = Vec::new();
@@ -102,7 +102,7 @@ fn what_parallel_hdf5_has_written_is_what_it_reads() {
         }
         let known = match set.read("read", Path::new(path)) {
             Ok(known) => known,
-            // The driver may not take what a killed program has left.
+            // The driver may reject the files of a killed program.
             Err(_) if is_killed => continue,
             Err(why) => panic!("seed {seed}: {why}"),
         };

@@ -1,4 +1,4 @@
-//! The tests of h5py itself, which come with it: they pass and fail with the driver as they do without.
+//! The test suite of h5py: outcomes with the driver equal those without it.
 
 use crate::common::driver::Driver;
 use crate::common::readers::Python;

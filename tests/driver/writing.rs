@@ -1,4 +1,4 @@
-//! Logs are read only, and no part of a log is lost by a program that makes a new file.
+//! Logs are read-only, and a program that makes a new file destroys no part of a log.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use crate::common::pnetcdf;
 use crate::common::readers::{corpus, project};
 use crate::common::unclosed::Log;
 
-/// What comes of each way to open each file for writing, to replace it, or to delete it: what a program is told, or how
-/// long the file is then.
+/// The outcome of each way to open each file for writing, to replace it, or to delete it: the program's message, or
+/// the resulting length.
 const TRY: &str = "
 import os, shutil, sys
 import h5py
@@ -86,7 +86,7 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay_until_they_are_deleted
         let name = name.replace("subfile.log.h5", "sub.h5");
         fs::copy(subfile.path(), at("sub.h5.subfiles").join(name)).unwrap();
     }
-    // The logs of a burst buffer, a journal, and a log that lost its journal.
+    // The logs of a burst buffer, a journal, and a log that has lost its journal.
     let netcdf = pnetcdf::case("rand-cdf5-np4").lay_out(dir.path());
     let netcdf_dir = netcdf.parent().unwrap().to_owned();
     let files_of_netcdf = || fs::read_dir(&netcdf_dir).unwrap().count();
@@ -94,7 +94,7 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay_until_they_are_deleted
     let unclosed = Log::usual(&at("unclosed.h5"));
     let lost = Log::usual(&at("lost.h5"));
     fs::remove_file(lost.journal_path()).unwrap();
-    // Through a link, too. Only the link is deleted.
+    // Also through a link. Only the link is deleted.
     let link = at("link.h5");
     std::os::unix::fs::symlink(at("sub.h5"), &link).unwrap();
     let files = [
@@ -108,7 +108,7 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay_until_they_are_deleted
         let Some(told) = tried(&[file]) else { return };
         let lines: Vec<&str> = told.lines().collect();
         assert_eq!(lines.len(), 5, "{told}");
-        // libhdf5 opens a file before it deletes it: one that cannot be opened stays for that reason.
+        // libhdf5 opens a file before it deletes it: a file that cannot be opened stays.
         let reasons = [
             "is part of it",
             "a log that was not closed",
@@ -126,14 +126,14 @@ fn a_log_with_other_files_and_one_that_is_not_closed_stay_until_they_are_deleted
         assert_eq!(file.exists(), !is_deleted);
         assert!(*file != link || at("sub.h5").exists());
     }
-    // Nothing is left of those that were deleted.
+    // Nothing remains of the deleted ones.
     for gone in [at("sub.h5.subfiles"), unclosed.journal_path()] {
         assert!(!gone.exists(), "{}", gone.display());
     }
     assert_eq!(files_of_netcdf(), before);
 }
 
-/// As with the default driver, a file that is open is not truncated.
+/// As with the default driver, an open file is not truncated.
 #[test]
 fn a_log_that_is_open_is_not_replaced() {
     let driver = Driver::new();

@@ -1,5 +1,5 @@
-! writer FILE: an MPI program of Fortran that writes a log with the module h5logfs, and opens it again. With -DOLD_MPI it uses the
-! module mpi in place of mpi_f08. tests/fortran/writer.py knows what is in the file.
+! writer FILE: a Fortran MPI program that writes a log with the module h5logfs, and reopens it. With -DOLD_MPI it uses the module
+! mpi in place of mpi_f08. tests/fortran/writer.py knows the content of the file.
 program writer
 #ifdef OLD_MPI
   use mpi
@@ -38,7 +38,7 @@ contains
     lends = mod(rank, 2) == 1
   end function
 
-  ! A number of ours as one of the library.
+  ! A Fortran number as a library number.
   pure integer(h5logfs_size) function n(number)
     integer, intent(in) :: number
     n = int(number, h5logfs_size)
@@ -97,7 +97,7 @@ contains
     call ghosts
     call structs
 
-    ! An error that the program asks for, and what the next flush makes of it.
+    ! A deliberate error, and its report at the next flush.
     call h5logfs_dataset(file, '/refused', H5LOGFS_DOUBLE, [n(cells)], other)
     call h5logfs_write_block(other, [n(cells)], [n(cells)], h5logfs_data(values), status)
     call expect(status == H5LOGFS_ERR_WRITE, 'a write outside of the extent is an error')
@@ -162,7 +162,7 @@ contains
     call h5logfs_flush(file)
   end subroutine
 
-  ! Each rank appends another number of rows of two numbers.
+  ! Each rank appends its own number of rows of two numbers.
   subroutine events(first, rows)
     integer(h5logfs_size), intent(out) :: first, rows
     integer(h5logfs_id) :: events_of_all
@@ -180,7 +180,7 @@ contains
     call expect(rows == rank + 1 .and. first == rank * (rank + 1) / 2, 'rows follow those of the ranks before')
   end subroutine
 
-  ! The inner cells of an array with a border, and the same from a part that does not lie in one piece.
+  ! The inner cells of an array with a border, and those of a part that is not contiguous.
   subroutine ghosts
     integer(h5logfs_id) :: inner
     type(h5logfs_memory_space) :: space

@@ -1,4 +1,5 @@
-"""What tests/fortran/writer.F90 has written on so many ranks. Arrays of Fortran have their dimensions in reverse order here."""
+"""Checks the file that tests/fortran/writer.F90 has written on a number of ranks. Fortran arrays have their dimensions in
+reverse order here."""
 
 import sys
 

@@ -1,8 +1,8 @@
-//! All types and properties of HDF5, with HDF5 2.0 and 2.2 as the judges: `judge.txt` has what their programs are told of a log
-//! otherwise than of a plain file, in each way of having it. `tests/tools/judge.py` says what the cases are.
+//! All types and properties of HDF5, with HDF5 2.0 and 2.2 as judges. `judge.txt` lists answers about a log that
+//! differ from those about a plain file, in each way of opening it. `tests/tools/judge.py` describes the cases.
 //!
-//! `make test` tries a tenth of the cases, another one each day, `make test-hdf5` all of them. What is told otherwise and is not in the
-//! table fails; what is in the table and told alike is said, so that the table is mended.
+//! `make test` tries a tenth of the cases, another one each day, `make test-hdf5` all of them. A difference that is
+//! not in the table fails. A row of the table without a difference is reported, so that the table is corrected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ const HEAD: &str = "\
 # Where h5logfs is linked to an older HDF5 than 2, it does not know the types that came later.
 ";
 
-/// For each case and way what is told otherwise.
+/// Differing answers by case and way.
 type Cells = BTreeMap<(String, String), BTreeSet<String>>;
 
 fn table() -> PathBuf {
@@ -52,7 +52,7 @@ fn judge(python: &Python, library: &Path) -> (Cells, String) {
     let tool = |arguments: &[&str]| {
         let mut command = python.tool("judge.py");
         command.envs(connector.known()).args(arguments);
-        // Libraries in wheels find those beside them by it.
+        // Libraries in wheels find their neighbours by this.
         command.env("LD_LIBRARY_PATH", library.parent().unwrap());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
@@ -68,7 +68,7 @@ fn judge(python: &Python, library: &Path) -> (Cells, String) {
     (cells(&text), text)
 }
 
-/// The libhdf5 that a module of Python brings has no other judgement than that of the table.
+/// Checks that the libhdf5 in a Python module judges as the table says.
 fn check(module: &str) {
     let Some(python) = Python::new() else {
         return;

@@ -7,8 +7,8 @@
 //! | `report` | what a program prints, and how it ends |
 //! | `judge` | a table of our own, of all types and properties |
 //!
-//! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory, and `H5LOGFS_TEST_HDF5_2` to that of those with
-//! HDF5 2.2. Without them nothing is run.
+//! `make test-hdf5` builds the programs and sets `H5LOGFS_TEST_HDF5` to their directory, and `H5LOGFS_TEST_HDF5_2` to
+//! that of those with HDF5 2.2. Without them nothing is run.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -31,22 +31,22 @@ use common::once::shared_dir;
 use report::{End, Report};
 use table::Table;
 
-/// Processor time that all processes of a program may take together: much more than any does that ends.
+/// Limit of the processor time of all processes of a program: far above that of any program that ends.
 const MOST_CPU: Duration = Duration::from_secs(600);
 
-/// Stands before the name of a program with HDF5 2.2.
+/// Prefix of a program with HDF5 2.2.
 const LATER: &str = "2.2";
 
-/// How long one may take that waits and does nothing. Other programs may keep the machine busy meanwhile.
+/// Limit of the elapsed time of a program. Other programs may keep the machine busy.
 const LONGEST: Duration = Duration::from_secs(2400);
 
-/// A way of running programs: its name in the table, and what is in their environment.
+/// A way of running programs: its name in the table, and its environment.
 struct Way {
     name: &'static str,
     variables: Vec<(&'static str, OsString)>,
 }
 
-/// Programs of one process, or under `mpirun`, or of one process with HDF5 2.2.
+/// Programs of one process, under `mpirun`, or of one process with HDF5 2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Programs {
     Serial,
@@ -61,7 +61,7 @@ fn native() -> Way {
     }
 }
 
-/// HDF5's own connector that passes all on.
+/// HDF5's own pass-through connector.
 fn pass_through() -> Way {
     let connector = "pass_through under_vol=0;under_info={}";
     Way {
@@ -178,7 +178,7 @@ fn check_connector(name: &'static str, connector: &str, programs: Programs) {
     check(&way, programs);
 }
 
-/// Runs what the table has for a way, and compares what comes of it.
+/// Runs the table's commands in one way, and compares the results.
 fn check(way: &Way, programs: Programs) {
     let Some(built) = std::env::var_os(programs.variable()) else {
         eprintln!("skipped: make test-hdf5 builds and runs the tests of HDF5");
@@ -222,7 +222,7 @@ impl Programs {
         }
     }
 
-    /// The variable with the directory that they are in.
+    /// The variable with the directory of the programs.
     fn variable(self) -> &'static str {
         match self {
             Programs::Serial | Programs::Parallel => "H5LOGFS_TEST_HDF5",
@@ -231,8 +231,8 @@ impl Programs {
     }
 }
 
-/// Runs a command of the table in a directory of its own. `first && second` are two programs, the second of which goes on with
-/// what the first one left. `*` stands for each test that the program lists, each in a process of its own.
+/// Runs a command of the table in its own directory. In `first && second` the second program uses the files of the
+/// first. `*` stands for each test that the program lists, each in its own process.
 fn run(built: &Path, command: &str, way: &Way) -> (Report, String) {
     let dir = tempfile::tempdir().unwrap();
     // Some tests change the files that come with them.
@@ -264,7 +264,8 @@ fn run(built: &Path, command: &str, way: &Way) -> (Report, String) {
     (report, all)
 }
 
-/// The arguments with which one test is run. A test that reads follows the one that writes, since programs delete their files.
+/// The arguments that run a single test. A reading test follows the one that writes, because programs delete their
+/// files.
 fn alone(test: &str, tests: &[String]) -> String {
     let writing = test.strip_suffix('r').map(|begin| format!("{begin}w"));
     let before = writing.filter(|writing| tests.contains(writing));
@@ -272,11 +273,11 @@ fn alone(test: &str, tests: &[String]) -> String {
     format!("{} -only {test}", before.unwrap_or_default())
 }
 
-/// Starts a program of the table: with `mpirun -n N` before it, a parallel one.
+/// Starts a program of the table; with `mpirun -n N` before it, a parallel one.
 fn start(built: &Path, command: &str, way: &Way, dir: &Path) -> Job {
     let words: Vec<&str> = command.split(' ').collect();
     let path = |build: &str, name: &str| {
-        // Those with HDF5 2.2 are of one build.
+        // Programs with HDF5 2.2 are from one build.
         let path = built.join(build).join("bin").join(name);
         assert!(path.is_file(), "{} is not there", path.display());
         path
@@ -303,7 +304,7 @@ fn start(built: &Path, command: &str, way: &Way, dir: &Path) -> Job {
     Job::launch(started)
 }
 
-/// Waits for the end, for a limited time: how it came, and what was printed.
+/// Waits for the end, with a limit. Returns how it ended, and its output.
 fn wait(mut job: Job) -> (End, String) {
     let start = Instant::now();
     let mut next_look = Duration::from_secs(60);

@@ -1,23 +1,23 @@
-//! What a program prints, and how it ends.
+//! The output of a program, and its end.
 //!
-//! Most programs print `Testing`, what they test, and ` PASSED`, `*FAILED*` or ` -SKIP-`; between these there may be what went
-//! wrong. `testhdf5` and `testphdf5` end at the first failure, or count their errors without a line of this kind. Each of their
-//! tests is run for itself.
+//! Most programs print `Testing`, the test, and ` PASSED`, `*FAILED*` or ` -SKIP-`; error messages may come between.
+//! `testhdf5` and `testphdf5` end at the first failure, or count errors without such a line, so each of their tests
+//! is run separately.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// How a program ended. Those that are greater are worse.
+/// The end of a program. Greater ones are worse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     #[default]
     Well,
-    /// It said that something failed.
+    /// The program reported a failure.
     Badly,
     Killed(i32),
-    /// It was ended because it took too long.
+    /// The program was killed because it took too long.
     Late,
 }
 
@@ -30,7 +30,7 @@ impl End {
         }
     }
 
-    /// The same from its text.
+    /// Parses an end.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "well" => Some(End::Well),
@@ -52,14 +52,14 @@ impl fmt::Display for End {
     }
 }
 
-/// What came of a program's tests.
+/// The results of a program's tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     pub end: End,
     pub passed: usize,
     pub skipped: usize,
     pub failed: usize,
-    /// The names of those that failed. Several may have one.
+    /// Names of failed tests. Several tests may share one.
     pub failing: BTreeSet<String>,
 }
 
@@ -85,7 +85,7 @@ impl Outcome {
 }
 
 impl Report {
-    /// What is worse than any other.
+    /// A report worse than any other.
     pub fn unknown() -> Self {
         Report {
             end: End::Late,
@@ -93,7 +93,7 @@ impl Report {
         }
     }
 
-    /// Adds what a program said.
+    /// Adds the output of a program.
     pub fn add(&mut self, end: End, said: &str) {
         self.end = self.end.max(end);
         let mut open: Option<&str> = None;
@@ -104,20 +104,20 @@ impl Report {
             let outcome = Outcome::in_line(line);
             match (open, outcome) {
                 (Some(test), Some(outcome)) => self.count(&name(test), outcome),
-                // The outcome of what has parts, which come before it. A failure may be printed twice.
+                // The outcome of a test with parts, which come before it. A failure may be printed twice.
                 (None, Some(Outcome::Passed)) => self.passed += 1,
                 (None, Some(Outcome::Skipped)) => self.skipped += 1,
                 _ => {}
             }
             open = open.filter(|_| outcome.is_none());
         }
-        // What it was about when it ended.
+        // The test that was running at the end.
         if let (Some(test), true) = (open, end != End::Well) {
             self.count(&name(test), Outcome::Failed);
         }
     }
 
-    /// Adds a test that was run for itself.
+    /// Adds a test that was run separately.
     pub fn add_whole(&mut self, test: &str, end: End, said: &str) {
         self.end = self.end.max(end);
         let outcome = match end {
@@ -139,7 +139,7 @@ impl Report {
         }
     }
 
-    /// Its row in the table, without the names.
+    /// The row in the table, without names.
     pub fn row(&self) -> String {
         let Report {
             end,
@@ -151,7 +151,7 @@ impl Report {
         format!("{end:<9}{passed:>6}{failed:>8}{skipped:>9}")
     }
 
-    /// What is worse than expected.
+    /// Results worse than expected.
     pub fn worse_than(&self, expected: &Report) -> Vec<String> {
         let mut worse = Vec::new();
         if self.end > expected.end {
@@ -165,7 +165,7 @@ impl Report {
         worse
     }
 
-    /// What is better than expected.
+    /// Results better than expected.
     pub fn better_than(&self, expected: &Report) -> Vec<String> {
         let mut better = Vec::new();
         if self.end < expected.end {
@@ -180,19 +180,19 @@ impl Report {
     }
 }
 
-/// The name of a test: what follows `Testing`, without the outcome.
+/// The name of a test: the text after `Testing`, without the outcome.
 fn name(text: &str) -> String {
     let text = ["*FAILED*", " PASSED", " -SKIP-"]
         .iter()
         .fold(text, |text, outcome| text.trim_end_matches(outcome));
-    // What is printed about an error may stand in the same line, behind the spaces that fill it up.
+    // An error message may follow in the same line, after padding.
     let text = text.split("HDF5-DIAG:").next().unwrap_or(text);
     let text = text.trim_start();
     let text = text.split("  ").next().unwrap_or(text);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The names of the tests that a program lists with `-help`. Other ranks may say who they are meanwhile.
+/// The tests that a program lists with `-help`. Other ranks may print in between.
 pub fn listed(help: &str) -> Vec<String> {
     let mut lines = help
         .lines()

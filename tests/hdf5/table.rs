@@ -1,5 +1,5 @@
-//! The table of expected results, `expected.txt`: each command, and below it a line for each way of running it. What fails is
-//! named below that line.
+//! The table of expected results, `expected.txt`: each command, followed by a line for each way of running it and the
+//! names of failing tests.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -21,10 +21,10 @@ const HEAD: &str = "\
 #   way           ended    passed  failed  skipped
 ";
 
-/// Before the result.
+/// Width of the column before the result.
 const WAY: usize = 14;
 
-/// One line for each way of running a command.
+/// A line for each way of running a command.
 struct Row {
     command: String,
     way: String,
@@ -69,13 +69,13 @@ impl Table {
         Table { rows }
     }
 
-    /// The commands of a way, with what comes of each.
+    /// The commands of a way, with their results.
     pub fn of(self, way: &str) -> Vec<(String, Report)> {
         let rows = self.rows.into_iter().filter(|row| row.way == way);
         rows.map(|row| (row.command, row.expected)).collect()
     }
 
-    /// Writes what came of a command in one way. Other ways are tested at the same time.
+    /// Writes the result of a command in one way. Other ways are tested at the same time.
     pub fn replace(command: &str, way: &str, report: Report) {
         let file = File::open(Table::path()).unwrap();
         flock(&file, FlockOperation::LockExclusive).unwrap();
@@ -109,7 +109,7 @@ impl Table {
     }
 }
 
-/// The way and the result of a row. Where there is none yet, any result is better.
+/// The way and the result in a row. Without a result any other is better.
 fn result(row: &str) -> Option<(&str, Report)> {
     let words: Vec<&str> = row.split_whitespace().collect();
     let mut report = Report::unknown();

@@ -14,20 +14,20 @@
 //! }
 //! ```
 //!
-//! While the attack runs, BOB reads fresh pages of a healthy log and opens new ones. [`Arena::attack`] prints a row of a
-//! table (attack; reads: median, worst; opens of new logs: median, worst; refused; peak memory), and fails where a bound
-//! does not hold. An attack that comes to an end by itself need not look at the clock. Others last a second, in a whole run
+//! While the attack runs, BOB reads uncached pages of a healthy log and opens new logs. [`Arena::attack`] prints a
+//! table row (attack; reads: median, worst; opens of new logs: median, worst; refused; peak memory), and fails where
+//! a limit is exceeded. An attack that ends by itself need not check the clock. Others last a second, in a whole run
 //! three, or `H5LOGFS_ATTACK_SECONDS`. [`Attack::together`] starts many threads.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `H5LOGFS_ATTACK_SECONDS` | how long an attack lasts that could go on for ever |
-//! | `H5LOGFS_ATTACK_LATENCY_MS` | how long the victim's reads and opens may take (2000: other programs may use this machine) |
+//! | `H5LOGFS_ATTACK_SECONDS` | duration of an attack that could go on for ever |
+//! | `H5LOGFS_ATTACK_LATENCY_MS` | limit of the victim's reads and opens (2000: other programs may use this machine)
+//! |
 //! | `H5LOGFS_TEST_PROGRAM` | another build of h5logfs, which is attacked instead |
 //!
-//! An attack that takes longer than some seconds is `#[ignore]`d; `make attack` runs these, too. The figures of an older
-//! build come from
-//! `H5LOGFS_TEST_PROGRAM=… make attack`.
+//! Attacks of more than some seconds are `#[ignore]`d; `make attack` runs these, too. `H5LOGFS_TEST_PROGRAM=… make
+//! attack` gives the figures of an older build.
 
 use std::fs::{self, File};
 use std::io;
@@ -50,19 +50,19 @@ use crate::common::people::{ALICE, BOB, Person, open_source, ready};
 use crate::common::{Mounted, is_running};
 
 const MIB: u64 = 1 << 20;
-/// `cache_size` and `index_memory` by default, and what the daemon needs besides.
+/// The default `cache_size` and `index_memory`, and the daemon's own needs.
 pub const MEMORY: u64 = (256 + 256 + 192) * MIB;
 
-/// The victim's healthy log, and a file that is none.
+/// The victim's healthy log, and a plain file.
 const LOG: &str = "log.h5";
 const PLAIN: &str = "plain";
-/// What the victim makes new logs of.
+/// The file from which the victim makes new logs.
 const SMALL: &str = "small.h5";
 
-/// Which numbers the victim brings home at least, also where the attack ends at once.
+/// The least number of the victim's steps, even if the attack ends at once.
 const STEPS: usize = 20;
 
-/// Attacks are measured one at a time, also where tests are threads of one process.
+/// Attacks are measured one at a time, even if tests are threads of one process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A source of several users, mounted by root for all of them.
@@ -74,12 +74,12 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// With the default options; `None` where that is not possible here.
+    /// An arena with default options; `None` where this is impossible.
     pub fn new() -> Option<Self> {
         Arena::with("")
     }
 
-    /// With more options than the default ones.
+    /// An arena with further options.
     pub fn with(options: &str) -> Option<Self> {
         if !ready() {
             return None;
@@ -120,12 +120,12 @@ impl Arena {
         self.source.path().join(person.name)
     }
 
-    /// The same directory in the mount.
+    /// A person's directory in the mount.
     pub fn shown(&self, person: Person) -> PathBuf {
         self.mounted.join(person.name)
     }
 
-    /// Makes this person the owner of all that is in the person's directory; all may read it.
+    /// Gives everything in the person's directory to this person; all may read it.
     pub fn give(&self, person: Person) {
         let dir = self.source(person);
         let owner = format!("{}:{}", person.uid, person.gid);
@@ -141,15 +141,15 @@ impl Arena {
         fs::read_to_string(self.private.path().join("log")).unwrap()
     }
 
-    /// Lets ALICE attack while BOB reads. Fails where BOB is refused something, or the daemon takes too much memory; in a whole
-    /// run, in which each attack has the machine for itself, also where a read or an open of BOB's takes too long.
+    /// ALICE attacks while BOB reads. Fails where BOB is refused something, or the daemon takes too much memory. In a
+    /// whole run, in which each attack has the machine for itself, a slow read or open of BOB's fails, too.
     pub fn attack<T: Send>(&self, name: &str, work: impl FnOnce(&Attack) -> T + Send) -> T {
         let (outcome, report) = self.watched(name, work);
         report.check(is_whole());
         outcome
     }
 
-    /// The same for an attack on the time of others. The test has the machine for itself: see `.config/nextest.toml`.
+    /// An attack on the time of others. The test has the machine for itself: see `.config/nextest.toml`.
     pub fn attack_on_time<T: Send>(&self, name: &str, work: impl FnOnce(&Attack) -> T + Send) -> T {
         let (outcome, report) = self.watched(name, work);
         report.check(true);
@@ -158,14 +158,14 @@ impl Arena {
 
     fn watched<T: Send>(&self, name: &str, work: impl FnOnce(&Attack) -> T + Send) -> (T, Report) {
         let victim = Victim::of(self);
-        // What is done once by the first reader is no part of the attack.
+        // The first reader's one-time work does not belong to the attack.
         for step in [Victim::read, Victim::open_new] {
             BOB.act(|| step(&victim, 0)).unwrap();
         }
         let daemon = Daemon::watch(self.mounted.daemon);
         let stop = AtomicBool::new(false);
         let (outcome, reads, opens) = thread::scope(|scope| {
-            // Also where the attack fails the test.
+            // Also if the attack fails the test.
             let _stop = Stop(&stop);
             let reads = scope.spawn(|| BOB.act(|| victim.repeat(Victim::read, &stop)));
             let opens = scope.spawn(|| BOB.act(|| victim.repeat(Victim::open_new, &stop)));
@@ -192,7 +192,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// A log with chunks of 1 MiB, each of which is put together from 16 columns.
+/// A log with chunks of 1 MiB, each assembled from 16 columns.
 fn healthy_log() -> LogFile {
     let (rows, columns, width) = (2048, 1024, 64);
     let dataset = Dataset::new("data", 0, Type::U64, &[rows, columns]).chunked(&[128, columns]);
@@ -222,12 +222,12 @@ impl Attack {
         }
     }
 
-    /// Whether an attack that could go on for ever has lasted long enough.
+    /// Whether an endless attack has lasted long enough.
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.end
     }
 
-    /// Does this in as many threads at once, which have the attacker's rights.
+    /// Does `work` in `count` threads at once, with the attacker's rights.
     pub fn together(&self, count: usize, work: impl Fn(usize) + Sync) {
         let work = &work;
         thread::scope(|scope| {
@@ -263,7 +263,7 @@ impl Victim {
         File::open(self.shown.join(PLAIN))?.read_exact_at(&mut plain, 0)
     }
 
-    /// Makes a log that the daemon does not know, reads it through the mount, and lists the directory.
+    /// Makes a log unknown to the daemon, reads it through the mount, and lists the directory.
     fn open_new(&self, step: u64) -> io::Result<()> {
         let name = format!("new-{step}.h5");
         fs::copy(self.source.join(SMALL), self.source.join(&name))?;
@@ -273,7 +273,7 @@ impl Victim {
         fs::read_dir(&self.shown)?.try_for_each(|entry| entry.map(drop))
     }
 
-    /// Does this until the attack is over.
+    /// Repeats `act` until the attack is over.
     fn repeat(&self, act: fn(&Self, u64) -> io::Result<()>, stop: &AtomicBool) -> Experience {
         let mut experience = Experience::default();
         for step in 1.. {
@@ -293,7 +293,7 @@ impl Victim {
     }
 }
 
-/// What the victim has seen; times in order.
+/// The victim's experience; times are sorted.
 #[derive(Debug, Default)]
 struct Experience {
     times: Vec<Duration>,
@@ -315,7 +315,7 @@ impl Experience {
     }
 }
 
-/// How an attack went.
+/// Results of an attack.
 #[derive(Debug)]
 struct Report {
     name: String,
@@ -356,7 +356,7 @@ impl Report {
     }
 }
 
-/// Watches the daemon's memory. A daemon that takes four times as much as it may is killed, to protect the machine.
+/// Monitors the daemon's memory. To protect the machine, a daemon with four times its limit is killed.
 struct Daemon {
     stop: std::sync::Arc<AtomicBool>,
     watching: JoinHandle<u64>,
@@ -365,7 +365,7 @@ struct Daemon {
 impl Daemon {
     fn watch(daemon: Pid) -> Self {
         let process = Path::new("/proc").join(daemon.as_raw_pid().to_string());
-        // Sets the peak to what is resident now.
+        // Resets the peak to the present resident size.
         fs::write(process.join("clear_refs"), "5").unwrap();
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let told = stop.clone();
@@ -387,7 +387,7 @@ impl Daemon {
         Daemon { stop, watching }
     }
 
-    /// The most memory that was resident at a time.
+    /// Peak resident memory.
     fn peak(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.watching.join().unwrap()

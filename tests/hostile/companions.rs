@@ -1,5 +1,5 @@
-//! Files that have names of companion files and belong to another user: burst-buffer logs, subfiles, journals. They must
-//! neither become bytes of a user's file nor make that user's files disappear.
+//! Files with names of companion files that belong to another user: burst-buffer logs, subfiles, journals. They must
+//! neither become bytes of a user's file nor hide that user's files.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -23,10 +23,10 @@ const CLASSIC: &str = "corpus-pnetcdf/records-cdf1-np1";
 const LOGS: [&str; 2] = ["file.nc_0_0.data", "file.nc_0_0.meta"];
 /// A log file with a directory of subfiles.
 const SUBFILED: &str = "subfile.log.h5";
-/// A log that cannot be presented.
+/// A broken log.
 const BROKEN: &str = "corpus/truncated.log.h5";
 
-/// A source in which all users may make files, and none may remove those of others.
+/// A source in which all users may create files, and none may remove those of others.
 struct Shared {
     source: TempDir,
     dir: PathBuf,
@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// `None` where files of several users cannot be mounted here.
+    /// A source; `None` where files of several users cannot be mounted.
     fn new() -> Option<Self> {
         if !ready() {
             return None;
@@ -55,13 +55,13 @@ impl Shared {
         self.dir.join(name)
     }
 
-    /// Copies what is at `from`, a path below `tests`, for `person`.
+    /// Copies `from`, a path below `tests`, for `person`.
     fn put(&self, from: &str, to: &Path, person: Person, mode: u32) {
         copy(&corpus(from), to);
         person.owns(to, mode);
     }
 
-    /// BOB's netCDF file, which only he may read.
+    /// BOB's netCDF file, readable only for him.
     fn put_classic(&self) -> Vec<u8> {
         let file = self.at("file.nc");
         self.put(&format!("{CLASSIC}/file.nc"), &file, BOB, 0o600);
@@ -94,7 +94,7 @@ impl Shared {
     }
 }
 
-/// Fails where `text` does not name the file and both users.
+/// Fails unless `text` names the file and both users.
 #[track_caller]
 fn assert_told(text: &str, file: &str) {
     for word in [file, "61101", "61102"] {
@@ -102,7 +102,7 @@ fn assert_told(text: &str, file: &str) {
     }
 }
 
-/// How many bytes differ, for a message.
+/// Number of differing bytes, for a message.
 fn difference(seen: &[u8], expected: &[u8]) -> String {
     let differ = seen.iter().zip(expected).filter(|(a, b)| a != b).count();
     format!("{differ} of {} bytes differ", expected.len())
@@ -145,7 +145,7 @@ fn logs_of_another_user_are_not_applied() {
     }
 }
 
-/// What BOB's own logs hold is shown, and the log of another user beside them changes no byte.
+/// BOB's own logs are applied, and another user's log beside them changes no byte.
 #[test]
 fn a_log_of_another_user_changes_nothing_of_ones_own() {
     let Some(shared) = Shared::new() else { return };
@@ -193,7 +193,7 @@ fn the_log_of_the_daemon_tells_of_logs_that_are_not_applied() {
     assert_told(&arena.messages(), "file.nc_0_0.data");
 }
 
-/// Root may have written them, or a service to which a directory belongs.
+/// Root may have written them, or a service that owns the directory.
 #[test]
 fn logs_of_root_and_of_the_owner_of_their_directory_are_applied() {
     let Some(shared) = Shared::new() else { return };
@@ -269,7 +269,7 @@ fn links_to_files_of_the_same_user_are_not_applied() {
     assert!(reads_own_bytes(), "symbolic links");
 }
 
-/// In a directory without the sticky bit another user can put a log in the place of BOB's at any moment.
+/// In a directory without the sticky bit another user can replace BOB's log at any time.
 #[test]
 fn logs_that_change_places_with_those_of_another_user_are_never_read() {
     let Some(shared) = Shared::new() else { return };
@@ -362,7 +362,7 @@ fn subfiles_of_another_user_are_not_read() {
     give(ALICE);
     assert_eq!(reads(), (false, false), "a directory of another user");
     assert_told(&said(&shared.run("inspect", SUBFILED)), ".subfiles");
-    // A log without subfiles does not mind.
+    // A log without subfiles is unaffected.
     shared.put("corpus/fill.log.h5", &log, BOB, 0o600);
     assert_eq!(reads(), (true, false));
     let inspect = shared.run("inspect", SUBFILED);
@@ -372,7 +372,7 @@ fn subfiles_of_another_user_are_not_read() {
 
 // --- names that disappear -------------------------------------------------------------------------
 
-/// Names of BOB's files, each like a companion file of a broken log that ALICE makes.
+/// BOB's files, each with the name of a companion file of a broken log of ALICE.
 #[test]
 fn a_broken_log_hides_no_file_of_another_user() {
     let Some(shared) = Shared::new() else { return };
@@ -425,7 +425,7 @@ fn a_broken_log_hides_no_file_of_another_user() {
     }
 }
 
-/// The other way round: what ALICE names like a part of BOB's log, or like its log file.
+/// The reverse: ALICE's files named like a part of BOB's log, or like its log file.
 #[test]
 fn companion_names_of_another_user_hide_nothing() {
     let Some(shared) = Shared::new() else { return };
@@ -449,7 +449,7 @@ fn companion_names_of_another_user_hide_nothing() {
     }
 }
 
-/// ALICE's file is a good log only with files that root owns, and must not make these disappear.
+/// ALICE's file is a good log only with files that root owns, and must not hide these.
 #[test]
 fn a_log_hides_no_files_of_root_in_a_shared_directory() {
     let Some(shared) = Shared::new() else { return };
@@ -473,7 +473,7 @@ fn a_log_hides_no_files_of_root_in_a_shared_directory() {
 
 // --- many of them ---------------------------------------------------------------------------------
 
-/// Each look-up of a file compares the names of its companion files.
+/// Each lookup of a file compares the names of its companion files.
 #[test]
 fn companion_names_by_the_ten_thousand() {
     let Some(arena) = Arena::new() else { return };

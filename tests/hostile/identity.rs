@@ -1,5 +1,5 @@
-//! A private directory takes the place of an open one, and back, many thousand times a second. What the mount tells of
-//! the open one must be true of it: neither names nor attributes of what is in the private one may come out.
+//! A private directory swaps places with an open one many thousand times a second. The mount must tell only what is
+//! true of the open one: neither names nor attributes in the private one may leak.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::arena::{Arena, Attack};
 use crate::common::people::{ACCESS_LIST, ALICE, BOB, Entry, has_lists, list, set_mode};
 
-/// The names that ALICE guesses: some that her own directory has too, and some that it does not.
+/// Names that ALICE guesses: some exist in her own directory as well, and some do not.
 const COMMON: usize = 20;
 const GUESSED: usize = 40;
 /// Only the private files have this size, and attributes of this name.
@@ -89,7 +89,7 @@ fn guesses(dir: &Path) -> impl Iterator<Item = PathBuf> {
     names.chain(others).map(|name| dir.join(name))
 }
 
-/// What came out of the private directory, and how often.
+/// Leaks from the private directory, with their numbers.
 #[derive(Default)]
 struct Told(Mutex<BTreeMap<&'static str, u64>>);
 
@@ -145,7 +145,7 @@ fn ask_for_xattrs(attack: &Attack, dir: &Path, told: &Told) {
     }
 }
 
-/// Asks for the attributes of files that are open by name only: the kernel looks no name up for this.
+/// Asks for attributes of files that are open by name only: the kernel looks up no name for this.
 fn ask_open_names(attack: &Attack, dir: &Path, told: &Told) {
     let mut held = Vec::new();
     while !attack.is_over() {
@@ -156,7 +156,7 @@ fn ask_open_names(attack: &Attack, dir: &Path, told: &Told) {
         }
         for _ in 0..100 {
             for file in &held {
-                // This asks the file system, whatever the kernel knows.
+                // This asks the file system, even if the kernel has the answer cached.
                 let asked = rustix::fs::statx(
                     file,
                     "",
@@ -166,7 +166,7 @@ fn ask_open_names(attack: &Attack, dir: &Path, told: &Told) {
                 match asked {
                     Ok(attributes) if attributes.stx_uid == BOB.uid => told.add("open attributes"),
                     Ok(attributes) if attributes.stx_size == SECRET_SIZE => told.add("open size"),
-                    // The own directory has all names that were opened.
+                    // The own directory has all opened names.
                     Err(Errno::NOENT) => told.add("that a name does not exist"),
                     _ => {}
                 }

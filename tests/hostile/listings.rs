@@ -1,4 +1,4 @@
-//! Directories of very many names: listed, asked for attributes, and changed all the time.
+//! Directories of very many names: listed, queried for attributes, and changed all the time.
 
 use std::fs::{self, File};
 use std::io;
@@ -88,7 +88,7 @@ fn dir(arena: &Arena) -> PathBuf {
     arena.shown(ALICE).join("many")
 }
 
-/// Makes it, as ALICE. Most of the files are empty.
+/// Creates it as ALICE. Most of the files are empty.
 fn make(arena: &Arena, count: usize, name: fn(usize) -> String) -> PathBuf {
     let dir = arena.source(ALICE).join("many");
     ALICE.act(|| {
@@ -154,7 +154,7 @@ fn change_while_others_look(name: &str, count: usize) {
     });
 }
 
-/// Renames the first file there and back, every two milliseconds.
+/// Renames the first file back and forth, every two milliseconds.
 fn rename_until(stop: &AtomicBool, dir: &Path) {
     let names = [empty_netcdf(0), "renamed.nc".to_owned()].map(|name| dir.join(name));
     for [from, to] in [[0, 1], [1, 0]].iter().cycle() {

@@ -1,4 +1,4 @@
-//! Attacks: what one user of a shared mount does to another. Each test attacks a mount of root with `allow_other` and the
+//! Attacks of one user of a shared mount on another. Each test attacks a mount of root with `allow_other` and the
 //! default caches, while another user reads. `arena` tells how to add one.
 
 #[path = "../common/mod.rs"]

@@ -1,5 +1,5 @@
-//! Small files whose numbers ask for much memory. The daemon keeps within its bound, and only the reader of such a file
-//! gets an error.
+//! Small files whose numbers demand much memory. The daemon stays within its limit, and only the reader of such a
+//! file gets an error.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,8 +12,8 @@ use crate::common::encoder::filter::{self, Filter};
 use crate::common::encoder::{Dataset, Entry, LogFile, Spelling, Type, int_att, log_dataset, raw};
 use crate::common::people::ALICE;
 
-/// A log of one dataset, `dims` bytes. `tables` names of one table of `len` bytes, which begins with `front`; the rest
-/// is a hole.
+/// A log of one dataset with `dims` bytes. `tables` names refer to one table of `len` bytes, which begins with
+/// `front`; the rest is a hole.
 fn sparse_log(path: &Path, dims: &[u64], tables: usize, front: &[u8], len: u64) {
     let file = raw::create_file(path, 0, false);
     Dataset::new("data", 0, Type::U8, dims).create(&file);
@@ -31,7 +31,7 @@ fn sparse_log(path: &Path, dims: &[u64], tables: usize, front: &[u8], len: u64) 
     file.write_all_at(front, place).unwrap();
 }
 
-/// The front of a table of one section with one entry, of `flags` and with `body_len` bytes behind its header.
+/// The start of a table of one section with one entry, which has these flags and `body_len` bytes after its header.
 fn one_entry(flags: i32, body_len: u64) -> Vec<u8> {
     let size = HEADER + body_len;
     let mut front = 1i64.to_le_bytes().to_vec();
@@ -39,13 +39,13 @@ fn one_entry(flags: i32, body_len: u64) -> Vec<u8> {
     front.extend((size as i32).to_le_bytes());
     front.extend(0i32.to_le_bytes());
     front.extend(flags.to_le_bytes());
-    // Where its data lie: nowhere.
+    // Place of its data: nowhere.
     front.extend(0i64.to_le_bytes());
     front.extend(1i64.to_le_bytes());
     front
 }
 
-/// One encoded entry of rank 32 that declares so many blocks: 16 bytes each in the file, 512 decoded.
+/// One encoded entry of rank 32 that declares `blocks` blocks: 16 bytes each in the file, 512 decoded.
 fn encoded_blocks(path: &Path, blocks: u64) {
     let body = 4 + 8 * (31 + 2 * blocks);
     let mut front = one_entry(MUL | ENC, body);
@@ -55,7 +55,7 @@ fn encoded_blocks(path: &Path, blocks: u64) {
 }
 
 fn xattr(file: &Path, name: &str) {
-    // Whether there is an answer, and which, is up to the daemon.
+    // Any answer or none is fine.
     let _ = rustix::fs::getxattr(file, name, &mut [0; 64]);
 }
 
@@ -63,7 +63,7 @@ fn read(file: &Path) {
     let _ = fs::read(file);
 }
 
-/// Makes a file with `make`, in so many names, and lets `act` loose on all of them at once.
+/// Makes a file with `make` under many names, and runs `act` on all of them at once.
 fn attack(name: &str, files: usize, make: impl FnOnce(&Path), act: impl Fn(&Attack, &Path) + Sync) {
     let Some(arena) = Arena::new() else {
         return;
@@ -140,7 +140,7 @@ fn tables_at_one_address() {
     );
 }
 
-/// Each of the deflated selections has 4 MiB when it is inflated.
+/// Each deflated selection inflates to 4 MiB.
 #[test]
 #[ignore = "half a minute: make attack"]
 fn deflated_selections() {
@@ -173,7 +173,7 @@ fn deflated_selections() {
 fn large_chunks() {
     let side = 200 << 20;
     let dataset = Dataset::new("data", 0, Type::U8, &[4 * side]).chunked(&[side]);
-    // Two entries for each chunk, so that it has to be put together.
+    // Two entries for each chunk, so that it must be assembled.
     let entries = (0..8).map(|n| Entry::one(0, &[n * side / 2], &[16], vec![1; 16]));
     let log = LogFile::with(vec![dataset], entries.collect());
     attack(
@@ -192,7 +192,7 @@ fn large_chunks() {
     );
 }
 
-/// Records that inflate to nearly all of the cache.
+/// Records that inflate to nearly the size of the cache.
 #[test]
 #[ignore = "half a minute: make attack"]
 fn large_records() {
@@ -214,14 +214,14 @@ fn large_records() {
     );
 }
 
-/// Open logs whose user blocks take all memory that views have, and another user who opens one more.
+/// Open logs whose user blocks take all memory for views, and another user who opens one more.
 #[test]
 fn large_user_blocks() {
     let Some(arena) = Arena::new() else {
         return;
     };
     let dir = arena.source(ALICE);
-    // From 64 MiB down to 1 KiB, so that they fill all that there is.
+    // From 64 MiB down to 1 KiB, so that they fill everything.
     let names: Vec<String> = (0..59).map(|number| format!("block-{number}.h5")).collect();
     for (number, name) in names.iter().enumerate() {
         let file = raw::create_file(

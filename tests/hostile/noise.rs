@@ -1,4 +1,4 @@
-//! Many broken files, each of which costs a scan and a line in the log; many open statistics files.
+//! Many broken files, each of which costs a scan and a log line; many open statistics files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -43,7 +43,7 @@ fn broken_files_by_the_thousand() {
             assert!(fs::read(file).is_err());
         }
     });
-    // So do other users, for example a backup.
+    // Other users do the same, for example a backup.
     BOB.act(|| {
         for entry in fs::read_dir(arena.shown(ALICE)).unwrap() {
             assert!(fs::read(entry.unwrap().path()).is_err());
@@ -64,7 +64,7 @@ fn broken_files_by_the_thousand() {
     });
 }
 
-/// A user's errors with another user's file leave room for the errors of its owner.
+/// A user's errors with another user's file leave room for those of the owner.
 #[test]
 fn the_damaged_file_of_another_user() {
     let Some(arena) = Arena::new() else {

@@ -1,4 +1,4 @@
-//! Opens of logs that a job writes: each flush makes a new state.
+//! Opens of growing logs: each flush makes a new state.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::common::unclosed::Log;
 
 /// The job flushes 500 times a second.
 const PERIOD: Duration = Duration::from_millis(2);
-/// A job goes on with another file after as many flushes, because a scan reads what all of them left.
+/// Flushes after which the job continues with another file, because a scan reads all of them.
 const FLUSHES_PER_FILE: usize = 500;
 const READERS: usize = 4;
-/// What each flush writes, before its number.
+/// The content of each flush, before its number.
 const MARK: &[u8] = b"flush ";
 
 #[test]
@@ -30,7 +30,7 @@ fn ten_thousand_opens_of_a_log_that_grows_do_not_fail() {
     open_while_it_grows(10_000);
 }
 
-/// Readers open the log of a job in a loop, as often as this together.
+/// Readers open the log of a job in a loop, this often in total.
 fn open_while_it_grows(opens: usize) {
     let Some(arena) = Arena::new() else { return };
     let (job, left) = (Job::default(), AtomicUsize::new(opens));
@@ -67,7 +67,7 @@ fn open_while_it_grows(opens: usize) {
 /// A job that writes one log after another.
 #[derive(Default)]
 struct Job {
-    /// The number of the last flush, of all files.
+    /// Number of the last flush over all files.
     flushed: AtomicUsize,
     ended: AtomicBool,
 }
@@ -78,7 +78,7 @@ impl Job {
         format!("log-{}.h5", flush / FLUSHES_PER_FILE)
     }
 
-    /// Flushes until it is told to end. Returns the flushes a second.
+    /// Flushes until told to end. Returns the flushes per second.
     fn run(&self, dir: &Path, mut log: Log) -> f64 {
         let start = Instant::now();
         for number in 1.. {
@@ -96,7 +96,7 @@ impl Job {
         unreachable!("numbers do not run out")
     }
 
-    /// Opens and reads the log of the job until no opens are left. Returns what went wrong.
+    /// Opens and reads the log until no opens are left. Returns the errors.
     fn read(&self, dir: &Path, left: &AtomicUsize) -> Vec<String> {
         let mut failures = Vec::new();
         let mut last = 0;

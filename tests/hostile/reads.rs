@@ -1,4 +1,4 @@
-//! Reads that take long: chunks that very many blocks touch.
+//! Slow reads: chunks that very many blocks touch.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,7 @@ use crate::common::readers::Python;
 use crate::common::slow::SlowLog;
 use crate::common::wait_until;
 
-/// What the chunks of an attack look like.
+/// The chunks of an attack.
 const SLOW: SlowLog = SlowLog {
     chunks: 16,
     rows: 64,
@@ -28,7 +28,7 @@ const PAGE: u64 = 4096;
 /// A file of 1 MiB of data. The offset of the first chunk does not matter.
 const PAGES: u64 = SLOW.chunks * SLOW.rows * SLOW.columns / PAGE;
 
-/// An arena where ALICE has a slow log; `None` where that is not possible here.
+/// An arena where ALICE has a slow log; `None` where this is impossible.
 fn arena() -> Option<Arena> {
     arena_with("", SLOW)
 }
@@ -52,7 +52,7 @@ impl Programs {
         self.0.push(quiet.stderr(Stdio::piped()).spawn().unwrap());
     }
 
-    /// Ends them all and waits until they are gone: not before the daemon has answered.
+    /// Kills them all and waits until they are gone, after the daemon has answered.
     fn kill(&mut self) {
         for program in &mut self.0 {
             program.kill().unwrap();
@@ -69,7 +69,7 @@ impl Drop for Programs {
     }
 }
 
-/// Reads one page. So the kernel asks for little at a time, and many readers have many requests under way.
+/// Reads one page. The kernel then asks for little at a time, and many readers have many pending requests.
 fn reader_of_page(mut dd: Command, path: &Path, page: u64) -> Command {
     let from = format!("if={}", path.display());
     dd.arg(from)
@@ -77,7 +77,7 @@ fn reader_of_page(mut dd: Command, path: &Path, page: u64) -> Command {
     dd
 }
 
-/// How much processor time the daemon has used, in the kernel's ticks.
+/// Processor time of the daemon in ticks.
 fn ticks(daemon: Pid) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_pid())).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -85,7 +85,7 @@ fn ticks(daemon: Pid) -> u64 {
     fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Whether the daemon uses a processor: for more than a tenth of a while.
+/// Whether the daemon is busy for more than a tenth of a while.
 fn is_busy(daemon: Pid) -> bool {
     let before = ticks(daemon);
     thread::sleep(Duration::from_millis(500));
@@ -121,7 +121,7 @@ fn two_users_who_read_slow_chunks() {
     read_together(2);
 }
 
-/// So many users attack at once.
+/// This many users attack at once.
 fn read_together(users: u32) {
     let Some(arena) = arena() else { return };
     let log = arena.shown(ALICE).join(NAME);
@@ -131,7 +131,7 @@ fn read_together(users: u32) {
         // Only root can start programs of several users.
         let starting = scope.spawn(move || {
             let mut readers = Programs::default();
-            // The channel closes without a message where the attack has failed before.
+            // The channel closes without a message if the attack has failed before.
             if begun.recv().is_ok() {
                 for number in 0..96 {
                     let person = Person {
@@ -211,7 +211,7 @@ fn a_read_has_a_limit_of_processor_time() {
         })
     };
     let outcome = read();
-    // What has failed is not tried again at once.
+    // A failed read is not repeated at once.
     let before = ticks(arena.mounted.daemon);
     assert!(read().is_err());
     let again = ticks(arena.mounted.daemon) - before;
@@ -262,6 +262,6 @@ fn slow_reads_end_with_the_mount() {
     arena.mounted.expect_gone();
     let time = signal.elapsed();
     println!("the mount was gone {time:?} after the signal");
-    // Files can be read on for 5 seconds.
+    // Files remain readable for 5 seconds.
     assert!(time < Duration::from_secs(4), "{time:?}");
 }

@@ -1,5 +1,5 @@
-//! Root reads and changes logs in directories of other users, and makes files of them and there, while these users put links
-//! to the directories of third users in their place.
+//! Root reads, changes and creates files in directories of other users, while these users replace the directories by
+//! links to those of third users.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -19,7 +19,7 @@ use crate::common::people::{ALICE, BOB, Person};
 use crate::common::readers::{corpus, said};
 use crate::common::{PROGRAM, unclosed};
 
-/// So many also on a slow machine.
+/// The least number of races, even on a slow machine.
 const FEWEST_RACES: usize = 10;
 
 /// A directory of one person, which others may search.
@@ -31,7 +31,7 @@ fn home(of: Person, parent: &Path) -> PathBuf {
     dir
 }
 
-/// A directory with those of the attacker and of the victim; prints why there is none.
+/// A directory with the home directories of the attacker and the victim; prints the reason if there is none.
 fn homes() -> Option<(TempDir, [PathBuf; 2])> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root has the rights of all users");
@@ -47,7 +47,7 @@ fn own(path: &Path, of: Person) {
     chown(path, Some(of.uid), Some(of.gid)).unwrap();
 }
 
-/// What a person has of a closed log and of one that was not closed.
+/// A person's closed log and unclosed log.
 fn logs(of: Person, dir: &Path) -> [Vec<u8>; 3] {
     let closed = dir.join("closed.h5");
     let _ = fs::remove_file(&closed);
@@ -80,7 +80,7 @@ fn root_changes_no_log_of_a_third_user() {
     let of_victim = logs(BOB, &victim).map(Some);
     let _ = logs(ALICE, &attacker);
 
-    // Links that come and go: the directory itself, which is a name in the attacker's, leads elsewhere now and then.
+    // Links that appear and disappear: the directory itself, a name in the attacker's, leads elsewhere now and then.
     let mut done = 0;
     races("settle and recover", &attacker, &victim, |run, own_run| {
         ALICE.act(|| logs_again(own_run));
@@ -98,7 +98,7 @@ fn root_changes_no_log_of_a_third_user() {
     });
     eprintln!("{done} logs of the attacker were changed meanwhile");
 
-    // A link that lies there.
+    // A permanent link.
     let link = attacker.join("link.h5");
     ALICE.act(|| symlink(victim.join("closed.h5"), &link).unwrap());
     for command in ["settle", "recover"] {
@@ -108,7 +108,7 @@ fn root_changes_no_log_of_a_third_user() {
         assert!(text.contains("is a link of another user"), "{text}");
     }
 
-    // Without links the command does what it is for, and what it makes is the owner's.
+    // Without links the command works, and the owner gets the result.
     let output = root(&["settle"], &attacker.join("closed.h5"));
     assert!(output.status.success(), "{}", said(&output));
     let output = root(&["recover"], &attacker.join("unclosed.h5"));
@@ -126,7 +126,7 @@ fn root_has_its_own_rights_again_after_the_log_of_another_user() {
     let own_log = parent.path().join("own.h5");
     fs::copy(corpus().join("tiny.log.h5"), &own_log).unwrap();
     fs::set_permissions(&own_log, Permissions::from_mode(0o600)).unwrap();
-    // The effective user alone is root, as in a set-user-ID program.
+    // Only the effective user is root, as in a set-user-ID program.
     let output = Command::new("setpriv")
         .args(["--ruid=65534", "--", PROGRAM, "settle"])
         .args([&home.join("closed.h5"), &own_log])
@@ -136,8 +136,8 @@ fn root_has_its_own_rights_again_after_the_log_of_another_user() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// A directory in that of the attacker, who gives its name again and again to a link to the directory of the victim. `act` is
-/// told its name, and a path that leads to it in any case. Fails where `act` says once that the attacker has won.
+/// A directory in that of the attacker, who repeatedly replaces it by a link to the victim's directory. `act` gets
+/// its name, and a path that leads to it in any case. Fails once `act` reports that the attacker has won.
 fn races(what: &str, attacker: &Path, victim: &Path, mut act: impl FnMut(&Path, &Path) -> bool) {
     let run = attacker.join("run");
     let (own_run, spare) = (attacker.join("own"), attacker.join("spare"));
@@ -234,7 +234,7 @@ fn root_reads_no_log_of_a_third_user_in_its_place() {
     damaged_log().write(&secret);
     fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
     own(&secret, BOB);
-    // Each command, and what it tells of this log alone.
+    // Each command, and its output for this log alone.
     let commands: [(&[&str], &str); 4] = [
         (&["check"], "secret-0"),
         (&["inspect"], "secret-0"),
@@ -267,7 +267,7 @@ fn damaged_log() -> LogFile {
     LogFile::with(datasets.collect(), (0..7).map(entry).collect())
 }
 
-/// The directory has fresh logs, and nothing else.
+/// Restores fresh logs in the directory, and nothing else.
 fn logs_again(dir: &Path) {
     for old in fs::read_dir(dir).unwrap() {
         fs::remove_file(old.unwrap().path()).unwrap();

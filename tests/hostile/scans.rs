@@ -1,4 +1,4 @@
-//! Files that need much of a scan.
+//! Files that cost a scan much.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -10,7 +10,7 @@ use crate::common::people::{ALICE, CAROL};
 use crate::common::readers::project;
 use crate::common::{messages, tested_program};
 
-/// A log of as many subfiles, each with one row.
+/// A log of `count` subfiles, each with one row.
 fn subfiles(count: u64) -> LogFile {
     let dataset = Dataset::new("data", 0, Type::I32, &[count, 4]);
     let mut file = LogFile::new(vec![dataset]);
@@ -23,7 +23,7 @@ fn subfiles(count: u64) -> LogFile {
     file
 }
 
-/// What `inspect` says of a log with so many subfiles.
+/// The output of `inspect` for a log with this number of subfiles.
 fn inspected(count: u64, scan_memory: &str) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log.h5");
@@ -39,7 +39,7 @@ fn all_are_found(count: u64, output: &Output) {
     assert!(text.contains(&found), "{text}{}", messages(output));
 }
 
-/// A scan needs no memory for each file that it has closed.
+/// A scan needs no memory for closed files.
 #[test]
 fn subfiles_by_the_hundred() {
     all_are_found(700, &inspected(700, "256M"));
@@ -51,7 +51,7 @@ fn subfiles_by_the_thousand() {
     all_are_found(4500, &inspected(4500, "2G"));
 }
 
-/// Two owners together want more scans at a time than there are, for five seconds each.
+/// Two owners together request more concurrent scans than there are, for five seconds each.
 #[test]
 #[ignore = "keeps the processors busy for ten seconds"]
 fn scans_without_end_of_two_owners() {

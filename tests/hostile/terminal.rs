@@ -1,4 +1,4 @@
-//! What commands print of files whose names, and whose datasets' names, are commands to a terminal.
+//! The output of commands about files and datasets whose names are terminal commands.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use crate::common::encoder::{Dataset, Entry, LogFile, Type};
 use crate::common::tested_program;
 
-/// Clears the screen, twice, sets the title, turns text around, hides a letter, and forges a line.
+/// Clears the screen twice, sets the title, reverses text, hides a letter, and forges a line.
 const NAME: &str = "a\u{1b}[2J\u{9b}2J\u{1b}]0;title\u{7}\u{7f}\u{202e}\u{e0041}\r\nother.h5: good";
 
 fn log() -> LogFile {
@@ -14,7 +14,7 @@ fn log() -> LogFile {
     let bad = Dataset::new(&format!("bad {NAME}"), 1, Type::I32, &[8]);
     let entries = [0, 1].map(|id| Entry::one(id, &[0], &[8], vec![id as u8; 32]));
     let [first, second] = entries;
-    // Its data lie far behind the end of the file.
+    // Its data lies far past the end of the file.
     let second = second.claiming(1 << 40, 32);
     LogFile::with(vec![good, bad], vec![first, second])
 }
@@ -22,11 +22,11 @@ fn log() -> LogFile {
 fn run(arguments: &[&str], file: &Path, more: &[&Path]) -> Output {
     let mut command = Command::new(tested_program());
     command.args(arguments).arg(file).args(more);
-    // Also what is logged on the way.
+    // Including log messages.
     command.env("RUST_LOG", "debug").output().unwrap()
 }
 
-/// Both outputs, which hold nothing that a terminal obeys.
+/// Both outputs, which must contain nothing that a terminal obeys.
 fn text(output: &Output) -> String {
     let text = [output.stdout.as_slice(), &output.stderr].concat();
     let text = String::from_utf8(text).unwrap();

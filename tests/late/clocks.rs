@@ -1,10 +1,10 @@
-//! A file server with another clock than the readers.
+//! A file server whose clock differs from that of the readers.
 
 use super::*;
 
 const HOUR: i64 = 3600;
 
-/// A log grows, and is replaced, on a server whose clock is so many seconds ahead. Readers see it at once.
+/// A log grows and is replaced on a server whose clock is ahead by `ahead` seconds. Readers see it at once.
 fn grows(ahead: i64) {
     if !can_mount(User::Caller) {
         return;
@@ -39,7 +39,7 @@ fn grows(ahead: i64) {
             [by_catalog, by_mount(), by_driver()] == [Some(flush); 3]
         });
     }
-    // Times are shown as the server has them.
+    // Times are those of the server.
     let modified = place.path().metadata().unwrap().modified().unwrap();
     let now = SystemTime::now();
     let difference = match modified.duration_since(now) {

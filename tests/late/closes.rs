@@ -7,11 +7,11 @@ use h5logfs_view::ChunkId;
 
 use super::*;
 
-/// What readers of a log see that is closed meanwhile. The log is closed on the first node.
+/// What readers see of a log that is closed meanwhile, on the first node.
 fn read_while_closed(number: u64, mode: Mode, options: &Options) -> Seen {
     let ranks = match mode {
         Mode::AnyTime => 1 + (number % 2) as usize,
-        // What another node has written may be late for the one that closes the log.
+        // Another node's writes may be late for the one that closes the log.
         Mode::CloseToOpen => 1,
     };
     let place = Place::new(ranks + 1, mode, number);
@@ -48,7 +48,7 @@ fn whole_closes(mode: Mode) {
         return;
     }
     let mut all = Seen::default();
-    // In job 34 the front of a close comes while a reader opens the file.
+    // In job 34 the front of a close arrives while a reader opens the file.
     for number in rounds(6).chain([34]) {
         let one = read_while_closed(number, mode, &options(number));
         assert_eq!(one.mixed, 0, "job {number}: {one:?}");
@@ -67,8 +67,8 @@ fn a_close_is_seen_wholly_where_anything_may_be_late() {
     whole_closes(Mode::AnyTime);
 }
 
-/// Opens a log again and again on another node than the one that has just closed it, until that succeeds. Returns how often
-/// it failed.
+/// Repeatedly opens a log on another node than the one that has just closed it, until that succeeds. Returns the
+/// number of failures.
 fn append_while_closed(number: u64, mode: Mode) -> u64 {
     let place = Place::new(2, mode, number);
     let options = options(number);
@@ -106,7 +106,7 @@ fn a_log_that_another_node_closed_is_opened_again_with_all_it_has() {
     }
 }
 
-/// So it is the seals that keep readers from that.
+/// This shows that the seals protect readers.
 #[test]
 fn without_checksums_a_closed_log_may_show_what_was_never_written() {
     if !can_mount(User::Caller) {
@@ -146,11 +146,11 @@ fn turn(path: &Path, at: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x55], at).unwrap();
-    // What is late comes without a change of the time.
+    // Late data arrives without a change of the time.
     file.set_modified(modified).unwrap();
 }
 
-/// All ways to the elements of a closed log pass the same comparison.
+/// All ways to the elements of a closed log verify them.
 #[test]
 fn mounts_the_driver_and_commands_refuse_data_that_do_not_match() {
     if !can_mount(User::Caller) {
@@ -202,13 +202,13 @@ fn mounts_the_driver_and_commands_refuse_data_that_do_not_match() {
         !output.status.success() && said.contains(NO_MATCH),
         "{said}"
     );
-    // The bytes have come.
+    // The bytes have arrived.
     turn(&path, at);
     assert_eq!(row(2), Ok(true));
     assert_eq!(shown(log.view(), 1).unwrap(), Some(3));
 }
 
-/// A table of which a part is missing would hide entries, or give them other selections.
+/// An incomplete table would hide entries, or give them other selections.
 #[test]
 fn a_table_that_does_not_match_is_not_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Logs on file systems that show late, and in another order, what other nodes write: a job on some nodes, readers on
-//! another one. A reader sees a whole flush or an older one, and none that is older than what it has seen. The ranks of
-//! most jobs are threads (`rows`, `team`); `readers` has jobs of `mpirun`, too, and readers that are programs.
+//! Logs on file systems that show other nodes' writes late, and in another order: a job on some nodes, readers on
+//! another one. A reader sees a whole flush or an older one, but none older than what it has seen. The ranks of most
+//! jobs are threads (`rows`, `team`); `readers` also has jobs of `mpirun`, and reader programs.
 //!
 //! `H5LOGFS_TEST_CASES` is the number of random jobs.
 
@@ -45,7 +45,7 @@ use model::{Cluster, Mode};
 use node::Node;
 
 const NAME: &str = "log.h5";
-/// In the message of a read of data that are not there yet.
+/// Text of the error for data that is not there yet.
 const NO_MATCH: &str = "do not match their checksum";
 
 /// A file system of several nodes. The last one is that of readers.
@@ -64,7 +64,7 @@ impl Place {
         }
     }
 
-    /// Where so many ranks see the log, one on each node but that of readers.
+    /// The log's path for each of `ranks` ranks, one on each node except that of readers.
     fn paths(&self, ranks: usize) -> Vec<PathBuf> {
         let writers = &self.nodes[..self.nodes.len() - 1];
         let writers = writers.iter().cycle().take(ranks);
@@ -79,7 +79,7 @@ impl Place {
         self.reader().join(NAME)
     }
 
-    /// The node of readers has to look up all files again, and what it has open is of no use.
+    /// The node of readers must look up all files again, and its open files are invalid.
     fn lose(&self) {
         self.cluster.lock().unwrap().lose(self.nodes.len());
     }
@@ -100,7 +100,8 @@ fn open_with(path: &Path, settings: &Settings) -> Result<Arc<View>> {
     View::open(&dir, snapshot, Arc::new(budget), None)
 }
 
-/// The flush that a reader sees; `None` where elements are not those of one flush. Fails where something cannot be read.
+/// The flush that a reader sees; `None` where elements are not those of one flush. Fails where something is
+/// unreadable.
 type Shown = Result<Option<u64>>;
 
 fn shown(view: &View, ranks: usize) -> Shown {
@@ -139,7 +140,7 @@ fn is_row(flush: u64, row: impl Iterator<Item = f64>) -> bool {
 }
 
 impl Seen {
-    /// Takes note of a read while so many flushes had returned.
+    /// Records a read after `flushes` flushes had returned.
     fn add(&mut self, found: Shown, flushes: u64) {
         self.reads += 1;
         match found {
@@ -156,7 +157,7 @@ impl Seen {
                     self.late += 1;
                     return;
                 }
-                // The journal of an append has taken the place of the one before.
+                // The journal of an append has replaced the one before.
                 let is_replaced = said.contains("a journal without a first line");
                 let may_be = self.last == 0 || is_replaced || self.mixed > 0;
                 assert!(may_be, "after flush {}: {said}", self.last);
@@ -183,7 +184,7 @@ fn options(number: u64) -> Options {
     }
 }
 
-/// How readers open the log of a job: with all data compared, the last ones, or none.
+/// How readers open the log of a job: all data verified, the newest, or none.
 fn settings(number: u64) -> Settings {
     let all = Settings::default();
     let compared = [all.compared, 20_000, 0][number as usize % 3];
@@ -197,13 +198,13 @@ fn course(number: u64) -> Course {
     }
 }
 
-/// The numbers of random jobs. What a job does depends on its number, also by remainders, so they follow one another.
+/// The numbers of random jobs. A job depends on remainders of its number, so they are consecutive.
 fn rounds(whole: usize) -> Range<u64> {
     first_seed()..first_seed() + cases(whole) as u64
 }
 
-/// Readers that open the log again and again, one with a catalog and one without, while a job writes it. The job dies
-/// once, and another one goes on.
+/// Readers repeatedly open the log, one with a catalog and one without, while a job writes it. The job dies once, and
+/// another one continues.
 fn run(number: u64, mode: Mode) -> Seen {
     let ranks = 1 + (number % 4) as usize;
     let place = Place::new(ranks + 1, mode, number);
@@ -224,7 +225,7 @@ fn run(number: u64, mode: Mode) -> Seen {
         if step == 8 {
             job.die();
             if mode == Mode::AnyTime {
-                // An append takes up what its node sees.
+                // An append continues what its node sees.
                 place.settle();
             }
             job = Job::append(&place.paths(ranks), &options);
@@ -232,7 +233,7 @@ fn run(number: u64, mode: Mode) -> Seen {
         job.flush(course(number + step));
         for _ in 0..4 {
             fresh.add(alone(), job.flushes);
-            // A catalog remembers for ten seconds that it could not open a log.
+            // A catalog remembers a failed open for ten seconds.
             if fresh.last > 0 && kept.refused == 0 {
                 kept.add(in_catalog(), job.flushes);
             }
@@ -272,7 +273,7 @@ fn a_reader_sees_whole_flushes_where_anything_may_be_late() {
     whole_flushes(Mode::AnyTime);
 }
 
-/// What is not compared when the log is opened is compared when it is read.
+/// Data that is not verified when the log is opened is verified when it is read.
 #[test]
 fn data_that_are_late_are_an_error_until_they_come() {
     if !can_mount(User::Caller) {
@@ -305,7 +306,7 @@ fn data_that_are_late_are_an_error_until_they_come() {
             views.push(view);
         }
         place.settle();
-        // Views that were open meanwhile show what they could not show before.
+        // Views open meanwhile show what they could not show before.
         for view in &views {
             let flush = shown(view, 1).unwrap();
             assert_eq!(flush, Some(view.snapshot().flushes));
@@ -315,14 +316,14 @@ fn data_that_are_late_are_an_error_until_they_come() {
     assert!(late > 0);
 }
 
-/// Bytes that this thread has asked the system for.
+/// Bytes that this thread has requested from the system.
 fn bytes_read() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
     let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
     read.unwrap().parse().unwrap()
 }
 
-/// A scan compares the flushes that the one before has not seen.
+/// A scan verifies only the flushes that the one before has not seen.
 #[test]
 fn what_a_daemon_has_seen_is_not_compared_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -356,9 +357,9 @@ fn what_a_daemon_has_seen_is_not_compared_again() {
         assert!(has_known(&view) && has_known(&opened(&by_workers).1));
         assert_eq!(shown(&view, 2).unwrap(), Some(flush));
     }
-    // This view compared nothing when it was read.
+    // This view verified nothing when it was read.
     let usual = opened(&catalog).1.log_bytes_read();
-    // What was compared when it was read, not when the log was opened, is known, too.
+    // Data verified by a read, not by the open, is known, too.
     let lazy = Catalog::new(held(), limits, InProcess::default()).with_settings(Settings {
         compared: 0,
         ..Settings::default()
@@ -373,7 +374,7 @@ fn what_a_daemon_has_seen_is_not_compared_again() {
     job.flush(Course::default());
     let again = read();
     assert!(again < usual + data(5), "{again}, usually {usual}");
-    // Another journal: of its flushes nothing is known.
+    // Nothing is known of another journal's flushes.
     drop(job);
     let copy = dir.path().join("copy.h5");
     std::fs::copy(&path, &copy).unwrap();
@@ -385,7 +386,7 @@ fn what_a_daemon_has_seen_is_not_compared_again() {
     assert_eq!(shown(&view, 2).unwrap(), Some(45));
 }
 
-/// So the file system of these tests is as bad as it has to be.
+/// This shows that the tests' file system is bad enough.
 #[test]
 fn without_checksums_a_reader_may_see_what_was_never_written() {
     if !can_mount(User::Caller) {
@@ -399,7 +400,7 @@ fn without_checksums_a_reader_may_see_what_was_never_written() {
             job.flush(course(step));
             for _ in 0..6 {
                 let found = open(&place.path()).and_then(|view| {
-                    // The tables are not all there, and the elements cannot be read.
+                    // The tables are incomplete, and the elements unreadable.
                     if view.snapshot().has_unreadable {
                         return Ok(Some(0));
                     }
@@ -455,7 +456,7 @@ fn mounts_and_the_driver_show_whole_flushes() {
     wait_until("the mount shows the last flush", || by_mount() == last);
 }
 
-/// What a reader has open is gone on the file server.
+/// A reader's open file has disappeared on the file server.
 #[test]
 fn a_log_that_another_node_replaces_is_an_error_or_the_new_one() {
     if !can_mount(User::Caller) {
@@ -479,7 +480,7 @@ fn a_log_that_another_node_replaces_is_an_error_or_the_new_one() {
     });
 }
 
-/// What stays away is not late, but lost.
+/// Data that never arrives is lost, not late.
 #[test]
 fn data_that_never_match_are_told_as_damage() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! What several nodes see of one file system that shows writes late: the state alone, without a mount.
+//! The views of several nodes of one file system that shows writes late: only the state, without a mount.
 //!
-//! The file system consists of items: each page of a file, its size, each name in a directory. An item has versions, in the
-//! order in which the nodes made them. Each node sees one version of each item, and never an older one than before. So a
-//! node may see a size without the bytes, new bytes beside old ones, and a name before what it leads to.
+//! The file system consists of items: each page of a file, its size, each name in a directory. An item has versions,
+//! in the order in which nodes made them. Each node sees one version of each item, and never an older one than
+//! before. So a node may see a size without the bytes, new bytes beside old ones, and a name before its target.
 //!
-//! All chance comes from the seed, the node, the item, and how often the node has looked at it. So a test that fails once
-//! fails again.
+//! All randomness comes from the seed, the node, the item, and the number of the node's looks at it. So a failing
+//! test fails again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,14 +15,14 @@ use super::common::served::{Answer, Attributes, Found, ROOT, Refusal};
 
 pub const PAGE: u64 = 4096;
 
-/// When a node sees what others have written.
+/// When a node sees the writes of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// As NFS: an open shows all that has reached the server, and the server has all that a node wrote when that node has
-    /// synced or closed the file. Besides, any of it may happen to any item at any time.
+    /// Like NFS: an open shows everything that has reached the server, and the server has everything that a node has
+    /// synced or closed. Any item may also arrive at any other time.
     CloseToOpen,
-    /// As file systems that promise less: a reader may see any item at any time. The nodes of a job see each other's
-    /// writes at once: without that no rank could open what another one has just created.
+    /// Weaker file systems: a reader may see any item at any time. The nodes of a job see each other's writes at
+    /// once: otherwise no rank could open what another one has just created.
     AnyTime,
 }
 
@@ -56,13 +56,13 @@ impl<T: Clone> Item<T> {
         &self.versions[self.seen[observer]]
     }
 
-    /// A node makes a new version, which it sees at once.
+    /// A node makes a new version, and sees it at once.
     fn set(&mut self, observer: usize, value: T) {
         self.versions.push(value);
         self.seen[observer] = self.last();
     }
 
-    /// Lets an observer see what `source` sees, or all.
+    /// Lets an observer see what `source` sees, or everything.
     fn advance(&mut self, observer: usize, source: Option<usize>) {
         let to = source.map_or(self.last(), |source| self.seen[source]);
         self.seen[observer] = self.seen[observer].max(to);
@@ -80,8 +80,7 @@ struct Inode {
     removed_by: Option<usize>,
 }
 
-/// The file system. Nodes have numbers from 1 on; 0 is the server. The last node is
-/// that of readers.
+/// The file system. Nodes count from 1; 0 is the server. The last node is that of readers.
 #[derive(Debug)]
 pub struct Cluster {
     mode: Mode,
@@ -90,15 +89,15 @@ pub struct Cluster {
     inodes: BTreeMap<u64, Inode>,
     names: BTreeMap<(u64, Vec<u8>), Item<Option<u64>>>,
     next: u64,
-    /// Numbers of files that are gone, for new ones.
+    /// Free file numbers, for reuse.
     free: BTreeSet<u64>,
-    /// How often each node has lost what it had open.
+    /// How often each node has lost its open files.
     lost: Vec<u64>,
-    /// The files that a node has to look up before it can use them.
+    /// The files that a node must look up before it can use them.
     forgotten: BTreeSet<(usize, u64)>,
-    /// The nodes that the server does not know for now.
+    /// The nodes that the server rejects for now.
     away: BTreeSet<usize>,
-    /// Seconds by which the clock of the server is ahead of that of the nodes.
+    /// Seconds by which the server's clock is ahead of the nodes'.
     ahead: i64,
 }
 
@@ -144,14 +143,14 @@ impl Cluster {
         number
     }
 
-    /// Now and then lets `node` see more of an item.
+    /// Sometimes lets `node` see more of an item.
     fn look<T: Clone>(mode: Mode, seed: u64, node: usize, key: impl Hash, item: &mut Item<T>) {
         item.looks[node] += 1;
         if mode == Mode::AnyTime && node + 1 < item.seen.len() {
             return item.advance(node, None);
         }
         if mode == Mode::CloseToOpen && item.looks[node] == 1 {
-            // It has nothing in its cache.
+            // Nothing is cached.
             item.advance(node, Some(SERVER));
         }
         let mut hasher = DefaultHasher::new();
@@ -171,7 +170,7 @@ impl Cluster {
         }
     }
 
-    /// Everything is seen everywhere, as after a long time.
+    /// Everything is visible everywhere, as after a long time.
     pub fn settle(&mut self) {
         for observer in 0..self.observers {
             self.names
@@ -187,19 +186,19 @@ impl Cluster {
         }
     }
 
-    /// The server has started anew: a node has to look up all files again, and what it has open is of no use.
+    /// The server has restarted: a node must look up all files again, and its open files are invalid.
     pub fn lose(&mut self, node: usize) {
         self.lost[node] += 1;
         let all = self.inodes.keys().filter(|number| **number != ROOT);
         self.forgotten.extend(all.map(|number| (node, *number)));
     }
 
-    /// Sets the clock of the server, by which files have their times.
+    /// Sets the server's clock, from which files get their times.
     pub fn set_ahead(&mut self, seconds: i64) {
         self.ahead = seconds;
     }
 
-    /// A time of this machine, as the server has it.
+    /// A time of this machine on the server's clock.
     fn by_server(&self, time: SystemTime) -> SystemTime {
         let difference = Duration::from_secs(self.ahead.unsigned_abs());
         if self.ahead < 0 {
@@ -209,7 +208,7 @@ impl Cluster {
         }
     }
 
-    /// All requests of a node fail, or no longer.
+    /// Lets all requests of a node fail, or stops this.
     pub fn set_away(&mut self, node: usize, is_away: bool) {
         if is_away {
             self.away.insert(node);
@@ -218,14 +217,14 @@ impl Cluster {
         }
     }
 
-    /// New files get the numbers of those that were removed.
+    /// Lets new files get the numbers of removed ones.
     pub fn free_removed(&mut self) {
         let is_removed = |(number, inode): (&u64, &Inode)| inode.removed_by.map(|_| *number);
         self.free.extend(self.inodes.iter().filter_map(is_removed));
         self.inodes.retain(|_, inode| inode.removed_by.is_none());
     }
 
-    /// Whether the server knows what a node has.
+    /// Whether the server knows a node's handle.
     fn check_known(&self, node: usize, number: u64) -> Answer<()> {
         if self.away.contains(&node) || self.forgotten.contains(&(node, number)) {
             return Err(Refusal::Stale);
@@ -241,7 +240,7 @@ impl Cluster {
         }
     }
 
-    /// A node that may use the file: not one on which the file was removed elsewhere.
+    /// A file for a node. Fails where the file was removed on another node.
     fn inode(&mut self, node: usize, number: u64) -> Answer<&mut Inode> {
         self.check_known(node, number)?;
         let inode = self.inodes.get_mut(&number).ok_or(Refusal::Stale)?;
@@ -287,7 +286,7 @@ impl Cluster {
             inode.is_none_or(|inode| inode.removed_by.is_some_and(|by| by != node))
         };
         if found.is_some_and(is_stale) {
-            // The kernel asks again where a name leads to a file that is gone.
+            // The kernel asks again if a name leads to a removed file.
             item.advance(node, None);
         }
         let found = (*item.get(node)).ok_or(Refusal::NoEntry)?;
@@ -327,7 +326,7 @@ impl Cluster {
         *item.newest()
     }
 
-    /// Sets where a name leads. Names change on the server at once.
+    /// Sets the target of a name. Names change on the server at once.
     fn set_name(&mut self, node: usize, parent: u64, name: &[u8], to: Option<u64>) {
         let observers = self.observers;
         let item = self.names.entry((parent, name.to_vec()));
@@ -365,7 +364,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What a node gets that opens a file.
+    /// The handle that a node gets from an open.
     fn handle(&self, node: usize) -> u64 {
         self.lost[node]
     }
@@ -383,7 +382,7 @@ impl Cluster {
         Ok(handle)
     }
 
-    /// A node syncs a file that it has open.
+    /// A node syncs an open file.
     pub fn sync_open(&mut self, node: usize, number: u64, handle: u64) -> Answer<()> {
         self.check_handle(node, handle)?;
         self.check_known(node, number)?;
@@ -391,7 +390,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node has synced a file, or closed it after it wrote to it.
+    /// A node has synced a file, or closed it after writing.
     pub fn sync(&mut self, number: u64) {
         if let (Mode::CloseToOpen, Some(inode)) = (self.mode, self.inodes.get_mut(&number)) {
             inode.each(
@@ -529,7 +528,7 @@ mod tests {
                     cluster.find(B, file).unwrap();
                     let mut seen = cluster.read(B, file, 0, 1 << 20).unwrap();
                     seen.resize(written.len(), 0);
-                    // What was seen stays.
+                    // A view never goes back.
                     assert!(before.iter().zip(&seen).all(|(b, s)| *b == 0 || b == s));
                     let pages = seen.chunks(PAGE as usize);
                     assert!(
@@ -580,7 +579,7 @@ mod tests {
         assert_eq!(cluster.find(B, file).unwrap_err(), Refusal::Stale);
         assert_eq!(cluster.read(B, file, 0, 1).unwrap_err(), Refusal::Stale);
         cluster.find(A, file).unwrap();
-        // The name leads to the new one, at the latest when it would lead to a file that is gone.
+        // The name leads to the new file, at the latest when it would lead to a removed one.
         assert_ne!(cluster.look_up(B, ROOT, b"file").unwrap(), file);
     }
 }

@@ -10,7 +10,7 @@ use super::model::Cluster;
 pub struct Node(ServedMount);
 
 impl Node {
-    /// Nodes have numbers from 1 on.
+    /// Mounts it on a node, counted from 1.
     pub fn new(cluster: &Arc<Mutex<Cluster>>, number: usize) -> Self {
         Node(ServedMount::new(Shown {
             cluster: Arc::clone(cluster),

@@ -1,5 +1,5 @@
-//! Programs read through the daemon of a mount, and with the file driver, what a job on other nodes writes meanwhile: ranks
-//! that are threads, or a job of `mpirun` on two nodes, each with its own mount of the file system.
+//! Programs read a growing log through the daemon of a mount, and with the file driver. The job runs on other nodes:
+//! its ranks are threads, or a job of `mpirun` on two nodes, each with its own mount of the file system.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::common::jobs::kill::{PER_NODE, Pattern};
 use crate::common::killed::{Places, RANKS};
 use crate::common::nodes::{self, Nodes};
 
-/// With NFS's promises a flush may be seen as soon as it is on the disk.
+/// By NFS's rules a flush may become visible as soon as it is on disk.
 fn check_late(mode: Mode, seen: &Seen) {
     let is_late = seen.behind > 0 || mode == Mode::CloseToOpen;
     assert!(is_late, "the file system shows everything at once");
@@ -38,7 +38,7 @@ fn threads_write(mode: Mode, seed: u64, flushes: u64) {
         )
         .unwrap();
         readers.wait_for(1);
-        // What the readers have open meanwhile is opened again.
+        // Files that readers have open are reopened.
         place.lose();
         readers.wait_for(1);
     }
@@ -60,8 +60,8 @@ fn programs_see_whole_flushes_where_anything_may_be_late() {
         .for_each(|seed| threads_write(Mode::AnyTime, seed, 12));
 }
 
-/// Two nodes, each of which has its own mount of the file system at `dir`. The third one is this machine. `None`, having said
-/// why, where there can be no nodes.
+/// Two nodes with their own mounts of the file system at `dir`. The third node is this machine. `None`, after
+/// printing the reason, where nodes are impossible.
 pub fn two_nodes(place: &Place, dir: &Path) -> Option<nodes::Place> {
     let mounts: Vec<&Path> = place.nodes.iter().map(Node::path).collect();
     let nodes = Nodes::with_mounts(2, &mounts)?;
@@ -73,7 +73,7 @@ pub fn two_nodes(place: &Place, dir: &Path) -> Option<nodes::Place> {
     Some(nodes::Place::Nodes(nodes))
 }
 
-/// Two ranks on each of two nodes. The readers are on this machine. The job closes the log, or is killed.
+/// Two ranks on each of two nodes, with readers on this machine. The job closes the log, or is killed.
 fn mpirun_writes(mode: Mode, seed: u64, subfiles: u32, looks: usize, closes: bool) {
     const FLUSHES: u64 = 1_000_000;
     if !can_mount(User::Caller) {
@@ -105,7 +105,7 @@ fn mpirun_writes(mode: Mode, seed: u64, subfiles: u32, looks: usize, closes: boo
     let mut last = acknowledged;
     if !closes {
         last = open(&place.path()).unwrap().snapshot().flushes;
-        // It may have been about to return from one more.
+        // It may have been about to return from one more flush.
         let is_right = last == acknowledged || last == acknowledged + 1;
         assert!(is_right, "{last} after {acknowledged}");
     }

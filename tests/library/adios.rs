@@ -1,4 +1,4 @@
-//! ADIOS2 directories: what is shown of them.
+//! The view of ADIOS2 directories.
 
 mod damaged;
 
@@ -21,7 +21,7 @@ use crate::common::PROGRAM;
 use crate::common::encoder::read_whole;
 use crate::common::readers::{Python, project, said};
 
-/// The file by which a directory is scanned.
+/// The file that stands for a directory in a scan.
 const INDEX: &str = "md.idx";
 
 fn corpus() -> PathBuf {
@@ -62,7 +62,7 @@ fn told(snapshot: &Snapshot, severity: Severity) -> Vec<String> {
     found.map(ToString::to_string).collect()
 }
 
-/// A copy of a directory that may be changed.
+/// A writable copy of a directory.
 fn copy(name: &str) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(directory(name)).unwrap() {
@@ -79,7 +79,7 @@ fn copy(name: &str) -> TempDir {
 #[test]
 fn each_directory_is_exported_as_expected() {
     let out = tempfile::tempdir().unwrap();
-    // BP4 does not tell attributes of one element from scalars, which files of openPMD have.
+    // BP4 does not distinguish attributes of one element from scalars, which openPMD files have.
     let (mut exact, mut with_scalars) = (Vec::new(), Vec::new());
     for name in cases() {
         let got = out.path().join(format!("{name}.h5"));
@@ -115,7 +115,7 @@ fn each_directory_is_exported_as_expected() {
     }
 }
 
-/// A kernel may have bytes of an earlier scan.
+/// A kernel may have cached bytes of an earlier scan.
 #[test]
 fn each_scan_makes_the_same_image() {
     for name in cases() {
@@ -206,7 +206,7 @@ fn open(index: &Path) -> OpenLog {
     }
 }
 
-/// Where the second step ends in an index of BP5.
+/// End of the second step in a BP5 index.
 fn end_of_two_steps(index: &[u8]) -> usize {
     let (mut at, mut steps) = (64, 0);
     while steps < 2 {
@@ -219,7 +219,7 @@ fn end_of_two_steps(index: &[u8]) -> usize {
 
 #[test]
 fn what_was_opened_stays_readable_while_the_directory_grows() {
-    /// Whether a writer has the directory open.
+    /// Offset of the byte that says whether a writer has the directory open.
     const ACTIVE: usize = 39;
     let copy = copy("b5_steps");
     let path = copy.path().join(INDEX);
@@ -230,7 +230,7 @@ fn what_was_opened_stays_readable_while_the_directory_grows() {
     fs::write(&path, begun).unwrap();
     let before = open(&path);
     assert_eq!(before.view().snapshot().flushes, 2);
-    // The writer goes on, and closes it.
+    // The writer continues, and closes it.
     let index = OpenOptions::new().write(true).open(&path).unwrap();
     index.write_all_at(&whole[end..], end as u64).unwrap();
     index.write_all_at(&[0], ACTIVE as u64).unwrap();

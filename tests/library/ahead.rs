@@ -1,4 +1,4 @@
-//! Chunks made ahead of readers who go through a dataset in order.
+//! Chunks made ahead of sequential readers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use tempfile::TempDir;
 const CHUNK: usize = 4096;
 const CHUNKS: usize = 256;
 
-/// These tests count threads of the process, so they run one at a time. With `cargo test` the threads of other tests may
-/// be there for a while.
+/// A lock for these tests, which count threads of the process. With `cargo test`, threads of other tests may exist
+/// for a while.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -29,8 +29,8 @@ struct Fixture {
     contents: Vec<u8>,
 }
 
-/// A dataset with two records a chunk, so that chunks have to be put together; the first one of chunk
-/// `bad` lies outside of the log.
+/// A dataset with two records a chunk, so that chunks must be assembled. The first record of chunk `bad` lies outside
+/// of the log.
 fn log_file(bad: Option<usize>) -> Fixture {
     const HALF: usize = CHUNK / 2;
     let dataset = Dataset::new("a", 0, Type::U8, &[(CHUNK * CHUNKS) as u64]);
@@ -94,7 +94,7 @@ fn wait_until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// Threads of this process that make chunks ahead.
+/// Number of this process's threads that make chunks ahead.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -135,7 +135,7 @@ fn without_threads_a_read_makes_what_comes_next_and_nothing_twice() {
         CHUNKS as u64 - 1,
         "{counts:?}"
     );
-    // On one core there is nothing to gain.
+    // A single core gains nothing.
     let cores = thread::available_parallelism().map_or(1, |n| n.get());
     assert_eq!(counts.ahead > 0, cores > 1, "{counts:?}");
 }

@@ -1,4 +1,4 @@
-//! Arrays straight from logs, against libhdf5 on the file that the log stands for.
+//! Arrays straight from logs, compared with libhdf5 on the canonical file.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn options() -> Options {
     options
 }
 
-/// Whether all elements of a dataset are those that libhdf5 makes of them, as numbers of this type.
+/// Whether all elements of a dataset, read as this number type, equal libhdf5's conversion.
 fn is_converted_alike<T: Element + H5Type + PartialEq>(
     ours: &Dataset,
     theirs: &hdf5::Dataset,
@@ -32,8 +32,8 @@ fn is_converted_alike<T: Element + H5Type + PartialEq>(
     let found = ours.read::<T>(&Selection::All).unwrap();
     let wanted = theirs.read_dyn::<T>().unwrap();
     assert_eq!(found.shape(), wanted.shape());
-    // Between integers of one size and another byte order libhdf5 only swaps bytes, so that a negative number becomes a large
-    // one.
+    // Between integers of one size and different byte order libhdf5 only swaps bytes, so a negative number becomes a
+    // large one.
     if let Class::Integer {
         big_endian: true, ..
     } = ours.info().datatype.class

@@ -1,5 +1,5 @@
-//! Files whose numbers ask for much more memory than there is. Each is refused for that reason, and what was allocated
-//! until then was reserved.
+//! Files whose numbers demand much more memory than there is. Each is refused for this reason, and all memory
+//! allocated until then was reserved.
 
 use std::fmt::Debug;
 use std::fs;
@@ -35,7 +35,7 @@ fn assert_no_memory<T: Debug, E: ToString>(outcome: Result<T, E>) {
     assert!(refused.contains("no memory for"), "{refused}");
 }
 
-/// A closed log, whose front has the mark of a file, and a journal of another file beside it.
+/// A closed log whose front has the mark of a file, with the journal of another file beside it.
 fn with_journal(path: &Path, flushes: u64) {
     let len = 4 * FRONT;
     let dataset = Dataset::new("a", 0, Type::U8, &[len]);
@@ -116,12 +116,12 @@ fn kept_items_that_are_too_large() {
     assert_eq!(get(2 * BUDGET), Ok(Some(BUDGET)));
 }
 
-/// Each entry logs bytes that are not in the data.
+/// Each entry logs bytes that the data lacks.
 #[test]
 fn tables_with_a_fault_in_each_entry() {
     const ENTRIES: u64 = 500_000;
     let dir = tempfile::tempdir().unwrap();
-    // One section, and where it ends.
+    // One section and its end.
     let mut table = [1, 16 + 44 * ENTRIES].map(u64::to_le_bytes).concat();
     for number in 0..ENTRIES {
         table.extend([44i32, 0, 0].iter().flat_map(|n| n.to_le_bytes()));

@@ -1,5 +1,5 @@
-//! Logs of the classic layout, made by `tests/tools/classic.py`: random ones, against the files that they stand for, and bad
-//! ones. `H5LOGFS_TEST_CASES` sets the number of random ones, `H5LOGFS_TEST_SEED` the first seed.
+//! Logs of the classic layout from `tests/tools/classic.py`: random ones, compared with their canonical files, and
+//! damaged ones. `H5LOGFS_TEST_CASES` sets the number of random logs, `H5LOGFS_TEST_SEED` the first seed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -22,17 +22,17 @@ use h5logfs_view::cache::{Budget, MemoryLimits};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Random logs where the environment asks for no other number.
+/// Default number of random logs.
 const CASES: usize = 60;
 
-/// A log, and the file that it stands for.
+/// A log and its canonical file.
 #[derive(Debug)]
 struct Case {
     log: PathBuf,
     expected: PathBuf,
 }
 
-/// Makes the logs of some seeds, all by one run of the generator. Returns what it says as well.
+/// Makes the logs of some seeds in one run of the generator. Returns its output, too.
 fn make(
     python: &Python,
     dir: &Path,
@@ -110,7 +110,7 @@ fn logs_of_very_many_chunks() {
     python.assert_same(&pairs);
 }
 
-/// Reads what there is of bad logs beside what is bad.
+/// Reads the sound parts of a damaged log.
 const READ: &str = "
 import json, sys, h5py
 for bad, got, expected, who in json.load(open(sys.argv[1])):
@@ -129,10 +129,10 @@ for bad, got, expected, who in json.load(open(sys.argv[1])):
                 assert (data == e[name][()]).all(), bad + ': ' + name
 ";
 
-/// What makes a log bad, the log, and what the generator says of it.
+/// The kind of damage, the log, and the generator's description.
 type Bad = (String, Case, Value);
 
-/// Makes a log of each kind that is bad.
+/// Makes a log with each kind of damage.
 fn make_all_bad(python: &Python, dir: &Path) -> Vec<Bad> {
     let output = python.tool("classic.py").arg("--list-bad").output();
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
@@ -148,13 +148,13 @@ fn make_all_bad(python: &Python, dir: &Path) -> Vec<Bad> {
         .collect()
 }
 
-/// Makes a log that is bad in one way; returns what the generator says of it.
+/// Makes a log with one kind of damage; returns the generator's description.
 fn make_bad(python: &Python, dir: &Path, bad: &str, seed: u64) -> (Case, Value) {
     let (mut made, said) = make(python, dir, &["--bad", bad], std::iter::once(seed));
     (made.remove(0), serde_json::from_str(&said).unwrap())
 }
 
-/// Each kind of bad input is told with file and position, and takes no more with it than it has to.
+/// Each kind of damage is reported with file and position, and affects as little as possible.
 #[test]
 fn bad_logs_are_told_and_the_rest_of_them_is_readable() {
     let Some(python) = Python::old().or_else(Python::new) else {
@@ -189,7 +189,7 @@ fn bad_logs_are_told_and_the_rest_of_them_is_readable() {
     python.run(READ, &[list.path()]);
 }
 
-/// A chain that disagrees is a fault of the file, and hides nothing.
+/// An inconsistent chain is a fault of the file, and hides nothing.
 #[test]
 fn chains_that_disagree_are_complaints() {
     let Some(python) = Python::old().or_else(Python::new) else {
@@ -274,7 +274,7 @@ fn commands_know_the_layout() {
     }
 }
 
-/// Offsets of all that libhdf5 does not look at: the bytes of the two logs, and the indexes of their chunks.
+/// Offsets of everything that libhdf5 does not read: the bytes of the two logs, and the indexes of their chunks.
 fn own_bytes(view: &View, bytes: &[u8]) -> (Vec<usize>, Vec<usize>) {
     let mut logs = Vec::new();
     for source in &view.snapshot().sources[1..] {
@@ -284,8 +284,8 @@ fn own_bytes(view: &View, bytes: &[u8]) -> (Vec<usize>, Vec<usize>) {
         let blocks = at.iter().map(|(_, at)| *at as usize);
         logs.extend(blocks.flat_map(|at| at..bytes.len().min(at + *block as usize)));
     }
-    // With bytes that each has at least: what lies behind it is for libhdf5, which some damage of global heaps
-    // makes search without end.
+    // Marks with the least number of bytes: what follows is for libhdf5, which searches without end after some damage
+    // of global heaps.
     let marks = [
         (&b"TREE\x01"[..], 120),
         (b"EAHD", 72),
@@ -302,7 +302,7 @@ fn own_bytes(view: &View, bytes: &[u8]) -> (Vec<usize>, Vec<usize>) {
     (logs, indexes)
 }
 
-/// Whatever stands in the logs and their indexes: a read succeeds or fails, and that is all.
+/// Whatever the logs and their indexes contain, a read just succeeds or fails.
 #[test]
 fn damage_is_never_more_than_an_error() {
     let Some(python) = Python::all().pop() else {
@@ -323,7 +323,7 @@ fn damage_is_never_more_than_an_error() {
                 let at = places[numbers.index(places.len())];
                 damaged[at] = [0, 1, 0x7f, 0x80, 0xff, numbers.index(256) as u8][numbers.index(6)];
             }
-            // A file of its own, since the times of one that is written again may stay the same.
+            // A new file, because the times of a rewritten one may not change.
             let path = log.with_extension(format!("damaged{round}"));
             std::fs::write(&path, &damaged).unwrap();
             let read = open(&path, Chunking::Auto).and_then(|view| {
@@ -338,7 +338,7 @@ fn damage_is_never_more_than_an_error() {
     assert!(failed > 0);
 }
 
-/// A snapshot may come from a file, or from another process.
+/// A snapshot may come from a file or from another process.
 #[test]
 fn snapshots_with_no_sense_make_no_panic() {
     let Some(python) = Python::all().pop() else {
@@ -352,7 +352,7 @@ fn snapshots_with_no_sense_make_no_panic() {
     }
 }
 
-/// Makes an HDF5 file with the program of a test; `made` is its name.
+/// Makes an HDF5 file with a Python program, which finds the file's name in `made`.
 fn by_python(dir: &TempDir, code: &str) -> Option<PathBuf> {
     let python = Python::old().or_else(Python::new)?;
     let path = dir.path().join("file.h5");
@@ -406,7 +406,7 @@ fn logs_that_are_not_chunked_bytes_are_refused() {
     }
 }
 
-/// The elements of each dataset; `None` where they cannot be had.
+/// The elements of each dataset; `None` where they are unreadable.
 fn elements(view: &View) -> Vec<Vec<Option<Vec<u8>>>> {
     let datasets = view.snapshot().datasets.iter().enumerate();
     let of = |(number, dataset): (usize, &Dataset)| {
@@ -436,15 +436,15 @@ fn elements(view: &View) -> Vec<Vec<Option<Vec<u8>>>> {
     datasets.map(of).collect()
 }
 
-/// In large caches and small ones, by several readers, from a kept index: sound logs, whose contents other tests look
-/// at, and those that have lost some data.
+/// Large and small caches, several readers, a kept index: sound logs, whose content other tests check, and those that
+/// have lost data.
 #[test]
 fn classic_however_it_is_read() {
     let Some(python) = Python::all().pop() else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    // Few logs have streams. Among the first ones are such that lose something.
+    // Few logs have streams. Some of the first ones lose something.
     let seeds = (first_seed()..first_seed() + cases(CASES) as u64).chain(1..9);
     let (made, _) = make(&python, dir.path(), &[], seeds);
     let mut numbers = Numbers(first_seed());
@@ -458,7 +458,7 @@ fn classic_however_it_is_read() {
         let check = |view: &View, how: &str| {
             let pairs = elements(view).into_iter().flatten();
             let mut pairs = pairs.zip(wanted.iter().flatten());
-            // How much a loss takes with it depends on the chunks.
+            // The extent of a loss depends on the chunks.
             if pairs.all(|(a, b)| a == *b || a.is_none() || b.is_none()) {
                 Ok(())
             } else {
@@ -471,7 +471,7 @@ fn classic_however_it_is_read() {
     assert!(lost > 0);
 }
 
-/// Damages bytes of the data log behind its header: streams break, other data change.
+/// Damages bytes of the data log after its header: streams break, other data changes.
 fn lose_data(log: &Path, numbers: &mut Numbers) {
     let view = open(log, Chunking::Auto).unwrap();
     let Arrangement::Blocks { block, at, len } = &view.snapshot().sources[2].arrangement else {
@@ -489,8 +489,8 @@ fn lose_data(log: &Path, numbers: &mut Numbers) {
     std::fs::write(log, bytes).unwrap();
 }
 
-/// Makes a log of one dataset, `row`, of bytes: its extent, and the entries, where it has one dimension, each by filter, start, count and position
-/// of its data; and the bytes of the data log.
+/// Makes a log of one dataset of bytes, `row`, from its extent and the bytes of the data log. Entries of a
+/// one-dimensional dataset are given by filter, start, count and data position.
 fn of_row(
     dir: &TempDir,
     dims: &[u64],
@@ -519,7 +519,7 @@ fn of_row(
     )
 }
 
-/// What later writes have hidden is no part of a chunk, be it broken or not.
+/// Records hidden by later writes do not belong to a chunk, broken or not.
 #[test]
 fn a_chunk_is_made_of_what_decides_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -546,8 +546,7 @@ fn a_chunk_is_made_of_what_decides_it() {
     assert!(!said(&output).contains("fault"), "{}", said(&output));
 }
 
-/// An entry whose data lie in part in a chunk that was never written has none of its elements, however they are
-/// read.
+/// If an entry's data lies partly in an unwritten chunk, none of its elements is readable in any way.
 #[test]
 fn data_in_a_chunk_that_is_not_there_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
@@ -588,7 +587,7 @@ fn nothing_is_covered_as_a_whole() {
     assert!(said(&output).contains("100.0 %"), "{}", said(&output));
 }
 
-/// An entry without elements has to be right as well: its faults are reported, and do not affect other entries.
+/// An entry without elements must be valid, too: its faults are reported, and do not affect other entries.
 #[test]
 fn entries_of_nothing_are_looked_at() {
     for (entry, bad) in [
@@ -611,7 +610,7 @@ fn entries_of_nothing_are_looked_at() {
     }
 }
 
-/// What libhdf5 cannot open is refused where it has the layout's marks, and is a plain file elsewhere.
+/// A file that libhdf5 cannot open is refused if it has the layout's marks, and is a plain file otherwise.
 #[test]
 fn damaged_files_are_known_by_their_marks() {
     let Some(python) = Python::old().or_else(Python::new) else {
@@ -622,7 +621,7 @@ fn damaged_files_are_known_by_their_marks() {
     let log = &made[0].log;
     let mut bytes = std::fs::read(log).unwrap();
     let signature = bytes.windows(4).position(|w| w == b"\x89HDF").unwrap();
-    // A superblock of no known version.
+    // The superblock gets an unknown version.
     bytes[signature + 8] = 99;
     std::fs::write(log, &bytes).unwrap();
     let failed = open(log, Chunking::Auto).unwrap_err();

@@ -1,5 +1,5 @@
-//! What crashes leave of a log: a closed file beside a journal of an earlier time, a close or an append of which a part came to
-//! the disk, the torn end of a journal. No flush is lost that was complete, nothing else is shown, and no state is a dead end.
+//! What crashes leave of a log: a closed file beside a stale journal, a close or an append that reached the disk in
+//! part, the torn end of a journal. No complete flush is lost, nothing else is shown, and no state is a dead end.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ use crate::common::names_in;
 use crate::common::settled::{settle, unsettle};
 use crate::common::unclosed::{FRONT, Log};
 
-/// A log of two flushes, as its job has left it, and as `recover` closes it.
+/// A log of two flushes, as its job left it, and as `recover` closes it.
 struct Place {
     dir: TempDir,
     unclosed: Vec<u8>,
@@ -41,7 +41,7 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.h5");
         let log = Log::usual(&path);
-        // Without the flush that was never complete.
+        // The journal without the incomplete flush.
         let end = log.journal.rfind(r#"{"commit""#).unwrap();
         let end = end + log.journal[end..].find('\n').unwrap() + 1;
         fs::write(path_of(&path), &log.journal[..end]).unwrap();
@@ -69,7 +69,7 @@ impl Place {
         path_of(&self.path()).exists()
     }
 
-    /// The offset behind the last flush.
+    /// The end of the last flush.
     fn end(&self) -> usize {
         self.ends()[1]
     }
@@ -81,7 +81,7 @@ impl Place {
             .collect()
     }
 
-    /// How long the journal was behind each of its lines.
+    /// The length of the journal after each line.
     fn line_ends(&self) -> Vec<usize> {
         let bytes = self.journal.iter().enumerate();
         bytes
@@ -96,7 +96,7 @@ fn try_snapshot(path: &Path) -> Result<Snapshot> {
     scan(ScanRequest::alone(&dir, &name, &Settings::default()))
 }
 
-/// The last flush that is shown of a log that is not closed, or `None`; and the extent of the first dataset.
+/// The flush that an unclosed log shows, or `None`, and the extent of the first dataset.
 fn shown(path: &Path) -> (Option<u64>, Vec<u64>) {
     let snapshot = try_snapshot(path).unwrap();
     assert!(!snapshot.has_losses(), "{:?}", snapshot.diagnostics);
@@ -116,7 +116,7 @@ fn recovered(path: &Path) -> u64 {
     }
 }
 
-/// Opens a log again, without any other rank. Returns the flush after which it goes on.
+/// Reopens a log with a single rank. Returns the flush that it continues.
 fn append(path: &Path) -> std::result::Result<LogWriter, String> {
     let options = Options::default();
     let base = |recorded: Option<&Recorded>| match recorded {
@@ -136,7 +136,7 @@ fn append(path: &Path) -> std::result::Result<LogWriter, String> {
     Ok(LogWriter::new(Ranks::one(), files, options))
 }
 
-/// Flushes a new extent of the first dataset, and nothing else.
+/// Flushes only a new extent of the first dataset.
 fn flush(writer: &mut LogWriter, dims: &[u64]) {
     let extent = Line::Define(Definition::Extent {
         dataset: 0,
@@ -158,7 +158,7 @@ fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
     let cut = |len: usize| place.journal[..len].to_vec();
     let mut journals: Vec<Vec<u8>> = place.line_ends().into_iter().map(cut).collect();
     journals.extend([0, 20, place.journal.len() - 5].map(cut));
-    // Of an append, which is not wholly on the disk.
+    // An append that is only partly on disk.
     fs::write(place.path(), &place.closed).unwrap();
     drop(append(&place.path()).unwrap());
     let begun = fs::read(path_of(&place.path())).unwrap();
@@ -170,7 +170,7 @@ fn a_closed_log_wins_over_any_journal_of_an_earlier_time() {
     for (number, journal) in journals.iter().enumerate() {
         place.put(&place.closed, journal);
         assert_eq!(shown(&place.path()), (None, vec![8]), "{number}");
-        // It is no hindrance for the next job, which goes on where the closed log ends.
+        // It does not hinder the next job, which continues at the end of the closed log.
         let mut writer = append(&place.path()).unwrap();
         flush(&mut writer, &[9]);
         drop(writer);
@@ -191,12 +191,12 @@ fn a_flush_after_the_close_wins_over_the_closed_file() {
     flush(&mut writer, &[10]);
     drop(writer);
     let journal = fs::read(path_of(&place.path())).unwrap();
-    // The new front did not come to the disk, nor that the file is shorter.
+    // Neither the new front nor the truncation reached the disk.
     place.put(&place.closed, &journal);
     assert_eq!(shown(&place.path()), (Some(3), vec![10]));
     assert_eq!(recovered(&place.path()), 3);
     assert_eq!(shown(&place.path()), (None, vec![10]));
-    // A flush that was complete wins, too, if what is before it is damaged: someone has to decide that it is dropped.
+    // A complete flush also wins if data before it is damaged: somebody must decide to drop it.
     let damaged = |at: usize| {
         let mut journal = journal.clone();
         journal[at] ^= 1;
@@ -224,9 +224,9 @@ fn a_file_of_which_not_all_is_there_does_not_win() {
         bytes[at] ^= 1;
         bytes
     };
-    // In its front, in the seal, in the table, in the objects.
+    // Damage in front, seal, table and objects.
     let mut states: Vec<Vec<u8>> = [10, 4050, 5000, end, end + 30, len - 10].map(damage).into();
-    // Parts of the front that are old, or new.
+    // Fronts that are partly old and partly new.
     for at in [512, 4032, 4096] {
         states.push([&place.unclosed[..at], &place.closed[at..]].concat());
         states.push(
@@ -251,7 +251,7 @@ fn a_file_of_which_not_all_is_there_does_not_win() {
     }
 }
 
-/// What an earlier version closed has no seal, or one that tells less.
+/// A file closed by an earlier version has no seal, or an incomplete one.
 #[test]
 fn beside_a_log_that_an_earlier_version_closed_the_journal_decides() {
     let place = Place::new();
@@ -296,7 +296,7 @@ fn the_torn_end_of_a_journal_is_an_ordinary_state() {
         );
     }
     let commit = &second[second.iter().position(|b| *b == b'\n').unwrap() + 1..];
-    // Of the last flush a part did not come to the disk, so no program was promised it. What of it did is kept.
+    // A part of the last flush did not reach the disk, so it was never acknowledged. What did reach the disk is kept.
     place.put(&place.unclosed, &[first, &[0; 512][..], commit].concat());
     let Outcome::Recovered(recovered) = recover(&place.path(), How::default()).unwrap() else {
         panic!("it was closed");
@@ -315,7 +315,7 @@ fn the_torn_end_of_a_journal_is_an_ordinary_state() {
     flush(&mut writer, &[7]);
     drop(writer);
     assert_eq!(shown(&place.path()), (Some(2), vec![7]));
-    // Any other commit behind damage tells of a flush that was complete.
+    // Any other commit after damage belongs to a complete flush.
     let behind = |damage: &[u8], commits: usize| [damage, &commit.repeat(commits)].concat();
     for damage in [
         behind(b"x", 1),
@@ -334,7 +334,7 @@ fn the_torn_end_of_a_journal_is_an_ordinary_state() {
     }
 }
 
-/// `recover --last-flush 1`, cut down at any point: the flush that it keeps is there.
+/// `recover --last-flush 1`, interrupted at any point: the flush that it keeps is there.
 #[test]
 fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
     let place = Place::new();
@@ -344,10 +344,10 @@ fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
         assert_eq!(shown(&place.path()), (Some(1), vec![6]));
         assert_eq!(recovered(&place.path()), 1);
     }
-    // What was dropped is what no flush covers then.
+    // What was dropped is then unflushed data.
     let kept = path_of_kept(&place.path(), 1);
     fs::remove_file(&kept).unwrap();
-    // The real one leaves that order: the journal never speaks of more than the data file has.
+    // The real order: the journal never refers to more than the data file has.
     place.put(&place.unclosed, &place.journal);
     let journal = path_of(&place.path());
     let old = SourceFile::open(
@@ -367,10 +367,10 @@ fn while_flushes_are_dropped_those_that_are_kept_can_be_read() {
     assert_eq!(shown(&place.path()), (None, vec![6]));
     let names = names_in(place.dir.path());
     assert_eq!(names.len(), 1, "{names:?}");
-    // If the journal comes back, it is the one that knows no more than this.
+    // If a journal returns, it is the one with no more than this.
     place.put(&fs::read(place.path()).unwrap(), first);
     assert_eq!(shown(&place.path()), (None, vec![6]));
-    // A closed log has no flushes to drop, and who asks for it loses nothing.
+    // A closed log has no flushes to drop, and a request to drop some loses nothing.
     place.put(&place.closed, &place.journal);
     let refused = recover(&place.path(), how).unwrap_err().to_string();
     assert!(refused.contains("it is closed already"), "{refused}");
@@ -417,7 +417,7 @@ fn a_log_with_subfiles_is_closed_when_all_its_files_prove_it() {
     assert!(matches!(said, Outcome::Cleared(_)), "{said:?}");
 }
 
-/// Nothing was flushed, so the log can be replaced. What is left of a file that was being created is in nobody's way.
+/// Nothing was flushed, so the log can be replaced. The rest of a creation is in nobody's way.
 #[test]
 fn what_a_crash_at_the_creation_leaves_is_no_dead_end() {
     let place = Place::new();
@@ -451,7 +451,7 @@ fn what_a_crash_at_the_creation_leaves_is_no_dead_end() {
     assert!(left.iter().all(|left| !left.exists()));
 }
 
-/// A user's file that has the name of the journal, beside a log that is closed and beside one that is not.
+/// A user's file with the name of the journal, beside a closed log and beside an unclosed one.
 #[test]
 fn a_file_that_is_no_journal_is_left_alone() {
     let place = Place::new();
@@ -491,11 +491,11 @@ fn a_log_with_a_journal_of_an_earlier_time_is_not_settled_before_that_is_gone() 
     settle().unwrap();
 }
 
-/// What becomes of a closed log, and what readers then get to know of it.
+/// A change of a closed log, and the message that readers then get.
 type Case<'a> = (&'a str, &'a dyn Fn(), Option<&'static str>);
 
-/// What a view of a closed log has not read yet it reads when the log was opened again, whatever lies where the table was. Where the
-/// file may have other bytes, that is an error.
+/// A view of a closed log reads the rest after the log was reopened, even where the table was overwritten. If the
+/// file may have other bytes, the read is an error.
 #[test]
 fn a_view_of_a_closed_log_outlives_what_is_appended() {
     let place = Place::new();

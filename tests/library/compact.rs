@@ -1,4 +1,4 @@
-//! `h5logfs compact`: the file that it makes, and where it makes none.
+//! `h5logfs compact`: the file that it makes, and its refusals.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, check_all, corpus, said, sound_cases, whole_corpus};
 use crate::common::{PROGRAM, pnetcdf, unclosed};
 
-/// Filters of the user's choice, and what libhdf5 calls them.
+/// Filters that a user may choose, and libhdf5's names for them.
 const FILTERS: [(&[&str], &str); 4] = [
     (&["--deflate", "1"], "deflate"),
     (&["--deflate", "6", "--shuffle"], "shuffle deflate"),
@@ -42,7 +42,7 @@ fn values(count: u64) -> Vec<u8> {
     (0..count).flat_map(|n| value(n).to_le_bytes()).collect()
 }
 
-/// A log of doubles: rows of a table in chunks of 16 rows, of which the second and the last are missing.
+/// A log of doubles: rows of a table in chunks of 16 rows. The second chunk and the last are missing.
 fn table(dir: &Path) -> PathBuf {
     let path = dir.join("table.h5");
     let rows =
@@ -53,7 +53,7 @@ fn table(dir: &Path) -> PathBuf {
     path
 }
 
-/// Every sound case, with its own filters and with others, by every Python.
+/// Every sound case with its own filters and with others, read by every Python.
 fn compacts_as_expected(corpus: &Path) {
     let dir = tempfile::tempdir().unwrap();
     let names = sound_cases(corpus);
@@ -117,7 +117,7 @@ fn the_number_of_threads_changes_no_byte() {
     assert!(one == bytes("2") && one == bytes("4") && one == bytes("64"));
 }
 
-/// What was not written takes no room, and has the fill value.
+/// Unwritten chunks take no space and have the fill value.
 #[test]
 fn only_what_was_written_is_stored() {
     let Some(python) = Python::old() else { return };
@@ -159,7 +159,7 @@ print(' '.join(p.get_filter(i)[3].decode() for i in range(p.get_nfilters())))",
     }
 }
 
-/// A record that is a deflated chunk is a chunk of the new file, byte for byte.
+/// A record that is a deflated chunk is copied byte for byte.
 #[test]
 fn chunks_that_lie_deflated_are_copied() {
     let dir = tempfile::tempdir().unwrap();
@@ -185,7 +185,7 @@ fn chunks_that_lie_deflated_are_copied() {
                 "{start}"
             );
         }
-        // One that cannot be inflated is found.
+        // A chunk that cannot be inflated is noticed.
         let mut damaged = fs::read(&log).unwrap();
         let chunk = deflated(0);
         let at = damaged.windows(chunk.len()).position(|part| part == chunk);
@@ -196,7 +196,7 @@ fn chunks_that_lie_deflated_are_copied() {
     }
 }
 
-/// With the same filters the file is as small as that of h5repack.
+/// With the same filters the file is as small as h5repack's.
 #[test]
 fn files_are_as_small_as_those_of_h5repack() {
     if Command::new("h5repack").arg("--version").output().is_err() {
@@ -206,7 +206,7 @@ fn files_are_as_small_as_those_of_h5repack() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let dataset = Dataset::new("d", 0, Type::F64, &[1 << 18]).chunked(&[1 << 14]);
-    // Measured to a sixteenth.
+    // Compared to within a sixteenth.
     let mut numbers = Numbers(3);
     let measured = (0..1 << 18).map(|n| (n / 64) as f64 + numbers.below(4096) as f64 / 16.0);
     let measured = measured.flat_map(f64::to_le_bytes).collect();
@@ -282,7 +282,7 @@ print('\\n'.join(sorted(found)))";
     );
 }
 
-/// netCDF refuses a file where a list of scales, or of their uses, has references to nothing.
+/// netCDF refuses a file where a list of scales, or of their users, has null references.
 #[test]
 fn a_part_of_a_netcdf_file_has_its_dimensions() {
     let Some(python) = Python::new() else { return };
@@ -306,7 +306,7 @@ for path in sys.argv[1:]:
     assert_eq!(lines, [of_mask, of_mask, of_time, of_time]);
 }
 
-/// A chunk whose data are not in the file, among sound ones.
+/// A chunk whose data is missing from the file, among sound ones.
 fn damaged(dir: &Path) -> PathBuf {
     let path = dir.join("damaged.h5");
     let entry = |start: u64| Entry::one(0, &[start], &[32], values(32));
@@ -365,7 +365,7 @@ print([bool(f['d'][at:at + 32].any()) for at in (0, 32, 64)], bool(f['other'][:]
     compacted(&log, &out, &["--skip-damaged", "--force"]).unwrap();
 }
 
-/// The damaged logs of the corpus: what can be read is in the file, and the rest is listed.
+/// The damaged logs of the corpus: the readable part is in the file, and the rest is listed.
 #[test]
 fn the_rest_of_damaged_logs_is_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -417,7 +417,7 @@ fn standard_output_gets_the_same_file() {
     let piped = compact(&log, Path::new("-"), &["--deflate", "1", "--verify"]);
     assert!(piped.status.success() && piped.stderr.is_empty());
     assert!(piped.stdout == fs::read(&out).unwrap());
-    // Of a damaged log it gets nothing.
+    // A pipe gets nothing of a damaged log.
     let piped = compact(&damaged(dir.path()), Path::new("-"), &[]);
     assert!(!piped.status.success() && piped.stdout.is_empty());
 }
@@ -433,7 +433,7 @@ fn another_file_is_replaced_on_demand() {
     compacted(&log, &mine, &["--force", "--verify"]).unwrap();
 }
 
-/// Noise does not get longer by filters than libhdf5 would make it.
+/// Filters lengthen noise no more than libhdf5's do.
 #[test]
 fn what_does_not_compress_is_stored_as_it_is() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,13 +1,12 @@
-//! The corpus without a client: what a view has of each dataset is what the program meant, to the byte. `tests/clients`,
-//! `tests/driver` and `tests/connector` read some of these logs with the programs of users.
+//! The corpus without clients: the view of each dataset equals, byte for byte, what the program meant.
+//! `tests/clients`, `tests/driver` and `tests/connector` read some of these logs with users' programs.
 
 use std::path::Path;
 
 use crate::common::encoder::{export, open_view, raw};
 use crate::common::readers::{all_sound_cases, check_all, corpus, whole_corpus};
 
-/// How many datasets of a case are the same. Elements that point to others have other bytes in each file: they are left to
-/// clients.
+/// Number of equal datasets in a case. Elements with pointers differ between files, and are left to clients.
 fn same_datasets(corpus: &Path, name: &str, dir: &Path) -> Result<usize, String> {
     let shown = dir.join(name);
     let log = corpus.join(format!("{name}.log.h5"));

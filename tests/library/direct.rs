@@ -1,4 +1,4 @@
-//! Logs that are opened one by one, as the file driver and the Python package do.
+//! Logs opened one by one, as by the file driver and the Python package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const CHUNK: usize = 4096;
 const CHUNKS: usize = 64;
 
-/// A log in which each chunk is made of two records, so that chunks are put together and kept.
+/// A log in which each chunk is made of two records, so that chunks are assembled and kept.
 fn log(value: u8) -> (TempDir, PathBuf) {
     let dataset = Dataset::new("a", 0, Type::U8, &[(CHUNK * CHUNKS) as u64]);
     let half = CHUNK / 2;
@@ -40,7 +40,7 @@ fn open(path: &Path, options: &str) -> OpenLog {
     }
 }
 
-/// Reads all of the log; returns how many chunks had to be made for it.
+/// Reads the whole log; returns the number of chunks made.
 fn chunks_made(log: &OpenLog) -> u64 {
     let made = || {
         let counts = log.view().budget().counts();
@@ -59,13 +59,13 @@ fn a_log_that_is_opened_again_finds_the_chunks_that_it_left() {
     let fresh = open(&path, options);
     assert_eq!(chunks_made(&fresh), CHUNKS as u64);
     drop(fresh);
-    // What has just been written may be written again without a trace.
+    // A file just written may be rewritten without a trace.
     assert_eq!(chunks_made(&open(&path, options)), CHUNKS as u64);
     settle(dir.path());
     assert_eq!(chunks_made(&open(&path, options)), CHUNKS as u64);
     let again = open(&path, options);
     assert_eq!(chunks_made(&again), 0);
-    // While it is open, too, and with other options that change its bytes.
+    // Also while it is open, and with other options that do not change its bytes.
     assert_eq!(chunks_made(&open(&path, options)), 0);
     let other = format!("{options},incomplete_attribute=off");
     assert_eq!(chunks_made(&open(&path, &other)), CHUNKS as u64);
@@ -88,7 +88,7 @@ fn little_stays_when_all_logs_are_closed() {
     assert!(budget.used() > (CHUNK * CHUNKS) as u64);
     drop(log);
     assert!((1..=64 << 20).contains(&budget.used()), "{}", budget.used());
-    // The memory of these limits goes as soon as there are others.
+    // The memory of these limits is freed once there are others.
     let kept = std::sync::Arc::downgrade(&budget);
     drop(budget);
     drop(open(&path, "index_dir=none,cache_size=19M"));

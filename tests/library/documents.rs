@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The documents, without what a build or another project has made.
+/// The documents, except those made by a build or another project.
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [
@@ -33,7 +33,7 @@ fn documents() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The text without blocks of code, in which `#` begins no heading and brackets no link.
+/// The text without code blocks, in which `#` begins no heading and brackets are no link.
 fn prose(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let mut is_code = false;
@@ -70,7 +70,7 @@ fn anchors(path: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// What `](` leads to.
+/// The targets of links.
 fn links(path: &Path) -> Vec<String> {
     let text = prose(path).join("\n");
     let behind = text.split("](").skip(1);
@@ -120,7 +120,7 @@ fn the_site_has_all_pages() {
     assert_eq!(listed, pages);
 }
 
-/// A row with fewer cells than its head shows less than it says.
+/// A row with fewer cells than the header shows less than it says.
 #[test]
 fn rows_of_tables_have_all_cells() {
     let mut uneven = Vec::new();

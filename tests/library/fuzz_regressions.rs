@@ -1,4 +1,4 @@
-//! What fuzzing begins with, and what it once found, run again: the bodies of the targets are those of `make fuzz`.
+//! Seeds and regressions of fuzzing, run again with the targets of `make fuzz`.
 
 #[path = "../../fuzz/targets/mod.rs"]
 pub mod targets;
@@ -14,7 +14,7 @@ fn regressions() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/regressions")
 }
 
-/// The inputs that were found for a target.
+/// The inputs found for a target.
 fn found(target: &Target) -> Seeds {
     let files = fs::read_dir(regressions().join(target.name));
     let files = files.into_iter().flatten().flatten();
@@ -29,7 +29,7 @@ fn found(target: &Target) -> Seeds {
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-/// cargo-nextest runs each test in a process of its own. Only there all memory of the process is that of the test.
+/// cargo-nextest runs each test in its own process. Only there all memory of the process belongs to the test.
 fn is_alone() -> bool {
     env::var("NEXTEST_EXECUTION_MODE").is_ok_and(|mode| mode == "process-per-test")
 }
@@ -76,7 +76,7 @@ fn nothing_that_was_found_is_found_again() {
     }
 }
 
-/// No test would run the inputs of a directory with another name.
+/// No test would run inputs in a directory with another name.
 #[test]
 fn inputs_belong_to_targets() {
     for dir in fs::read_dir(regressions()).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! What `h5logfs inspect` prints.
+//! The output of `h5logfs inspect`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn inspect(options: &[&str], files: &[&Path]) -> Output {
     command.output().unwrap()
 }
 
-/// What is printed, with names of files instead of full paths.
+/// The output, with file names instead of full paths.
 fn printed(options: &[&str], files: &[&Path]) -> String {
     let output = inspect(options, files);
     assert!(output.status.success(), "{output:?}");
@@ -27,7 +27,7 @@ fn printed(options: &[&str], files: &[&Path]) -> String {
     text
 }
 
-/// Steps of a series, of which one was not written and another one in part, and a row that is complete.
+/// Steps of a series, one unwritten and one partly written, and a complete row.
 fn steps() -> LogFile {
     let mut steps = Dataset::new("steps", 0, Type::U8, &[5, 4]).chunked(&[2, 4]);
     steps.max[0] = None;
@@ -127,7 +127,7 @@ fn the_first_of_very_many_gaps_are_told() {
     assert!(!said.contains("2001"), "{said}");
 }
 
-/// Where entries are lost, elements that seem not to be written may have been.
+/// Where entries are lost, elements that seem unwritten may have been written.
 #[test]
 fn what_may_have_been_written_is_told() {
     let said = printed(&["--incomplete"], &[&corpus("corpus/bad_nsel.log.h5")]);

@@ -1,5 +1,4 @@
-//! What is kept of logs on disk: it is used if it is valid, never otherwise, and failures to keep it are no failures of
-//! reads.
+//! Indexes kept on disk: they are used only if valid, and failures to keep them are no failures of reads.
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
@@ -39,7 +38,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
 }
 
-/// Logs and a plain file below `run/`, and a place to keep what is learned of them.
+/// Logs and a plain file below `run/`, and a place for kept items.
 struct Site {
     dir: TempDir,
 }
@@ -82,7 +81,7 @@ impl Site {
         self.dir.path().join("kept")
     }
 
-    /// As a new daemon would see `directory`.
+    /// A catalog as a new daemon for `directory` has it.
     fn catalog(&self, dir: &Path) -> Catalog {
         let store = Store::open(&self.place(), 64 << 20).unwrap();
         Catalog::new(
@@ -93,7 +92,7 @@ impl Site {
         .with_store(Arc::new(store))
     }
 
-    /// All items that are kept.
+    /// All kept items.
     fn items(&self) -> Vec<PathBuf> {
         let dirs = fs::read_dir(self.place()).unwrap();
         dirs.flat_map(|f| fs::read_dir(f.unwrap().path()).unwrap())
@@ -148,7 +147,7 @@ fn what_belongs_to_views_comes_back_with_them() {
     assert_eq!(**kept.unwrap(), *b"packed");
 }
 
-/// Two datasets that were written alike, by so many small blocks that their indexes are worth keeping.
+/// Two datasets written in the same way, by enough small blocks to make their indexes worth keeping.
 #[test]
 fn indexes_come_back_without_a_look_at_the_tables() {
     const ENTRIES: u64 = 40;
@@ -177,7 +176,7 @@ fn indexes_come_back_without_a_look_at_the_tables() {
         (read_whole(&view).unwrap(), view.log_bytes_read())
     };
     let (first, with_tables) = read();
-    // The snapshot, two indexes, one set of selections.
+    // The snapshot, two indexes, and one set of selections.
     assert_eq!(site.items().len(), 4);
     let (second, without) = read();
     assert!(first == second);
@@ -187,7 +186,7 @@ fn indexes_come_back_without_a_look_at_the_tables() {
         "{with_tables} bytes, then {without}"
     );
 
-    // Damage is found out, and everything is made anew.
+    // Damage is noticed, and everything is made again.
     for item in site.items() {
         flip_last_byte(&item);
     }
@@ -196,7 +195,7 @@ fn indexes_come_back_without_a_look_at_the_tables() {
     assert_eq!((read().1, site.items().len()), (without, 4));
 }
 
-/// Puts the times of a file back to where they were: only the inode tells then that it was changed.
+/// Restores the times of a changed file: only the inode then reveals the change.
 fn change_unseen(path: &Path, change: impl FnOnce(&Path)) {
     let before = fs::metadata(path).unwrap();
     change(path);
@@ -245,7 +244,7 @@ fn a_file_that_changed_is_scanned_again() {
     assert!(!known("new.h5"));
 }
 
-/// Of the subfiles only the snapshot says in which state they were: an index must not outlive it.
+/// Only the snapshot records the state of subfiles: an index must not outlive it.
 #[test]
 fn indexes_of_subfiles_that_changed_are_made_again() {
     const BLOCKS: u64 = 300_000;
@@ -262,7 +261,7 @@ fn indexes_of_subfiles_that_changed_are_made_again() {
     };
     let (old, new) = (write("log.h5", 0), write("new.h5", 1));
     settle(&site.run());
-    // The elements: the times of the objects are not those of the other file.
+    // Only elements are compared: the objects' times differ from those of the other file.
     let all = |name: &str| {
         let view = site.catalog(&site.run()).open(Path::new(name)).unwrap();
         read_by_chunks(&view, 0).unwrap()
@@ -311,13 +310,13 @@ fn damage_to_what_is_kept_costs_a_scan_and_nothing_else() {
             let catalog = site.catalog(&site.run());
             assert_eq!(bytes(&catalog, "subfile.log.h5"), scanned, "{at}");
             assert_eq!(catalog.scans(), 1);
-            // And it is whole again.
+            // The item is whole again.
             assert_eq!(fs::read(&item).unwrap(), sound, "{at}");
         }
     }
 }
 
-/// Reads a little of everything.
+/// Reads a part of everything.
 fn touch(view: &View) {
     let mut buf = vec![0; 1 << 16];
     for at in (0..4).map(|n| n << 16) {
@@ -338,7 +337,7 @@ fn touch(view: &View) {
     }
 }
 
-/// With the right checksum: written by a program with a bug, or by an attacker.
+/// The checksum is right: a buggy program or an attacker wrote the item.
 #[test]
 fn kept_snapshots_with_no_sense_make_no_panic() {
     for name in ["subfile.log.h5", "objref_dset.log.h5", "userblock.log.h5"] {
@@ -351,7 +350,7 @@ fn kept_snapshots_with_no_sense_make_no_panic() {
             settings: format!("{BUILD}, {}, companions=[], at=None", Settings::default()),
         });
         let sound = log.get(&Task::unlimited(), "scan").unwrap();
-        // Each byte but for the image, of which a few are enough.
+        // Every byte outside of the image, and a few inside.
         let image = scan_file(&site.run().join(name)).unwrap().image;
         let start = sound.windows(image.len()).position(|w| w == image).unwrap();
         let rest = (0..start).chain(start + image.len()..sound.len());
@@ -406,13 +405,13 @@ fn a_full_or_missing_disk_is_no_concern_of_readers() {
             let read = reads(&catalog);
             (read, catalog.scans(), site.items().len())
         }));
-        // Views that are remembered hold the directory.
+        // Remembered views hold the directory.
         let gone = Command::new("umount").arg("-l").arg(site.place()).status();
         assert!(gone.unwrap().success());
         fs::remove_dir(site.place()).unwrap();
         let (read, scans, items) = outcome.unwrap();
         assert!(read == scanned && scans == 4, "{size}");
-        // Nothing that is unfinished stays.
+        // No unfinished item stays.
         assert!(items >= kept && items < 4, "{items} with {size}");
     }
 }
@@ -466,7 +465,7 @@ fn an_index_directory_that_cannot_be_used_is_an_error_where_it_was_asked_for() {
     let said = messages(&refused);
     assert!(!refused.status.success());
     assert!(said.contains("kept") && said.contains("0755"), "{said}");
-    // What is missing but for its last part may be a typing error.
+    // A missing directory other than the last component may be a typing error.
     let missing = site.dir.path().join("typo/indexes");
     let options = format!("index_dir={}", missing.display());
     let refused = crate::common::mount(User::Caller, &site.run(), mount_point.path(), &options);
@@ -477,7 +476,7 @@ fn an_index_directory_that_cannot_be_used_is_an_error_where_it_was_asked_for() {
         "{said}"
     );
     assert!(!site.dir.path().join("typo").exists());
-    // The usual place is worth a warning only.
+    // The default place deserves only a warning.
     fs::rename(&place, site.dir.path().join("h5logfs")).unwrap();
     let log = site.dir.path().join("messages");
     let output = User::Caller
@@ -522,7 +521,8 @@ fn of_a_deleted_log_nothing_is_kept_that_nobody_has_open() {
     read_whole(&held).unwrap();
 }
 
-/// A log that changes all the time costs no more memory than one that does not. A program that has a past state open reads on.
+/// A log that changes all the time costs no more memory than one that does not. A program with a past state open can
+/// still read it.
 #[test]
 fn of_past_states_nothing_is_kept_that_nobody_has_open() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! What the parts of the project may use and name.
+//! The dependencies and names that parts of the project may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Words by which log layouts are known.
+/// Words that name log layouts.
 const LAYOUTS: [&str; 9] = [
     "adios",
     "logvol",
@@ -18,8 +18,7 @@ const LAYOUTS: [&str; 9] = [
     "subfiling",
 ];
 
-/// What stands above the layouts. The other parts read a layout, or belong to the writer, which makes logs of
-/// one.
+/// Parts above the layouts. Other parts read a layout, or belong to the writer, which makes logs of one.
 const ABOVE: [&str; 5] = [
     "src/cli",
     "src/fs",
@@ -39,7 +38,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A layout is one module of `h5logfs_log` and one of `h5logfs_scan`: what stands above them works with any.
+/// A layout is a module of `h5logfs_log` and one of `h5logfs_scan`. Code above works with any layout.
 #[test]
 fn nothing_above_the_log_and_the_scan_names_a_layout() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -61,7 +60,7 @@ fn nothing_above_the_log_and_the_scan_names_a_layout() {
     assert!(named.is_empty(), "{}", named.join("\n"));
 }
 
-/// Modules of the crate `h5logfs-log`, each above those that follow. The layouts and all other modules are below them.
+/// Modules of the crate `h5logfs-log`, upper ones first. The layouts and all other modules are below them.
 const MODULES: [&str; 4] = ["scan", "snapshot", "journal", "filters"];
 
 #[test]
@@ -71,7 +70,7 @@ fn modules_of_the_log_use_only_what_is_below_them() {
     assert!(upwards.is_empty(), "{}", upwards.join("\n"));
 }
 
-/// Layers of the VOL connector, each above those that follow. All its modules are of one.
+/// Layers of the VOL connector, upper ones first. Each of its modules belongs to one.
 const CONNECTOR: [&str; 15] = [
     "lib",
     "class",
@@ -111,7 +110,7 @@ fn module_of(path: &Path, source: &Path) -> String {
     module.to_str().unwrap().to_owned()
 }
 
-/// The number of files of a crate, and which of them use a module above their own. What is not named is below all.
+/// Number of files in a crate, and those that use a module above their own. Unlisted modules are below all.
 fn upwards(source: &str, modules: &[&str]) -> (usize, Vec<String>) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let mut files = Vec::new();
@@ -139,8 +138,8 @@ fn crates() -> Vec<PathBuf> {
     found.filter(|source| source.is_dir()).collect()
 }
 
-/// Files that use each other cannot be understood one after the other. Two may. A module may use the one that it is a part of,
-/// and what that one gives on counts as its own.
+/// Files that use each other can only be understood together. Two may do so. A module may use its parent, and what
+/// the parent re-exports counts as the parent's.
 #[test]
 fn no_more_than_two_modules_use_each_other() {
     let (mut modules, mut circles) = (0, BTreeSet::new());
@@ -160,7 +159,7 @@ fn no_more_than_two_modules_use_each_other() {
     assert!(circles.is_empty(), "{circles:#?}");
 }
 
-/// What each module of a crate uses of the others, by their paths from the root. The root is the empty one.
+/// The other modules that each module of a crate uses, by path from the root. The root is empty.
 fn uses_of(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(source, &mut files);
@@ -222,10 +221,10 @@ fn expand(before: &str, text: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// The module that a path leads to from another one. `None`: to another crate.
+/// The module at a path seen from another module; `None` for another crate.
 fn module_at(path: &str, from: &str, names: &BTreeSet<String>) -> Option<String> {
     let mut at: Vec<&str> = from.split("::").filter(|part| !part.is_empty()).collect();
-    // Without a word for where it begins, a path begins with a part of the module.
+    // A path without a prefix begins with a part of the module.
     let mut least = at.len() + 1;
     for part in path.split("::").map(str::trim) {
         match part {
@@ -243,7 +242,7 @@ fn module_at(path: &str, from: &str, names: &BTreeSet<String>) -> Option<String>
     wholes.find(|module| names.contains(module))
 }
 
-/// All modules that one uses, by way of others, too.
+/// All modules that a module uses, directly or not.
 fn reached(module: &str, uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     let (mut reached, mut next) = (BTreeSet::new(), vec![module]);
     while let Some(module) = next.pop() {
@@ -257,13 +256,13 @@ fn reached(module: &str, uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<
     reached
 }
 
-/// The lines of a source that are no comment. A comment may point upwards.
+/// The lines of a source without comments, which may point upwards.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines();
     lines.filter(|line| !line.trim_start().starts_with("//"))
 }
 
-/// Whether a line has a name that does not go on.
+/// Whether a line contains a whole name.
 fn names(line: &str, name: &str) -> bool {
     let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     line.split(name).skip(1).any(|rest| !goes_on(rest))
@@ -276,13 +275,13 @@ const PLUGINS: [&str; 3] = [
     "h5logfs-plugin-connector-mpi",
 ];
 
-/// What writes to the standard output or error of a program.
+/// Macros that write to a program's standard output or error.
 const PRINTING: [&str; 4] = ["print!(", "println!(", "dbg!(", "stderr()"];
 
-/// The one place that may: options that are wrong, while libhdf5 starts and has no error stack to keep that on.
+/// The only exception: invalid options while libhdf5 starts, and has no error stack yet.
 const MAY_PRINT: &str = "connector/src/below/misspelt.rs";
 
-/// Standard error is the program's. What goes wrong is on the error stack of its libhdf5.
+/// Standard error belongs to the program. Errors go to the error stack of its libhdf5.
 #[test]
 fn plug_ins_print_nothing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
@@ -309,7 +308,7 @@ fn plug_ins_print_nothing() {
     assert!(printing.is_empty(), "{}", printing.join("\n"));
 }
 
-/// The crates of this project, and which others of them each may use.
+/// The crates of this project, and the others that each may use.
 const CRATES: [(&str, &[&str]); 21] = [
     ("h5logfs-common", &[]),
     ("h5logfs-adios", &["h5logfs-common"]),
@@ -490,7 +489,8 @@ const CRATES: [(&str, &[&str]); 21] = [
             "h5logfs-output",
             "h5logfs-mpi",
             "h5logfs-writer",
-            // With the feature `mpi`, so that it is built for the tests; the one for MPI also for h5logfs-compact-mpi.
+            // With the feature `mpi`, so that it is built for the tests; the MPI plug-in also for
+            // h5logfs-compact-mpi.
             "h5logfs-plugin-connector-mpi",
             "h5logfs-connector",
             "h5logfs-driver",
@@ -499,7 +499,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ),
 ];
 
-/// What logs, views, the catalog and the plug-ins do without: C libraries, FUSE, MPI, the command line, the confinement of processes.
+/// What logs, views, the catalog and the plug-ins do without: C libraries, FUSE, MPI, the command line, sandboxing.
 const FOREIGN: [&str; 8] = [
     "hdf5-metno",
     "hdf5-metno-sys",
@@ -511,7 +511,7 @@ const FOREIGN: [&str; 8] = [
     "landlock",
 ];
 
-/// All crates that a build of one needs, by way of others, too.
+/// All crates that a build of one needs, directly or not.
 fn needed_by(name: &str) -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--package", name])
@@ -558,7 +558,7 @@ fn logs_views_and_plug_ins_need_no_c_library_and_no_program() {
         let foreign = FOREIGN.iter().find(|foreign| needed.contains(**foreign));
         assert_eq!(foreign, None, "{name} needs it");
     }
-    // The names are those that the crates have today.
+    // The list must match today's crates.
     let all = needed_by("h5logfs");
     for foreign in FOREIGN {
         assert!(all.contains(foreign), "the program does without {foreign}");

@@ -1,5 +1,5 @@
-//! The library by its public interface: scans, views, the index on disk. These tests need no Python but where they compare
-//! with its readers, and few of them a mount.
+//! The library by its public interface: scans, views, the index on disk. Python is needed only for comparisons with
+//! its readers, and a mount by few tests.
 
 #[path = "../common/mod.rs"]
 mod common;

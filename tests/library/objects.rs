@@ -1,4 +1,4 @@
-//! Objects of HDF5 files without libhdf5: everything that `h5logfs-objects` says of a file is what h5py says of it.
+//! Objects of HDF5 files without libhdf5: `h5logfs-objects` reports the same as h5py.
 
 mod shown;
 
@@ -59,7 +59,7 @@ fn from_superblock(path: &Path) -> Vec<u8> {
     bytes[found.next().unwrap()..].to_vec()
 }
 
-/// Fails where two descriptions of the objects of a file differ. Returns how many there are.
+/// Fails where two descriptions of a file's objects differ. Returns the number of objects.
 fn assert_same(
     what: &str,
     mut got: Vec<Json>,
@@ -82,7 +82,7 @@ fn assert_same(
     got.len()
 }
 
-/// Fails where the crate sees other things in files than h5py.
+/// Fails where the crate and h5py see different things.
 fn assert_seen_as_by_h5py(python: &Python, files: &[PathBuf]) {
     let expected = seen_by_h5py(python, files);
     assert_eq!(expected.len(), files.len());
@@ -123,7 +123,7 @@ fn objects_of_the_corpus_are_as_h5py_sees_them() {
     assert_seen_as_by_h5py(&python, &files);
 }
 
-/// The image alone says all but where chunks are, and what is in them.
+/// The image alone has everything except the places and content of chunks.
 #[test]
 fn objects_of_logs_are_as_h5py_sees_them_in_the_canonical_file() {
     let Some(python) = Python::new() else {
@@ -156,10 +156,10 @@ fn objects_of_logs_are_as_h5py_sees_them_in_the_canonical_file() {
     }
 }
 
-/// Bytes that tell which of them were read.
+/// Bytes that record which of them were read.
 struct Counted {
     bytes: Vec<u8>,
-    /// The blocks of 512 bytes that were touched.
+    /// The blocks of 512 bytes that were read.
     read: RefCell<BTreeSet<u64>>,
 }
 
@@ -175,7 +175,7 @@ impl HeaderBytes for Counted {
     }
 }
 
-/// What `look` reads of a file, in bytes.
+/// Number of bytes of a file that `look` reads.
 fn read_by(file: &Path, look: impl Fn(&Objects<Counted>) -> bool) -> u64 {
     let counted = Counted {
         bytes: from_superblock(file),
@@ -190,7 +190,7 @@ fn read_by(file: &Path, look: impl Fn(&Objects<Counted>) -> bool) -> u64 {
 #[test]
 #[ignore = "makes and compares files with 40,000 links"]
 fn one_of_many_is_found_by_its_name() {
-    /// A block of a fractal heap has 64 KiB, and is read as a whole for its checksum.
+    /// A block of a fractal heap has 64 KiB, and is read whole for its checksum.
     const MOST: u64 = 96 << 10;
     let Some(python) = Python::new() else {
         return;

@@ -1,6 +1,6 @@
-//! Files that are certainly no logs. What is found without libhdf5 is compared with what libhdf5 has made, and with what it
-//! finds. `H5LOGFS_TEST_CASES` sets the number of random files, and of the changes of each log, `H5LOGFS_TEST_SEED` the
-//! first seed.
+//! Files that are certainly no logs. The decision without libhdf5 is compared with files made by libhdf5, and with
+//! its own reading. `H5LOGFS_TEST_CASES` sets the number of random files, and of the changes of each log,
+//! `H5LOGFS_TEST_SEED` the first seed.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use crate::common::amount::{cases, first_seed};
 use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, corpus, said, whole_corpus};
 
-/// Random files, and changes of each log, where the environment asks for no other number.
+/// Default number of random files, and of changes of each log.
 const FILES: usize = 40;
 const CHANGES: usize = 40;
 
@@ -28,7 +28,7 @@ fn is_certain(path: &Path) -> bool {
     signature.is_some_and(|at| plain::is_certain(&file, at))
 }
 
-/// The logs of the corpora, or the files that these stand for.
+/// The logs of the corpora, or their canonical files.
 fn known_files(end: &str) -> Vec<PathBuf> {
     let dirs = [Some(corpus()), whole_corpus()];
     let entries = dirs
@@ -80,7 +80,7 @@ fn no_log_is_certainly_plain() {
     }
 }
 
-/// A block of the root group's header that says that it goes on in itself.
+/// A block of the root group's header that continues in itself.
 #[test]
 fn object_headers_end() {
     const MESSAGES: usize = 112;
@@ -99,7 +99,7 @@ fn object_headers_end() {
     }
 }
 
-/// A file with turned bits may be certainly plain only where libhdf5 opens it, and finds no log.
+/// A file with flipped bits may be certainly plain only where libhdf5 opens it and finds no log.
 #[test]
 fn damaged_logs_are_not_certainly_plain_unless_their_names_are_gone() {
     let dir = tempfile::tempdir().unwrap();

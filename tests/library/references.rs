@@ -1,5 +1,5 @@
-//! Chunks that lie in the files of a log in one piece, as other readers find them there. The tests of random logs follow
-//! the references of these.
+//! Chunks that are one piece in the files of a log, as other readers find them there. The tests of random logs also
+//! follow references.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::common::encoder::filter;
 use crate::common::encoder::*;
 use crate::common::pnetcdf::case;
 
-/// The bit of the configuration of a writer that merges calls to entries.
+/// The configuration bit of a writer that merges calls into entries.
 const MERGED: i32 = 0x001;
 
-/// What the references of a dataset are, and how many of its chunks have none.
+/// Forms of a dataset's references, and the number of chunks without one.
 fn followed(path: &Path, name: &str) -> (Vec<Form>, usize) {
     let view = open_view(path).unwrap();
     follow_references(&view, number_of(&view, name)).unwrap()
@@ -45,7 +45,7 @@ fn written(
 #[test]
 fn chunks_that_are_one_piece_are_referenced() {
     let dir = tempfile::tempdir().unwrap();
-    // The first chunk is a record of its own, the second one lies among other rows, the third was never written.
+    // The first chunk is a record, the second lies among other rows, the third was never written.
     let entries = vec![
         Entry::one(0, &[0, 0], &[4, 6], numbers(24, 0)),
         Entry::one(0, &[2, 6], &[8, 6], numbers(48, 100)),
@@ -64,7 +64,7 @@ fn a_chunk_at_the_edge_takes_the_bytes_that_follow_in_the_file() {
         ]
     };
     assert_eq!(written(dir.path(), [7, 6], &[], entries(6)).1, 0);
-    // Rows that are shorter than those of a chunk do not lie as they do there.
+    // Shorter rows than those of a chunk are laid out differently.
     let short = vec![Entry::one(0, &[0, 6], &[4, 3], numbers(12, 0))];
     assert_eq!(written(dir.path(), [4, 9], &[], short), (vec![], 1));
 }
@@ -82,7 +82,7 @@ fn filtered_chunks_are_referenced_where_they_are_whole() {
     assert_eq!(forms, (vec![Form::Filtered], 1));
 }
 
-/// The deflated cases of the real writer, whose anchors tell of no filter.
+/// The deflated cases of the real writer, whose anchor datasets record no filter.
 #[test]
 fn deflated_records_that_are_chunks_are_referenced() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/deflate.log.h5");
@@ -94,7 +94,7 @@ fn deflated_records_that_are_chunks_are_referenced() {
     assert!(forms.contains(&Form::Deflated), "{forms:?}");
 }
 
-/// A chunk of 4 × 6, all of which each of these entries writes.
+/// A chunk of 4 × 6 that each of these entries writes completely.
 fn deflated(config: i32, entry: Entry) -> (Vec<Form>, usize) {
     let dir = tempfile::tempdir().unwrap();
     let dataset = Dataset::new("d", 0, Type::U16, &[4, 6]).chunked(&[4, 6]);

@@ -1,4 +1,4 @@
-//! `make release-check`: what keeps a version from being tagged.
+//! `make release-check`: what prevents the tagging of a version.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// What the script reads, below the project.
+/// Files that the script reads, relative to the project.
 const FILES: &str = "Cargo.toml Cargo.lock CHANGELOG.md CITATION.cff crates/*/Cargo.toml crates/plugins/*/Cargo.toml \
     docs/formats/versions.md crates/log/src/journal/line.rs crates/log/src/settled/record.rs crates/view/src/index/store.rs \
     include/h5logfs_writer.h packaging/libh5logfs_writer.symbols scripts/release-check.sh";
 
-/// A copy of the files.
+/// A copy of these files.
 struct Tree(TempDir);
 
 impl Tree {
@@ -26,7 +26,7 @@ impl Tree {
         tree
     }
 
-    /// The same as it is to be released, as version 9.8.7.
+    /// A copy ready for release, as version 9.8.7.
     fn to_be_released() -> Self {
         let tree = Tree::new();
         let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
@@ -70,7 +70,7 @@ impl Tree {
         fs::write(path, changed).unwrap();
     }
 
-    /// Whether it can be tagged, and what the script says.
+    /// Whether it can be tagged, and the output of the script.
     fn check(&self) -> (bool, String) {
         let script = self.0.path().join("scripts/release-check.sh");
         let output = Command::new(Path::new("bash"))

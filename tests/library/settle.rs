@@ -1,4 +1,4 @@
-//! Logs that become ordinary HDF5 files where they are. `logvol/properties.rs` settles random logs.
+//! Logs that become ordinary HDF5 files in place. `logvol/properties.rs` settles random logs.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
@@ -24,12 +24,12 @@ use crate::common::{Mounted, PROGRAM, User, can_mount, wait_until};
 
 // --- the corpus ----------------------------------------------------------------------------------
 
-/// Whether the data of a case lie in other files.
+/// Whether the data of a case lies in other files.
 fn is_subfiled(name: &str) -> bool {
     name.starts_with("subfile") || name.ends_with("_sub")
 }
 
-/// The cases of a corpus, each settled in a directory of its own.
+/// The cases of a corpus, each settled in its own directory.
 fn check_corpus(corpus: &Path, check: impl Fn(&Path, &Path) -> Result<(), String> + Sync) {
     check_all(sound_cases(corpus), |name| {
         if is_subfiled(&name) {
@@ -43,7 +43,7 @@ fn check_corpus(corpus: &Path, check: impl Fn(&Path, &Path) -> Result<(), String
     });
 }
 
-/// The whole corpus where it is there, else its small cases.
+/// The whole corpus if it is there, else its small cases.
 fn best_corpus() -> PathBuf {
     whole_corpus().unwrap_or_else(corpus)
 }
@@ -73,7 +73,7 @@ fn settled_logs_are_what_was_expected_and_come_back() {
     });
 }
 
-/// The settled state of a file, as a mount looks for it.
+/// The settled state of a file, as a mount looks it up.
 fn state(path: &Path) -> Option<SettledState> {
     let (dir, name) = SourceDir::of_file(path).unwrap();
     let file = SourceFile::open(&dir, &name).unwrap();
@@ -81,7 +81,7 @@ fn state(path: &Path) -> Option<SettledState> {
     file.settled_state(signature).unwrap()
 }
 
-/// Reads a file with a reader that is not libhdf5.
+/// Reads a file without libhdf5.
 const WITH_PYFIVE: &str = "
 import sys, h5py, numpy, pyfive
 with h5py.File(sys.argv[1]) as wanted, pyfive.File(sys.argv[1]) as got:
@@ -95,7 +95,7 @@ with h5py.File(sys.argv[1]) as wanted, pyfive.File(sys.argv[1]) as got:
     print(len(read))
 ";
 
-/// pyfive 1.3 reads no dataset that lacks some of its chunks, as those of other cases do.
+/// pyfive 1.3 cannot read a dataset that lacks some chunks, as other cases have.
 #[test]
 fn another_reader_reads_settled_logs() {
     let Some(python) = Python::new() else { return };
@@ -110,7 +110,7 @@ fn another_reader_reads_settled_logs() {
     }
 }
 
-/// Changes a file in all ways that need space in it, and compares all of it with what it held or was given.
+/// Changes a file in all ways that need space, and compares all of it with its former content and the changes.
 const CHANGED: &str = "
 import sys, h5py, numpy
 path = sys.argv[1]
@@ -149,7 +149,7 @@ for turn in range(2):
 print('same')
 ";
 
-/// What is added to a settled file takes no space of what it has.
+/// New data in a settled file takes no space that is in use.
 #[test]
 fn programs_write_to_settled_logs() {
     for (python, corpus) in [(Python::new(), best_corpus()), (Python::old(), corpus())] {
@@ -177,7 +177,7 @@ fn filters() -> [Filter; 2] {
     [Filter::shuffle(2), Filter::deflate(6)]
 }
 
-/// A log with datasets of all kinds, of so many rows of 12 numbers.
+/// A log with datasets of all kinds, with `rows` rows of 12 numbers.
 fn sample(rows: u64) -> LogFile {
     let dataset = |name: &str, id| Dataset::new(name, id, Type::U16, &[rows, 12]).chunked(&[4, 6]);
     let mut grows = dataset("grows", 3);
@@ -236,7 +236,7 @@ fn whole_chunks_stay_where_they_lie() {
     }
 }
 
-/// Two datasets with the same records: each gets chunks of its own, and one keeps those in the log.
+/// Two datasets with the same records: each gets its own chunks, and one keeps those in the log.
 #[test]
 fn no_two_chunks_share_their_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ fn no_two_chunks_share_their_bytes() {
     assert!(raw::read(&raw::open(&file, "a")) == words(48, 100));
 }
 
-/// Behind the last element of a chunk that the edge cuts off, the log has elements of others.
+/// After the last element of a chunk that the edge cuts, the log has elements of others.
 #[test]
 fn chunks_at_the_edge_are_appended() {
     let dir = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ with h5py.File(sys.argv[1], 'r+') as f:
     }
 }
 
-/// A dataset that was never logged, and lies in the file in one piece.
+/// A dataset that was never logged and is contiguous in the file.
 #[test]
 fn large_datasets_that_were_never_logged_stay_where_they_lie() {
     let dir = tempfile::tempdir().unwrap();
@@ -303,7 +303,7 @@ fn large_datasets_that_were_never_logged_stay_where_they_lie() {
     }
 }
 
-/// libhdf5 keeps the image open as long as anything holds the type.
+/// libhdf5 keeps the image open while anything holds the type.
 #[test]
 fn datasets_of_a_committed_type_are_settled() {
     let dir = tempfile::tempdir().unwrap();
@@ -332,8 +332,8 @@ fn datasets_of_a_committed_type_are_settled() {
 
 // --- interruptions -------------------------------------------------------------------------------
 
-/// What a crash can leave: all that was written before the superblock lies behind the end of the log, in any order and as
-/// far as it came to the disk.
+/// What a crash can leave: the data written before the superblock follows the end of the log, in any order and as far
+/// as it reached the disk.
 #[test]
 fn a_crash_leaves_the_log_or_the_settled_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -348,7 +348,7 @@ fn a_crash_leaves_the_log_or_the_settled_file() {
     let mut random = numbers(first_seed());
     let mut below = |most: usize| random() as usize % most;
     for turn in 0..200 {
-        // Sectors that did not come to the disk are zeros.
+        // Sectors that did not reach the disk are zeros.
         let mut rest = appended[..below(appended.len() + 1)].to_vec();
         if turn % 2 == 1 {
             let lost = 1 + below(8);
@@ -362,7 +362,7 @@ fn a_crash_leaves_the_log_or_the_settled_file() {
         let left = open_view(&path).unwrap();
         assert!(read_whole(&left).unwrap() == view, "turn {turn}");
         drop(left);
-        // That waits for the disk.
+        // These wait for the disk.
         if turn % 12 > 1 {
             continue;
         }
@@ -376,7 +376,7 @@ fn a_crash_leaves_the_log_or_the_settled_file() {
             assert_eq!(back.len(), before.len(), "what was left is gone");
         }
     }
-    // The last write is one of 96 bytes in one sector. An interrupted undo leaves the log with all that was appended.
+    // The last write has 96 bytes in one sector. An interrupted undo leaves the log with everything appended.
     let undone = [before.as_slice(), appended].concat();
     fs::write(&path, &undone).unwrap();
     assert!(read_whole(&open_view(&path).unwrap()).unwrap() == view);
@@ -461,7 +461,7 @@ fn of_several_at_once_one_settles_it() {
     }
 }
 
-/// The shell's limit of the length of files stands for a disk that is full.
+/// A shell limit on file sizes stands for a full disk.
 #[test]
 fn without_space_the_log_stays_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
@@ -536,7 +536,7 @@ fn what_cannot_be_settled_is_left_as_it_is() {
     assert!(!done && said.contains("there is no record"), "{said}");
 }
 
-/// Only a part of its data is lost: that of another dataset can be read.
+/// Only a part of its data is lost: another dataset is readable.
 #[test]
 fn one_lost_chunk_is_enough_to_refuse() {
     let dir = tempfile::tempdir().unwrap();
@@ -567,7 +567,7 @@ fn a_file_that_a_program_has_open_is_left_as_it_is() {
             !done && said.contains("another program has it open"),
             "{said}"
         );
-        // A look changes nothing.
+        // A dry run changes nothing.
         assert!(h5logfs(&["--dry-run"], &path).0);
     }
     let held = Held::open(&path, Intent::Change).unwrap();
@@ -580,7 +580,7 @@ fn a_file_that_a_program_has_open_is_left_as_it_is() {
     assert!(h5logfs(&[], &path).0);
 }
 
-/// Any byte that was appended, and any of the superblock.
+/// Any appended byte, and any byte of the superblock.
 #[test]
 fn what_was_written_to_is_no_log_any_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -596,7 +596,7 @@ fn what_was_written_to_is_no_log_any_more() {
         .collect();
     places.extend([9, 40, 95, before, end - 1]);
     for at in places {
-        // What aligns the first byte is no part of anything.
+        // Padding before the first byte belongs to nothing.
         let at = at.max(before.next_multiple_of(8)).min(end - 1);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&[!settled[at as usize]], at).unwrap();
@@ -612,7 +612,7 @@ fn what_was_written_to_is_no_log_any_more() {
     file.set_len(end + 1).unwrap();
     unsettle(&path).unwrap_err();
     file.set_len(end).unwrap();
-    // What is written into a chunk of the log is the log's, too.
+    // A write into a chunk of the log belongs to the log, too.
     unsettle(&path).unwrap();
 }
 
@@ -651,7 +651,7 @@ fn the_command_says_what_it_does() {
     assert!(fs::read(&path).unwrap() == before);
 }
 
-/// A mount shows the settled file as the ordinary one that it is.
+/// A mount shows a settled file as the ordinary file that it is.
 #[test]
 fn a_mount_passes_a_settled_file_through() {
     if !can_mount(User::Caller) {

@@ -1,4 +1,4 @@
-//! Logs that an HDF5 program defines itself: what is shown of them before and after they are closed.
+//! Logs with a metadata image, as an HDF5 program defines them: their view before and after the close.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn what_a_program_defines_is_shown_and_closed() {
                 python.same_with(&["--whole", "--no-data"], got, &shadow)
             };
             same(&unclosed).unwrap();
-            // A close that was interrupted before its last step is done again.
+            // A close that was interrupted before its last step is repeated.
             let journal = fs::read(path_of(&log)).unwrap();
             succeeds(&["recover"], &log);
             fs::write(path_of(&log), journal).unwrap();
@@ -86,7 +86,7 @@ fn what_a_program_defines_is_shown_and_closed() {
             );
             let closed = export(&log, "closed.h5");
             same(&closed).unwrap();
-            // Those of other formats differ in versions of messages, and in where a large dataset lies.
+            // Other formats differ in versions of messages, and in the place of a large dataset.
             let bytes = |path: &Path| fs::read(path).unwrap();
             let is_same = format != "earliest" || bytes(&unclosed) == bytes(&closed);
             assert!(is_same, "{}, {format}", python.name);
@@ -113,8 +113,8 @@ fn with_subfiles_only_the_master_has_the_objects() {
     assert_eq!(first.member_names().unwrap(), ["_LOG"]);
 }
 
-/// A file of one dataset of bytes, `/d`, with so many elements, and a group for each but the first. Returns its bytes, and
-/// the address of the dataset.
+/// A file of one dataset of bytes, `/d`, with `elements` elements, and a group for each of them but the first.
+/// Returns its bytes, and the address of the dataset.
 fn image(dir: &Path, elements: u64) -> (Vec<u8>, u64) {
     let path = dir.join("image.h5");
     let file = raw::create_file(&path, 0, false);
@@ -128,7 +128,7 @@ fn image(dir: &Path, elements: u64) -> (Vec<u8>, u64) {
     (fs::read(path).unwrap(), header)
 }
 
-/// Writes one more element of `/d`, behind a gap.
+/// Writes one more element of `/d`, after a gap.
 fn flush(log: &mut ShadowLog, dir: &Path, number: u64) {
     let (image, header) = image(dir, number);
     log.set_image(&image);
@@ -155,7 +155,7 @@ fn shown(log: &Path) -> (Vec<u8>, usize) {
     (shown, groups)
 }
 
-/// What [`shown`] gives after that many flushes.
+/// What [`shown`] returns after `flushes` flushes.
 fn after(flushes: u8) -> (Vec<u8>, usize) {
     ((1..=flushes).collect(), usize::from(flushes) - 1)
 }
@@ -183,7 +183,7 @@ fn each_flush_shows_its_objects_and_an_append_begins_with_the_last_ones() {
     succeeds(&["recover", "--last-flush", "2"], &path);
     assert_eq!(shown(&path), after(2));
 
-    // The append knows where the log ends, and which flush was the last.
+    // The append knows the end of the log, and the last flush.
     let snapshot = direct::snapshot(&path, &options()).unwrap().unwrap();
     let Tables::LogVol(tables) = &snapshot.log else {
         panic!("another layout");
@@ -237,13 +237,13 @@ fn the_program_closes_logs_for_hosts() {
         failed.contains("nothing cannot be started: No such file"),
         "{failed}"
     );
-    // A process that was forked while the log was open has the same lock, and does not keep it.
+    // A process forked while the log was open shares the lock, and does not keep it.
     let _same = log.lock();
     log.unlock();
     close(&options()).unwrap();
     assert_eq!(shown(&path), after(1));
     assert!(!path_of(&path).exists());
-    // Again, and with a wait for the disk.
+    // Again, with a wait for the disk.
     let how = Close {
         sync: true,
         ..Close::default()
@@ -259,7 +259,7 @@ fn a_root_group_with_all_its_names_in_heaps_is_closed() {
     let native = dir.join("native.h5");
     let creation = raw::file_properties();
     let order = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
-    // SAFETY: the list of properties is open, and the calls take numbers.
+    // SAFETY: the property list is open, and the calls take numbers.
     unsafe {
         assert!(H5Pset_link_creation_order(creation.get(), order) >= 0);
         assert!(H5Pset_attr_creation_order(creation.get(), order) >= 0);
@@ -284,8 +284,8 @@ fn a_root_group_with_all_its_names_in_heaps_is_closed() {
     }
 }
 
-/// Bits of the image and of the rest of the journal are turned, and the checksums are right. The program says what is
-/// wrong, or shows something; it does not crash, and neither does the test, which scans in another process.
+/// Flips bits of the image and of the rest of the journal, with correct checksums. The program reports the fault or
+/// shows something; neither it nor the test, which scans in another process, crashes.
 #[test]
 fn damaged_shadows_harm_nothing() {
     let Some(python) = Python::old() else {
@@ -321,7 +321,7 @@ fn damaged_shadows_harm_nothing() {
         }
     }
     assert!((1..CASES).contains(&opened), "{opened}");
-    // What cannot be.
+    // Impossible lines.
     let header = made.headers[0];
     for (headers, words) in [
         (

@@ -16,10 +16,10 @@ use h5logfs_log::scan::{ScanRequest, Settings};
 use h5logfs_log::walk;
 use tempfile::TempDir;
 
-/// The name of the stub in all sets that are copied here, and the inode number in the names of their subfiles.
+/// The name of the stub in all copied sets, and the inode number in the names of their subfiles.
 const STUB: &str = "data.h5";
 
-/// No program scans: none is needed.
+/// A program that must not run: no scan is needed.
 fn try_open(path: &Path, options: &str) -> Result<Opened, Error> {
     let mut options = Options::parse(OsStr::new(options)).unwrap();
     options.scans.program = "/no/program".into();
@@ -66,7 +66,7 @@ fn each_file_is_the_one_that_it_should_be() {
         let log = open(&case.path(), &case.options());
         let expected = fs::read(case.expected()).unwrap();
         assert!(read_whole(log.view()).unwrap() == expected, "{}", case.name);
-        // Pieces that end within stripes, and begin there.
+        // Pieces that end and begin within stripes.
         for step in [1, 7, 1000, 4096, 5001] {
             for at in (0..expected.len()).step_by(step * 37 + 1) {
                 let mut buf = vec![0; step];
@@ -80,7 +80,7 @@ fn each_file_is_the_one_that_it_should_be() {
     }
 }
 
-/// A file into which h5fuse or `export` has put its subfiles has all its bytes, and the driver information of a stub.
+/// A file merged by h5fuse or `export` has all its bytes, and the driver information of a stub.
 #[test]
 fn a_file_that_was_put_together_is_a_plain_one() {
     for case in CASES {
@@ -88,7 +88,7 @@ fn a_file_that_was_put_together_is_a_plain_one() {
     }
 }
 
-/// A copy of a set, whose stub so has another inode number than the names of the subfiles say.
+/// A copy of a set. Its stub has another inode number than the names of the subfiles say.
 fn set(name: &str) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     copy(name, dir.path());
@@ -109,7 +109,7 @@ fn parts(dir: &Path) -> Vec<PathBuf> {
     parts
 }
 
-/// Gives the parts the names that they would have after `inode`.
+/// Renames the parts as if the stub had the inode number `inode`.
 fn rename(dir: &Path, inode: u64) {
     for part in parts(dir) {
         let name = part.file_name().unwrap().to_str().unwrap();
@@ -148,7 +148,7 @@ fn a_stub_alone_is_never_shown() {
             &["2 subfiles", "data.h5.subfile_*_1_of_2", "subfile_dir="],
         );
     }
-    // In the place of all else it has zeros, however it was copied.
+    // A stub has zeros in place of all else, however it was copied.
     let (dir, stub) = set("v220_zero_stub");
     let bytes = fs::read(&stub).unwrap();
     parts(dir.path())
@@ -188,7 +188,7 @@ fn a_copy_is_found_by_its_superblock_and_says_so() {
     drop(log);
     rename(dir.path(), fs::metadata(&stub).unwrap().ino());
     assert!(diagnostics(&open(&stub, ""), Severity::Note).is_empty());
-    // The subfiles of an earlier file of this name are in the way of nobody then.
+    // The subfiles of an earlier file of this name then do no harm.
     copy("v220_zero_stub", &dir.path().join("other"));
     for part in parts(&dir.path().join("other")) {
         fs::copy(&part, dir.path().join(part.file_name().unwrap())).unwrap();
@@ -197,7 +197,7 @@ fn a_copy_is_found_by_its_superblock_and_says_so() {
     assert!(read_whole(open(&stub, "").view()).unwrap() == expected);
 }
 
-/// `H5FD_SUBFILING_SUBFILE_PREFIX` may name the directory in which the stub is.
+/// `H5FD_SUBFILING_SUBFILE_PREFIX` may name the directory of the stub.
 #[test]
 fn the_directory_of_the_stub_may_be_named_as_another_one() {
     for (name, stub) in [("contig_2", STUB), ("family", "fam_00000.h5")] {
@@ -223,7 +223,7 @@ fn no_set_is_guessed() {
         fs::copy(part, dir.path().join(name)).unwrap();
     }
     refused(&stub, &["subfile_77_1_of_2", "subfile_6456011_1_of_2"]);
-    // One of another file is told from its own.
+    // A subfile of another file is recognised.
     let (dir, stub) = set("contig_2");
     let (other, _) = set("chunk_3_ioc1");
     for part in parts(other.path()) {
@@ -236,7 +236,7 @@ fn no_set_is_guessed() {
     refused(&stub, &["contradict", "3 subfiles", "and 2 with"]);
 }
 
-/// No lock would tell that a job writes it.
+/// No lock would reveal that a job writes it.
 #[test]
 fn a_file_in_several_parts_is_not_deleted() {
     let (dir, stub) = set("contig_2");
@@ -246,7 +246,7 @@ fn a_file_in_several_parts_is_not_deleted() {
     assert!(stub.exists() && parts(dir.path()) == before);
 }
 
-/// Whoever scans without a look.
+/// Any scan, without a look at the file before.
 #[test]
 fn a_scan_takes_no_stub_for_a_plain_file() {
     let (_dir, stub) = set("v220_zero_stub");
@@ -260,7 +260,7 @@ fn a_scan_takes_no_stub_for_a_plain_file() {
     }
 }
 
-/// Which bytes cannot be read, in pieces of 512.
+/// Unreadable bytes, in pieces of 512.
 fn unreadable(log: &OpenLog, expected: &[u8]) -> Vec<(usize, String)> {
     let mut failed = Vec::new();
     for (number, piece) in expected.chunks(512).enumerate() {
@@ -323,7 +323,7 @@ fn what_a_short_subfile_lacks_is_an_error_and_no_zeros() {
     );
     let whole = read_whole(log.view());
     assert!(whole.is_err());
-    // Also where it is the last one.
+    // Also if it is the last one.
     let (dir, stub) = set("contig_2");
     let last = OpenOptions::new()
         .write(true)
@@ -372,7 +372,7 @@ fn hostile_configurations_are_refused_by_name() {
         &["contradict", "8192", "4096"],
     );
     with("", &["no stripe_size"]);
-    // Paths in it lead nowhere.
+    // Paths in it are not followed.
     let text = "stripe_size=4096\nsubfile_count=2\nhdf5_file=/etc/passwd\nsubfile_dir=/etc\n../../etc/passwd\n";
     fs::write(&config, text).unwrap();
     assert_eq!(open(&stub, "").len(), 123_680);
@@ -448,13 +448,13 @@ fn members_of_families_must_all_be_there() {
     assert!(failed.len() >= 10 && failed[0].1.contains("fam_00001.h5, which has 15000 bytes"));
     fs::remove_file(&second).unwrap();
     refused(&first, &["fam_00001.h5 is missing", "3 members"]);
-    // The name has to tell which files they are.
+    // The name must determine the members.
     let renamed = dir.path().join("fam.h5");
     fs::rename(&first, &renamed).unwrap();
     refused(&renamed, &["first of 3 members"]);
 }
 
-/// HDF5 tells that they need another driver, and the commands say why they are not shown.
+/// HDF5 reports that they need another driver, and the commands say why they are not shown.
 #[test]
 fn split_and_multi_files_are_left_to_their_drivers() {
     for name in [

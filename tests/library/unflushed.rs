@@ -1,4 +1,4 @@
-//! What no flush covers when a job has died: it is told, kept, taken in, shown and thrown away, as the user wants.
+//! Unflushed data after the death of a job: it is reported, kept, included, shown or discarded, as the user wants.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,16 +26,16 @@ use crate::common::element::{WIDTH, attribute, element};
 use crate::common::encoder::read_whole;
 use crate::common::rows::{Course, Job};
 
-/// Where ranks write on their own.
+/// Where ranks write by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// One rank, into the data file.
     Alone,
-    /// Two on different nodes, into files of their own.
+    /// Two ranks on different nodes, into spill files.
     Nodes,
-    /// The same of the writer, whose entries leave the memory.
+    /// Two ranks of the writer, whose entries leave the memory.
     Writer,
-    /// Two, each into a subfile.
+    /// Two ranks, each into a subfile.
     Subfiles,
 }
 
@@ -67,7 +67,7 @@ impl Way {
     }
 }
 
-/// A log of two flushes, behind which each rank has written the third row and `/now` anew.
+/// A log of two flushes, after which each rank has written the third row and rewritten `/now`.
 struct Left {
     dir: TempDir,
     way: Way,
@@ -119,13 +119,13 @@ impl Left {
         recover(&self.path(), how).unwrap()
     }
 
-    /// What the close of the log has to say, which is closed, and has this beside it.
+    /// The expected outcome of closing the log, with this beside it.
     fn closed(&self, state: KeptState) -> Outcome {
         let path = self.kept();
         Outcome::Closed(vec![KeptFile { path, state }])
     }
 
-    /// What was done with what no flush covers. The log has these flushes now.
+    /// The expected handling of unflushed data. The log then has this number of flushes.
     fn handled(&self, unflushed: Unflushing, flushes: u64) -> Handled {
         match self.recover(unflushed) {
             Outcome::Recovered(recovered) => {
@@ -137,7 +137,7 @@ impl Left {
         }
     }
 
-    /// The log has these flushes, and so many rows. `/now` is that of the last one.
+    /// Checks that the log shows these flushes and rows. `/now` is that of the last row.
     fn shows(&self, flushes: u64, rows: u64, settings: &Settings) {
         let bytes = view(&self.path(), settings);
         let copy = self.dir.path().join("copy.h5");
@@ -226,7 +226,7 @@ fn what_no_flush_covers_is_kept_and_can_be_taken_in_later() {
     }
 }
 
-/// Another run does what is left to do.
+/// Another run does the rest.
 #[test]
 fn the_taking_in_of_what_was_kept_may_be_interrupted() {
     for way in WAYS {
@@ -235,11 +235,11 @@ fn the_taking_in_of_what_was_kept_may_be_interrupted() {
         let journal = fs::read(&journal_path).unwrap();
         left.handled(Unflushing::Keep, 2);
         let kept = fs::read(left.kept()).unwrap();
-        // The journal is there again, and the log is still closed.
+        // The journal is back, and the log is still closed.
         fs::write(journal_path, journal).unwrap();
         left.handled(Unflushing::TakeIn, 3);
         left.shows(2, 3, &Settings::default());
-        // The log has it, and so has the file beside it, or what is left of that.
+        // The log has the data, and so has the kept file, or what remains of it.
         let mut damaged = kept.clone();
         damaged[120..200].fill(b'?');
         fs::write(left.kept(), damaged).unwrap();
@@ -282,7 +282,7 @@ fn what_no_flush_covers_is_taken_in_shown_or_thrown_away() {
         assert_eq!(left.handled(Unflushing::Discard, 2).did, Did::Discarded);
         left.shows(2, 2, &Settings::default());
         assert!(!left.kept().exists());
-        // What was kept is thrown away later, too.
+        // Kept data can be discarded later, too.
         let left = Left::new(way, checksums);
         left.handled(Unflushing::Keep, 2);
         let removed = Outcome::Discarded(vec![left.kept()]);
@@ -300,7 +300,7 @@ fn a_job_that_goes_on_keeps_it_and_one_that_replaces_the_log_is_refused() {
         assert!(left.kept().exists() && !spill_dir(&left.path()).exists());
         job.flush(Course::default());
         job.leave();
-        // The log has gone on.
+        // The log has continued.
         assert!(matches!(
             left.recover(Unflushing::TakeIn),
             Outcome::Recovered(_)
@@ -342,7 +342,7 @@ fn a_job_that_goes_on_keeps_it_and_one_that_replaces_the_log_is_refused() {
     }
 }
 
-/// Nothing counts behind what is not whole, but in other ranks.
+/// Nothing after an incomplete extent counts, except in other ranks.
 #[test]
 fn what_is_not_whole_does_not_count() {
     let damaged = |way, at_rank: u32, number: usize| {

@@ -1,4 +1,4 @@
-//! Which files one worker scans, one after the other.
+//! The files that one worker scans in sequence.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -60,7 +60,7 @@ impl Listed {
 
     /// Lets one more user read a file.
     fn give_right_to(&self, user: u32, name: &str) {
-        // Of linux/posix_acl_xattr.h: the version, and for each entry tag, rights and number.
+        // linux/posix_acl_xattr.h: the version, then tag, rights and number of each entry.
         let nobody = u32::MAX;
         let entries: [(u16, u16, u32); 5] = [
             (0x01, 6, nobody),
@@ -87,19 +87,19 @@ impl Listed {
         Ok(scanned.image.clone())
     }
 
-    /// The workers between scans: the children of this process, without the zygote.
+    /// The idle workers: children of this process, without the zygote.
     fn idle(&self) -> BTreeSet<String> {
         let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
         let children = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap());
         let all: String = children.collect();
         let mut all: Vec<u32> = all.split_whitespace().map(|n| n.parse().unwrap()).collect();
         all.sort_unstable();
-        // The zygote was there first.
+        // The zygote started first.
         all.iter().skip(1).map(u32::to_string).collect()
     }
 }
 
-/// One test, because it looks at the children of its process.
+/// A single test, because it looks at the children of its process.
 #[test]
 fn files_of_equal_rights_share_a_worker_while_they_are_listed() {
     let listed = Listed::new(3);

@@ -1,4 +1,4 @@
-//! `h5logfs check --json`: what is wrong, for other programs.
+//! `h5logfs check --json`: faults for other programs.
 
 use std::process::Command;
 
@@ -51,7 +51,7 @@ fn faults_and_notes_are_told_apart_in_json() {
     assert_eq!((files.len(), &files[3]["is_view"]), (4, &json!(true)));
 }
 
-/// `check *.h5` and `check DIR`: other files are no faults, and directories stand for the logs in them.
+/// `check *.h5` and `check DIR`: other files are no faults, and a directory stands for the logs in it.
 #[test]
 fn other_files_and_directories_are_understood() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn other_files_and_directories_are_understood() {
     }
 }
 
-/// Messages name files as the user does.
+/// Messages name files as the user has.
 #[test]
 fn faults_name_files_as_they_were_given() {
     let dir = tempfile::tempdir().unwrap();

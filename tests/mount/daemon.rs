@@ -1,7 +1,7 @@
-//! Mounting itself, end to end: the program that was built, the kernel, and real processes.
+//! Mounting end to end: the built program, the kernel, and real processes.
 //!
-//! Every test has a source and a mount point of its own, so all can run at the same time. Where
-//! something cannot be tried (no /dev/fuse, no fusermount3, not root) a test says so and passes.
+//! Every test has its own source and mount point, so all can run at the same time. Where something cannot be tried
+//! (no /dev/fuse, no fusermount3, not root) a test says so and passes.
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
@@ -20,7 +20,7 @@ use crate::common::{
     mount_type, source, wait_until,
 };
 
-/// Readable by others, though /tmp keeps temporary directories private.
+/// Makes a directory readable by others: temporary directories are private.
 fn open_to_all(dir: &TempDir) {
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
 }
@@ -41,7 +41,7 @@ fn run(user: User, program: &str, arguments: &[&str], path: &Path) -> Output {
         .unwrap()
 }
 
-/// The arguments with which this user unmounts.
+/// Unmounts as this user.
 fn unmount(user: User, path: &Path) {
     let output = if user == User::Caller && is_root() {
         run(user, "umount", &[], path)
@@ -132,7 +132,7 @@ fn auto_unmount_cleans_up_after_a_crash() {
     as_each_user(|user| {
         let source = source(user);
         let mounted = Mounted::by(user, source.path(), "auto_unmount");
-        // Attributes that the kernel has cached must not make the dead mount look alive.
+        // Attributes cached by the kernel must not make the dead mount look alive.
         let listing = run(user, "ls", &["-l"], mounted.path());
         assert!(listing.status.success(), "{}", messages(&listing));
         mounted.send(Signal::KILL);
@@ -163,11 +163,11 @@ fn the_processes_of_a_daemon_go_with_it() {
     let children = format!("/proc/{0}/task/{0}/children", mounted.daemon.as_raw_pid());
     let children = fs::read_to_string(children).unwrap();
     let number = |text: &str| rustix::process::Pid::from_raw(text.parse().unwrap()).unwrap();
-    // The watcher, and the one that makes scan workers.
+    // The watcher, and the zygote of scan workers.
     let children: Vec<_> = children.split_whitespace().map(number).collect();
     assert_eq!(children.len(), 2);
     let all = |running: bool| children.iter().all(|child| is_running(*child) == running);
-    // A process that has just been started has no arguments for a moment.
+    // A process just started has no arguments for a moment.
     wait_until("they run", || all(true));
     unmount(User::Caller, mounted.path());
     mounted.expect_gone();
@@ -208,7 +208,7 @@ fn what_is_mounted_later_at_the_same_path_stays() {
         let flags = MountFlags::empty();
         rustix::mount::mount("later", mounted.path(), "tmpfs", flags, None).unwrap();
         wait_until("the daemon is gone", || !is_running(mounted.daemon));
-        // The watcher has no work to do either; give it a moment to be wrong.
+        // The watcher has no work either; it gets a moment to be wrong.
         std::thread::sleep(Duration::from_millis(300));
         let left = mount_type(mounted.path());
         let _ = rustix::mount::unmount(mounted.path(), UnmountFlags::DETACH);
@@ -422,7 +422,7 @@ fn others_get_in_with_allow_other_only_and_past_permissions_only() {
     }
 }
 
-/// With so few descriptors either the mount answers, or the command fails and leaves nothing.
+/// With few descriptors either the mount answers, or the command fails and leaves nothing.
 #[test]
 fn who_is_told_of_a_mount_has_one() {
     if !can_mount(User::Caller) {
@@ -436,7 +436,7 @@ fn who_is_told_of_a_mount_has_one() {
         command.arg(format!("--nofile={descriptors}"));
         command.args([PROGRAM, "mount"]);
         command.args([source.path(), dir.path()]);
-        // A look through the index directory takes a descriptor for a moment, too.
+        // A search of the index directory briefly needs a descriptor, too.
         let output = command
             .args(["-o", "threads=4,index_dir=none"])
             .output()

@@ -1,4 +1,4 @@
-//! `h5logfs doctor` in environments in which something does not work: it says what, and what helps.
+//! `h5logfs doctor` in broken environments: it reports what is broken, and a remedy.
 
 use std::fs;
 use std::process::Command;
@@ -8,8 +8,8 @@ use crate::common::people::{ALICE, can_be_others, set_mode};
 use crate::namespaces::DEVICE;
 use tempfile::TempDir;
 
-/// The lines that it prints to an ordinary user. `before`: a script of root that breaks something, in a namespace of mounts of its own,
-/// in which all may open the device of FUSE. `around`: what starts the program.
+/// The lines printed to an ordinary user. `before` is a script of root that breaks something in its own mount
+/// namespace, in which all may open the FUSE device. `around` starts the program.
 fn lines(home: &TempDir, before: &str, around: &[&str]) -> Vec<String> {
     let user = ALICE.command(PROGRAM);
     let device = home.path().join("device");
@@ -18,7 +18,7 @@ fn lines(home: &TempDir, before: &str, around: &[&str]) -> Vec<String> {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script, "sh"]).arg(&device);
     let arguments: Vec<_> = user.get_args().collect();
-    // The program is the last one.
+    // The program comes last.
     let (program, rights) = arguments.split_last().unwrap();
     command.arg(user.get_program()).args(rights);
     command.args(around).arg(program).arg("doctor");
@@ -35,7 +35,7 @@ fn lines(home: &TempDir, before: &str, around: &[&str]) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// The one line that begins so and has these words.
+/// The only line that begins with `begin`; it must have these words.
 #[track_caller]
 fn expect(lines: &[String], begin: &str, words: &[&str]) {
     let has =
@@ -44,7 +44,7 @@ fn expect(lines: &[String], begin: &str, words: &[&str]) {
     assert_eq!(found, 1, "{begin} {words:?} in {lines:#?}");
 }
 
-/// The home of an ordinary user; `None` where no test can act as one, and why.
+/// The home of an ordinary user; `None`, with the reason, where no test can act as one.
 fn home() -> Option<TempDir> {
     if !can_be_others() {
         return None;
@@ -96,7 +96,7 @@ fn without_a_device_the_way_out_is_told() {
 #[test]
 fn ways_to_mount_are_told_apart() {
     let Some(home) = home() else { return };
-    // A program of that name that is not set-uid root.
+    // A program of this name that is not set-uid root.
     let has_helper = std::path::Path::new("/usr/bin/fusermount3").exists();
     let without_set_uid = "mount --bind /usr/bin/true /usr/bin/fusermount3";
     let before = if has_helper { without_set_uid } else { "" };
@@ -193,7 +193,7 @@ fn a_python_package_that_does_not_fit_is_told() {
         "bad: Python ",
         &["import h5py fails", "numpy is too old"],
     );
-    // mpirun of another installation, which lacks its libraries.
+    // mpirun of another installation, without its libraries.
     let bin = home.path().join("bin");
     fs::create_dir(&bin).unwrap();
     let mpirun = bin.join("mpirun");

@@ -1,4 +1,4 @@
-//! `h5logfs export` and `compact`: where they write, and what they never write over.
+//! `h5logfs export` and `compact`: where they write, and what they never overwrite.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -34,7 +34,7 @@ fn state(dir: &Path) -> State {
     found
 }
 
-/// The commands that make a file of a log.
+/// The commands that make a file from a log.
 const COMMANDS: [&str; 2] = ["export", "compact"];
 
 fn make(command: &str, arguments: &[&Path]) -> Command {
@@ -43,7 +43,7 @@ fn make(command: &str, arguments: &[&Path]) -> Command {
     program
 }
 
-/// Logs of all layouts that have several files, and two of one file.
+/// Logs of all layouts with several files, and two of one file.
 const LOGS: [&str; 7] = [
     "corpus/fill.log.h5",
     "corpus/nd.log.h5",
@@ -64,7 +64,7 @@ fn logs(names: &[&str]) -> TempDir {
     dir
 }
 
-/// The export fails with these words, and leaves all files below `dir` as they were.
+/// The export must fail with these words, and leave all files below `dir` unchanged.
 #[track_caller]
 fn assert_refused(dir: &Path, command: &mut Command, words: &str) {
     let before = state(dir);
@@ -110,7 +110,7 @@ fn no_command_replaces_its_own_log() {
         symlink(at(target), at("other")).unwrap();
         refuse(&at("other"), "is a symbolic link");
         fs::remove_file(at("other")).unwrap();
-        // A relative path, and the log by another name.
+        // A relative path, and another name of the log.
         fs::hard_link(at(log), at("again")).unwrap();
         let mut again = make(command, &[Path::new(log), Path::new("again")]);
         again.arg(REPLACE).current_dir(dir.path());
@@ -170,7 +170,7 @@ fn no_command_replaces_a_part_of_another_log() {
     }
 }
 
-/// Runs a script as root in a mount namespace of its own; `None` where that cannot be had.
+/// Runs a script as root in its own mount namespace; `None` where this is impossible.
 fn in_namespace(dir: &Path, script: &str) -> Option<Output> {
     if !is_root() {
         eprintln!("skipped: only root can make bind mounts");
@@ -223,7 +223,7 @@ fn nothing_is_written_to_a_mount_or_over_what_one_shows() {
     ]);
     let at = |name: &str| dir.path().join(name);
     fs::write(at("plain"), "text").unwrap();
-    // Without logs it is shown as it is.
+    // Without logs it is shown unchanged.
     let options = if is_root() { "allow_other" } else { "" };
     let mounted = Mounted::new(dir.path(), options);
     for command in COMMANDS {
@@ -260,7 +260,7 @@ fn standard_output_gets_the_same_file() {
     }
 }
 
-/// What a pipe cannot be.
+/// Results that cannot be a pipe.
 #[test]
 fn what_cannot_go_through_a_pipe_is_refused_with_a_reason() {
     let dir = logs(&["corpus/fill.log.h5"]);
@@ -327,7 +327,7 @@ fn standard_output_must_not_lead_into_the_log() {
                 assert!(state(dir.path()) == before);
             }
         }
-        // Another file is for the user to choose.
+        // The user may choose any other file.
         let other = File::create(dir.path().join("other")).unwrap();
         assert!(to_stdout(command, &log, other).status.success());
     }
@@ -354,7 +354,7 @@ fn a_terminal_gets_no_file() {
     }
 }
 
-/// The reader of the pipe may go before the end, as `head` does.
+/// The reader of the pipe may end early, as `head` does.
 #[test]
 fn a_pipe_may_be_closed() {
     let log = corpus("corpus/fill.log.h5");
@@ -377,7 +377,7 @@ fn a_pipe_may_be_closed() {
 
 // --- signals -------------------------------------------------------------------------------------
 
-/// A log of 128 MB, which takes a while: a signal has to come before the end.
+/// A log of 128 MB, which takes long enough for a signal to come before the end.
 fn long_log(path: &Path) {
     let (rows, columns) = (256, 1 << 16);
     let dataset = Dataset::new("d", 0, Type::F64, &[rows, columns]).chunked(&[1, columns]);
@@ -402,7 +402,7 @@ fn wait_for_unfinished(child: &mut Child, dir: &Path) {
     }
 }
 
-/// Neither a temporary file nor a part of the result, and what was there stays.
+/// Neither a temporary file nor a part of the result remains, and old files stay.
 #[test]
 fn a_signal_leaves_nothing_of_a_result() {
     let (logs, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -428,7 +428,7 @@ fn a_signal_leaves_nothing_of_a_result() {
             }
         }
     }
-    // Without a signal it comes to its end.
+    // Without a signal it finishes.
     assert!(
         make("export", &[&log, &old])
             .arg(REPLACE)
@@ -438,7 +438,7 @@ fn a_signal_leaves_nothing_of_a_result() {
     );
 }
 
-/// What is made of logs can be read by those who may read all of them, and by nobody else.
+/// A file made from logs is readable by those who may read all of them, and by nobody else.
 #[test]
 fn a_file_that_is_made_gives_no_wider_rights() {
     let dir = logs(&["corpus/fill.log.h5", "corpus/nd.log.h5"]);
@@ -455,7 +455,7 @@ fn a_file_that_is_made_gives_no_wider_rights() {
         report
     };
     let run = |mut command: Command| {
-        // The group and all others may read what the program makes.
+        // Group and others may read files of this program.
         let mut shell = Command::new("sh");
         shell.args(["-c", "umask 022 && exec \"$@\"", "sh"]);
         shell.arg(command.get_program()).args(command.get_args());
@@ -481,7 +481,7 @@ fn a_file_that_is_made_gives_no_wider_rights() {
         assert_eq!(mode(), expected, "report of {given:o}");
         fs::remove_file(&out).unwrap();
     }
-    // Root's group is another one than that of the user.
+    // Root's group differs from that of the user.
     if owned_by_others {
         chown(&log, Some(ALICE.uid), Some(ALICE.gid)).unwrap();
         for (given, expected) in [
@@ -496,7 +496,7 @@ fn a_file_that_is_made_gives_no_wider_rights() {
             fs::remove_file(&out).unwrap();
         }
     }
-    // What is replaced may be as private as its user wants it.
+    // A replaced file may be as private as its owner wants.
     set(&log, 0o644);
     fs::write(&out, "").unwrap();
     set(&out, 0o600);

@@ -1,4 +1,4 @@
-//! `h5logfs follow`: what it tells of a job, while that runs and when it ends.
+//! `h5logfs follow`: its reports on a job, while it runs and when it ends.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use crate::common::readers::said;
 use crate::common::settled::settle;
 use crate::common::unclosed::Log;
 
-/// A `follow` that runs.
+/// A running `follow`.
 struct Follow {
     child: Running,
     lines: BufReader<ChildStdout>,
@@ -38,7 +38,7 @@ impl Follow {
         }
     }
 
-    /// The next line. The runner of the tests ends one that waits for ever.
+    /// The next line. The test runner ends a test that waits for ever.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
@@ -56,7 +56,7 @@ impl Follow {
     }
 }
 
-/// A flush of so many bytes more.
+/// A flush that adds these bytes.
 fn grow(log: &mut Log, from: u64, bytes: &[u8]) {
     log.extend(from + bytes.len() as u64);
     log.extent(0, &[(from, bytes)]);
@@ -124,7 +124,7 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     );
     assert_eq!(follow.status(), Some(0));
     assert!(text.line().starts_with("closed: "));
-    // A new log takes its place.
+    // A new log replaces it.
     let elsewhere = dir.path().join("other.h5");
     let mut other = Log::begin(&elsewhere);
     grow(&mut other, 0, b"x");
@@ -134,7 +134,7 @@ fn each_flush_is_told_once_and_the_end_of_the_job_and_of_the_log() {
     assert!(text.line().contains("flush 1: "));
 }
 
-/// Between two looks the log is closed and settled: then it is no log any more.
+/// Between two looks the log is closed and settled, and so no log any more.
 #[test]
 fn a_log_that_is_settled_is_closed() {
     let dir = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn a_log_that_is_settled_is_closed() {
     assert!(said(&output).contains("it is settled"), "{}", said(&output));
 }
 
-/// Logs of PnetCDF tell neither flushes nor the end of their job, and are removed when they are in their file.
+/// PnetCDF logs record neither flushes nor the end of their job, and are removed once their data is in the file.
 #[test]
 fn logs_beside_a_netcdf_file_are_not_closed_until_they_are_removed() {
     let dir = tempfile::tempdir().unwrap();

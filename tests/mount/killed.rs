@@ -1,4 +1,4 @@
-//! A test that is killed leaves neither mounts nor processes behind.
+//! A killed test leaves neither mounts nor processes.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::common::layer::Layer;
 use crate::common::{Mounted, User, can_mount, is_running, mount_type, wait_until};
 
-/// In the environment of the test that is to be killed.
+/// Set in the environment of the test to be killed.
 const VICTIM: &str = "H5LOGFS_TEST_VICTIM";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Logs that are directories: as what a mount shows them, and what the commands make of their names.
+//! Logs that are directories: their form in a mount, and their names in commands.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::common::{Mounted, PROGRAM, User, can_mount, errno, names_in, wait_unt
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 
-/// A source with the log `run.bp`, and a directory that is none.
+/// A source with the log `run.bp` and an ordinary directory.
 fn source() -> TempDir {
     let source = open_source();
     make(&source.path().join("run.bp"));
@@ -90,7 +90,7 @@ fn a_log_directory_is_a_file_with_a_second_name() {
         &mut [0; 64][..],
     );
     assert!(layout.is_ok_and(|len| len > 0));
-    // A file that is there has its name.
+    // An existing file keeps its name.
     fs::write(source.path().join("run.bp.h5"), "another file").unwrap();
     let shown = || fs::read(mounted.join("run.bp.h5")).unwrap();
     wait_until("the file has its name", || shown() == b"another file");
@@ -175,7 +175,7 @@ fn directories_that_become_logs_or_cease_to_be_ones_are_noticed() {
             .is_ok_and(|found| found.is_dir())
     };
     assert!(is_file("run.bp") && is_dir("other.bp"));
-    // An index is written when the first step is complete.
+    // The index is written when the first step is complete.
     fs::rename(at("run.bp/md.idx"), at("index")).unwrap();
     wait_until("a directory without index", || is_dir("run.bp"));
     assert!(mounted.join("run.bp/md.0").exists());
@@ -193,7 +193,7 @@ fn directories_that_become_logs_or_cease_to_be_ones_are_noticed() {
     wait_until("nothing is left", || !mounted.join("moved.bp").exists());
 }
 
-/// The records of an index of BP5 (`docs/formats/adios-bp.md`, §3.1): type, numbers, and the offset behind it.
+/// The records of a BP5 index (`docs/formats/adios-bp.md`, §3.1): type, numbers, and end offset.
 fn records(index: &[u8]) -> Vec<(u8, Vec<u64>, usize)> {
     let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let (mut records, mut at) = (Vec::new(), HEADER);
@@ -208,7 +208,7 @@ fn records(index: &[u8]) -> Vec<(u8, Vec<u64>, usize)> {
 }
 
 const HEADER: usize = 64;
-/// The byte of the header that is 1 while a job writes (§1.1).
+/// Offset of the header byte that is 1 while a job writes (§1.1).
 const ACTIVE: usize = 39;
 
 /// A job appends the data of a step, then its metadata, then its record in the index.
@@ -257,14 +257,14 @@ fn a_log_directory_that_grows_shows_the_steps_that_are_complete() {
         wait_until("the step is shown", || {
             steps_shown(&run) == number as u64 + 1
         });
-        // Its length may stay: steps are smaller than what is aligned.
+        // The length may stay: steps are smaller than the alignment.
         wait_until("the file shows it", || {
             held.last()
                 .is_none_or(|(_, before)| *before != view(&shown))
         });
         held.push((fs::File::open(&shown).unwrap(), view(&shown)));
     }
-    // Who has an earlier state open reads on.
+    // Programs with an earlier state open can still read it.
     for (mut file, bytes) in held {
         let mut read = Vec::new();
         file.read_to_end(&mut read).unwrap();
@@ -282,7 +282,7 @@ fn a_log_directory_that_grows_shows_the_steps_that_are_complete() {
     assert_eq!(view(&shown).len(), expected.len());
 }
 
-/// How many steps of the variable `time` a log has.
+/// Number of steps of the variable `time` in a log.
 fn steps_shown(log: &Path) -> u64 {
     let inspected = Command::new(PROGRAM)
         .args(["inspect", "--json"])
@@ -309,7 +309,7 @@ fn the_directory_of_a_log_decides_who_may_read_it() {
     let shown = mounted.join("run.bp");
     assert_eq!(shown.metadata().unwrap().uid(), ALICE.uid);
     let bytes = view(&shown);
-    // To search the directory is enough.
+    // Permission to search the directory is enough.
     assert!(BOB.read(&shown).is_some_and(|read| read == bytes));
     ALICE.owns(&source.path().join("run.bp"), 0o700);
     for name in ["run.bp", "run.bp.h5"] {
@@ -319,7 +319,7 @@ fn the_directory_of_a_log_decides_who_may_read_it() {
     ALICE.owns(&source.path().join("run.bp"), 0o755);
     ALICE.owns(&index, 0o600);
     assert!(BOB.read(&shown).is_none() && ALICE.read(&shown).is_some());
-    // What the index belongs to is not the log of a link.
+    // The log that the index belongs to is not the log of a link.
     let elsewhere = tempfile::tempdir().unwrap();
     make(elsewhere.path().join("run.bp").as_path());
     symlink(
@@ -361,7 +361,7 @@ fn a_single_log_directory_can_be_mounted() {
     assert!(mounted.join("run.bp/md.0").is_file());
 }
 
-/// It has size and time of the file, so the second run finds nothing to do.
+/// The view has the size and time of the file, so a second run finds nothing to do.
 #[test]
 fn rsync_copies_a_log_directory_as_the_file_that_is_shown() {
     if !can_mount(User::Caller) {
@@ -387,7 +387,7 @@ fn rsync_copies_a_log_directory_as_the_file_that_is_shown() {
     assert_eq!(sync(), "");
 }
 
-/// What a command that fails says.
+/// The output of a command that must fail.
 #[track_caller]
 fn refused(arguments: &[&str]) -> String {
     let output = Command::new(PROGRAM).args(arguments).output().unwrap();
@@ -427,7 +427,7 @@ fn commands_take_a_log_directory_by_each_of_its_names() {
         listed.lines().count() == 2 && listed.contains("/run.bp\n"),
         "{listed}"
     );
-    // The name with an ending is free for an ordinary file.
+    // The name with the suffix is free for an ordinary file.
     run(&["export", &at("run.bp"), &at("run.bp.h5")]);
     view(Path::new(&at("run.bp.h5")));
 }

@@ -1,4 +1,4 @@
-//! `h5logfs ls`: which files are listed, and what is told of them.
+//! `h5logfs ls`: the files listed, and their descriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ fn ls(dir: &Path, arguments: &[&str]) -> Output {
     program.output().unwrap()
 }
 
-/// The logs of a listing: path and state, in its order.
+/// Path and state of the listed logs, in order.
 fn listed(dir: &Path, arguments: &[&str]) -> Vec<(String, String)> {
     let output = ls(dir, &[&["--json"], arguments].concat());
     assert!(output.status.success(), "{}", said(&output));
@@ -92,7 +92,7 @@ fn logs_are_listed_with_their_states_and_nothing_else() {
 
     let files = [("dead.h5", "left"), ("text", "unreadable")];
     assert_eq!(listed(dir.path(), &["text", "dead.h5"]), pairs(files));
-    // A link that the user names is followed, and called by its name.
+    // A link named by the user is followed, and keeps its name.
     std::os::unix::fs::symlink(at("dead.h5"), at("linked/last.h5")).unwrap();
     let named = [("closed.h5", "closed"), ("linked/last.h5", "left")];
     assert_eq!(
@@ -108,7 +108,7 @@ fn logs_are_listed_with_their_states_and_nothing_else() {
     assert!(text.contains("closed.h5"), "{text}");
 }
 
-/// What the table tells is what `inspect` and the file system tell.
+/// The table agrees with `inspect` and the file system.
 #[test]
 fn the_table_tells_of_size_coverage_and_flush() {
     let dir = tempfile::tempdir().unwrap();
@@ -149,22 +149,22 @@ fn the_table_tells_of_size_coverage_and_flush() {
     assert_eq!(seconds.trim(), since.as_secs().to_string());
 }
 
-/// How one of many files is made, and what is told of it.
+/// A kind of file: how it is made, and its description.
 struct Kind {
     name: &'static str,
     make: fn(&Path),
-    /// The state; nothing for a file that is not listed.
+    /// The state; none for a file that is not listed.
     state: Option<&'static str>,
     layout: Option<&'static str>,
     datasets: Option<u64>,
     covered: Option<f64>,
     flush: Option<u64>,
-    /// Words of what is wrong with it.
+    /// Words of its fault.
     fault: Option<&'static str>,
 }
 
 impl Kind {
-    /// A file that `corpus` has, of the Log VOL connector.
+    /// A file in `corpus`, of the Log VOL connector.
     const fn closed(name: &'static str, make: fn(&Path), datasets: u64, covered: f64) -> Self {
         Kind {
             name,
@@ -194,7 +194,7 @@ impl Kind {
         }
     }
 
-    /// What `inspect` says of its job.
+    /// The state of its job according to `inspect`.
     fn job_state(&self) -> Option<&'static str> {
         match self.state {
             Some("running") => Some("running"),
@@ -203,7 +203,7 @@ impl Kind {
         }
     }
 
-    /// A line of JSON must say this of the file; other tests compare time and size.
+    /// Checks the JSON line of the file; other tests compare time and size.
     fn assert_told(&self, row: &Value) {
         let text = |name: &str| row[name].as_str();
         let about = &row["path"];
@@ -280,8 +280,8 @@ fn cut(at: &Path) {
     fs::write(at, &whole[..whole.len() / 2]).unwrap();
 }
 
-/// Logs of all states in directories below each other. A job writes one of them all the time, and others hold the locks
-/// of theirs.
+/// Logs of all states in nested directories. A job writes one of them all the time, and others hold the locks of
+/// theirs.
 #[test]
 fn many_logs_are_told_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -307,14 +307,14 @@ fn many_logs_are_told_one_by_one() {
     let journal = File::open(live.journal_path()).unwrap();
     flock(&journal, FlockOperation::LockExclusive).unwrap();
     thread::scope(|scope| {
-        // Also where an assertion fails, so that the job ends.
+        // Also ends the job after a failed assertion.
         let _ended = Ended(&done);
         scope.spawn(|| {
             for step in 0..100_000 {
                 if done.load(Ordering::Relaxed) {
                     break;
                 }
-                // A step of a computation.
+                // A computation step.
                 thread::sleep(Duration::from_millis(5));
                 live.extend(step + 1);
                 live.extent(0, &[(step, b"x")]);
@@ -326,7 +326,7 @@ fn many_logs_are_told_one_by_one() {
     });
 }
 
-/// Says that it is the end, when it is dropped.
+/// Signals the end when it is dropped.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -387,7 +387,7 @@ fn tells_of_all(dir: &Path, expected: &BTreeMap<String, &Kind>) {
     assert_eq!(lines.next(), None);
 }
 
-/// Those that cannot be read are errors at the end.
+/// Unreadable files are reported as errors at the end.
 fn inspects_all(dir: &Path, expected: &BTreeMap<String, &Kind>) {
     let mut program = Command::new(PROGRAM);
     program.args(["inspect", "--json"]).args(expected.keys());

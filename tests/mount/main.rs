@@ -1,5 +1,5 @@
-//! The daemon: mounts that start, serve, survive and end, what users may read of them, and how administrators set them
-//! up.
+//! The daemon: mounts that start, serve, survive and end, what users may read through them, and how administrators
+//! set them up.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What a mount shows of its source, end to end, and that nothing in it can be changed.
+//! What a mount shows of its source, end to end, and that it is read-only.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom};
@@ -136,10 +136,10 @@ fn listings_carry_the_attributes_of_each_entry() {
             same_metadata(&dir.join(entry.file_name()), &entry.path());
         }
     };
-    // With the file that is there already, and the link.
+    // Including an existing file and a link.
     compare(1502);
     compare(1502);
-    // Others come, go and grow, and a listing shows it at once or when a second is over.
+    // Other files appear, disappear and grow. A listing shows it at once, or after a second.
     fs::remove_file(dir.join(name(7))).unwrap();
     fs::write(dir.join(name(8)), vec![0; 5000]).unwrap();
     wait_until("the growth shows", || {
@@ -166,7 +166,7 @@ fn changes_of_the_source_show() {
     wait_until("the growth shows", || {
         fs::read(&shown).unwrap() == b"some text\nand more\n"
     });
-    // Something else takes its name; what is open stays open.
+    // Another file takes its name; an open file stays open.
     fs::write(source.path().join("new"), "new").unwrap();
     fs::rename(source.path().join("new"), &file).unwrap();
     wait_until("the replacement shows", || {
@@ -175,7 +175,7 @@ fn changes_of_the_source_show() {
     let mut bytes = Vec::new();
     open.read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes, b"some text\nand more\n");
-    // It goes, and a directory comes in its place.
+    // A directory replaces it.
     fs::remove_file(&file).unwrap();
     wait_until("the removal shows", || !shown.exists());
     fs::create_dir(&file).unwrap();
@@ -249,8 +249,7 @@ fn space_is_that_of_the_source() {
 
 // Nothing can be changed.
 
-/// Tries every operation that would change something, and gives those that were not refused as
-/// they should be.
+/// Tries every modifying operation, and returns those that were not refused properly.
 fn not_refused(mounted: &Mounted) -> Vec<(&'static str, Option<Errno>)> {
     let at = |name: &str| mounted.join(name);
     let touched = Timestamps {

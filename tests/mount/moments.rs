@@ -1,4 +1,4 @@
-//! A log that grows: what a file that is open goes on to show, what each flush changes for tools, and the flushes as files.
+//! A growing log: what an open file continues to show, what each flush changes for tools, and flushes as files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -20,10 +20,10 @@ use h5logfs_log::source_dir::SourceDir;
 use h5logfs_scan::InProcess;
 use h5logfs_view::cache::MemoryLimits;
 
-/// What a flush adds.
+/// Bytes of a flush.
 const STEP: usize = 64 << 10;
 
-/// A log in a directory of its own, below another one.
+/// A log in its own directory, below another one.
 fn begin() -> (TempDir, Log) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("below")).unwrap();
@@ -31,7 +31,7 @@ fn begin() -> (TempDir, Log) {
     (dir, log)
 }
 
-/// A mount of `dir`, and the file with the messages of its daemon. `options` follow those that each test has.
+/// A mount of `dir`, and the file with the messages of its daemon. `options` follow those of every test.
 fn mounted_with_messages(dir: &Path, options: &str) -> (Mounted, TempPath) {
     let told = NamedTempFile::new().unwrap().into_temp_path();
     let options = format!("index_dir=none,log_file={}{options}", told.display());
@@ -59,7 +59,7 @@ fn read(file: &File, from: usize, len: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file that shows the log as a flush left it.
+/// The file that shows the log as of a flush.
 fn at(mounted: &Mounted, flush: impl ToString) -> PathBuf {
     let dir = mounted.join(".h5logfs/at").join(flush.to_string());
     dir.join("below/run.h5")
@@ -109,7 +109,7 @@ fn each_flush_is_a_file() {
     for none in ["below/plain", "below/run.h5.h5logfs-journal", ".h5logfs"] {
         assert!(is_missing(&of_flush.join(none)), "{none}");
     }
-    // A program that wants the log itself is told where it is.
+    // A program that needs the log itself is told where it is.
     let mut recover_shown = Command::new(tested_program());
     let output = recover_shown
         .arg("recover")
@@ -119,7 +119,7 @@ fn each_flush_is_a_file() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &messages(&output);
     let source = log.path().canonicalize().unwrap();
     assert!(said.contains(&source.display().to_string()), "{said}");
-    // A closed log has its last flush. What is open stays.
+    // A closed log has its last flush. Open files stay.
     recover(&log.path());
     wait_until("the flushes are gone", || is_missing(&at(&mounted, 5)));
     assert!(fs::read(at(&mounted, 6)).unwrap() == fs::read(&shown).unwrap());
@@ -149,7 +149,7 @@ fn flushes_that_there_are_not_cost_no_scans_and_no_memory() {
         assert_eq!(of_flush(flush), None);
     }
     assert_eq!(catalog.scans(), 1);
-    // A flush stays what it is, whatever follows.
+    // A flush never changes, whatever follows.
     let first = of_flush(1).unwrap();
     let before = catalog.scans();
     for flush in 2..10 {
@@ -171,7 +171,7 @@ fn flushes_that_there_are_not_cost_no_scans_and_no_memory() {
     }
 }
 
-/// A user sees the flushes of those logs that the user may read, in directories that the user may list.
+/// A user sees the flushes of readable logs in listable directories.
 #[test]
 fn flushes_are_no_more_public_than_their_log() {
     if !can_be_others() || !can_mount(User::Caller) {
@@ -208,7 +208,7 @@ fn flushes_are_no_more_public_than_their_log() {
     });
 }
 
-/// Also parts that were not read before the log grew or was closed.
+/// Including parts not read before the log grew or was closed.
 #[test]
 fn an_open_file_keeps_its_state_until_the_log_is_settled() {
     if !can_mount(User::Caller) {
@@ -244,7 +244,7 @@ fn an_open_file_keeps_its_state_until_the_log_is_settled() {
     assert_eq!(held.metadata().unwrap().len() as usize, len);
     let (_, _, settled) = settle(&log.path()).unwrap();
     assert!(settled.after > settled.before);
-    // A program may write into the settled file, where the records of the log lie.
+    // A program may write into the settled file, where the log's records lie.
     let bytes = fs::read(log.path()).unwrap();
     let first = bytes
         .windows(STEP)
@@ -268,7 +268,7 @@ fn an_open_file_keeps_its_state_until_the_log_is_settled() {
     });
 }
 
-/// As long as the file itself is there, whatever has its name. Other bytes in it are an error, and are not shown.
+/// As long as the file itself exists, whatever has its name. Changed bytes in it are an error, and are not shown.
 #[test]
 fn an_open_file_keeps_its_state_when_another_one_replaces_the_log() {
     if !can_mount(User::Caller) {
@@ -307,8 +307,8 @@ fn an_open_file_keeps_its_state_when_another_one_replaces_the_log() {
     assert!(said.contains("changed since it was opened"), "{said}");
 }
 
-/// A settled file keeps its state, or is an error, when it becomes a log again and is settled once more, with other bytes in the
-/// same places. What a program writes into the ordinary file shows, as on the disk.
+/// A settled file keeps its state, or is an error, when it becomes a log again and is settled once more, with other
+/// bytes in the same places. Writes of programs to the ordinary file are visible, as on disk.
 #[test]
 fn an_open_settled_file_never_shows_another_state() {
     if !can_mount(User::Caller) {
@@ -340,13 +340,13 @@ fn an_open_settled_file_never_shows_another_state() {
             }
         };
         is_error(&late, "a log again");
-        // The same log once more is the same file.
+        // The same log settled again is the same file.
         settle(&log.path()).unwrap();
         assert!(fs::read(log.path()).unwrap() == state);
         drop_pages(&held);
         assert!(read(&held, 0, state.len()).unwrap() == state);
         unsettle(&log.path()).unwrap();
-        // As a job leaves it that opens the log again.
+        // The state while a job has the log reopened.
         log.save();
         grow(&mut log, 4);
         is_error(&held, "an append");
@@ -360,7 +360,7 @@ fn an_open_settled_file_never_shows_another_state() {
     }
 }
 
-/// What is asked for of a closed log, or of a settled one, is an error, and never another state.
+/// A request for a flush of a closed or settled log is an error, and never shows another state.
 #[test]
 fn a_mount_at_a_flush_shows_it_until_the_log_is_closed() {
     if !can_mount(User::Caller) {
@@ -385,12 +385,12 @@ fn a_mount_at_a_flush_shows_it_until_the_log_is_closed() {
     wait_until("the settled log is an error", || is_told("it is settled"));
 }
 
-/// The kernel forgets what it has of a file.
+/// Drops the kernel's cache of a file.
 fn drop_pages(file: &File) {
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
-/// `make`, rsync and tail compare these.
+/// `make`, rsync and tail compare size and time.
 #[test]
 fn size_and_time_change_with_each_flush() {
     if !can_mount(User::Caller) {
@@ -407,7 +407,7 @@ fn size_and_time_change_with_each_flush() {
     let mut last = None;
     for flush in 1..=5 {
         grow(&mut log, flush);
-        // As on a job whose data are in other files.
+        // As for a job whose data is in other files.
         let journal = File::open(log.journal_path()).unwrap();
         let data = File::open(log.path()).unwrap();
         data.set_modified(std::time::UNIX_EPOCH).unwrap();

@@ -1,5 +1,5 @@
-//! Mounts of users who may mount nowhere but in a namespace of their own: `h5logfs run`, `unshare`, and a device that the caller has
-//! opened and mounted. All of them are an ordinary user's, without fusermount3.
+//! Mounts of users who may mount only in their own namespace: `h5logfs run`, `unshare`, and a device that the caller
+//! has opened and mounted. All belong to an ordinary user, and work without fusermount3.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,15 +14,15 @@ use crate::common::people::{ALICE, can_be_others, copy, corpus, set_mode};
 use crate::common::readers::said;
 use crate::common::{PROGRAM, is_running, mount_type, wait_until};
 
-/// A source with a log, a directory to mount at, and a device of FUSE that all users may open.
+/// A source with a log, a mount point, and a FUSE device that all users may open.
 struct Place {
     dir: TempDir,
 }
 
 const LOG: &str = "fill.log.h5";
 
-/// Runs the rest of the line with a device of FUSE that all users may open, in a namespace of mounts that goes with it. `$1`: an
-/// empty directory.
+/// Runs the rest of the line with a FUSE device that all users may open, in a mount namespace that disappears with
+/// it. `$1` is an empty directory.
 pub(crate) const DEVICE: &str = r#"
 set -e
 mount -t tmpfs none "$1"
@@ -34,7 +34,8 @@ exec "$@"
 "#;
 
 impl Place {
-    /// `None` where users get no namespaces here, or files of several users cannot be made; prints why.
+    /// A place. `None`, after printing the reason, where users get no namespaces, or files of several users cannot be
+    /// made.
     fn new() -> Option<Self> {
         if !can_be_others() {
             return None;
@@ -92,7 +93,7 @@ impl Place {
         self.output(&[&[PROGRAM, "run", &source, &point, "--"], line].concat())
     }
 
-    /// `h5logfs run` of a script of the shell, which says so when it runs.
+    /// `h5logfs run` of a shell script, which reports when it runs.
     fn start(&self, script: &str) -> Started {
         let (source, point) = (self.text("source"), self.text("mnt"));
         let script = format!("echo $$; {script}");
@@ -111,7 +112,7 @@ impl Place {
     }
 }
 
-/// A `run` whose command runs.
+/// A `run` with a running command.
 struct Started {
     running: Running,
     command: Pid,
@@ -123,7 +124,7 @@ impl Started {
         &mut self.running.0
     }
 
-    /// unshare, the shell, setpriv and `run` are one process after the other.
+    /// unshare, the shell, setpriv and `run` replace each other in one process.
     fn signal(&mut self, signal: Signal) {
         let run = Pid::from_child(self.child());
         rustix::process::kill_process(run, signal).unwrap();
@@ -148,7 +149,7 @@ exit 7
     let shown = stdout(&output);
     let lines: Vec<&str> = shown.lines().map(str::trim).collect();
     let limit = stdout(&place.output(&["sh", "-c", "ulimit -n"]));
-    // The signature of HDF5, one mount, and the rights and limits of the user.
+    // The HDF5 signature, one mount, and the rights and limits of the user.
     assert!(lines[0].ends_with(r"H   D   F  \r  \n 032  \n"), "{shown}");
     assert_eq!(lines[1..4], ["1", &ALICE.uid.to_string(), limit.trim()]);
     assert_eq!(lines[4], "CapEff:\t0000000000000000");
@@ -210,7 +211,7 @@ fn signals_reach_the_command() {
     }
 }
 
-/// The terminal sends an interrupt to both of them, so it is not sent again.
+/// The terminal sends an interrupt to both processes, so it is not forwarded.
 #[test]
 fn keys_of_a_terminal_reach_the_command_once() {
     let Some(place) = Place::new() else { return };
@@ -231,7 +232,7 @@ except OSError:
 status = os.waitpid(child, 0)[1]
 print(said.decode().replace("\r", ""), os.waitstatus_to_exitcode(status))
 "#;
-    // Both would be there long before it ends.
+    // Both would be there long before the end.
     const COUNT: &str = r#"
 import signal, time
 count = 0
@@ -258,7 +259,7 @@ raise SystemExit(5)
     );
 }
 
-/// The command ends with it, and with both of them their namespace.
+/// The command ends with `run`, and their namespace with both.
 #[test]
 fn nothing_is_left_when_it_is_killed() {
     let Some(place) = Place::new() else { return };
@@ -284,7 +285,7 @@ fn nothing_is_left_when_it_is_killed() {
     });
 }
 
-/// As root of a namespace of users, who has no helper that could do more.
+/// As root of a user namespace, whose helper has no further rights.
 #[test]
 fn root_of_a_user_namespace_mounts_and_unmounts() {
     let Some(place) = Place::new() else { return };
@@ -305,7 +306,7 @@ ls -A "$3"
     assert!(shown.ends_with("H   D   F  \\r  \\n 032  \\n\n"), "{shown}");
 }
 
-/// The caller opens the device, mounts, and passes the descriptor, as libfuse's programs take it.
+/// The caller opens the device, mounts, and passes the descriptor in libfuse's way.
 #[test]
 fn a_device_that_the_caller_has_mounted_is_served() {
     let Some(place) = Place::new() else { return };
@@ -344,7 +345,7 @@ print("unmounted", daemon.wait(), os.listdir(point))
         let shown = stdout(&output);
         let expected = "b'\\x89HDF\\r\\n\\x1a\\n'\nunmounted 0 []\n";
         assert_eq!(shown, expected, "{form:?}: {}", said(&output));
-        // The caller may run a command, whose standard error the daemon shares.
+        // The caller may run a command, which shares its standard error with the daemon.
         assert!(output.stderr.is_empty(), "{form:?}: {}", said(&output));
     }
 }
@@ -368,7 +369,7 @@ fn what_is_no_device_is_refused() {
     );
 }
 
-/// Each way in which a mount is refused names the way out.
+/// Each refusal of a mount names the alternative.
 #[test]
 fn where_nothing_can_be_mounted_the_driver_is_named() {
     let Some(place) = Place::new() else { return };
@@ -399,7 +400,7 @@ fn where_nothing_can_be_mounted_the_driver_is_named() {
         run,
     );
     assert!(said.contains("there is no FUSE device"), "{said}");
-    // No namespaces for users: with the rights of the one around it, that limit can be lowered.
+    // No user namespaces: the rights of the outer one allow this limit to be lowered.
     let script = "echo 0 >/proc/sys/user/max_user_namespaces; exec \"$@\"";
     let line = [
         "unshare",

@@ -1,5 +1,5 @@
-//! netCDF classic files in a mount: what is beside their logs, files without logs, logs in other directories, logs that
-//! come and go; and the commands.
+//! netCDF classic files in a mount: neighbours of their logs, files without logs, logs in other directories, logs
+//! that appear and disappear; and the commands.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -42,7 +42,7 @@ fn logs_are_hidden_beside_their_file_and_plain_without_it() {
     }
 }
 
-/// Names that only look like those of a log, and a file whose own name does.
+/// Names that only resemble those of a log, and a file whose own name does.
 #[test]
 fn strangers_pass_through() {
     if !can_mount(User::Caller) {
@@ -79,7 +79,7 @@ fn strangers_pass_through() {
 
 // --- files without logs --------------------------------------------------------------------------
 
-/// `expected.nc` of every case that has one, by the case's name, and what closed jobs left.
+/// `expected.nc` of every case that has one, by name, and the files of closed jobs.
 fn classic_files() -> (TempDir, Vec<Case>) {
     let dir = tempfile::tempdir().unwrap();
     let mut cases = Case::all();
@@ -219,7 +219,7 @@ fn inspect_tells_what_a_file_and_its_logs_hold() {
     assert!(output.status.success(), "{}", said(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["layout"], "PnetCDF burst buffer");
-    // The netCDF file, and two logs of four ranks.
+    // The netCDF file, and two logs of each of four ranks.
     assert_eq!(report["sources"].as_array().unwrap().len(), 9, "{report:#}");
     let datasets = report["datasets"].as_array().unwrap();
     let dataset = datasets
@@ -294,14 +294,14 @@ fn written_at(metadata: &[u8], path: &str) -> Vec<u8> {
     new
 }
 
-/// Two files of one name, and logs of one of them in a directory of their own.
+/// Two files with one name, and logs of one of them in another directory.
 struct Namesakes {
     source: TempDir,
     logs: TempDir,
 }
 
 impl Namesakes {
-    /// `path`: what the header of the metadata log says. 19 records are logged.
+    /// `path` is the path in the header of the metadata log. 19 records are logged.
     fn new(path: impl FnOnce(&Path) -> String) -> Self {
         let (source, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let case = case("uncounted-cdf1-np1");
@@ -330,7 +330,7 @@ impl Namesakes {
         self.source.path().join(dir).join("file.nc")
     }
 
-    /// Of which of the two files are the logs?
+    /// Checks which of the two files owns the logs.
     fn check(&self, owner: &str) {
         let mounted = Mounted::new(self.source.path(), &self.option());
         for dir in ["run", "other"] {
@@ -353,7 +353,7 @@ fn logs_belong_to_the_file_that_their_header_names() {
     if !can_mount(User::Caller) {
         return;
     }
-    // The whole path; the path below the directory that is mounted, wherever that was when they were written.
+    // The whole path, or the path below the mounted directory, wherever that was at the time of writing.
     Namesakes::new(|source| format!("{}/other/file.nc", source.display())).check("other");
     Namesakes::new(|_| WRITTEN_AT.to_owned()).check("run");
     Namesakes::new(|_| "/scratch/a/b/other/file.nc".to_owned()).check("other");
@@ -361,7 +361,7 @@ fn logs_belong_to_the_file_that_their_header_names() {
     Namesakes::new(|_| "/scratch/third/file.nc".to_owned()).check("neither");
 }
 
-/// `inspect` has the file's directory and no mounted one to go by.
+/// `inspect` knows the file's directory but no mounted one.
 #[test]
 fn inspect_tells_of_logs_that_belong_to_another_file() {
     let namesakes = Namesakes::new(|source| format!("{}/other/file.nc", source.display()));
@@ -401,7 +401,7 @@ fn logs_that_appear_grow_and_vanish_are_noticed() {
         header(&shown).contains(&wanted) && fs::read(&shown).is_ok_and(|b| b.starts_with(HDF5))
     };
 
-    // One entry for one value each, of 64 bytes and 4; the last one is not counted.
+    // Entries for one value each, with 64 bytes and 4; the last one is not counted.
     let (entry, value) = (64, 4);
     fs::write(path("file.nc_0_0.data"), &data[..data.len() - value]).unwrap();
     fs::write(
@@ -413,7 +413,7 @@ fn logs_that_appear_grow_and_vanish_are_noticed() {
     assert_eq!(names_in(mounted.path()), ["file.nc"]);
     assert!(export(&path("file.nc"), &[]) == fs::read(&shown).unwrap());
 
-    // As the driver does it: payload, entry, count.
+    // In the order of the driver: payload, entry, count.
     let append = |name: &str, bytes: &[u8]| {
         let mut file = File::options().append(true).open(path(name)).unwrap();
         file.write_all(bytes).unwrap();

@@ -10,7 +10,7 @@ use crate::common::readers::corpus;
 use crate::common::striped::{copy, corpus as corpus_of_parts};
 use crate::common::{Mounted, User, can_mount};
 
-/// Whether root's mounts have it: from Linux 6.9 on.
+/// Whether root's mounts have passthrough: from Linux 6.9 on.
 fn kernel_has_it() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release
@@ -62,7 +62,7 @@ fn the_kernel_reads_plain_files_and_the_daemon_reads_views() {
     }
 }
 
-/// A set of one subfile has the bytes of its file there.
+/// A set with one subfile has the bytes of its file in it.
 #[test]
 fn the_kernel_reads_a_file_that_has_all_bytes_of_a_view() {
     if !can_mount(User::Caller) {
@@ -78,7 +78,7 @@ fn the_kernel_reads_a_file_that_has_all_bytes_of_a_view() {
     }
 }
 
-/// All handles of an inode read in the same way, also where one is opened while another one closes.
+/// All handles of an inode read in the same way, even if one is opened while another closes.
 #[test]
 fn a_plain_file_may_be_open_many_times() {
     if !can_mount(User::Caller) {
@@ -104,7 +104,7 @@ fn a_plain_file_may_be_open_many_times() {
     assert_eq!(fs::read(&path).unwrap(), plain);
 }
 
-/// An open file stays the file that was opened. The next open shows what the source has then.
+/// An open file stays the file that was opened. The next open shows the present source.
 #[test]
 fn changes_of_the_source_are_seen() {
     if !can_mount(User::Caller) {
@@ -123,7 +123,7 @@ fn changes_of_the_source_are_seen() {
     open.read_exact_at(&mut found, 0).unwrap();
     assert_eq!(&found, b"longer");
     assert_eq!(fs::read(&path).unwrap(), b"another file");
-    // A log in its place is a view from then on, also while the plain file is open.
+    // A log that replaces it is a view from then on, even while the plain file is open.
     fs::copy(corpus().join("nd.log.h5"), &new).unwrap();
     fs::rename(&new, &own).unwrap();
     let view = fs::read(mounted.join("log.h5")).unwrap();

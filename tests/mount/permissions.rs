@@ -1,5 +1,5 @@
-//! What users may read through a mount that several of them enter: no more than the source permits, and from the next open
-//! on no more than it permits then.
+//! What users may read through a shared mount: no more than the source permits, and from the next open on no more
+//! than it permits then.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ const SECRET: &[u8] = b"nobody else is to see this\n";
 
 // --- the kernel's rules ---------------------------------------------------------------------------
 
-/// Each file reads in the mount for whom it reads in the source.
+/// Each file is readable in the mount for exactly those who can read it in the source.
 #[test]
 fn modes_groups_and_lists_decide_as_in_the_source() {
     let source = open_source();
@@ -82,11 +82,11 @@ fn modes_groups_and_lists_decide_as_in_the_source() {
         }
         assert_eq!(fs::read(mounted.join(name)).unwrap(), SECRET);
     }
-    // What is in no directory has no lists, for which the kernel asks nevertheless.
+    // The kernel asks for lists even of files in no real directory.
     assert!(BOB.read(&mounted.join(".h5logfs/stats")).is_some());
 }
 
-/// The kernel refuses everything where it cannot have the list that it asks for.
+/// The kernel refuses everything if it cannot get the list that it requests.
 #[test]
 fn a_source_without_lists_is_read_by_its_modes() {
     if !ready() {
@@ -143,7 +143,7 @@ fn private_directories_are_closed_at_once() {
         assert!(BOB.read(&shown.join(name)).is_some(), "{name}");
     }
     assert!(BOB.can_list(&shown));
-    // The kernel goes by what it has been told for a second yet.
+    // The kernel caches the answer for a second.
     set_mode(&dir, 0o700);
     for name in names {
         assert_eq!(BOB.read(&shown.join(name)), None, "{name}");
@@ -162,7 +162,7 @@ fn private_directories_are_closed_at_once() {
 
 // --- changes while a file is open -----------------------------------------------------------------
 
-/// A process that has a file open, and has read nothing of it yet.
+/// A process with an open file of which it has read nothing.
 struct Reader(std::process::Child);
 
 impl Reader {
@@ -191,7 +191,7 @@ impl Reader {
     }
 }
 
-/// Takes bob's rights away in each way, and each time he has read everything a moment ago.
+/// Revokes bob's rights in each way, each time just after he has read everything.
 #[test]
 fn rights_that_are_taken_away_are_gone_at_the_next_open() {
     let source = open_source();
@@ -208,7 +208,7 @@ fn rights_that_are_taken_away_are_gone_at_the_next_open() {
             set_list(file, [6, 4, 4, 4], &[Entry::User(BOB.uid, 0)]);
         }),
     ];
-    // Each time another file: where a read was denied, the kernel denies it for a second yet.
+    // Another file each time: the kernel caches a denial for a second.
     for (how, take_away) in take_away {
         let plain = source.path().join(format!("plain, {how}"));
         fs::write(&plain, vec![7; 300_000]).unwrap();
@@ -230,21 +230,21 @@ fn rights_that_are_taken_away_are_gone_at_the_next_open() {
 
 // --- logs of several files ------------------------------------------------------------------------
 
-/// Makes ALICE the owner of a log file and of all files beside it or below.
+/// Gives a log file and all its companions to ALICE.
 fn give_to_alice(dir: &Path) {
     let owner = format!("{}:{}", ALICE.uid, ALICE.gid);
     let given = Command::new("chown").args(["-R", &owner]).arg(dir).status();
     assert!(given.unwrap().success());
 }
 
-/// `shown`, a log of ALICE, is read by all, and by none but ALICE and root while `part` is private.
+/// Checks that all can read `shown`, a log of ALICE, but only ALICE and root while `part` is private.
 fn follows(mounted: &Mounted, shown: &str, part: &Path) {
     let shown = mounted.join(shown);
     let all = BOB.read(&shown).expect("it was not private yet");
     let was = fs::metadata(part).unwrap();
     ALICE.owns(part, if was.is_dir() { 0o700 } else { 0o600 });
     let what = part.display();
-    // Nothing of the log file itself has changed, and the kernel would let him.
+    // The log file itself is unchanged, and the kernel would let him.
     assert!(BOB.has_access(&shown), "{what}");
     assert_eq!(BOB.read(&shown), None, "{what}");
     assert_eq!(CAROL.read(&shown), None, "{what}");
@@ -341,7 +341,8 @@ fn links_lead_nobody_where_he_may_not_go() {
     assert_eq!(climbed, fs::canonicalize(above).unwrap());
 }
 
-/// While a directory and a link to another one outside change places all the time, the daemon of root never follows the link.
+/// While a directory and a link to an outside directory swap places all the time, root's daemon never follows the
+/// link.
 #[test]
 fn a_directory_that_becomes_a_link_leads_nowhere() {
     const FOR: Duration = Duration::from_secs(3);
@@ -354,7 +355,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere() {
     for (place, bytes) in [(dir.as_path(), &b"fine\n"[..]), (outside.path(), SECRET)] {
         fs::write(place.join("file"), bytes).unwrap();
     }
-    // Bob's own kernel follows links as well.
+    // Bob's own kernel follows links, too.
     set_mode(outside.path(), 0o700);
     symlink(outside.path(), &link).unwrap();
     let mounted = mount_for_all(source.path());
@@ -417,7 +418,7 @@ fn a_users_own_mount_is_his_alone() {
     }
 }
 
-/// The daemon of an ordinary user has files open that their owner closes to him.
+/// The daemon of an ordinary user has files open whose owner then revokes its access.
 #[test]
 fn a_users_own_mount_shows_no_more_than_he_may_read_now() {
     if !ready() || !can_mount(User::Nobody) {
@@ -437,7 +438,7 @@ fn a_users_own_mount_shows_no_more_than_he_may_read_now() {
             .output();
         let output = output.unwrap();
         let said = messages(&output);
-        // A daemon that cannot even see all files of a log takes it for a broken one.
+        // A daemon that cannot see all files of a log takes it for a broken one.
         let is_refused = ["Permission denied", "Input/output error"].map(|e| said.contains(e));
         assert!(
             output.status.success() || is_refused.contains(&true),
@@ -460,10 +461,10 @@ fn a_users_own_mount_shows_no_more_than_he_may_read_now() {
     }
 }
 
-/// Where the administrator permits it, an ordinary user's daemon lets others in: as far as both it and they may read.
+/// Where the administrator permits it, an ordinary user's daemon serves others: files that both it and they may read.
 #[test]
 fn an_ordinary_users_daemon_lets_nobody_read_more() {
-    // In a mount namespace of its own, where fuse.conf can be another one.
+    // In its own mount namespace, with another fuse.conf.
     const SCRIPT: &str = r#"
         mount --bind "$FOLDER/fuse.conf" /etc/fuse.conf
         trap 'umount -l "$FOLDER/mnt"' EXIT
@@ -512,7 +513,7 @@ fn an_ordinary_users_daemon_lets_nobody_read_more() {
     }
     let output = script.output().unwrap();
     assert!(output.status.success(), "{}", messages(&output));
-    // What neither the daemon nor others may read, its owner and her team do not read through it either.
+    // Files that either the daemon or others may not read are unreadable through it for the owner and her team, too.
     let expected = [
         ("644", &ALL[..]),
         ("604", &[ALICE, BOB]),
@@ -555,7 +556,7 @@ fn every_mount_is_without_devices_and_set_uid() {
             );
         }
     };
-    // What mount(8) hands on from fstab changes nothing.
+    // Options that mount(8) passes on from fstab change nothing.
     let asked = "suid,dev,rw,index_dir=none";
     check(&Mounted::new(source.path(), asked), false);
     if crate::common::is_root() {
@@ -571,7 +572,7 @@ fn every_mount_is_without_devices_and_set_uid() {
 
 // --- the index directory --------------------------------------------------------------------------
 
-/// Another user has made the directory first, where all users may make files.
+/// Another user has created the directory first, where all users may create files.
 #[test]
 fn an_index_directory_that_others_have_made_is_refused() {
     if !ready() {
@@ -613,13 +614,13 @@ fn an_index_directory_that_others_have_made_is_refused() {
         }
     }
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
-    // If it is not there, the daemon makes it, and no other user can enter.
+    // If it is missing, the daemon creates it, and no other user can enter.
     let options = format!("index_dir={}", place.display());
     let _mounted = Mounted::new(source.path(), &options);
     assert!(!BOB.can_list(&place));
 }
 
-/// Whatever way a file of another user came into it, it is not believed.
+/// However a file of another user got into it, it is not trusted.
 #[test]
 fn files_that_others_have_planted_are_not_believed() {
     if !ready() {

@@ -1,5 +1,5 @@
-//! `h5logfs recover` on what it cannot recover: it says what the file is, and what to do. And what `inspect` and `check`
-//! tell of the job of a log that was not closed.
+//! `h5logfs recover` on files that it cannot recover: it says what the file is, and what to do. Also what `inspect`
+//! and `check` report about the job of an unclosed log.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -123,7 +123,7 @@ fn a_log_without_its_journal_or_beside_another_one_is_told() {
     let closed = run(&["recover", "log.h5"], dir.path());
     assert_says(&closed, true, &["closed already, nothing to do"]);
     assert!(log.journal_path().exists());
-    // That log has no flush, and may have been one that should replace this one.
+    // That log has no flush. It may have been meant to replace this one.
     fs::write(log.journal_path(), begun).unwrap();
     let closed = run(&["recover", "log.h5"], dir.path());
     assert_says(
@@ -161,7 +161,7 @@ fn a_user_who_may_not_recover_is_told_of_the_owner() {
     assert_says(&by("log.h5"), false, &["log.h5: Permission denied"]);
 }
 
-/// A log whose journal says this of its job.
+/// A log whose journal describes this job.
 fn log_of(job: &str) -> (TempDir, Log) {
     let dir = tempfile::tempdir().unwrap();
     let mut log = Log::usual(&dir.path().join("log.h5"));
@@ -184,7 +184,7 @@ fn host() -> String {
     name.trim().to_owned()
 }
 
-/// What the usual log has behind its last flush: extents of a flush that was not completed, without proofs.
+/// Data after the last flush of the usual log: extents of an incomplete flush, without proofs.
 fn unflushed() -> Value {
     serde_json::json!({"bytes": 0, "ranks": 0, "unknown_datasets": [], "apart": 12, "incomplete": 0})
 }
@@ -269,7 +269,7 @@ fn a_journal_need_not_say_who_writes_it() {
     );
 }
 
-/// Other layouts have no journal, so nothing can tell.
+/// Other layouts have no journal, so nothing is known.
 #[test]
 fn other_layouts_say_nothing_of_jobs() {
     for log in [

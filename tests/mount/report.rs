@@ -1,4 +1,4 @@
-//! `h5logfs report`: the pictures show what was written, cell by cell, and the page obeys nothing that stands in a log.
+//! `h5logfs report`: the pictures show what was written, cell by cell, and the page obeys nothing in a log.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,28 +22,28 @@ fn report(dir: &Path, arguments: &[&str]) -> Output {
     program.output().unwrap()
 }
 
-/// Watches a log, with this page.
+/// Starts to watch a log, with this page.
 fn watch(page: &Path, log: &Path) -> Running {
     let mut program = Command::new(PROGRAM);
     let program = program.args(["report", "--watch", "-o"]).args([page, log]);
     Running(program.spawn().unwrap())
 }
 
-/// The page of these files.
+/// The page for these files.
 fn page(dir: &Path, files: &[&str]) -> String {
     let output = report(dir, &[files, &["--force", "-o", "page.html"]].concat());
     assert!(output.status.success(), "{}", said(&output));
     fs::read_to_string(dir.join("page.html")).unwrap()
 }
 
-/// Bytes in so many dimensions, written by ranks in flushes.
+/// A log of bytes, written by ranks in flushes.
 struct MadeUp {
     dims: Vec<u64>,
-    /// Rank, flush from 1, start and count, in the order of the flushes.
+    /// Rank, flush from 1, start and count of each write, in the order of flushes.
     writes: Vec<(u32, u64, Vec<u64>, Vec<u64>)>,
 }
 
-/// What the model knows of a cell.
+/// The model of a cell.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Cell {
     elements: u64,
@@ -74,7 +74,7 @@ impl MadeUp {
         }
     }
 
-    /// Element by element, in cells of these sides along some dimensions.
+    /// The cells with these sides along some dimensions, computed element by element.
     fn cells(&self, axes: &[(usize, u64)]) -> Vec<Cell> {
         let across: Vec<u64> = (axes.iter())
             .map(|(d, side)| self.dims[*d].div_ceil(*side))
@@ -115,10 +115,10 @@ fn each(start: &[u64], count: &[u64], mut visit: impl FnMut(&[u64])) {
 
 /// A picture of a page.
 struct Picture {
-    /// The title of each cell, row by row; empty where nothing is drawn.
+    /// Title of each cell, row by row; empty where nothing is drawn.
     titles: Vec<String>,
     columns: usize,
-    /// The dimensions from top to bottom and from left to right, and how many elements of each a cell has.
+    /// The vertical and horizontal dimensions, and the number of elements in a cell.
     axes: Vec<(usize, u64)>,
 }
 
@@ -180,7 +180,7 @@ fn picture(page: &str, kind: &str) -> Picture {
     }
 }
 
-/// Pages of three logs, of one, two and three dimensions, with gaps, overlaps and partly written cells.
+/// Pages of logs with one, two and three dimensions, with gaps, overlaps and partly written cells.
 #[test]
 fn pictures_show_what_was_written_cell_by_cell() {
     let dir = tempfile::tempdir().unwrap();
@@ -264,7 +264,7 @@ fn pictures_show_what_was_written_cell_by_cell() {
     assert!(page.contains("left unclosed"));
 }
 
-/// The pages tell ranks and flushes of all logs that have them, and those of our writer keep them when they are closed.
+/// Pages have the ranks and flushes of all logs that record them. Our writer's logs keep them when closed.
 #[test]
 fn ranks_and_flushes_are_those_of_the_log() {
     let known = |page: &str, what: &str| {
@@ -330,7 +330,8 @@ fn dimensions_can_be_chosen() {
     assert!(page.contains("it has no dimension 3"));
 }
 
-/// Users choose the names of files and of datasets. A page is one script, which is ours, and needs nothing from elsewhere.
+/// Users choose the names of files and datasets. A page has a single script, which is ours, and needs nothing from
+/// elsewhere.
 #[test]
 fn names_are_text_whatever_they_contain() {
     let dir = tempfile::tempdir().unwrap();
@@ -388,7 +389,7 @@ fn several_logs_are_one_page_and_a_damaged_one_tells_its_fault() {
     assert!(of_file(2).contains("`h5logfs recover dead.h5`"));
     assert!(of_file(3).contains("class=\"faults\""));
     assert!(of_file(4).contains("No such file"));
-    // It is not replaced without being asked for.
+    // It is not replaced without a request.
     let output = report(dir.path(), &["dead.h5", "-o", "page.html"]);
     assert!(said(&output).contains("--force"), "{}", said(&output));
 }
@@ -412,7 +413,7 @@ fn no_page_takes_the_place_of_a_log() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
 }
 
-/// The last page shows what was seen last of a log that is settled between two looks.
+/// The last page shows the last state of a log that is settled between two looks.
 #[test]
 fn a_watched_page_stays_when_its_log_is_settled() {
     let dir = tempfile::tempdir().unwrap();
@@ -465,7 +466,7 @@ fn a_watched_page_is_renewed_until_the_log_is_closed() {
     assert!(!shows("http-equiv=\"refresh\""));
 }
 
-/// The logs beside a netCDF file number no flushes, and are removed when they are in the file.
+/// The logs beside a netCDF file number no flushes, and are removed once their data is in the file.
 #[test]
 fn a_watched_page_is_renewed_until_the_logs_beside_a_file_are_gone() {
     let dir = tempfile::tempdir().unwrap();
@@ -499,14 +500,14 @@ fn a_watched_page_is_renewed_until_the_logs_beside_a_file_are_gone() {
     assert!(page.contains("data-picture=\"written\"") && !page.contains("http-equiv=\"refresh\""));
 }
 
-/// Of thousands of small datasets a page has a row each, and details of those of which a row does not tell all.
+/// Thousands of small datasets get a row each, and details only where a row is not enough.
 #[test]
 fn a_page_of_many_datasets_stays_small() {
     const MANY: i32 = 1001;
     let dir = tempfile::tempdir().unwrap();
     let datasets = (0..MANY).map(|n| Dataset::new(&format!("d{n}"), n, Type::U8, &[8]));
     let entries = (0..MANY).map(|n| {
-        // One of them is not wholly written.
+        // One of them is partly unwritten.
         let count = if n == 7 { 5 } else { 8 };
         Entry::one(n, &[0], &[count], vec![1; count as usize])
     });

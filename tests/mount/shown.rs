@@ -1,4 +1,4 @@
-//! Commands on files of a mount: they say where the log itself is.
+//! Commands on files of a mount: they report where the log itself is.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn run(command: &[&str], file: &Path) -> Output {
         .unwrap()
 }
 
-/// Each command refuses the view, and says where the log is.
+/// Each command must refuse the view, and say where the log is.
 #[track_caller]
 fn assert_is_view(file: &Path, log: &str) {
     let out = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ fn a_view_is_told_from_its_log() {
             assert_is_view(&source.path().join("link"), &log);
             fs::remove_file(source.path().join("link")).unwrap();
         }
-        // The others are what they are, in so far as the process that scans may read them.
+        // Other files are judged as they are, if the scan process may read them.
         let broken = said(&run(&["check"], &mounted.join("broken.h5")));
         let log = real.join("broken.h5").display().to_string();
         assert!(
@@ -170,7 +170,7 @@ fn a_bind_mount_of_a_part_is_told_from_its_log() {
     );
 }
 
-/// A mount of another user lets no other in, not even root.
+/// A mount of another user lets nobody else in, not even root.
 #[test]
 fn a_user_who_may_not_enter_a_mount_is_told_where_the_log_is() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! Watching a mount: its virtual files, its signals, its log.
+//! Monitoring a mount: its virtual files, signals and log.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,10 +26,10 @@ use crate::common::{
 const JSON: &str = ".h5logfs/stats";
 const PROMETHEUS: &str = ".h5logfs/stats.prom";
 
-/// Side of the dataset that [`columns`] writes: a chunk of a MiB.
+/// Side of the dataset in [`columns`]: a chunk of 1 MiB.
 const SIDE: u64 = 1024;
 
-/// A log file with a dataset of one chunk, which is put together from columns.
+/// A log file with a dataset of one chunk, assembled from columns.
 fn columns(path: &Path) {
     let dataset = Dataset::new("columns", 0, Type::U8, &[SIDE, SIDE]);
     let entries = (0..SIDE / 64).map(|n| {
@@ -39,7 +39,7 @@ fn columns(path: &Path) {
     LogFile::with(vec![dataset], entries.collect()).write(path);
 }
 
-/// A source with a log file, a plain file, and a log file that cannot be opened.
+/// A source with a log file, a plain file, and a broken log file.
 fn dir() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     columns(&dir.path().join("view.h5"));
@@ -97,7 +97,7 @@ fn what_was_done_is_counted() {
     assert_eq!(fresh["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(fresh["mountpoint"], mounted.path().to_str().unwrap());
 
-    // Direct reads reach the daemon as they are.
+    // Direct reads reach the daemon unchanged.
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -110,7 +110,7 @@ fn what_was_done_is_counted() {
     for number in 0..10 {
         plain.read_exact_at(&mut piece, number * 4096).unwrap();
     }
-    // What is asked of a file past its end is not given.
+    // Bytes requested past the end of a file are not delivered.
     let size = view.metadata().unwrap().len();
     let last = (size - 1) / 4096 * 4096;
     let rest = view.read_at(&mut piece, last).unwrap() as u64;
@@ -137,7 +137,7 @@ fn what_was_done_is_counted() {
     assert_eq!(number(&now, "/reads/failed"), 0);
     assert_eq!(number(&now, "/reads/bytes_asked"), 13 * 4096);
     assert_eq!(number(&now, "/reads/bytes_returned"), 12 * 4096 + rest);
-    // The last page of the file is one of the chunk, too.
+    // The last page of the file belongs to a chunk, too.
     assert_eq!(number(&now, "/cache/misses"), 1);
     assert_eq!(number(&now, "/cache/hits"), 2);
     assert_eq!(number(&now, "/cache/time/count"), 1);
@@ -203,8 +203,8 @@ fn what_is_kept_from_an_earlier_daemon_is_no_scan() {
 
 // --- how it is shown -----------------------------------------------------------------------------
 
-/// Reads the text format strictly: families in one piece, each with its help and type; samples by their
-/// name and labels, without that of the mount.
+/// Parses the text format strictly: families in one piece, each with help and type; samples by name and labels,
+/// without that of the mount.
 fn parse_prometheus(text: &str, mountpoint: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
@@ -408,7 +408,7 @@ fn the_directory_is_found_by_name_and_not_listed() {
         return;
     }
     let dir = dir();
-    // One in the source is out of sight.
+    // A file of this name in the source is hidden.
     fs::create_dir(dir.path().join(".h5logfs")).unwrap();
     fs::write(dir.path().join(JSON), "forged").unwrap();
     fs::create_dir_all(dir.path().join("inner/.h5logfs")).unwrap();
@@ -554,7 +554,7 @@ fn sighup_drops_caches_and_open_files_go_on() {
     let whole = fs::read(mounted.join("view.h5")).unwrap();
     assert!(fs::read(mounted.join("broken.h5")).is_err());
     assert!(number(&stats(&mounted), "/memory/cache_size/used") > 1 << 20);
-    // A failure is remembered for ten seconds, but for the signal.
+    // A failure is remembered for ten seconds, unless the signal comes.
     let subfiles = PathBuf::from("subfile.log.h5.subfiles");
     let to = dir.path().join("broken.h5.subfiles");
     fs::create_dir(&to).unwrap();
@@ -569,7 +569,7 @@ fn sighup_drops_caches_and_open_files_go_on() {
     assert_eq!(number(&now, "/memory/cache_size/used"), 0);
     assert_eq!(number(&now, "/memory/index_memory/used"), 0);
     assert!(fs::read(mounted.join("broken.h5")).is_ok());
-    // What is open is the same file as before, for those too who open it now.
+    // An open file is still the same one, also for those who open it now.
     let scans = number(&stats(&mounted), "/scans/started");
     let (open, anew) = (
         view.metadata().unwrap(),
@@ -632,7 +632,7 @@ fn names_cannot_forge_lines() {
     let evil = b"a\n[2026-01-01T00:00:00Z ERROR h5logfs] forged\r\x1b[2J\xe2\x80\xae\xff.h5";
     let name = OsStr::from_bytes(evil);
     broken(&dir.path().join(name));
-    // The name of a dataset is a user's, too.
+    // A user chooses the name of a dataset, too.
     let dataset = Dataset::new("b\n[2026] forged", 0, Type::U8, &[4]);
     let entry = Entry::one(0, &[0], &[4], vec![1; 4]).claiming(1 << 40, 4);
     LogFile::with(vec![dataset], vec![entry]).write(&dir.path().join("bad.h5"));
@@ -673,7 +673,7 @@ fn many_broken_files_do_not_fill_the_log() {
     let text = fs::read_to_string(&log).unwrap();
     let errors = told(&text);
     assert!((200..500).contains(&errors), "{errors}");
-    // Errors leave room for the rest, which says what is missing.
+    // Errors leave room for the rest, which reports what is missing.
     mounted.send(Signal::TERM);
     mounted.expect_gone();
     let text = fs::read_to_string(&log).unwrap();
@@ -683,7 +683,7 @@ fn many_broken_files_do_not_fill_the_log() {
         before.rsplit(' ').next()?.parse::<usize>().ok()
     });
     let (number, lines) = suppressed.fold((0, 0), |(n, lines), more| (n + more, lines + 1));
-    // A reply for which no client waits any more is an error, too, and no file.
+    // A reply that no client awaits is an error, too, and concerns no file.
     let all = told(&text) - lines + number;
     assert!((FILES..FILES + 50).contains(&all), "{all} errors: {text}");
 }

@@ -47,7 +47,7 @@ fn each_file_is_shown_as_the_one_that_it_is() {
     assert_eq!(mount.scans(), 0);
 }
 
-/// The daemon notices when subfiles come and go, and never shows what the stub has in their place.
+/// The daemon notices when subfiles appear and disappear, and never shows the stub's bytes instead.
 #[test]
 fn subfiles_come_and_go() {
     if !can_mount(User::Caller) {

@@ -1,6 +1,5 @@
-//! Faults of the source, of the system and of the daemon: what the reader sees, that other readers see
-//! nothing of it, and that all is well when the fault is gone. These tests check the table in
-//! docs/operations.md ("What a reader sees").
+//! Faults of the source, the system and the daemon: what the reader sees, that other readers notice nothing, and that
+//! all is well after the fault. These tests check the table in docs/operations.md ("What a reader sees").
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -31,8 +30,8 @@ const CHUNKS: u64 = 16;
 const EARLY: usize = 0;
 const LATE: usize = 11;
 
-/// A limit of the address space is seen before anything is mounted. With one of the data (`ulimit -d`) the daemon ends when it
-/// has mounted, and whoever has started it unmounts.
+/// A limit of the address space is noticed before anything is mounted. With one of the data (`ulimit -d`) the daemon
+/// ends after it has mounted, and its starter unmounts.
 #[test]
 fn a_mount_that_cannot_begin_leaves_no_dead_mount() {
     for user in [User::Caller, User::Nobody] {
@@ -67,7 +66,7 @@ fn a_mount_that_cannot_begin_leaves_no_dead_mount() {
             );
             assert_eq!(mount_type(point.path()), None, "{limit}: {said}");
         }
-        // A dead mount that was there before is left to the user, who is told.
+        // An existing dead mount is left to the user, with a message.
         let mounted = Mounted::by(user, source.path(), "");
         mounted.send(Signal::KILL);
         wait_until("the daemon is gone", || !is_running(mounted.daemon));
@@ -81,7 +80,7 @@ fn a_mount_that_cannot_begin_leaves_no_dead_mount() {
 struct Log {
     name: String,
     path: PathBuf,
-    /// Where the mount shows each chunk, and what is in it.
+    /// Offset of each chunk in the mount, and its content.
     chunks: Vec<(u64, Vec<u8>)>,
 }
 
@@ -90,7 +89,7 @@ impl Log {
         Log::write_as(dir, name, seed, false)
     }
 
-    /// Two records a chunk, so that each has to be put together. With a subfile, or without.
+    /// A log with two records a chunk, so that each must be assembled, with or without a subfile.
     fn write_as(dir: &Path, name: &str, seed: u64, subfiled: bool) -> Self {
         let half = (CHUNK / 2) as usize;
         let dataset = Dataset::new("a", 0, Type::U8, &[CHUNKS * CHUNK]).chunked(&[CHUNK]);
@@ -114,7 +113,7 @@ impl Log {
         }
     }
 
-    /// Opens what the mount shows of it. The kernel does not read ahead.
+    /// Opens the log in the mount. The kernel does not read ahead.
     fn open(&self, mounted: &Mounted) -> Result<File, Errno> {
         let file =
             File::open(mounted.join(&self.name)).map_err(|e| Errno::from_io_error(&e).unwrap())?;
@@ -122,7 +121,7 @@ impl Log {
         Ok(file)
     }
 
-    /// Reads one chunk, which has to be right.
+    /// Reads one chunk. The content must be right.
     #[track_caller]
     fn chunk(&self, file: &File, number: usize) -> Result<(), Errno> {
         let (offset, expected) = &self.chunks[number];
@@ -139,7 +138,7 @@ impl Log {
         Ok(())
     }
 
-    /// Opens it and reads all of it, which has to be right.
+    /// Opens and reads all of it. The content must be right.
     #[track_caller]
     fn whole(&self, mounted: &Mounted) -> Result<(), Errno> {
         let file = self.open(mounted)?;
@@ -172,7 +171,7 @@ impl Site {
         Mounted::new(self.dir.path(), "index_dir=none")
     }
 
-    /// The fault of one file is that of one file, and the daemon is the one that was started.
+    /// Checks that a fault stays with its file, and the daemon is the one that was started.
     #[track_caller]
     fn others_are_well(&self, mounted: &Mounted) {
         assert!(is_running(mounted.daemon));
@@ -180,7 +179,7 @@ impl Site {
         assert_eq!(fs::read(mounted.join("plain")).unwrap(), b"some text");
     }
 
-    /// A state that the kernel has in mind may last for a second.
+    /// The kernel may cache a state for a second.
     fn log_is_well_again(&self, mounted: &Mounted) {
         wait_until("the log reads right", || self.log.whole(mounted) == Ok(()));
         self.others_are_well(mounted);
@@ -202,7 +201,7 @@ fn a_log_that_is_truncated_while_open_gives_eio() {
     let file = File::options().write(true).open(&log.path).unwrap();
     file.set_len(cut.len() as u64).unwrap();
     assert_eq!(log.chunk(&open, LATE), Err(Errno::IO));
-    // Nothing in what is left says that this was a log, so it is shown as any other broken file.
+    // Nothing in the rest identifies a log, so it is shown like any other broken file.
     wait_until("the cut file is shown", || {
         fs::read(mounted.join(&log.name)).is_ok_and(|shown| shown == cut)
     });
@@ -252,7 +251,7 @@ fn a_log_that_is_rewritten_in_place_gives_eio_to_those_who_have_it_open() {
     };
     wait_until("the new log is shown", || {
         let open = shown.open(&mounted);
-        // Of the former state nothing but errors.
+        // The former state gives only errors.
         open.is_ok_and(|file| shown.chunk(&file, LATE) == Ok(()))
     });
     assert_eq!(shown.whole(&mounted), Ok(()));
@@ -293,7 +292,7 @@ fn a_log_that_is_replaced_or_removed_stays_for_those_who_have_it_open() {
     site.others_are_well(&mounted);
 }
 
-/// Nothing of a log is mapped into memory: that a page of it vanishes is an error of a read, and no signal.
+/// No log is mapped into memory: a page that disappears is a failed read, and no signal.
 #[test]
 fn a_log_that_shrinks_and_grows_under_readers_does_no_harm() {
     let Some(site) = Site::new() else { return };
@@ -308,7 +307,7 @@ fn a_log_that_shrinks_and_grows_under_readers_does_no_harm() {
         let read = || {
             let mut failures = 0;
             while !done.load(Ordering::Relaxed) {
-                // What can be read is right: `whole` has looked.
+                // Readable data is right: `whole` has compared it.
                 match log.whole(&mounted) {
                     Ok(()) => {}
                     Err(Errno::IO | Errno::STALE) => failures += 1,
@@ -339,7 +338,7 @@ fn a_log_that_shrinks_and_grows_under_readers_does_no_harm() {
 
 // --- the disk ------------------------------------------------------------------------------------
 
-/// A site whose files are on a disk that fails when it is told to.
+/// A site on a disk that fails on demand.
 fn on_a_faulty_disk() -> Option<(Site, Layer, Mounted)> {
     let site = Site::new()?;
     let layer = Layer::over(site.dir.path());
@@ -361,7 +360,7 @@ fn a_disk_that_fails_gives_eio_for_as_long_as_it_does() {
     }
     assert_eq!(log.chunk(&open, LATE), Err(Errno::IO));
     assert_eq!(errno(plain.read_at(&mut [0], 0)), Some(Errno::IO));
-    // What is in memory needs no disk.
+    // Cached data needs no disk.
     assert_eq!(log.chunk(&open, EARLY), Ok(()));
     assert_eq!(site.neighbour.whole(&mounted), Ok(()));
     layer.heal();
@@ -370,7 +369,7 @@ fn a_disk_that_fails_gives_eio_for_as_long_as_it_does() {
     site.others_are_well(&mounted);
 }
 
-/// That a log could not be looked at is nothing to remember of it.
+/// A failed look at a log is not remembered.
 #[test]
 fn a_log_on_a_failing_disk_is_looked_at_again() {
     let Some((site, layer, mounted)) = on_a_faulty_disk() else {
@@ -380,7 +379,7 @@ fn a_log_on_a_failing_disk_is_looked_at_again() {
     layer.fail(&log.name, Failing::Reads, Errno::IO);
     assert_eq!(log.whole(&mounted), Err(Errno::IO));
     site.others_are_well(&mounted);
-    // It is seen to be HDF5, and no more of it can be read: it is libhdf5 that meets the fault.
+    // It is recognised as HDF5, and no more of it is readable: libhdf5 meets the fault.
     layer.fail(&log.name, Failing::ReadsFrom(2 << 20), Errno::IO);
     assert_eq!(log.whole(&mounted), Err(Errno::IO));
     site.others_are_well(&mounted);
@@ -397,7 +396,7 @@ fn a_stale_handle_of_the_source_is_told_as_one_until_the_file_can_be_had_again()
     let open = log.open(&mounted).unwrap();
     assert_eq!(log.chunk(&open, EARLY), Ok(()));
     layer.fail(&log.name, Failing::Everything, Errno::STALE);
-    // The log cannot be read: an error of the data.
+    // The log is unreadable: an error of the data.
     assert_eq!(log.chunk(&open, LATE), Err(Errno::IO));
     wait_until("the name is stale", || {
         log.whole(&mounted) == Err(Errno::STALE)
@@ -410,7 +409,7 @@ fn a_stale_handle_of_the_source_is_told_as_one_until_the_file_can_be_had_again()
 
 // --- the system ----------------------------------------------------------------------------------
 
-/// A limit of the daemon, which may be exceeded already.
+/// Limits a resource of the daemon, possibly below its present use.
 fn limit(mounted: &Mounted, resource: Resource, most: Option<u64>) -> Rlimit {
     let maximum = getrlimit(resource).maximum;
     let new = Rlimit {
@@ -434,7 +433,7 @@ fn without_descriptors_what_is_open_is_read_and_the_rest_has_to_wait() {
     site.log_is_well_again(&mounted);
 }
 
-/// Two chunks of a size that is not to be had where memory is short, in a file with next to no data.
+/// A log with two chunks that need more memory than there is, in a file with almost no data.
 fn log_with_large_chunks(path: &Path) -> u64 {
     const LARGE: u64 = 96 << 20;
     let dataset = Dataset::new("a", 0, Type::U8, &[2 * LARGE]).chunked(&[LARGE]);
@@ -507,7 +506,7 @@ fn readers_of_a_daemon_that_is_killed_get_enotconn_and_the_mount_point_is_freed_
         wait_until("somebody reads", || started.load(Ordering::Relaxed));
         mounted.send(Signal::KILL);
         for reader in readers {
-            // A request that was on its way is aborted.
+            // A pending request is aborted.
             let errno = reader.join().unwrap();
             assert!(
                 [Errno::NOTCONN, Errno::CONNABORTED].contains(&errno),
@@ -539,7 +538,7 @@ fn readers_of_a_daemon_that_is_killed_get_enotconn_and_the_mount_point_is_freed_
     assert_eq!(outcome, Ok(()));
 }
 
-/// Killed at any moment of the scans, the daemon leaves an index directory that the next one can use.
+/// Killed at any time during scans, the daemon leaves an index directory that the next one can use.
 #[test]
 fn what_a_killed_daemon_has_kept_misleads_nobody() {
     if !can_mount(User::Caller) {
@@ -562,7 +561,7 @@ fn what_a_killed_daemon_has_kept_misleads_nobody() {
     for round in 0..12 {
         let mounted = Mounted::new(&source, &options);
         thread::scope(|scope| {
-            // Opens each; most of it fails when the daemon is gone.
+            // Opens each log; most opens fail once the daemon is gone.
             for log in &logs {
                 scope.spawn(|| log.open(&mounted).map(|file| log.chunk(&file, EARLY)));
             }
@@ -586,6 +585,6 @@ fn what_a_killed_daemon_has_kept_misleads_nobody() {
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     }
     right(&Mounted::new(&source, &options));
-    // What was made anew in its place is whole.
+    // Remade items are whole.
     right(&Mounted::new(&source, &options));
 }

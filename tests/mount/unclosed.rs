@@ -1,4 +1,4 @@
-//! Logs that were not closed: what is shown of them, what is refused, and how they are closed later.
+//! Unclosed logs: what is shown, what is refused, and how they are closed later.
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -28,7 +28,7 @@ use h5logfs_view::index::store::Store;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// A log in a directory of its own.
+/// A log in its own directory.
 struct Log {
     dir: TempDir,
     log: unclosed::Log,
@@ -143,7 +143,7 @@ fn a_torn_journal_shows_the_flush_before() {
     assert!(!has_attribute(&view) && !view.snapshot().has_losses());
 }
 
-/// Whether the root has the attribute that says what is missing.
+/// Whether the root has the attribute about missing data.
 fn has_attribute(view: &View) -> bool {
     let mut metadata = vec![0; view.len().min(4096) as usize];
     view.read_at(0, &mut metadata).unwrap();
@@ -177,7 +177,7 @@ fn flushes_behind_a_damaged_line_are_not_dropped_unasked() {
     assert!(log.recover(&["--last-flush", "0"]).0);
 }
 
-/// In a mount, and in an export; a program's own attribute of this name keeps the one that it has in the layout.
+/// In a mount and in an export. A program's own attribute of this name keeps the name that it has in the layout.
 #[test]
 fn a_damaged_journal_is_told_by_an_attribute() {
     let Some(python) = Python::new() else {
@@ -284,7 +284,7 @@ fn a_damaged_extent_is_an_error_of_the_data_and_not_of_the_file() {
         assert_eq!(fs::read(log.path()).unwrap(), before);
         assert!(log.journal_path().exists());
     }
-    // What damage leaves whole can be kept.
+    // Undamaged parts can be kept.
     let mut log = Log::usual();
     let second = log.data.windows(8).rposition(|w| w == b"h5lgxtnt").unwrap() - 64 - 46;
     log.data[second + 20] ^= 1;
@@ -332,8 +332,8 @@ fn a_recovery_that_was_interrupted_is_done_again() {
     let end = Log::usual().view().unwrap().snapshot().sources[0]
         .identity
         .size as usize;
-    // With the table alone, with a front that is half written, without the objects, with some of
-    // them, and complete but for the journal.
+    // Only the table; a half-written front; no objects; some of the objects; and everything except the removal of the
+    // journal.
     let table_only = {
         let mut data = Log::usual().data.clone();
         data.truncate(end);
@@ -416,7 +416,7 @@ fn an_open_view_stays_while_the_log_grows() {
     assert_eq!(shown(&closed), "abb");
     assert_eq!(shown(&second), "abb");
     assert_ne!(closed.generation(), second.generation());
-    // A file that takes the name is another one.
+    // Another file takes the name.
     fs::rename(log.path(), log.dir.path().join("old.h5")).unwrap();
     assert!(matches!(catalog.open(&name), Err(Error::Io { .. })));
 }
@@ -478,13 +478,13 @@ fn a_mount_follows_a_running_job_and_hides_its_journal() {
     wait_until("the closed file is shown", || {
         names() == ["log.h5"] && value("xxxxxxxxyyyy\0\0\0\0\0\0\0\0")
     });
-    // An orphan is a file like any other.
+    // An orphan is an ordinary file.
     fs::write(log.dir.path().join("gone.h5.h5logfs-journal"), "text").unwrap();
     wait_until("the orphan is shown", || names().len() == 2);
 }
 
+/// A reader may come while a job creates the files of its log. The log must not count as broken any longer than that.
 /// The messages of the daemon do not grow with the flushes of a job.
-/// A reader may come while a job makes the files of its log. It must not count as broken for longer than that.
 #[test]
 fn a_log_of_which_not_all_was_there_is_shown_when_it_is() {
     if !can_mount(User::Caller) {
@@ -532,7 +532,7 @@ fn all_states_of_a_growing_log_are_one_line() {
         first[0].contains("INFO") && first[0].contains(expected),
         "{first:#?}"
     );
-    // A signal makes the daemon forget also this.
+    // A signal makes the daemon forget this, too.
     mounted.send(Signal::HUP);
     wait_until("it is told anew", || {
         fs::read(mounted.join("log.h5")).is_ok() && lines().len() == 2
@@ -561,7 +561,7 @@ fn a_log_is_no_more_public_than_its_journal() {
     assert_eq!(BOB.read(&shown), None);
 }
 
-/// In a directory in which all users may make files.
+/// Puts the log into a directory where all users may create files.
 fn in_a_shared_directory(log: &Log) {
     set_mode(log.dir.path(), 0o1777);
     BOB.owns(&log.path(), 0o644);
@@ -597,7 +597,7 @@ fn a_journal_of_another_user_is_not_acted_upon() {
     // Root may have written it.
     std::os::unix::fs::chown(log.journal_path(), Some(0), None).unwrap();
     assert_eq!(log.shown(), "aabbaacc");
-    // But to recover, root takes the rights of the owner, who cannot write to it.
+    // To recover, root takes the rights of the owner, who cannot write to it.
     let (good, said) = log.recover(&[]);
     assert!(
         !good && said.contains("and has to own the journal"),
@@ -607,7 +607,7 @@ fn a_journal_of_another_user_is_not_acted_upon() {
     assert!(log.recover(&[]).0);
 }
 
-/// A closed log needs no journal, so one that another user puts there changes nothing, whatever it is.
+/// A closed log needs no journal, so one put there by another user changes nothing.
 #[test]
 fn nothing_that_another_user_puts_beside_a_closed_log_changes_it() {
     if !can_be_others() || !can_mount(User::Caller) {
@@ -647,7 +647,7 @@ fn nothing_that_another_user_puts_beside_a_closed_log_changes_it() {
     }
 }
 
-/// The chunks of each state are the records that it has, in the tables of all ranks and flushes.
+/// The chunks of each state are its records, in the tables of all ranks and flushes.
 #[test]
 fn chunks_of_a_growing_log_are_its_records() {
     const TILE: u64 = 70_000;

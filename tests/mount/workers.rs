@@ -1,4 +1,4 @@
-//! Scans in processes without rights: what a hostile file can do, and what it cannot do.
+//! Scans in processes without rights: what a hostile file can and cannot do.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-/// A log in which libhdf5 1.10 follows a heap for ever.
+/// A log on which libhdf5 1.10 follows a heap for ever.
 const LOOP: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/hostile/heap-loop.log.h5"
@@ -54,7 +54,7 @@ impl Hostile {
         errno(fs::read(self.mounted.join(name)))
     }
 
-    /// Lines of the log that say this.
+    /// Number of log lines with this text.
     fn told(&self, what: &str) -> usize {
         let log = fs::read_to_string(&self.log).unwrap();
         log.lines().filter(|line| line.contains(what)).count()
@@ -64,7 +64,7 @@ impl Hostile {
         children(self.mounted.daemon)
     }
 
-    /// Runs `then` while a worker is busy with `name`, and the process that makes workers waits.
+    /// Runs `then` while a worker is busy with `name` and the zygote waits.
     fn while_scanning(&self, name: &str, then: impl FnOnce(Pid, Pid)) -> Option<Errno> {
         let [stem] = self.children()[..] else {
             panic!("{:?}", self.children());
@@ -99,7 +99,7 @@ fn kill(process: Pid, signal: Signal) {
     rustix::process::kill_process(process, signal).unwrap();
 }
 
-/// Whether this libhdf5 falls for the damage at all; says when not.
+/// Whether this libhdf5 falls for the damage at all; prints if not.
 fn loops(hostile: &Hostile) -> bool {
     let loops = hostile.told("scan_cpu") > 0;
     if !loops {
@@ -113,7 +113,7 @@ fn a_scan_without_end_is_ended_and_not_tried_again() {
     let Some(hostile) = Hostile::new("scan_cpu=1") else {
         return;
     };
-    // With a look-up only, as `ls` does it.
+    // Only with a lookup, as `ls` does.
     let metadata = fs::metadata(hostile.mounted.join("loop.h5")).unwrap();
     assert_eq!(metadata.len(), fs::metadata(LOOP).unwrap().len());
     for _ in 0..3 {
@@ -123,7 +123,7 @@ fn a_scan_without_end_is_ended_and_not_tried_again() {
         return;
     }
     assert_eq!(hostile.told("loop.h5: it cannot be scanned"), 1);
-    // Its neighbours are none of its business, and were not before either.
+    // Its neighbours are not affected, now or before.
     assert_eq!(hostile.errno("good.h5"), None);
     // Another state of the file is another file.
     fs::copy(GOOD, hostile.source.path().join("loop.h5")).unwrap();
@@ -176,7 +176,7 @@ fn many_scans_without_end_stop_nobody_else() {
             .map(|name| scope.spawn(|| hostile.errno(name)))
             .collect();
         wait_until("two scans go on", || hostile.children().len() == 3);
-        // Known ones, new ones, and listings.
+        // Known files, new ones, and listings.
         assert_eq!(hostile.errno("good.h5"), None);
         assert_eq!(hostile.errno("fine.h5"), None);
         let busy = readers
@@ -199,7 +199,7 @@ fn a_small_file_has_less_time_than_a_scan_may_have() {
     if !loops(&hostile) {
         return;
     }
-    // Of children that have ended, in ticks of 10 ms.
+    // Time of ended children, in ticks of 10 ms.
     let stat = format!("/proc/{}/stat", hostile.mounted.daemon.as_raw_pid());
     let stat = fs::read_to_string(stat).unwrap();
     let fields = stat
@@ -222,7 +222,8 @@ fn a_worker_that_is_killed_costs_its_file_an_error() {
     let seen = hostile.while_scanning("loop.h5", |_, worker| kill(worker, Signal::ILL));
     assert_eq!(seen, Some(Errno::IO));
     assert_eq!(hostile.told("killed by signal 4"), 1);
-    // What libhdf5 does where it gets no memory. Rust's handler returns from the first signal that no address caused.
+    // The signal by which libhdf5 dies without memory. Rust's handler returns from the first signal that no address
+    // caused.
     let seen = hostile.while_scanning("other.h5", |_, worker| {
         wait_until("the worker is gone", || {
             let _ = rustix::process::kill_process(worker, Signal::SEGV);
@@ -250,7 +251,7 @@ fn who_makes_workers_is_replaced() {
     assert_eq!(hostile.told("it is started again"), 1);
     assert_eq!(hostile.errno("fine.h5"), None);
     assert_eq!(hostile.told("it is started again"), 1);
-    // None is left as a zombie.
+    // No zombie is left.
     assert_eq!(hostile.children().len(), 1);
 }
 
@@ -264,7 +265,7 @@ fn workers_go_with_their_daemon() {
         processes = vec![stem, worker];
         hostile.mounted.send(Signal::KILL);
     });
-    // A worker that is busy ends when its time is over.
+    // A busy worker ends when its time is over.
     wait_until("none is left", || !processes.iter().any(|p| is_running(*p)));
 }
 
@@ -288,7 +289,7 @@ fn the_worker_of_a_command_has_no_rights_and_goes_with_it() {
     let inspect = |log: &str| {
         let mut command = Command::new(PROGRAM);
         command.args(["inspect", "--scan-memory=1G", log]);
-        // libhdf5 would look for this one, and find none.
+        // libhdf5 would look for this connector, and find none.
         command.env("HDF5_VOL_CONNECTOR", "none_of_this_name");
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
@@ -316,7 +317,7 @@ fn the_worker_of_a_command_has_no_rights_and_goes_with_it() {
     wait_until("the worker is gone", || !is_running(worker));
 }
 
-/// What the descriptors of a process are of.
+/// The targets of a process's descriptors.
 fn descriptors(process: Pid) -> Vec<String> {
     let all = fs::read_dir(format!("/proc/{}/fd", process.as_raw_pid()));
     let all = all.into_iter().flatten().flatten();
@@ -329,7 +330,7 @@ fn opens(process: Pid, file: &str) -> bool {
     descriptors(process).iter().any(|of| of.ends_with(file))
 }
 
-/// Its channel, what it reads, and nothing at the places of standard input and output.
+/// Checks that it has its channel, its file, and nothing for standard input and output.
 fn reads_one_file(worker: Pid, file: &str) {
     for of in descriptors(worker) {
         let is_known = of.starts_with("socket:") || of.starts_with("/dev/null");
@@ -371,7 +372,8 @@ fn metadata_have_to_fit_into_their_memory() {
     let Some(hostile) = Hostile::new("index_memory=16M,cache_size=16M") else {
         return;
     };
-    // What was never logged, and is in chunks, is a part of the image. It is unreadable by itself where it has no room.
+    // A chunked dataset that was never logged belongs to the image. It alone is unreadable if the image has no room
+    // for it.
     for (name, size) in [("fits.h5", 10 << 20), ("large.h5", 20 << 20)] {
         let path = hostile.source.path().join(name);
         fs::copy(GOOD, &path).unwrap();
@@ -436,7 +438,7 @@ fn no_process_for_a_scan_is_an_error_of_that_scan() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// As in a container that an ordinary user has made.
+/// As in a container made by an ordinary user.
 #[test]
 fn the_root_of_a_namespace_without_other_users_can_scan() {
     let alone = |program: &[&str]| {

@@ -1,4 +1,4 @@
-//! Extended attributes: what log files say of themselves, and what is shown of the source's.
+//! Extended attributes: those that log files get, and those of the source.
 
 use std::fs;
 use std::path::Path;
@@ -104,7 +104,7 @@ fn log_files_say_what_they_are() {
     }
     let plain = mounted.join("plain.h5");
     assert_eq!(names(&plain), Vec::<String>::new());
-    // So `ls` asks no more.
+    // `ls` then asks no more.
     assert_eq!(get(&plain, ACCESS_LIST), Err(Errno::OPNOTSUPP));
     for name in OWN {
         assert_eq!(get(&plain, name), Err(Errno::NODATA));
@@ -118,14 +118,14 @@ fn printed(arguments: &[&str], path: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a netCDF file has below its logs is written, to all who tell how much is.
+/// The data of a netCDF file below its logs counts as written, wherever coverage is reported.
 #[test]
 fn data_below_the_records_are_covered_everywhere() {
     if !can_mount(User::Caller) {
         return;
     }
     let source = open_source();
-    // The second has no more than its header: nothing lies below its logs.
+    // The second has only its header: nothing lies below its logs.
     for (case, covered, percent) in [
         ("fill-cdf1-np1", 1, "100.0 %"),
         ("defmode-cdf2-np1", 0, "0.0 %"),
@@ -178,7 +178,7 @@ fn attributes_of_the_source_are_mirrored_for_those_who_may_read_it() {
         set("user.colour", b"red");
         set("user.long", &long);
         set("user.empty", b"");
-        // The mount's own prefix, and what is not for users.
+        // The mount's own prefix, and attributes that are not for users.
         set("user.h5logfs.layout", b"a lie");
         set("user.h5logfs.other", b"a lie");
         set("trusted.secret", b"no");
@@ -213,7 +213,7 @@ fn attributes_of_the_source_are_mirrored_for_those_who_may_read_it() {
             "plain" => expected.push(ACCESS_LIST),
             _ => expected.push(DEFAULT_LIST),
         }
-        // A list that says no more than the mode does is none.
+        // A list that says no more than the mode counts as none.
         let mut listed = names(&shown);
         listed.sort_unstable();
         expected.sort_unstable();
@@ -222,7 +222,7 @@ fn attributes_of_the_source_are_mirrored_for_those_who_may_read_it() {
     for (name, list) in [("plain", ACCESS_LIST), ("folder", DEFAULT_LIST)] {
         assert_eq!(get(&mounted.join(name), list), get(&at(name), list));
     }
-    // Reading them is reading the file.
+    // Reading them means reading the file.
     let script = "import os, sys; print(os.getxattr(sys.argv[1], sys.argv[2]))";
     let bob_gets = |name: &str, attribute: &str| {
         let mut asking = BOB.command("/usr/bin/python3");

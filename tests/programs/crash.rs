@@ -1,14 +1,21 @@
-//! Writes a log in steps, and says in the order of what it does to files what it has been promised:
+//! Writes a log in steps, and reports what it was promised, in the order of file operations:
 //!
 //! ```text
 //! writer-crash FILE SAID FLUSH OPTIONS STEP...
 //! ```
 //!
-//! FLUSH is the number of the flush before the first one that is written, and OPTIONS are names of options, or NAME=VALUE,
-//! with commas between them; with `again`, a flush that fails is tried once more. STEPs are `create`, `open`, `flush`, `automatic` (with the option of that name: the log flushes
-//! itself), `fork` (a child tries to write, to flush and to close), `recover` and `append` (another process does that meanwhile),
-//! `refused` (what is written then cannot be flushed), `spill` (what is written is not flushed; with the option `small` a part of it goes to the file), `writeback` (all that the file system has goes to the disk), `close`, and `leave`, which ends without a close. Lines go to the file SAID: `tests/crash/promise.rs` tells what
-//! they mean.
+//! FLUSH is the number of the flush before the first one written. OPTIONS are names of options, or NAME=VALUE,
+//! separated by commas; with `again`, a flush that fails is tried once more. STEPs are:
+//!
+//! * `create`, `open`, `flush`, `close`, and `leave`, which ends without a close;
+//! * `automatic`, with the option of that name: the log is flushed automatically;
+//! * `fork`: a child tries to write, to flush and to close;
+//! * `recover` and `append`: another process does that meanwhile;
+//! * `refused`: what is written then cannot be flushed;
+//! * `spill`: writes without a flush; with the option `small` a part goes to the file;
+//! * `writeback`: the file system writes everything to disk.
+//!
+//! Reports go to the file SAID: `tests/crash/promise.rs` explains them.
 
 #[path = "../common/element.rs"]
 #[allow(dead_code)]
@@ -24,7 +31,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 
 fn main() {
-    // Else a rank that fails would wait for the others in MPI_Finalize.
+    // Otherwise a failing rank would wait for the others in MPI_Finalize.
     std::panic::set_hook(Box::new(|why| {
         eprintln!("{why}");
         std::process::exit(1);
@@ -73,12 +80,12 @@ fn parse(text: &str) -> Options {
 
 struct Program<'a> {
     path: &'a str,
-    /// On the first rank.
+    /// Only on the first rank.
     said: Option<File>,
     options: Options,
     /// A flush that fails is tried once more.
     is_patient: bool,
-    /// The last flush that was acknowledged.
+    /// The last acknowledged flush.
     flush: u64,
     log: Option<Log>,
     world: &'a SimpleCommunicator,
@@ -166,7 +173,7 @@ impl Program<'_> {
                 let writer = &mut log.writer;
                 let (now, values) = (log.now.unwrap(), [element(flush, 0); WIDTH as usize]);
                 for _ in 0..3 {
-                    // A full buffer has no place to go to.
+                    // A full buffer cannot be written anywhere.
                     let _ = writer.write(now, Selection::block(&[0], &[WIDTH]), &values);
                 }
                 let refused = writer.flush().unwrap_err().to_string();
@@ -186,10 +193,10 @@ impl Program<'_> {
         flushed.unwrap();
     }
 
-    /// Lets another process do something to the log, on the first rank.
+    /// Runs another process on the log, on the first rank.
     fn let_another(&self, command: &mut Command) {
         if self.said.is_some() {
-            // It is alone, whatever started this one.
+            // The process is alone, whatever started this one.
             let inherited = std::env::vars().map(|(name, _)| name);
             for name in
                 inherited.filter(|name| name.starts_with("OMPI_") || name.starts_with("PMI"))
@@ -204,7 +211,7 @@ impl Program<'_> {
 
     /// A child tries what a rank does, and is refused. Its close changes nothing.
     fn fork(&mut self) {
-        // SAFETY: the child uses the memory of this thread alone, and ends.
+        // SAFETY: the child uses only the memory of this thread, and ends.
         let child = unsafe { libc::fork() };
         if child > 0 {
             let mut status = -1;
@@ -227,7 +234,8 @@ impl Program<'_> {
         unsafe { libc::_exit(i32::from(!is_refused || !is_closed)) }
     }
 
-    /// Makes calls that change nothing: in the first one the first rank calls for a flush, which comes in the second one.
+    /// Makes calls that change nothing: in the first one the first rank requests a flush, which happens in the second
+    /// one.
     fn let_flush(&mut self) {
         let Log { writer, rows, .. } = self.log.as_mut().unwrap();
         let rows = rows.unwrap();
@@ -235,7 +243,7 @@ impl Program<'_> {
         (0..2).for_each(|_| writer.extend(rows, &dims).unwrap());
     }
 
-    /// Writes what the next flush will have.
+    /// Writes the data of the next flush.
     fn write(&mut self) {
         let flush = self.flush + 1;
         let row = self.flush % ANOTHER;

@@ -1,4 +1,4 @@
-//! Creations that fail, files that are replaced, and files that are taken away: scenarios of `writer-faults`.
+//! Failed creations, replaced files, and removed files: scenarios of `writer-faults`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use super::{Job, ignore_file_size_signal, with_subfiles};
 
 const OLD: &str = "old.h5";
 
-/// What a directory holds: of each path below it the inode, and of files the bytes.
+/// Content of a directory: the inode of each path below it, and the bytes of files.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![dir.to_owned()];
@@ -37,7 +37,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, (u64, Vec<u8>)> {
     found
 }
 
-/// What the name had before.
+/// What had the name before.
 #[derive(Debug, Clone, Copy)]
 enum Before {
     Nothing,
@@ -70,7 +70,7 @@ impl Before {
         job.world.barrier();
     }
 
-    /// What it takes to replace it.
+    /// Options that allow it to be replaced.
     fn replacing(self, subfiles: Subfiles) -> Options {
         Options {
             overwrite: true,
@@ -83,7 +83,7 @@ impl Before {
 
 // --- creations that fail -------------------------------------------------------------------------
 
-/// A rank that lets the creation fail, and how.
+/// A rank that makes the creation fail, and how.
 struct Cause {
     name: &'static str,
     rank: u32,
@@ -134,7 +134,7 @@ const CAUSES: [Cause; 7] = [
         rank: 2,
         words: "Too many open files",
         create: |job, path, options, is_culprit| {
-            // The lowest number that is free, so that not a single one is left.
+            // The lowest free number, so that none is left.
             let free = File::open("/").unwrap().as_raw_fd() as u64;
             limited(job, path, options, is_culprit, Resource::Nofile, free)
         },
@@ -205,7 +205,7 @@ fn limited(
     created
 }
 
-/// A creation that fails leaves everything as it was, whatever the name had before.
+/// A failed creation leaves everything unchanged, whatever had the name before.
 pub fn leave_nothing(job: &Job) {
     // SAFETY: the handler is the system's own.
     unsafe { ignore_file_size_signal() };
@@ -260,7 +260,7 @@ pub fn leave_nothing(job: &Job) {
 
 // --- files that are replaced ---------------------------------------------------------------------
 
-/// What is replaced is gone, and a reader that has it open reads on.
+/// The replaced file is gone, but a reader that has it open can still read it.
 pub fn replace(job: &Job) {
     for (number, before) in Before::ALL.into_iter().enumerate() {
         for (kind, subfiles) in [Subfiles::None, Subfiles::Number(2)]
@@ -308,8 +308,8 @@ pub fn replace(job: &Job) {
     job.pause("closed");
 }
 
-/// The first rank dies while it replaces a log: the signal of the system ends a process whose file gets more than `most`
-/// bytes. The new journal has less than the new file.
+/// The first rank dies while it replaces a log: a signal ends a process whose file exceeds `most` bytes. The new
+/// journal is shorter than the new file.
 pub fn die(job: &Job, most: u64) {
     let before = Before::Unclosed(Subfiles::Number(2));
     before.make(job, OLD);
@@ -320,7 +320,8 @@ pub fn die(job: &Job, most: u64) {
     panic!("it lives: {:?}", created.err());
 }
 
-/// Several jobs want the same name at once: four of one rank, or two of two ranks. One gets it, and the others are told.
+/// Several jobs want the same name at once: four of one rank, or two of two ranks. One gets it, and the others are
+/// told.
 pub fn contest(job: &Job) {
     for round in 0..40 {
         let before = Before::ALL[round % Before::ALL.len()];
@@ -353,7 +354,7 @@ pub fn contest(job: &Job) {
 
 // --- files in use --------------------------------------------------------------------------------
 
-/// No option takes the file of a job that runs; this one is the job itself.
+/// No option takes the file of a running job, which is this one.
 pub fn in_use(job: &Job) {
     for (name, subfiles) in [
         ("whole.h5", Subfiles::None),
@@ -380,7 +381,8 @@ pub fn in_use(job: &Job) {
 
 // --- files that are taken away -------------------------------------------------------------------
 
-/// A part of the log loses its name. The next flush says so on all ranks, and when the part is back, all goes on.
+/// A part of the log loses its name. The next flush reports it on all ranks. When the part is back, everything
+/// continues.
 pub fn taken_away(job: &Job) {
     let two = Subfiles::Number(2);
     let cases = [
@@ -408,7 +410,7 @@ pub fn taken_away(job: &Job) {
         rows.fill();
         let gone = "it was moved or removed";
         job.failed(rows.file.flush(), "flush", Some(rank), gone);
-        // A file of the same bytes is another file.
+        // A file with the same bytes is another file.
         if name != "folder" {
             on_first(&|| assert!(fs::copy(&aside, &part).unwrap() > 0));
             let taken = "another file has taken its name";
@@ -427,7 +429,7 @@ pub fn taken_away(job: &Job) {
     job.pause("closed");
 }
 
-/// The directories and links on the way to a file may go when it is open: where it lies was seen then.
+/// Directories and links on the way to an open file may disappear: its place was determined when it was opened.
 pub fn ways_that_go(job: &Job) {
     let at = |name: &str| job.path(name);
     let first = |act: &dyn Fn()| {

@@ -1,10 +1,9 @@
-//! A writer to which things happen: `writer-faults SCENARIO FOLDER NOTES`, under `mpirun`.
+//! A writer under faults: `writer-faults SCENARIO FOLDER NOTES`, under `mpirun`.
 //!
-//! Every rank checks the errors that it gets. Where the test has to do something to the disk, or to
-//! look at the files, the job pauses: rank 0 leaves `NOTES/at.STAGE` and waits for `NOTES/go.STAGE`.
+//! Every rank checks its errors. Where the test changes the disk or looks at the files, the job pauses: rank 0
+//! creates `NOTES/at.STAGE` and waits for `NOTES/go.STAGE`.
 //!
-//! Each flush of a file adds a row for each rank to `/rows`, whose values are a function of flush,
-//! rank and column.
+//! Each flush of a file adds a row per rank to `/rows`. The values are a function of flush, rank and column.
 
 mod creation;
 mod settling;
@@ -27,7 +26,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const COLUMNS: u64 = 1024;
 
 fn main() {
-    // Else a rank that fails would wait for the others in MPI_Finalize.
+    // Otherwise a failing rank would wait for the others in MPI_Finalize.
     std::panic::set_hook(Box::new(|why| {
         eprintln!("{why}");
         std::process::exit(1);
@@ -82,13 +81,13 @@ struct Job {
 }
 
 impl Job {
-    /// Lets the test do something while all ranks wait.
+    /// Lets the test act while all ranks wait.
     fn pause(&self, stage: &str) {
         self.world.barrier();
         if self.rank == 0 {
             File::create(self.notes.join(format!("at.{stage}"))).unwrap();
         }
-        // Each waits for itself: in a barrier MPI would not let go of the core.
+        // Each rank polls by itself: in an MPI barrier it would not yield its core.
         let (go, start) = (self.notes.join(format!("go.{stage}")), Instant::now());
         while !go.exists() {
             let late = start.elapsed() > Duration::from_secs(100);
@@ -98,7 +97,7 @@ impl Job {
         self.world.barrier();
     }
 
-    /// All ranks must have come to the same, word for word.
+    /// Checks that all ranks have the same result, word for word.
     #[track_caller]
     fn agreed(&self, what: &impl Debug) {
         let mut sum = 0u64;
@@ -112,7 +111,7 @@ impl Job {
         assert_eq!(least, most, "rank {} has {what:?}", self.rank);
     }
 
-    /// A collective call has to have failed, on all ranks with the same words.
+    /// Checks that a collective call failed with the same words on all ranks.
     #[track_caller]
     fn failed<T>(&self, result: Result<T>, operation: &str, on: Option<u32>, words: &str) {
         let error = result.err().expect("a failure");
@@ -136,7 +135,7 @@ impl Job {
         }
     }
 
-    /// A flush, or a close, has to have told of a refused write.
+    /// Checks that a flush or close reports a refused write.
     #[track_caller]
     fn refused(&self, result: Result<()>, by: u32, words: &str) {
         let error = result.expect_err("a refusal");
@@ -167,7 +166,7 @@ impl Job {
         })
     }
 
-    /// Opens such a file again.
+    /// Reopens such a file.
     fn open(&self, name: &str) -> Result<Rows<'_>> {
         self.open_with(name, Options::default())
     }
@@ -185,17 +184,17 @@ impl Job {
     }
 }
 
-/// A file with a dataset to which each flush adds a row a rank.
+/// A file with a dataset to which each flush adds a row per rank.
 struct Rows<'j> {
     job: &'j Job,
     file: Writer,
     rows: Dataset,
-    /// With the one that is being filled.
+    /// Number of flushes, including the one being filled.
     flushes: u64,
 }
 
 impl Rows<'_> {
-    /// Makes room for the next flush; returns where this rank's row begins, and the row.
+    /// Makes room for the next flush; returns the start of this rank's row, and the row.
     fn next(&mut self) -> ([u64; 2], Vec<u64>) {
         let (rank, ranks) = (u64::from(self.job.rank), u64::from(self.job.ranks));
         let before = self.flushes * ranks;
@@ -237,7 +236,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The same with the row lent to the writer.
+    /// Fills a row that is lent to the writer, and flushes.
     fn fill_and_flush_lent(&mut self) -> Result<()> {
         let (at, row) = self.next();
         let mut batch = self.file.batch();
@@ -255,8 +254,8 @@ fn with_subfiles(subfiles: Subfiles) -> Options {
 
 // --- flushes that are not asked for ---------------------------------------------------------------
 
-/// The clock wants a flush in each definition, so every second one makes it. What the program has to be told waits for a flush
-/// of its own, and so do rows that have no place yet.
+/// An automatic flush is due in each definition, so every second one makes it. Messages for the program wait for a
+/// flush of its own, and so do rows without a place.
 fn unasked(job: &Job) {
     let options = Options {
         flush_every: Some(Duration::from_nanos(1)),
@@ -289,8 +288,8 @@ fn unasked(job: &Job) {
 
 const FULL: &str = "No space left on device";
 
-/// The disk is full at the creation, then in a flush, then in the close, with a little more room at
-/// each attempt. Then the same when the file is opened again, and at its second close.
+/// The disk is full at the creation, then in a flush, then in the close, with a little more room at each attempt.
+/// Then the same when the file is reopened, and at its second close.
 fn full_disk(job: &Job, subfiles: Subfiles) {
     let options = || with_subfiles(subfiles);
     let mut attempt = 0;
@@ -305,13 +304,13 @@ fn full_disk(job: &Job, subfiles: Subfiles) {
     job.pause("created");
     rows.fill_and_flush();
     job.pause("fill");
-    // Two times, with more in it the second time: nothing of it may be lost.
+    // Twice, with more data the second time: nothing may be lost.
     rows.fill();
     job.failed(rows.file.flush(), "flush", None, FULL);
     job.failed(rows.fill_and_flush_lent(), "flush", None, FULL);
     job.pause("free");
     rows.file.flush().unwrap();
-    // The close has to make these datasets, although no rank writes to them.
+    // The close must make these datasets, although no rank writes to them.
     for number in 0..40 {
         let spec = DatasetSpec::new::<f32>(&[10]);
         rows.file.dataset(&format!("/more/{number}"), spec).unwrap();
@@ -334,7 +333,7 @@ fn full_disk(job: &Job, subfiles: Subfiles) {
     job.pause("closed-again");
 }
 
-/// One node's disk, where its subfile lies, is read-only at the creation, and full in two flushes.
+/// The disk of one node, with its subfile, is read-only at the creation, and full in two flushes.
 fn disk_of_a_node(job: &Job) {
     let create = || job.create("own.h5", with_subfiles(Subfiles::PerNode));
     job.pause("create");
@@ -343,13 +342,13 @@ fn disk_of_a_node(job: &Job) {
     flush_in_vain(job, create().unwrap(), FULL);
 }
 
-/// The file server of one node does not know what that node has open in two flushes.
+/// One node's file server rejects its open files in two flushes.
 fn server_of_a_node(job: &Job) {
     let rows = job.create("own.h5", with_subfiles(Subfiles::PerNode));
     flush_in_vain(job, rows.unwrap(), "Stale file handle");
 }
 
-/// The file server refuses to all nodes, in two flushes, what they have open.
+/// The file server rejects the open files of all nodes in two flushes.
 fn server_of_all(job: &Job) {
     let options = Options {
         fsync: Fsync::Flush,
@@ -359,7 +358,7 @@ fn server_of_all(job: &Job) {
     flush_in_vain(job, rows.unwrap(), "Permission denied");
 }
 
-/// The nodes would write one file, where the file system cannot keep what they write. Then each writes its own.
+/// The nodes would write one file, on a file system that cannot merge their writes. Then each writes its own.
 fn one_file_of_nodes(job: &Job) {
     let create = |subfiles| job.create("own.h5", with_subfiles(subfiles));
     let refused = create(Subfiles::None);
@@ -389,7 +388,7 @@ fn flush_in_vain(job: &Job, mut rows: Rows<'_>, words: &str) {
 
 // --- one rank that cannot write ------------------------------------------------------------------
 
-/// One rank may not write past a few bytes behind what is there.
+/// One rank may write only a few bytes past the present end.
 fn file_size(job: &Job) {
     // SAFETY: the handler is the system's own.
     unsafe { ignore_file_size_signal() };
@@ -433,7 +432,7 @@ fn file_size(job: &Job) {
     }
 }
 
-/// Else the signal would end the process; without it the write fails.
+/// Ignores SIGXFSZ, which would end the process. The write then fails instead.
 ///
 /// # Safety
 /// No other thread may handle signals.
@@ -447,7 +446,7 @@ unsafe fn ignore_file_size_signal() {
     unsafe { signal(SIGXFSZ, SIG_IGN) };
 }
 
-/// One rank's open file is swapped for a device that is full, or one that cannot be written.
+/// One rank's open file is swapped for a full device, or one that cannot be written.
 fn swapped(job: &Job) {
     const FULL: &str = "/dev/full";
     // Nothing is mapped at addresses as low as the offsets in a small file.
@@ -476,10 +475,10 @@ fn swapped(job: &Job) {
         rows.fill_and_flush();
         let swap = (job.rank == culprit).then(|| Swap::new(&job.path(&file(name)), device));
         rows.fill();
-        // Definitions, too, have to come through.
+        // Definitions must get through, too.
         rows.file.attribute("/rows", "made", 2u32).unwrap();
         job.failed(rows.file.flush(), "flush", Some(culprit), words);
-        // A journal that could not be put back is so once more, which a device cannot be.
+        // A journal that could not be restored is restored now, which is impossible on a device.
         job.failed(rows.file.flush(), "flush", Some(culprit), name);
         job.failed(rows.file.close(), "flush", Some(culprit), name);
         job.pause(&format!("{name}-swapped"));
@@ -492,9 +491,9 @@ fn swapped(job: &Job) {
     }
 }
 
-/// Another file in place of one that the process has open; dropped, it gives the file back.
+/// Another file in place of an open one, which dropping restores.
 struct Swap {
-    /// Numbers of the descriptors, and copies of what they were.
+    /// Descriptors, with copies of the originals.
     kept: Vec<(i32, OwnedFd)>,
 }
 
@@ -512,7 +511,7 @@ impl Swap {
         assert!(!numbers.is_empty(), "{} is not open", path.display());
         let mut kept = Vec::new();
         for number in numbers {
-            // SAFETY: it is open, and its owner does not close it while the swap lasts.
+            // SAFETY: it is open, and its owner does not close it during the swap.
             let owner = unsafe { BorrowedFd::borrow_raw(number) };
             kept.push((number, rustix::io::fcntl_dupfd_cloexec(owner, 0).unwrap()));
             replace(number, device.as_fd());
@@ -529,7 +528,7 @@ impl Drop for Swap {
     }
 }
 
-/// Makes a descriptor that other code owns refer to another file.
+/// Makes a descriptor owned by other code refer to another file.
 fn replace(number: i32, file: BorrowedFd<'_>) {
     use std::mem::ManuallyDrop;
     use std::os::fd::FromRawFd;
@@ -577,7 +576,7 @@ fn in_the_way(job: &Job) {
         rows.file.close().unwrap();
         job.pause(&format!("{stage}-closed"));
     }
-    // What may be replaced is replaced, subfiles included.
+    // Replaceable files are replaced, including subfiles.
     let mut rows = job.create("folder.h5", replacing()).unwrap();
     rows.fill_and_flush();
     rows.fill();
@@ -623,7 +622,7 @@ fn misuse(job: &Job) {
     after_the_close(job);
 }
 
-/// Writes that do not fit, on one rank or two: they alone are missing.
+/// Invalid writes on one or two ranks: only they are missing.
 fn refused_writes(job: &Job) {
     let mut rows = job.create("refused.h5", Options::default()).unwrap();
     let data = rows.rows;
@@ -660,7 +659,7 @@ fn refused_writes(job: &Job) {
     for (number, (attempt, words)) in attempts.into_iter().enumerate() {
         let culprit = number as u32 % job.ranks;
         rows.fill();
-        // Of several ranks the first one is told of.
+        // Of several ranks the first one is reported.
         if job.rank == culprit || job.rank + 1 == job.ranks {
             let error = attempt(&mut rows.file, data).expect_err("a refusal");
             let kind = matches!(error, Error::Write { .. } | Error::Definition { .. });
@@ -670,7 +669,7 @@ fn refused_writes(job: &Job) {
             }
         }
         job.refused(rows.file.flush(), culprit, words);
-        // It is told once.
+        // It is reported once.
         rows.fill_and_flush();
     }
     rows.fill();
@@ -678,7 +677,7 @@ fn refused_writes(job: &Job) {
         let wrong = rows.file.write(data, Selection::All, &[0u64; 1]);
         assert!(matches!(wrong, Err(Error::Write { .. })));
     }
-    // The file is closed all the same.
+    // The file is closed nevertheless.
     job.refused(rows.file.close(), 1, "/rows");
     let closed = Err(Error::Closed {
         file: job.path("refused.h5"),
@@ -687,8 +686,8 @@ fn refused_writes(job: &Job) {
     job.pause("refused");
 }
 
-/// A full buffer goes to the file. Appended rows have no place there before the flush: a rank whose buffer they fill keeps
-/// what it has, and takes more after a flush.
+/// A full buffer goes to the file. Appended rows have no place there before the flush: a rank whose buffer they fill
+/// keeps what it has, and takes more after a flush.
 fn full_buffers(job: &Job) {
     let limit = 3 * COLUMNS * 8;
     let options = Options {
@@ -708,7 +707,7 @@ fn full_buffers(job: &Job) {
     rows.file.append(appended, &two).unwrap();
     let held = rows.file.buffered();
     assert_eq!(held, 2 * COLUMNS * 8);
-    // The extent of this flush is defined, but its rows do not fit any more.
+    // The extent of this flush is defined, but its rows no longer fit.
     let (at, row) = rows.next();
     let selection = Selection::block(&at, &[1, COLUMNS]);
     for _ in 0..2 {
@@ -730,7 +729,7 @@ fn full_buffers(job: &Job) {
     assert_eq!(rows.file.buffered(), 0);
     rows.file.write(rows.rows, selection, &row).unwrap();
     rows.file.flush().unwrap();
-    // What is larger than the buffer goes to the file at once, or is lent.
+    // Data larger than the buffer goes to the file at once, or is lent.
     let many = 4;
     let spec = || DatasetSpec::new::<u64>(&[many, COLUMNS]);
     let wide = rows.file.dataset("/wide", spec()).unwrap();
@@ -749,7 +748,7 @@ fn full_buffers(job: &Job) {
     job.pause("buffer");
 }
 
-/// A rank that has other options than the others.
+/// One rank has other options.
 fn different_options(job: &Job) {
     let options = Options {
         share_selections: job.rank != 1,
@@ -786,7 +785,7 @@ fn after_the_close(job: &Job) {
 fn differences(job: &Job) {
     different_objects(job);
     different_attributes(job);
-    // The test kills the job here: with a file that was flushed without an attribute, and one row that was not flushed.
+    // The test kills the job here: with a file flushed without an attribute, and one unflushed row.
     let mut dying = job.create("dying.h5", Options::default()).unwrap();
     dying.file.attribute("/", "rank", job.rank).unwrap();
     dying.fill();
@@ -796,7 +795,7 @@ fn differences(job: &Job) {
     job.pause("different");
 }
 
-/// A rank that defines other objects than the others: nothing can be flushed any more, and the error names the object.
+/// One rank defines other objects: nothing can be flushed any more, and the error names the object.
 fn different_objects(job: &Job) {
     type Define = fn(&mut Writer, u32);
     let cases: [(&str, Define, u32, &str); 6] = [
@@ -851,7 +850,7 @@ fn different_objects(job: &Job) {
             "rank 2 defines dataset /packed with filters [deflate 6], rank 0 with filters []",
         ),
         (
-            // One definition more, and an attribute that differs, too: that is not what prevents the flush.
+            // One more definition, and an attribute that differs, too: the attribute does not prevent the flush.
             "more",
             |file, rank| {
                 file.attribute("/", "rank", rank).unwrap();
@@ -875,7 +874,7 @@ fn different_objects(job: &Job) {
         job.failed(rows.file.flush(), "flush", Some(culprit), words);
         job.failed(rows.file.close(), "flush", Some(culprit), words);
     }
-    // What the other ranks define later is no difference any more.
+    // What the other ranks define later is no longer a difference.
     let mut rows = job.create("late.h5", Options::default()).unwrap();
     rows.fill();
     let define = |file: &mut Writer| file.group("/late").unwrap();
@@ -889,7 +888,7 @@ fn different_objects(job: &Job) {
     rows.file.close().unwrap();
 }
 
-/// Attributes that differ are left out, and told of once. Their names are free again.
+/// Attributes that differ are left out, and reported once. Their names are free again.
 fn different_attributes(job: &Job) {
     let mut rows = job.create("attributes.h5", Options::default()).unwrap();
     let started = format!("10:00:0{}", job.rank);
@@ -909,7 +908,7 @@ fn different_attributes(job: &Job) {
         rows.file.attribute("/", name, "agreed").unwrap();
     }
     rows.fill_and_flush();
-    // Several, some of them on one rank alone; and a write is refused in the same flush.
+    // Several, some of them on one rank only; and a write is refused in the same flush.
     rows.file.attribute("/rows", "rank", job.rank / 2).unwrap();
     if job.rank == 1 {
         rows.file.attribute("/rows", "lonely", 1.5).unwrap();
@@ -932,7 +931,7 @@ fn different_attributes(job: &Job) {
         assert!(error.contains(words), "{error}");
     }
     job.refused(flushed, 3, "");
-    // The close is complete all the same, and tells of it.
+    // The close is complete nevertheless, and reports it.
     if job.rank == 2 {
         rows.file.attribute("/", "late", [1, 2]).unwrap();
     }
@@ -982,7 +981,7 @@ fn several(job: &Job) {
 
 // --- closes that fail ----------------------------------------------------------------------------
 
-/// The table does not fit: a small one, which the first rank writes for all, and then that of the last rank alone.
+/// The table does not fit: first a small one, written by the first rank for all, then that of the last rank only.
 fn closes_that_fail(job: &Job) {
     // SAFETY: the handler is the system's own.
     unsafe { ignore_file_size_signal() };
@@ -992,7 +991,8 @@ fn closes_that_fail(job: &Job) {
     }
 }
 
-/// A close of a log whose last rank has so many entries of its own, where the rank `limited` can write into the begin of a file alone.
+/// A close of a log whose last rank has `entries` entries of its own, where the rank `limited` can write only to the
+/// start of a file.
 fn close_without_room(job: &Job, name: &str, entries: u64, limited: u32) {
     let options = Options {
         deflate_selections: false,

@@ -1,4 +1,4 @@
-//! One flush of more than 2 GiB a rank, of which MPI cannot count the bytes:
+//! A flush of more than 2 GiB per rank, whose bytes MPI cannot count:
 //!
 //! ```text
 //! writer-large FILE BYTES lent|copied

@@ -1,23 +1,22 @@
-//! A writer to be killed: each flush writes what is a function of its number, the rank and the place,
-//! defines something now and then, and is acknowledged when it has returned on all ranks.
+//! A writer to be killed. Each flush writes a function of its number, the rank and the place, sometimes defines
+//! something, and is acknowledged when it has returned on all ranks.
 //!
 //! ```text
 //! writer-pattern FILE FOLDER FLUSHES [SUBFILES [SESSIONS [settle|pause=MS|checksums|fsync|append]…]]
 //! ```
 //!
-//! SUBFILES is their number, 0 for none, or `node` for one a node.
+//! SUBFILES is their number, 0 for none, or `node` for one per node.
 //!
-//! `settle` settles the file with the close; `pause` is the time between flushes, in milliseconds; `checksums` is the
-//! writer's option, and `fsync` its `fsync=flush`. With `append` the file is there, and the job goes on with it.
+//! `settle` settles the file at the close; `pause` is the time between flushes in milliseconds; `checksums` is the
+//! writer's option, and `fsync` stands for `fsync=flush`. With `append` the job continues an existing file.
 //!
-//! It ends before it has made all flushes where `FOLDER/end` is there.
+//! The job ends early if `FOLDER/end` exists.
 //!
-//! With several sessions it leaves the file now and then, closed or not, and opens it again, without subfiles on another
-//! number of ranks. What a rank would write that has not opened the file is written by another one.
+//! With several sessions it leaves the file now and then, closed or not, and reopens it, without subfiles on another
+//! number of ranks. Another rank then writes the part of a rank that has not opened the file.
 //!
-//! Rank N leaves its process number in `FOLDER/pid.N`; `FOLDER/acknowledged` gets a line for each
-//! flush that nothing may take back, and for the stages around them. `tests/tools/pattern.py` knows
-//! what the file must hold.
+//! Rank N writes its process number to `FOLDER/pid.N`. `FOLDER/acknowledged` gets a line for each flush that nothing
+//! may undo, and for the stages around it. `tests/tools/pattern.py` knows what the file must hold.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -106,15 +105,15 @@ struct Plan<'a> {
     world: &'a SimpleCommunicator,
     subfiles: Subfiles,
     flushes: u64,
-    /// Flushes of a session.
+    /// Number of flushes in a session.
     each: u64,
-    /// Between flushes.
+    /// Pause between flushes.
     pause: Duration,
-    /// The job ends where this file is there.
+    /// The job ends if this file exists.
     end: PathBuf,
 }
 
-/// Says for all ranks that they have come to a point.
+/// Reports for all ranks that they have reached a point.
 fn acknowledger(world: &impl Communicator, path: PathBuf) -> impl FnMut(&str) {
     let mut file: Option<File> = None;
     let root = world.rank() == 0;
@@ -167,7 +166,7 @@ impl Plan<'_> {
                 break;
             }
         }
-        // One more flush is that of the close.
+        // The close makes one more flush.
         let last = flushes + 1;
         if let Some(Open { file, pattern }) = &mut open {
             pattern.fill(file, last)?;
@@ -190,7 +189,7 @@ impl Plan<'_> {
         is_told
     }
 
-    /// Leaves the file, and opens it again.
+    /// Leaves the file, and reopens it.
     fn reopen(
         &self,
         open: Option<Open>,
@@ -223,7 +222,7 @@ impl Plan<'_> {
     }
 }
 
-/// What the bytes are, so that each tells of its flush, rank and place.
+/// The value of an element, which tells flush, rank and place.
 fn value(flush: u64, rank: u64, place: u64) -> u64 {
     flush * 1_000_003 + rank * 10_007 + place * 31
 }
@@ -237,12 +236,12 @@ struct Pattern {
     state: Dataset,
     scattered: Dataset,
     events: Dataset,
-    /// Rows of events so far.
+    /// Number of event rows so far.
     rows: u64,
     bulk: Dataset,
 }
 
-/// The parts that a process writes where there may be fewer processes than ranks.
+/// The parts that a process writes if there may be fewer processes than ranks.
 fn parts(writers: &impl Communicator, ranks: u64) -> Vec<u64> {
     let (rank, number) = (writers.rank() as u64, writers.size() as u64);
     (rank..ranks).step_by(number as usize).collect()
@@ -267,7 +266,7 @@ impl Pattern {
         })
     }
 
-    /// The datasets of a file that was opened again.
+    /// The datasets of a reopened file.
     fn find(file: &mut Writer, writers: &impl Communicator, ranks: u64) -> Result<Self> {
         let events = file.open_dataset::<Event>("/run/events")?;
         Ok(Pattern {
@@ -287,7 +286,7 @@ impl Pattern {
         file.extend(self.steps, &[flush])?;
         file.extend(self.field, &[flush, self.ranks * COLUMNS])?;
         if flush.is_multiple_of(13) {
-            // A flush of definitions alone.
+            // A flush of only definitions.
             return file.attribute("/", &format!("empty{flush}"), flush);
         }
         for rank in self.own.clone() {
@@ -360,7 +359,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// Flushes, or closes, with more bytes, which are lent.
+    /// Flushes or closes with more bytes, which are lent.
     fn bulk(&self, file: &mut Writer, flush: u64, close: bool) -> Result<()> {
         let row = flush / 8 - 1;
         file.extend(self.bulk, &[row + 1, self.ranks * BULK])?;

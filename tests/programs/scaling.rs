@@ -1,19 +1,18 @@
-//! What a job of many ranks and variables costs, by parts:
+//! The cost of a job of many ranks and variables, by parts:
 //!
 //! ```text
 //! writer-scaling FILE VARIABLES BLOCKS FLUSHES shared|own [leave] [again] [subfiles=N] [appends=A]
 //! ```
 //!
-//! Each flush adds a record of so many variables, of which each rank writes so many blocks of [`WIDTH`] elements, between
-//! those of the others. Ranks find selections again that they have written before (`shared`), or store each (`own`). Each
-//! rank also appends a row to each of so many datasets. With `again` the log is opened again when it is closed, and gets as
-//! many records more.
+//! Each flush adds a record of VARIABLES variables. Each rank writes BLOCKS blocks of [`WIDTH`] elements of each,
+//! between those of the others. Ranks reuse earlier selections (`shared`), or store each (`own`). Each rank also
+//! appends a row to each of A datasets. With `again` the closed log is reopened, and gets as many more records.
 //!
-//! Each part ends with a call of `MPI_Pcontrol`, by its number, for `tests/c/counting.c`: 1 creation and definitions, 2
-//! writes, 3 flush, 4 close, 5 opening it again, 6 closing it again. The first rank prints figures, a line each: seconds of
-//! the last flush and of the close, KiB that it and the largest other rank grew by in the close, and bytes of the journal, of
-//! the data file before the close and behind it; and the seconds and KiB of the second close. With `leave` the log is not
-//! closed the first time.
+//! Each part ends with a call of `MPI_Pcontrol`, with its number, for `tests/c/counting.c`: 1 creation and
+//! definitions, 2 writes, 3 flush, 4 close, 5 reopening, 6 second close. The first rank prints figures, one per line:
+//! seconds of the last flush and of the close; KiB by which it and the largest other rank grew in the close; bytes of
+//! the journal, and of the data file before and after the close; seconds and KiB of the second close. With `leave`
+//! the log is not closed the first time.
 
 use std::time::Instant;
 
@@ -25,7 +24,7 @@ use mpi::traits::*;
 /// Elements of a block.
 const WIDTH: u64 = 4;
 
-/// What the program is told to do.
+/// The task of the program.
 struct Task {
     path: String,
     variables: u64,
@@ -88,7 +87,7 @@ impl Task {
         (0..self.appends).map(|i| format!("/rows{i}"))
     }
 
-    /// Writes records from this one on. Returns the seconds of the last flush.
+    /// Writes records from `first` on. Returns the seconds of the last flush.
     fn write(&self, file: &mut Writer, first: u64, world: &impl Communicator) -> f64 {
         let (rank, ranks) = (world.rank() as u64, world.size() as u64);
         let mut open = |name: String| file.open_dataset::<f64>(&name).unwrap();
@@ -165,10 +164,10 @@ fn main() {
     }
 }
 
-/// What a close has cost.
+/// The cost of a close.
 struct Closed {
     seconds: f64,
-    /// KiB by which the first rank and the largest other one have grown.
+    /// KiB by which the first rank and the largest other one grew.
     first: i64,
     others: i64,
 }
@@ -203,11 +202,11 @@ impl Closed {
 }
 
 fn end_of_part(number: i32) {
-    // SAFETY: MPI runs. The call does what a library for profiles does with the number, or nothing.
+    // SAFETY: MPI runs. A profiling library uses the number; otherwise nothing happens.
     unsafe { ffi::MPI_Pcontrol(number) };
 }
 
-/// The most memory that this process has had, in KiB.
+/// Peak memory of this process in KiB.
 fn peak() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -1,4 +1,4 @@
-//! Closes with the option `settle`: what becomes of the file, and what of a log that cannot be settled.
+//! Closes with the option `settle`: the resulting file, and logs that cannot be settled.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn settling() -> Options {
     }
 }
 
-/// All ranks have to be told the same, and the writer has to be closed.
+/// Checks that all ranks are told the same, and the writer is closed.
 #[track_caller]
 fn not_settled(job: &Job, rows: &mut Rows<'_>, closed: Result<()>, words: &str) {
     let error = closed.expect_err("a log that is not settled");
@@ -52,7 +52,7 @@ fn settled(job: &Job) {
     // It is no log any more.
     let opened = job.open("settled.h5");
     job.failed(opened, "open", Some(0), "`h5logfs settle --undo` makes one");
-    // A log that is opened again is settled at its second close.
+    // A reopened log is settled at its second close.
     let mut rows = filled(job, "twice.h5", Options::default());
     rows.file.close().unwrap();
     let mut rows = job.open_with("twice.h5", settling()).unwrap();
@@ -61,7 +61,7 @@ fn settled(job: &Job) {
     job.pause("settled");
 }
 
-/// What the close lacks is told as without the option.
+/// The close reports missing data as without the option.
 fn refused_write(job: &Job) {
     let mut rows = filled(job, "refused.h5", settling());
     rows.fill();
@@ -82,7 +82,7 @@ fn locked(job: &Job) {
     let closed = rows.file.close();
     not_settled(job, &mut rows, closed, "another program has it open");
     drop(locked);
-    // A write that was refused, and what has failed besides.
+    // A refused write, and another failure.
     let mut rows = filled(job, "both.h5", settling());
     let locked = lock(&rows);
     refuse_one(job, &mut rows);
@@ -105,7 +105,7 @@ fn filled<'j>(job: &'j Job, name: &str, options: Options) -> Rows<'j> {
     rows
 }
 
-/// What is known of a log must have room in memory.
+/// The log's tables must fit into memory.
 fn without_memory(job: &Job) {
     let options = Options {
         settle_memory: 100,
@@ -117,7 +117,7 @@ fn without_memory(job: &Job) {
     job.pause("memory");
 }
 
-/// The first rank may make files no longer than the log is.
+/// The first rank may make files no longer than the log.
 fn without_space(job: &Job) {
     let mut rows = filled(job, "as-long.h5", Options::default());
     rows.file.close().unwrap();
@@ -138,7 +138,7 @@ fn without_space(job: &Job) {
     job.pause("full");
 }
 
-/// Their logs cannot be settled, which is told before anything is written.
+/// Logs with subfiles cannot be settled, which is reported before anything is written.
 fn subfiles(job: &Job) {
     for subfiles in [Subfiles::Number(2), Subfiles::PerNode] {
         let options = Options {

@@ -1,12 +1,12 @@
-//! Very many small writes, with a flush whenever the buffer is full, and what a rank's memory grows by:
+//! Very many small writes, with a flush whenever the buffer is full, and the growth of a rank's memory:
 //!
 //! ```text
 //! writer-small FILE WRITES MIB series|turns|records|scattered
 //! ```
 //!
-//! Each rank writes blocks of one element of eight bytes: every second one of a row of its own, those of one row in turns with the
-//! other ranks, the same 16 of each record, or elements of a cube in no order.
-//! MIB is the limit of the buffer. The ranks print the KiB by which they grew until all was flushed, and until the close.
+//! Each rank writes blocks of one element of eight bytes: every second one of its own row, those of one row in turns
+//! with the other ranks, the same 16 of each record, or elements of a cube in no order. MIB is the limit of the
+//! buffer. The ranks print the KiB by which they grew until everything was flushed, and until the close.
 
 use h5logfs_writer::{DatasetSpec, Error, Options, Selection, Writer};
 use mpi::traits::*;
@@ -43,7 +43,7 @@ fn main() {
     };
     let data = file.dataset("/data", spec).unwrap();
     let cube = side * side * side;
-    // It has no divisor in common with the number of elements, and neighbours in time are far from each other.
+    // It has no common divisor with the number of elements, and consecutive elements are far apart.
     let step = (cube / 1000 * 618..).find(|step| gcd(*step, cube) == 1);
     let step = step.unwrap();
     let mut at = 0;
@@ -80,7 +80,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A figure of `/proc/self/status`, in KiB.
+/// A value of `/proc/self/status` in KiB.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();

@@ -1,7 +1,7 @@
-//! A soak: programs of all kinds read what is mounted while files appear, change and vanish below it.
+//! A soak test: programs of all kinds read a mount while its files appear, change and disappear.
 //!
-//! What is read has to be right for some state of its file, or fail for a reason that is expected;
-//! memory and descriptors must not grow. It takes two minutes, or `H5LOGFS_SOAK_SECONDS`.
+//! Each read must return the content of some state of its file, or fail for an expected reason; memory and
+//! descriptors must not grow. It takes two minutes, or `H5LOGFS_SOAK_SECONDS`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -31,20 +31,19 @@ use crate::common::settled::{settle, unsettle};
 use crate::common::{Mounted, User, can_mount, wait_until};
 
 const MIB: u64 = 1 << 20;
-/// Small, so that there is always something to be let go.
+/// Small, so that something is always evicted.
 const CACHE_SIZE: u64 = 16 * MIB;
 const INDEX_MEMORY: u64 = 16 * MIB;
-/// What the daemon may need besides: threads with a chunk each, the tree of names, the allocator's
-/// share, code.
+/// The daemon's memory besides the limits: threads with a chunk each, the tree of names, the allocator's share, code.
 const BESIDES: u64 = 128 * MIB;
-/// By how much its memory may be larger at the end than after a quarter of the time.
+/// Limit of the memory growth from a quarter of the time to the end.
 const GROWTH: u64 = 24 * MIB;
 
-/// By how much its memory may be larger at the end than at the start when it has dropped its caches: heaps with holes, threads, the
-/// tree of names.
+/// Limit of the memory growth from start to end after the daemon has dropped its caches: fragmented heaps, threads,
+/// the tree of names.
 const KEPT: u64 = 12 * MIB;
 
-/// Descriptors that the daemon may have more at the end than at the start; a file takes one at least.
+/// Limit of additional descriptors at the end; a leaked file takes at least one.
 const SPARE: usize = 4;
 
 const COLUMNS: u64 = 256;
@@ -54,7 +53,7 @@ fn seconds() -> u64 {
     told("H5LOGFS_SOAK_SECONDS").unwrap_or(120)
 }
 
-/// Set when something has failed: then all come to an end.
+/// Set after a failure: then all threads end.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 struct Alarm;
@@ -73,21 +72,21 @@ fn is_over(end: Instant) -> bool {
 
 // --- files and their states ----------------------------------------------------------------------
 
-/// How a file is logged.
+/// The way a file is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Chunks are put together from columns.
+    /// Chunks assembled from columns.
     Columns,
-    /// Rows, which are served from where they lie.
+    /// Rows, which are served in place.
     Rows,
-    /// Chunks that went through filters.
+    /// Filtered chunks.
     Filtered,
     Subfiles,
-    /// Rows, in a log that is settled, and a log again.
+    /// Rows, in a log that is settled and restored.
     Settled,
     /// netCDF with logs.
     Burst,
-    /// No log.
+    /// A plain file.
     Plain,
 }
 
@@ -95,22 +94,22 @@ enum Kind {
 enum Condition {
     Gone,
     Whole,
-    /// Something was cut off: nothing may be said of what stands behind.
+    /// The file was cut: nothing is certain about bytes past the cut.
     Cut,
 }
 
-/// A file that comes and goes. Each element of its dataset holds the number of its state, and its place.
+/// A file that appears and disappears. Each element of its dataset holds the number of its state, and its place.
 #[derive(Debug)]
 struct Slot {
     kind: Kind,
-    /// Below the source.
+    /// Path relative to the source.
     path: PathBuf,
     state: u64,
     condition: Condition,
 }
 
 impl Slot {
-    /// What a plain file consists of.
+    /// The byte that fills a plain file.
     fn byte(&self) -> u8 {
         (self.state % 255) as u8 + 1
     }
@@ -193,7 +192,7 @@ fn log_file(kind: Kind, state: u64) -> LogFile {
     file
 }
 
-/// The netCDF file holds the whole state, and so does its log.
+/// A netCDF file with the whole state, which its log has, too.
 fn burst(state: u64) -> Job {
     let rows = 8 + 8 * (state % 5);
     let mut classic = Classic {
@@ -236,7 +235,7 @@ fn burst(state: u64) -> Job {
     }
 }
 
-/// The directory that is mounted, and one beside it in which files are made.
+/// The mounted directory, and one beside it in which files are made.
 struct Churn {
     source: PathBuf,
     staging: PathBuf,
@@ -262,7 +261,7 @@ impl Churn {
         *self.done.entry(what).or_default() += 1;
     }
 
-    /// The files of a slot besides the first.
+    /// The further files of a slot.
     fn others(&self, at: usize) -> Vec<PathBuf> {
         let path = self.source.join(&self.slots[at].path);
         match self.slots[at].kind {
@@ -274,8 +273,7 @@ impl Churn {
         }
     }
 
-    /// Another state. What has several files goes first, lest a file of one state be taken for one of
-    /// another.
+    /// Makes another state. A file in several parts is removed first, so that states are not mixed.
     fn replace(&mut self, at: usize) -> &'static str {
         let others = self.others(at);
         if !others.is_empty() {
@@ -313,7 +311,7 @@ impl Churn {
         "removed"
     }
 
-    /// The log becomes an ordinary file, and that a log, where it is.
+    /// Turns the log into an ordinary file, or back, in place.
     fn turn(&mut self, at: usize) -> &'static str {
         let path = self.source.join(&self.slots[at].path);
         if unsettle(&path).is_ok() {
@@ -323,7 +321,7 @@ impl Churn {
         "settled"
     }
 
-    /// Bytes that belong to nothing; of a plain file, more of the same.
+    /// Appends useless bytes; to a plain file, more of its byte.
     fn append(&mut self, at: usize) -> &'static str {
         let slot = &self.slots[at];
         let path = self.source.join(&slot.path);
@@ -332,7 +330,7 @@ impl Churn {
         "appended to"
     }
 
-    /// Somewhere in one of its files.
+    /// Cuts one of its files at a random place.
     fn cut(&mut self, at: usize) -> &'static str {
         self.slots[at].condition = Condition::Cut;
         let path = self.source.join(&self.slots[at].path);
@@ -357,7 +355,7 @@ impl Churn {
         "changed in mode"
     }
 
-    /// Away, and back after a moment.
+    /// Moves a directory away, and back after a moment.
     fn move_dir(&mut self) -> &'static str {
         let (here, there) = (self.source.join("deep"), self.source.join("moved"));
         fs::rename(&here, &there).unwrap();
@@ -369,10 +367,10 @@ impl Churn {
 
 // --- readers -------------------------------------------------------------------------------------
 
-/// What a read may end with, besides success: the file changed, is gone, or is damaged.
+/// Expected errors of a read: the file changed, is gone, or is damaged.
 const EXPECTED: [Errno; 3] = [Errno::NOENT, Errno::STALE, Errno::IO];
 
-/// Runs until the time is over; what failed is counted by its reason.
+/// Reads until the time is over; failures are counted by reason.
 fn reads_of_pieces(files: &[PathBuf], seed: u64, end: Instant) -> BTreeMap<String, u64> {
     let mut numbers = Numbers(seed);
     let mut outcomes = BTreeMap::new();
@@ -392,8 +390,8 @@ fn reads_of_pieces(files: &[PathBuf], seed: u64, end: Instant) -> BTreeMap<Strin
     outcomes
 }
 
-/// Random pieces of a file that stays open. What is read again has to be the same: whatever becomes of
-/// its name, who has it open keeps what was opened.
+/// Reads random pieces of a file that stays open. A repeated read must return the same: whatever happens to the name,
+/// an open file keeps its content.
 fn read_pieces(path: &Path, numbers: &mut Numbers) -> std::io::Result<()> {
     let file = File::open(path)?;
     let size = file.metadata()?.len().max(1);
@@ -427,8 +425,8 @@ fn read_pieces(path: &Path, numbers: &mut Numbers) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A plain file has the same byte everywhere. Who reads a page while the file is cut gets zeros behind
-/// what was left, as from any network file system.
+/// A plain file has the same byte everywhere. A page read while the file is cut has zeros after the rest, as from any
+/// network file system.
 fn check_plain(path: &Path, bytes: &[u8]) {
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
     let mut there = bytes[..bytes.len() - zeros].to_vec();
@@ -436,7 +434,7 @@ fn check_plain(path: &Path, bytes: &[u8]) {
     assert!(there.len() <= 1, "{} has bytes {there:?}", path.display());
 }
 
-/// Programs that read whole files, and list all that is there.
+/// Programs that read whole files, and list everything.
 fn other_programs(mounted: &Path, files: &[PathBuf], seed: u64, end: Instant) -> u64 {
     let mut numbers = Numbers(seed);
     let mut runs = 0;
@@ -464,7 +462,7 @@ fn other_programs(mounted: &Path, files: &[PathBuf], seed: u64, end: Instant) ->
     runs
 }
 
-/// A program that reads, and does not outlive the test.
+/// A reading program that does not outlive the test.
 struct Reader {
     name: &'static str,
     process: Option<Child>,
@@ -500,7 +498,7 @@ fn python_readers(files: &[PathBuf]) -> Vec<Reader> {
         .collect()
 }
 
-/// What libhdf5 says of files that were cut and are no log any more, and of reads that fail.
+/// libhdf5's messages about files that were cut and are no log any more, and about failed reads.
 const EXPECTED_OF_LIBHDF5: [&str; 7] = [
     "ENOENT",
     "ESTALE",
@@ -508,12 +506,11 @@ const EXPECTED_OF_LIBHDF5: [&str; 7] = [
     "file signature not found",
     "truncated file",
     "unable to",
-    // By its name, which is gone (libhdf5 2 says nothing of errno there).
+    // By the name, which is gone (libhdf5 2 does not report errno there).
     "can't retrieve stat info for file",
 ];
 
-/// The readers' own counts. Fails where one of them has read something wrong, or failed for another
-/// reason.
+/// The readers' own counts. Fails where one of them has read something wrong, or failed for another reason.
 fn finish(mut reader: Reader) -> u64 {
     let name = reader.name;
     let output = reader.process.take().unwrap().wait_with_output().unwrap();
@@ -553,8 +550,8 @@ fn sample(mounted: &Mounted) -> Sample {
     }
 }
 
-/// What the daemon has while no client reads and nothing is kept: the least of some looks, for other programs of this machine may
-/// come by.
+/// The daemon's resources without clients and caches: the least of several samples, because other programs of this
+/// machine may come by.
 fn idle(mounted: &Mounted) -> Sample {
     wait_until("all files are closed", || {
         number(&stats(mounted), "/opens/handles") == 0
@@ -579,7 +576,7 @@ fn number(stats: &Value, pointer: &str) -> u64 {
     stats.pointer(pointer).and_then(Value::as_u64).unwrap()
 }
 
-/// Looks at the daemon twice a second, and signals it now and then.
+/// Samples the daemon twice a second, and signals it now and then.
 fn watch(mounted: &Mounted, end: Instant) -> Vec<Sample> {
     let mut samples = Vec::new();
     while !is_over(end) {
@@ -615,8 +612,8 @@ fn check_memory(samples: &[Sample]) {
     assert!(late <= early + GROWTH, "from {early} to {late} bytes");
 }
 
-/// What the daemon may complain of: files that are gone, have changed, or were cut, each in the words of
-/// who has found it.
+/// Complaints that the daemon may have: files that are gone, have changed, or were cut, in the words of each
+/// detector.
 const COMPLAINTS: [&str; 20] = [
     "changed since it was opened",
     "it was settled since it was opened",
@@ -631,16 +628,16 @@ const COMPLAINTS: [&str; 20] = [
     "its logs were written for",
     "changed after its logs were",
     "its logs are of no use without",
-    "bytes are no header of a metadata log",
+    "bytes are too few for the header of a metadata log",
     "are there and complete, and are shown",
     "entries are lost",
     "are not in the data log",
     "past the end of",
     "is not there",
-    // A file that is cut or rewritten while it is scanned.
+    // A file that is cut or rewritten during its scan.
     "unable to get link info",
     "Input/output error",
-    // A mount namespace that another program has made meanwhile holds the mount, too.
+    // Another program's new mount namespace holds the mount, too.
     "files are still open",
 ];
 
@@ -687,7 +684,7 @@ fn soak() {
     let mounted = Mounted::new(&source, &options);
     let files = churn.slots.iter().map(|slot| mounted.join(&slot.path));
     let files: Vec<PathBuf> = files.collect();
-    // What the daemon opens once for all comes with the first files.
+    // The first files open what the daemon keeps open.
     for file in &files {
         fs::read(file).unwrap();
     }

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""adios make DIR RANKS FIRST COUNT: runs random programs of ADIOS2. Program N, with the seed FIRST + N, writes DIR/N.bp.
+"""adios make DIR RANKS FIRST COUNT: runs random ADIOS2 programs. Program N, with the seed FIRST + N, writes DIR/N.bp.
 adios check DIR RANKS SHOWN FIRST COUNT: does SHOWN/N.bp, an HDF5 file, have what program N has put?
 
-Where RANKS is more than 1, as many processes of MPI make the programs together, with an ADIOS2 that has MPI.
+If RANKS is more than 1, as many MPI processes make the programs together, with an ADIOS2 that has MPI.
 
-Nothing of the HDF5 file is taken from the reader in question: programs are made again from their seeds, and what they put is
-laid out by the rules of docs/formats/adios-bp.md, section 8. The reader of ADIOS2 has to agree with that, where it has no fault
-of its own (section 7).
+The tested reader plays no part in the expectation: programs are made again from their seeds, and their puts are laid out by the
+rules of docs/formats/adios-bp.md, section 8. The reader of ADIOS2 must agree with that, unless it has a fault (section 7).
 
 Prints a line for each difference; exit status 1 where something differs. Needs the package adios2.
 """
@@ -19,7 +18,7 @@ import numpy as np
 from adios2 import LocalValueDim
 from adios2 import bindings as adios2
 
-# The bindings of 2.10 do not have its name.
+# The bindings of 2.10 lack this name.
 JoinedDim = LocalValueDim + 1
 
 TYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"]
@@ -28,7 +27,7 @@ KINDS = ["global array"] * 3 + ["local array", "joined array", "global value", "
 
 
 class Program:
-    """What one program does: `steps` has for each step the puts of each variable, in the order of ranks, and of each in its own."""
+    """A program: `steps` has, for each step and variable, the puts in the order of ranks, and for each rank in its own order."""
 
     def __init__(self, seed, ranks=1):
         self.ranks = ranks
@@ -51,11 +50,11 @@ class Program:
         if self.has_empty and not is_full and self.random.random() < 0.4:
             return {}
         puts = {v: v.puts() for v in self.variables if is_full or v.is_always_there or self.random.random() < 0.6}
-        # A step into which nothing was put would be another case.
+        # An empty step would be another case.
         return puts or {self.variables[0]: self.variables[0].puts()}
 
     def values(self, type, shape):
-        """Any bits, but for NaN: ADIOS2 keeps least and greatest values."""
+        """Any bits except NaN: ADIOS2 keeps least and greatest values."""
         if type == "c8" or type == "c16":
             part = f"f{int(type[1:]) // 2}"
             return (self.values(part, shape) + 1j * self.values(part, shape)).astype(type)
@@ -75,7 +74,7 @@ class Program:
         return attributes
 
     def some_parameters(self):
-        """Which files the data of ranks go to."""
+        """The assignment of ranks' data to files."""
         parameters = {"NumAggregators": str(self.random.randint(1, self.ranks))}
         if self.engine == "BP5":
             ways = ["EveryoneWrites", "EveryoneWritesSerial", "TwoLevelShm"]
@@ -83,7 +82,7 @@ class Program:
         return parameters
 
     def adios(self, comm):
-        """What makes engines, and does not keep them."""
+        """The object that makes engines, and must be kept alive."""
         if comm is not None:
             return adios2.ADIOS(comm)
         if self.is_column_major:
@@ -93,7 +92,7 @@ class Program:
         return adios2.ADIOS()
 
     def write(self, path, comm=None):
-        """Writes the part of one rank, or all of it."""
+        """Writes the part of one rank, or everything."""
         rank = comm.rank if comm is not None else 0
         adios = self.adios(comm)
         io = adios.DeclareIO("random")
@@ -124,13 +123,13 @@ class Program:
         engine.Close()
 
     def shown_steps(self):
-        """Steps that the file has: BP4 knows of no step behind the last one into which something was put."""
+        """Number of steps in the file: BP4 has none after the last non-empty one."""
         full = [number for number, step in enumerate(self.steps) if step]
         return full[-1] + 1 if self.engine == "BP4" else len(self.steps)
 
     def may_be_read_by_adios2(self):
-        """It crashes on a BP4 file with an empty step, and on some of BP5 that several processes have opened again. It finds no
-        shape of a joined array of Fortran in BP5."""
+        """Whether the reader has a fault: it crashes on a BP4 file with an empty step, and on some BP5 files that several
+        processes have reopened. It finds no shape of a Fortran joined array in BP5."""
         if self.engine == "BP4":
             return all(self.steps)
         if self.ranks > 1 and self.opened_again:
@@ -150,15 +149,15 @@ class Variable:
         self.shape = self.any_shape()
         self.cut = pick.choice(["whole", "tiles", "boxes"])
         self.blocks = self.any_number()
-        # Where the puts of each rank end: any rank may have none.
+        # The ends of each rank's puts: any rank may have none.
         self.ends = sorted(pick.random() for _ in range(program.ranks - 1)) + [1]
 
     def any_number(self):
-        """Of blocks."""
+        """The number of blocks."""
         return self.program.random.randint(1, 3 * self.program.ranks)
 
     def of_rank(self, puts, rank):
-        """Those of one rank."""
+        """The puts of one rank."""
         ends = [0] + [round(end * len(puts)) for end in self.ends]
         if self.kind == "local value":
             ends = range(len(puts) + 1)
@@ -168,7 +167,7 @@ class Variable:
         return [self.program.random.randint(1, 6) for _ in range(self.rank)]
 
     def puts(self):
-        """Those of one step: shape, start, and values."""
+        """The puts of one step: shape, start, and values."""
         pick, values = self.program.random, self.program.values
         if self.changes:
             self.shape, self.blocks = self.any_shape(), self.any_number()
@@ -191,7 +190,7 @@ class Variable:
         return [(self.shape, start, values(self.type, count)) for start, count in self.boxes()]
 
     def boxes(self):
-        """Start and count of the blocks of a global array: all of it, tiles of it, or boxes that leave holes and overlap."""
+        """Start and count of a global array's blocks: all of it, tiles, or boxes that leave holes and overlap."""
         pick, shape = self.program.random, self.shape
         if self.cut == "whole":
             return [([0] * self.rank, shape)]
@@ -262,7 +261,7 @@ def shape_of(value):
 
 
 def expected(program):
-    """The datasets of section 8: by path the value and the steps, `None` where all have it."""
+    """The datasets of section 8: value and steps by path; steps are `None` if all have it."""
     shown = {}
     for variable in program.variables:
         there = [(n, variable.value(step[variable])[0]) for n, step in enumerate(program.steps) if variable in step]
@@ -299,7 +298,7 @@ def put(shown, path, value, steps):
 # --- comparisons ----------------------------------------------------------------------------------
 
 def native(value):
-    """A value of h5py or of a program in one form."""
+    """A value of h5py or of a program in a common form."""
     value = np.asarray(value)
     if value.dtype.names:
         value = np.ascontiguousarray(value).view(f"c{value.dtype.itemsize}")
@@ -310,7 +309,7 @@ def native(value):
 
 
 def differences(program, path):
-    """Those of the HDF5 file at `path`."""
+    """The datasets of the HDF5 file at `path`."""
     import h5py
 
     wanted, found = expected(program), {}
@@ -331,7 +330,7 @@ def differences(program, path):
 
 
 def group_steps(file, name):
-    """The steps of a block, which its group may have."""
+    """The steps of a block, which may be on its group."""
     steps = file[name].parent.attrs.get("adios2_steps")
     return None if steps is None else list(steps)
 
@@ -351,10 +350,10 @@ def attribute_differences(program, file):
 
 
 def reader_differences(program, path):
-    """Those of what the reader of ADIOS2 finds."""
+    """The datasets according to the reader of ADIOS2."""
     adios = adios2.ADIOS()
     io = adios.DeclareIO("reading")
-    # Its threads copy blocks that overlap in any order.
+    # Its threads copy overlapping blocks in any order.
     io.SetParameter("Threads", "1")
     io.SetEngine(program.engine)
     engine = io.Open(path, adios2.Mode.Read)
@@ -380,7 +379,7 @@ def reader_differences(program, path):
 
 
 def read(engine, handle, variable, value):
-    """The values of a variable in the step that is open."""
+    """The values of a variable in the open step."""
     if variable.kind == "text":
         return engine.Get(handle)
     blocks = []
@@ -393,7 +392,7 @@ def read(engine, handle, variable, value):
         engine.Get(handle, out, adios2.Mode.Sync)
         blocks.append(out.reshape(np.shape(block)))
     if isinstance(value, list):
-        # The list of variables of the next step, which may have fewer blocks, fails where this one is not there.
+        # Without this, listing the variables of the next step fails if that has fewer blocks.
         handle.SetBlockSelection(0)
     return blocks if isinstance(value, list) else blocks[0]
 

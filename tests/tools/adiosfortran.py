@@ -1,6 +1,5 @@
-"""Writes as programs in Fortran do, with first indices that run fastest: as much of the bindings for Python as adios.py needs,
-over the interface of ADIOS2 for C, which alone tells the order. Dimensions are given as numpy has them, and passed in reverse.
-"""
+"""Writes like Fortran programs, with the first index fastest: the part of the Python bindings that adios.py needs, over
+ADIOS2's C interface, which alone sets the order. Dimensions are given as in numpy, and passed in reverse."""
 import ctypes
 import os
 
@@ -10,7 +9,7 @@ import numpy as np
 COLUMN_MAJOR = 1
 TYPES = {"f4": 1, "f8": 2, "c8": 3, "c16": 4, "i1": 5, "i2": 6, "i4": 7, "i8": 8, "u1": 9, "u2": 10, "u4": 11, "u8": 12}
 TEXT = 0
-#: As in adios2_c_types.h.
+#: Values of adios2_c_types.h.
 MODES = {adios2.bindings.Mode.Write: 1, adios2.bindings.Mode.Append: 3}
 SYNC = 5
 
@@ -18,7 +17,7 @@ _library = ctypes.CDLL(os.path.join(os.path.dirname(adios2.__file__), "libadios2
 
 
 def call(name, *arguments, gives=ctypes.c_int):
-    """Calls a function. Objects of the library are pointers. Raises RuntimeError where it fails."""
+    """Calls a function. Objects of the library are pointers. Raises RuntimeError on failure."""
     function = getattr(_library, f"adios2_{name}")
     function.restype = gives
     got = function(*arguments)
@@ -28,7 +27,7 @@ def call(name, *arguments, gives=ctypes.c_int):
 
 
 def dims(sides):
-    """Sizes in the order of Fortran; None for a value."""
+    """Sizes in Fortran order; None for a value."""
     sides = [int(side) for side in reversed(sides)]
     return (ctypes.c_size_t * len(sides))(*sides) if sides else None
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""adioskill PROGRAM DIR FIRST COUNT: kills programs of ADIOS2 at random instants, and exports what they leave with PROGRAM.
+"""adioskill PROGRAM DIR FIRST COUNT: kills ADIOS2 programs at random times, and exports what they leave with PROGRAM.
 
-Each step that a program had ended must be there with all of its values, and no other value may be shown. Prints a line for each
-difference, and how many steps were there; exit status 1 where something differs. Needs the package adios2.
+Every step that a program had ended must be there with all of its values, and no other value may be shown. Prints a line for
+each difference, and the number of steps; exit status 1 where something differs. Needs the package adios2.
 """
 import os
 import random
@@ -16,7 +16,7 @@ SIZE = 20000
 
 
 def write(path, engine):
-    """Writes steps without end, and says the number of each that has ended."""
+    """Writes steps without end, and prints the number of each that has ended."""
     import adios2
     import numpy as np
 
@@ -36,7 +36,7 @@ def write(path, engine):
 
 
 def killed(path, engine, wait):
-    """Runs a program for so many seconds after its first step: how many steps it had ended."""
+    """Runs a program for this many seconds after its first step. Returns the number of steps that it had ended."""
     writer = subprocess.Popen([sys.executable, __file__, "write", path, engine], stdout=subprocess.PIPE)
     ended = len(writer.stdout.readline().splitlines())
     time.sleep(wait)
@@ -47,7 +47,7 @@ def killed(path, engine, wait):
 
 
 def differences(program, path, out, ended):
-    """What is wrong with the file that is made of a directory, and the number of its steps."""
+    """The faults of the file made from a directory, and the number of its steps."""
     import h5py
     import numpy as np
 

@@ -2,11 +2,10 @@
 """adiossame GOT EXPECTED [GOT EXPECTED]...: does each GOT show what a user must see of an ADIOS2 directory?
 
 EXPECTED is a file of tests/corpus-adios. The rules of its README.md decide: objects, shapes, maximum shapes, types, values,
-labels of dimensions and attributes are the same. Text is compared by its value, not by how it is stored. Chunks and filters
-may be others. What is missing of a damaged directory each program says in its own words. Prints what differs; exit status 1
-where something does.
+labels of dimensions and attributes must be equal. Text is compared by value, not by storage. Chunks and filters may differ.
+Each program reports in its own words what a damaged directory lacks. Prints differences; exit status 1 if there are any.
 
-With --scalars, attributes of one element may be scalars: BP4 does not tell them apart.
+With --scalars, attributes of one element may be scalars: BP4 does not distinguish them.
 """
 import argparse
 import sys
@@ -14,7 +13,7 @@ import sys
 import h5py
 import numpy as np
 
-# What says that something is missing, when a program made the file, and what h5py shows as labels.
+# Attributes about missing parts and the time of creation, and those that h5py shows as labels.
 OTHERS = {"adios2_problems", "_h5logfs_incomplete", "date", "DIMENSION_LABELS"}
 
 
@@ -27,15 +26,15 @@ def is_text(dtype):
 
 
 def shown(dtype, shape, values):
-    """Values in a form that can be compared."""
+    """Values in a comparable form."""
     values = np.asarray(values)
     if is_text(dtype):
         return "text", shape, [text(value) for value in values.reshape(-1)]
     if dtype.kind == "f" and dtype.itemsize == 16:
-        # 6 of the 16 bytes of a long double are no part of it.
+        # 6 of the 16 bytes of a long double are padding.
         return dtype.str, shape, [str(value) for value in values.reshape(-1)]
     if dtype.names:
-        # Bytes between members, and behind them, are no part of a value.
+        # Bytes between and after members are padding.
         members = [(name, *dtype.fields[name]) for name in dtype.names]
         return str(members), shape, [values[name].tobytes() for name in dtype.names]
     return dtype.str, shape, values.tobytes()
@@ -66,7 +65,7 @@ def load(path):
 
 
 def as_array(value):
-    """An attribute of one element as an array of one."""
+    """An attribute of one element as an array."""
     kind, shape, values = value
     return kind, shape or (1,), values
 

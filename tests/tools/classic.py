@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""classic.py [--bad NAME | --long] SEED FILE EXPECTED: makes a random log of the classic layout, and the HDF5 file that it stands for.
+"""classic.py [--bad NAME | --long] SEED FILE EXPECTED: makes a random log of the classic layout, and its canonical HDF5 file.
 
-Made of docs/formats/logvol-classic.md alone; shares nothing with the reader. Where --bad names something that makes
-a log bad (--list-bad shows all), the log has that as well; EXPECTED is what the rest of it stands for, and one line of
-JSON on standard output says the position that a message has to name, and "who" is affected: "all" datasets of the log,
-the "victim" (a dataset), "elements" of it, "complaint": none.
+Written from docs/formats/logvol-classic.md alone; shares no code with the reader. --bad names a kind of damage (--list-bad
+lists them). EXPECTED is then the content of the sound part, and one line of JSON on standard output has the position that a
+message must name, and "who" is affected: "all" datasets of the log, the "victim" (a dataset), "elements" of it, or, for a
+"complaint", none.
 --long: a log of very many small chunks.
 With several triples SEED FILE EXPECTED all are made.
 """
@@ -37,14 +37,14 @@ def datatypes():
 
 
 def values(rng, dtype, count):
-    """So many elements, mostly of few different bytes, so that they can be compressed."""
+    """Elements, mostly of few different bytes, so that they compress well."""
     if h5py.check_dtype(enum=dtype):
         return np.array([rng.randrange(3) for _ in range(count)], dtype)
     few = rng.choice([2, 5, 256])
     raw = bytearray(rng.randrange(few) for _ in range(count * dtype.itemsize))
     elements = np.frombuffer(bytes(raw), dtype)
     if dtype.kind == "S":
-        # numpy takes zeros at the end for no part of the string; in the file they are.
+        # numpy drops zeros at the end of a string, which are in the file.
         raw = bytes(97 + b % 26 for b in raw)
         elements = np.frombuffer(raw, dtype)
     return elements.copy()
@@ -57,14 +57,14 @@ def block(start, count):
 
 # --- the file -----------------------------------------------------------------------------------
 class Log:
-    """The two log datasets, written piece by piece, with other things between, so that their chunks scatter."""
+    """The two log datasets, written piece by piece with other objects between, so that their chunks scatter."""
 
     def __init__(self, file, rng):
         self.file, self.rng = file, rng
         chunk = rng.choice([16, 64, 100, 4096, 1 << 16])
         self.logs = {name: file.create_dataset(name, (0,), "u1", maxshape=(None,), chunks=(chunk,))
                      for name in ("_metadata_log", "_data_log")}
-        #: Of each log: where nothing is, in their order.
+        #: Gaps of each log, in order.
         self.gaps = {}
         self.between = 0
 
@@ -84,11 +84,11 @@ class Log:
             log.flush()
             if self.rng.random() < 0.3:
                 yield
-        # Space that was made and never written has no chunks, where it reaches past the last one.
+        # Unwritten space after the last chunk has no chunks.
         log.resize((len(content) + unused,))
 
     def write_all(self, contents, unused):
-        """All logs at once, turn by turn."""
+        """Writes all logs at once, in turns."""
         writers = [self.write(name, contents[name], unused) for name in contents]
         while writers:
             self.rng.shuffle(writers)
@@ -115,11 +115,11 @@ class Dataset:
         if self.fill is not None:
             empty[...] = self.fill
         self.content = empty
-        #: Of each entry: where it begins, and what it covers.
+        #: Start of each entry, and its places.
         self.entries = []
 
     def selection(self):
-        """A random selection: its kind, how the entry spells it, and the places of its elements."""
+        """A random selection: kind, encoding in the entry, and the places of its elements."""
         rng, dims = self.rng, self.dims
         if rng.random() < 0.6 or 0 in dims:
             start = [rng.randint(0, d) for d in dims]
@@ -130,7 +130,7 @@ class Dataset:
         return 1, [number] + [c for p in points for c in p], [tuple(p) for p in points]
 
     def apply(self, places, elements):
-        """Naively: one element after the other."""
+        """Writes naively, element by element."""
         for place, element in zip(places, elements):
             self.content[place] = element
 
@@ -144,7 +144,7 @@ class Maker:
         number = rng.randint(1, 5)
         self.datasets = [Dataset(rng, n, ids[n]) for n in range(number)]
         if bad:
-            # Something that every damage can be done to, and something else.
+            # A dataset that every kind of damage applies to, and another one.
             for n, dims in enumerate([(6, 5), (40,)]):
                 steady = Dataset(rng, 90 + n, 90 + n)
                 steady.dims, steady.dtype, steady.fill = dims, np.dtype("<i4"), None
@@ -162,7 +162,7 @@ class Maker:
 
     # --- entries ---
     def entry(self, dataset, chosen=None, order=None, zipped=None, **fields):
-        """Appends an entry, and its data. `fields` replace what it says."""
+        """Appends an entry and its data. `fields` replace parts of the entry."""
         rng = self.rng
         kind, spelled, places = chosen or dataset.selection()
         elements = values(rng, dataset.dtype, len(places))
@@ -203,7 +203,7 @@ class Maker:
     def fill(self):
         rng = self.rng
         order = LITTLE if rng.random() < 0.6 else BIG
-        # The format of the data log: the order of the file's first entry, as good as any.
+        # The format of the data log, in the order of the file's first entry.
         self.data += struct.pack(order + "i", 1)
         entries = rng.choice([0, 1, 5, 25]) if not self.bad else 8
         for number in range(entries):
@@ -278,7 +278,7 @@ class Maker:
 
 
 # --- damage ---------------------------------------------------------------------------------------
-# Each appends to a log what makes it bad, and returns what --bad says of it.
+# Each function damages a log, and returns the output of --bad.
 def of_entry(at, who="victim"):
     return {"position": "byte %d" % at, "who": who}
 
@@ -309,7 +309,7 @@ def unknown_id(maker):
 
 
 def past_the_end(maker):
-    # The last entry claims more points than there are bytes.
+    # The last entry claims more points than bytes.
     at = maker.entry(maker.victim, (1, [1, 2, 2], [(2, 2)]), spelled=[1 << 40, 2, 2])
     return of_entry(at, "all")
 
@@ -320,7 +320,7 @@ def stream(change):
         raw = np.arange(int(np.prod(dims)), dtype="<i4").tobytes()
         at = len(maker.data)
         maker.entry(maker.victim, maker.whole(maker.victim), zipped=True, stored=change(raw), filter=1)
-        # Nothing that could be taken for the rest of a stream.
+        # Bytes that cannot be the rest of a stream.
         maker.data += b"\xff" * 200
         return {"position": "byte %d" % at, "who": "elements"}
     return damage
@@ -415,7 +415,7 @@ BAD = {
 FILE_DAMAGE = {"hole": make_hole}
 
 
-# What is done to a file that is there.
+# Damage to an existing file.
 def negative_dims(maker, f):
     f["victim"].attrs.create("_classic_dims", [-6, 5], dtype="<i8")
 
@@ -441,7 +441,7 @@ for name, damage in [("anchor-dims", negative_dims), ("anchor-first", float_id),
 
 
 def write_long(seed, path, expected_path):
-    """A data log of more small chunks than any index holds in its first parts, many of them never written."""
+    """A data log of more small chunks than the first parts of any index hold, many of them unwritten."""
     libver = ["earliest", ("v110", "v110")][seed % 2]
     near, far, number = 16, 2600000, 1000000
     entry = struct.Struct("<iqiqqiqq")

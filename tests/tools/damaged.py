@@ -18,16 +18,16 @@ import sys
 import h5py
 import numpy as np
 
-#: The attribute of a root that says what is missing.
+#: The attribute of a root about missing parts.
 INCOMPLETE = "_h5logfs_incomplete"
-#: Indices that are read one by one.
+#: Limit of the indices read one by one.
 MOST_INDICES = 64
-#: Bytes of a dataset that are read: damage may make one of any size.
+#: Bytes of a dataset that are read: damage may enlarge it to any size.
 MOST_BYTES = 16 << 20
 
 
 def plain(file, value):
-    """A value in a form that can be compared across files: references become paths."""
+    """A value in a form comparable across files: references become paths."""
     if isinstance(value, h5py.RegionReference):
         return "region" if value else None
     if isinstance(value, h5py.Reference):
@@ -58,9 +58,9 @@ def count(shape):
 
 
 def elements(dataset, at):
-    """The elements of one index, or of all: as they lie, where h5py can tell."""
+    """The elements of one index, or of all, unconverted where h5py allows it."""
     if dataset.dtype.kind == "V" and not dataset.dtype.names:
-        # h5py finds no conversion for opaque types with a tag.
+        # h5py has no conversion for opaque types with a tag.
         out = np.empty(dataset.shape, dataset.dtype)
         dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, out, mtype=dataset.id.get_type())
         return out[at]
@@ -69,7 +69,7 @@ def elements(dataset, at):
 
 class Dataset:
     def __init__(self, file, dataset, native):
-        # As HDF5 spells it: numpy does not tell all types apart.
+        # In HDF5's encoding: numpy does not distinguish all types.
         self.type, self.shape, self.maximum = dataset.id.get_type().encode(), dataset.shape, dataset.maxshape
         self.whole, self.parts, self.layout = None, {}, None
         if native:
@@ -79,7 +79,7 @@ class Dataset:
         if dataset.shape is None:
             return
         if np.prod(dataset.shape, dtype=float) * dataset.dtype.itemsize > MOST_BYTES:
-            # No good one is so large: nothing has to be compared.
+            # No good dataset is so large: there is nothing to compare.
             self.look_at_corners(dataset)
             return
         try:
@@ -118,7 +118,7 @@ class Dataset:
 
 
 def read(path, native=False):
-    """All that can be read of a file, by the paths of the objects; None for what cannot be."""
+    """Everything readable of a file, by path; None for the unreadable."""
     found = {}
     try:
         file = h5py.File(path, "r")
@@ -147,7 +147,7 @@ def walk(file, group, where, found, seen, native):
             continue
         try:
             item = group[name]
-            # H5Oget_info would go through all of a chunk index, which damage may make as large as it likes.
+            # H5Oget_info would walk a whole chunk index, which damage may enlarge at will.
             key = h5py.h5g.get_objinfo(item.id).objno
         except Exception:  # noqa: BLE001
             continue
@@ -185,7 +185,7 @@ def compare_data(path, good, bad):
 
 
 def differing(path, good, bad, first, number):
-    """Of so many elements, which may be arrays themselves."""
+    """Differing elements, which may be arrays themselves."""
     if not isinstance(good, np.ndarray):
         numbers = [n for n, (g, b) in enumerate(zip(good, bad)) if g != b] if isinstance(good, list) else [0]
         if good != bad:

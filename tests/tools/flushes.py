@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""flushes.py FILE: the number of the flush of tests/c/connector/flushes.c that FILE shows, and nothing of any other.
+"""flushes.py FILE: prints the flush of tests/c/connector/flushes.c that FILE shows, and checks that it shows nothing of any
+other.
 
 Exit code 3: it cannot be opened. Exit code 1: it shows a mixture.
 """

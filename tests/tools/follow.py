@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""follow.py FILE FOLDER RANKS PAUSE: reads FILE, which a job of tests/programs/pattern.rs writes, again and again.
+"""follow.py FILE FOLDER RANKS PAUSE: repeatedly reads FILE, which a job of tests/programs/pattern.rs writes.
 
-Each time FILE has to show one flush and nothing of a later one: one that was acknowledged in FOLDER before it was opened,
-or a later one, and none before the last one that was seen. Ends when FOLDER/stop is there and all of the closed file was
-looked at; prints how often it was opened, how many flushes were seen, and the last one. PAUSE: seconds between two looks.
-Prints "two" when two flushes were seen.
+Each time FILE must show one flush and nothing of a later one. The flush must be at least the last one acknowledged in FOLDER
+before the open, and the last one seen. Ends when FOLDER/stop exists and all of the closed file was checked; prints the number
+of opens, the number of flushes seen, and the last one. PAUSE: seconds between two looks. Prints "two" when two flushes were
+seen.
 """
 import os
 import sys
@@ -22,7 +22,7 @@ def acknowledged(folder):
             text = notes.read()
     except FileNotFoundError:
         return 0
-    # The last line may be in the making.
+    # The last line may be incomplete.
     return max([int(line) for line in text[:text.rfind("\n") + 1].split("\n") if line.isdigit()], default=0)
 
 
@@ -31,12 +31,12 @@ def equal(path, got, wanted, last):
 
 
 def look(file, ranks):
-    """The flush that the file shows, by the parts of it that each flush writes anew."""
+    """The flush that the file shows, by the parts that each flush rewrites."""
     if "steps" not in file:
         assert not len(file), f"objects, but not those of a flush: {list(file)}"
         return 0
     last = len(file["steps"])
-    # Every thirteenth flush has definitions alone.
+    # Every thirteenth flush has only definitions.
     data = last - (last % 13 == 0)
     everyone = np.arange(ranks)[:, None]
     equal("steps", file["steps"][data - 1], data * data, last)
@@ -65,7 +65,7 @@ def main():
         try:
             file = h5py.File(path, "r")
         except OSError as error:
-            # Before its creation is complete.
+            # The creation is not complete yet.
             assert seen < 0 and not before and not done, f"flush {seen} was seen, {before} acknowledged: {error}"
             time.sleep(pause)
             continue

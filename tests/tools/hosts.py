@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""hosts.py WAY EXPECTED LOG…: a Python program that reads logs with h5py in one of the ways that Python programs have.
+"""hosts.py WAY EXPECTED LOG…: a Python program that reads logs with h5py in one of the usual ways.
 
-fork, spawn: processes of multiprocessing; fork has logs open before. threads: eight threads, and children that are
-forked in between. dask-threads, dask-processes: dask arrays. both: h5py and netCDF4 in one process, which forks. rank:
-this process of an MPI job reads its share. Each log must have the contents of the expected file. Nothing is printed.
+fork, spawn: processes of multiprocessing; with fork, logs are open before. threads: eight threads, with children forked in
+between. dask-threads, dask-processes: dask arrays. both: h5py and netCDF4 in one process, which forks. rank: this process of an
+MPI job reads its share. Each log must have the content of the expected file. Nothing is printed.
 """
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def numbers(file):
-    """Paths of the datasets of numbers."""
+    """Paths of the numeric datasets."""
     found = []
     file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) else None)
     return [name for name in found if file[name].dtype.kind in "iuf" and file[name].size]
@@ -35,7 +35,7 @@ def require(condition, what):
         raise SystemExit(f"not so: {what}")
 
 
-# What children find after a fork.
+# Objects that children inherit by a fork.
 held = []
 
 
@@ -129,7 +129,7 @@ def both(expected, logs):
 
 
 def rank(expected, logs):
-    # As Open MPI calls them, and MPICH.
+    # The names in Open MPI and in MPICH.
     prefix = "OMPI_COMM_WORLD" if "OMPI_COMM_WORLD_RANK" in os.environ else "PMI"
     number, count = (int(os.environ[f"{prefix}_{name}"]) for name in ("RANK", "SIZE"))
     for log in logs:

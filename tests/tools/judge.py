@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""judge.py LIBRARY DIRECTORY [CASE…]: makes files of all kinds of types and properties with a libhdf5, as plain ones and as logs, and
-prints a table: what a program of the same libhdf5 is told of the log otherwise than of the plain file, in each way of having it.
+"""judge.py LIBRARY DIRECTORY [CASE…]: makes files with all kinds of types and properties with a libhdf5, as plain files and
+as logs, and prints a table of the differences: what a program of this libhdf5 is told of the log otherwise than of the plain
+file.
 
-A case is a type or a property, and is tried with the default bounds of the format and with the latest one. The environment makes the
-plug-ins known; the ways set further variables. `judge.py list LIBRARY` prints the cases. It needs nothing but ctypes.
+A case is a type or a property, tried with the default bounds of the format and with the latest ones. The environment makes the
+plug-ins known; each way of opening the log sets further variables. `judge.py list LIBRARY` prints the cases. Needs only ctypes.
 """
 import ctypes
 import json
@@ -13,14 +14,14 @@ import sys
 
 I = ctypes.c_int64
 UNLIMITED = 2**64 - 1
-# What returns an identifier; all others return a status or a number.
+# Functions that return an identifier; all others return a status or a number.
 IDENTIFIERS = """H5Fcreate H5Fopen H5Gcreate2 H5Gopen2 H5Dcreate2 H5Dopen2 H5Oopen H5Acreate2 H5Aopen H5Aopen_by_idx H5Aget_type H5Aget_space
 H5Dget_type H5Dget_space H5Dget_create_plist H5Gget_create_plist H5Tget_create_plist H5Tcreate H5Tcopy H5Tarray_create2 H5Tvlen_create
 H5Tenum_create H5Tcomplex_create H5Tget_super H5Tget_member_type H5Screate H5Screate_simple H5Pcreate H5Scopy H5Ropen_object""".split()
 
 
 class Hdf5Error(Exception):
-    """What the error stack says first."""
+    """The first message of the error stack."""
 
 
 class Entry(ctypes.Structure):
@@ -39,21 +40,21 @@ LINK = ctypes.CFUNCTYPE(ctypes.c_int, I, ctypes.c_char_p, ctypes.c_void_p, ctype
 
 
 class Hdf5:
-    """The functions of a libhdf5, which take integers of any size, bytes and arrays, and raise what fails."""
+    """The functions of a libhdf5. They take integers of any size, bytes and arrays, and raise on failure."""
 
     def __init__(self, path):
         self._lib = ctypes.CDLL(path)
         if self._lib.H5open() < 0:
             raise SystemExit("the library does not start")
         self._lib.H5Eset_auto2(I(0), None, None)
-        # References of a program to objects: where they are in memory.
+        # Object references of a program, which must stay in memory.
         self.kept = []
 
     def has(self, name):
         return hasattr(self._lib, name)
 
     def id(self, name):
-        """An identifier that the library has in a variable."""
+        """The identifier in a variable of the library."""
         return I.in_dll(self._lib, name + "_g").value
 
     def __getattr__(self, name):
@@ -82,7 +83,7 @@ class Hdf5:
         return self._lib.H5Tget_size(I(datatype))
 
     def text(self, name, *arguments):
-        """A text that the library allocates."""
+        """A text allocated by the library."""
         function = getattr(self._lib, name)
         function.restype = ctypes.c_void_p
         at = function(*(I(a) for a in arguments))
@@ -188,7 +189,7 @@ COUNT = 6
 
 
 def elements(h, file, datatype, count):
-    """Memory with values of a type, and what has to live as long."""
+    """Memory with values of a type, and everything that must live as long."""
     size, kind = h.size_of(datatype), h.H5Tget_class(datatype)
     if kind == 9:
         base = h.H5Tget_super(datatype)
@@ -258,7 +259,7 @@ def write(h, dataset, file, count=COUNT):
 
 
 def dataset_with(*settings, dims=(6, 4), most=None, kind="H5T_STD_I32LE", writes=True):
-    """A case of a dataset, with functions that set properties in its list."""
+    """A dataset case, given functions that set properties in its list."""
     def case(h, file):
         dcpl = h.H5Pcreate(h.id("H5P_CLS_DATASET_CREATE_ID"))
         for setting in settings:
@@ -296,7 +297,7 @@ def alloc(number):
 
 
 def partly(*settings, **more):
-    """Some elements are written, and nothing of some chunks."""
+    """Some elements are written, and some chunks not at all."""
     def case(h, file):
         dataset = dataset_with(*settings, writes=False, **more)(h, file)
         space = h.H5Dget_space(dataset)
@@ -365,7 +366,7 @@ def links(h, file):
 
 
 def untimed(h, file):
-    """Objects of all kinds without times, with a group and a dataset between them that have some."""
+    """Objects of all kinds without times, and between them a group and a dataset with times."""
     def list_for(objects):
         made = h.H5Pcreate(h.id(f"H5P_CLS_{objects}_CREATE_ID"))
         h.H5Pset_obj_track_times(made, 0)
@@ -483,7 +484,7 @@ def space_text(h, space):
 
 
 def value_text(h, file, datatype, at, count):
-    """Elements in memory, as what they mean."""
+    """The meaning of elements in memory."""
     size, kind = h.size_of(datatype), h.H5Tget_class(datatype)
     said = []
     for n in range(count):
@@ -505,7 +506,7 @@ def value_text(h, file, datatype, at, count):
 
 
 def target_text(h, file, at, size):
-    """The name of what a reference leads to."""
+    """The name of a reference's target."""
     name = ctypes.create_string_buffer(100)
     if size == 64:
         h.H5Rget_obj_name(ctypes.c_void_p(at), 0, name, 100)
@@ -597,7 +598,7 @@ def links_of(h, group):
 
 
 def file_text(h, file):
-    """All that a program is told: for each object its parts by their names."""
+    """Everything that a program is told: for each object its parts by name."""
     said, seen = {}, [(b"/", file)]
     while seen:
         path, parent = seen.pop()
@@ -647,7 +648,7 @@ def access_list(h, bounds):
 
 
 def make(h, path, name, bounds, ending):
-    """Makes a file, and prints what is told of it while it is open."""
+    """Makes a file, and prints what a program is told while it is open."""
     try:
         file = h.H5Fcreate(path.encode(), 2, 0, access_list(h, bounds))
         CASES[name](h, file)
@@ -660,7 +661,7 @@ def make(h, path, name, bounds, ending):
         for memory, at in h.kept:
             h.H5Rdestroy(ctypes.byref(memory, at))
         h.kept.clear()
-        # Everything that has an identifier, so that the file is closed.
+        # Everything with an identifier, so that the file is closed.
         number = h.H5Fget_obj_count(file, 0x1f)
         ids = (I * number)()
         h.H5Fget_obj_ids(file, 0x1e, number, ids)
@@ -690,7 +691,7 @@ def read(h, path):
 
 
 def work(library, what, *jobs):
-    """What a process does for the table: one line of JSON for each job."""
+    """The work of a process for the table: one line of JSON per job."""
     h = Hdf5(library)
     for job in jobs:
         path, name, bounds = job.split("|")
@@ -706,7 +707,7 @@ CONNECTOR = {"HDF5_VOL_CONNECTOR": "h5logfs"}
 
 
 def run(library, what, variables, jobs):
-    """The texts of jobs, which a process of their own has done. A process that dies has lost those of the rest."""
+    """The output of jobs, run in another process. If the process dies, the rest has no output."""
     command = [sys.executable, __file__, "work", library, what, *("|".join(job) for job in jobs)]
     process = subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.PIPE)
     texts = [json.loads(line) for line in process.stdout.splitlines()]
@@ -715,7 +716,7 @@ def run(library, what, variables, jobs):
 
 
 def differences(told, expected):
-    """The names of what is told otherwise."""
+    """The names of the parts that differ."""
     if "error" in told and "error" in expected:
         return set()
     if "error" in told:
@@ -755,7 +756,7 @@ def table(library, directory, names):
         for way in WAYS:
             cells = [differences(told[way][2 * n + b], expected[way][2 * n + b]) for b in range(len(BOUNDS))]
             both = set.intersection(*cells)
-            # What differs with some bounds alone.
+            # Differences with some bounds only.
             parts = sorted(both) + [f"{part} ({bounds})" for cell, bounds in zip(cells, BOUNDS) for part in sorted(cell - both)]
             print(f"    {way:<12}{', '.join(parts) or 'same'}")
     del made, killed

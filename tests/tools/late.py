@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""late.py KIND FILE FOLDER RANKS: reads FILE, which a job writes, on a file system that shows late what the job writes.
+"""late.py KIND FILE FOLDER RANKS: reads FILE, which a job writes, on a file system that shows writes late.
 
-KIND: `pattern` for a job of tests/programs/pattern.rs, `rows` for one of tests/late/job.rs. For each time that it has read all
-of FILE it prints a line: `flush N of M`, where N is the flush that FILE shows, and M the last one that FOLDER/acknowledged
-had before; `mixed` and what is wrong, where that is no flush; `error` and the reason, where FILE could not be read. Goes on
-until FOLDER/stop has the number of a flush, and FILE shows it.
+KIND: `pattern` for a job of tests/programs/pattern.rs, `rows` for one of tests/common/rows.rs. After each complete read it
+prints a line: `flush N of M`, where N is the flush that FILE shows, and M the last one in FOLDER/acknowledged before the
+read; `mixed` and the fault, if it is no flush; `error` and the reason, if FILE could not be read. Continues until FOLDER/stop
+has the number of a flush that FILE shows.
 """
 import os
 import sys
@@ -15,7 +15,7 @@ import numpy as np
 from follow import acknowledged
 from pattern import check
 
-# The daemon remembers for ten seconds that it could not open a log.
+# The daemon remembers a failed open for ten seconds.
 PATIENCE = 15
 
 
@@ -35,13 +35,13 @@ CHECKS = {"pattern": check, "rows": check_rows}
 
 
 def look(kind, path, ranks):
-    """What the file shows, as text."""
+    """The content of the file as text."""
     try:
         with h5py.File(path, "r") as file:
             return f"flush {CHECKS[kind](file, ranks)}"
     except AssertionError as wrong:
         return f"mixed: {wrong}"
-    # A visit of all objects tells a failed read as the latter.
+    # A visit of all objects reports a failed read as the latter.
     except (OSError, RuntimeError) as error:
         return f"error: {error}"
 

@@ -1,4 +1,4 @@
-"""libhdf5: functions of the libhdf5 that h5py brings, for what h5py does not offer. It needs no h5py in the process."""
+"""Functions of h5py's libhdf5 that h5py does not offer. The process needs no h5py."""
 import ctypes
 import glob
 import importlib.util
@@ -6,7 +6,7 @@ import os
 
 
 def loaded():
-    """The library: it has a name of its own, and lies beside h5py."""
+    """The library, which has its own name and lies beside h5py."""
     packages = os.path.dirname(os.path.dirname(importlib.util.find_spec("h5py").origin))
     (path,) = glob.glob(os.path.join(packages, "h5py.libs", "libhdf5-*.so*"))
     return ctypes.CDLL(path)
@@ -43,7 +43,7 @@ lib.H5Ewalk2.argtypes = [ctypes.c_int64, ctypes.c_int, VISIT, ctypes.c_void_p]
 
 
 def errors():
-    """What the error stack says, the innermost first."""
+    """The error stack, innermost first."""
     said = []
 
     @VISIT

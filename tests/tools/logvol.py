@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""logvol.py [--foreign] FILE EXPECTED ...: is each FILE a closed log as docs/formats/logvol.md wants it, and does it hold EXPECTED?
+"""logvol.py [--foreign] FILE EXPECTED ...: is each FILE a closed log by docs/formats/logvol.md, and does it hold EXPECTED?
 
-A decoder made of the page alone, which shares nothing with the reader of this project. Section numbers are
-those of the page. What only section 13 asks of a writer is asked here, too. EXPECTED is a plain HDF5 file;
-`-` leaves the data out. --foreign: another program than this project's writer made the files.
+A decoder written from the page alone, which shares no code with this project's reader. Section numbers are those of the page.
+The rules of section 13 for writers are checked, too. EXPECTED is a plain HDF5 file; `-` skips the data. --foreign: the files
+were made by another program than this project's writer.
 """
 import os
 import struct
@@ -31,7 +31,7 @@ def need(holds, what):
 
 
 def numbers(on, name, datatype, length=None):
-    """The values of an internal attribute, which has to be a list of exactly this type."""
+    """The values of an internal attribute, which must be a list of exactly this type."""
     attribute = h5py.h5a.open(on.id, name.encode())
     need(attribute.get_type().equal(datatype), f"{on.name}: type of {name}")
     need(attribute.get_space().get_simple_extent_type() == h5s.SIMPLE, f"{on.name}: {name} is no list")
@@ -44,7 +44,7 @@ def numbers(on, name, datatype, length=None):
 
 
 def presented(name, internal, where):
-    """Section 1.3: the user's name, of a stored one; None for one of the layout's own."""
+    """The user's name for a stored name (section 1.3); None for one of the layout's own."""
     if name in internal:
         return None
     need(not name.startswith("_") or name.startswith("__"), f"{where}: {name!r} is not escaped")
@@ -52,7 +52,7 @@ def presented(name, internal, where):
 
 
 class Anchor:
-    """Section 2, and the extensions."""
+    """An anchor dataset: section 2, and the extensions."""
 
     def __init__(self, dataset, path):
         self.path, self.dataset = path, dataset
@@ -88,7 +88,7 @@ class Anchor:
 
 
 class Entry:
-    """Sections 5 and 6. `blocks`: a list of (start, count)."""
+    """An entry: sections 5 and 6. `blocks`: a list of (start, count)."""
 
     def __init__(self, at, did, flag, foff, fsize):
         self.at, self.did, self.flag, self.foff, self.fsize = at, did, flag, foff, fsize
@@ -117,7 +117,7 @@ class Entry:
         return list(zip(starts, counts))
 
     def encoded(self, body, n, k, anchor):
-        """Section 6.2. All counts must be below the sides that the steps tell: then both ways to decode agree. Where a
+        """Decodes section 6.2. All counts must be below the sides implied by the steps, so that both decodings agree. If a
         count is a whole dimension, the steps are those of dimensions longer by one."""
         need(self.flag & MUL and k >= 2, "an encoded entry without several blocks and dimensions")
         need(len(body) == 8 * (k - 1 + 2 * n), f"{len(body)} bytes for {n} encoded blocks")
@@ -181,7 +181,7 @@ def section(data, anchors):
 
 
 class Log:
-    """One file with a `/_LOG` (sections 1.2 and 4), read byte by byte but for the addresses."""
+    """A file with a `/_LOG` (sections 1.2 and 4), read byte by byte except for the addresses."""
 
     def __init__(self, path, file, anchors, numbers_of_logs):
         group = file["_LOG"]
@@ -247,7 +247,7 @@ def unfiltered(stored, filters):
 
 
 def without_checksum(stored):
-    """Fletcher's checksum over big-endian words of 16 bits, as libhdf5 has it, little-endian at the end."""
+    """Fletcher's checksum over big-endian words of 16 bits, as in libhdf5, stored little-endian."""
     data, given = stored[:-4], struct.unpack("<I", stored[-4:])[0]
     words = np.frombuffer(data[:len(data) // 2 * 2], ">u2").tolist()
     if len(data) % 2:
@@ -258,7 +258,7 @@ def without_checksum(stored):
         high += low
 
     def folded(total):
-        # Sums that are a multiple of 65535 stay 65535, and only those of nothing are 0.
+        # Sums that are a multiple of 65535 stay 65535; only the sum of no data is 0.
         return (total - 1) % 65535 + 1 if total else 0
 
     need((folded(high) << 16 | folded(low)) == given, "a wrong checksum")
@@ -266,7 +266,7 @@ def without_checksum(stored):
 
 
 def contents(anchor, logs):
-    """All elements of a dataset as bytes: section 7 says in which order the entries apply."""
+    """All elements of a dataset as bytes. Section 7 gives the order in which entries apply."""
     size = anchor.size
     fill = np.frombuffer(fill_value(anchor.dataset), np.uint8)
     out = np.empty(tuple(anchor.dims) + (size,), np.uint8)

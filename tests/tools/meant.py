@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""meant.py PROGRAM.json GOT EXPECTED ...: is each GOT the file EXPECTED that serial.py made of a program?
+"""meant.py PROGRAM.json GOT EXPECTED ...: is each GOT the file EXPECTED that serial.py made from a program?
 
-Compares as h5same does, and chunk shapes and filters besides, as far as the program says them: a log of
-our writer records both.
+Compares like h5same, and also chunk shapes and filters where the program sets them: a log of our writer records both.
 """
 import argparse
 import ctypes
@@ -18,7 +17,7 @@ from serial import LIBRARY
 
 
 def fill_value(dataset):
-    """The fill value as it lies: h5py finds no conversion for bitfields."""
+    """The unconverted fill value: h5py has no conversion for bitfields."""
     datatype, creation = dataset.id.get_type(), dataset.id.get_create_plist()
     value = ctypes.create_string_buffer(datatype.get_size())
     hid = ctypes.c_int64
@@ -34,7 +33,7 @@ class Comparer(h5same.Comparer):
 
     @staticmethod
     def slab(d, s):
-        """The elements of one slab as they lie, whatever h5py makes of their type: bytes in a last dimension."""
+        """The elements of a slab unconverted, whatever their type: bytes in a last dimension."""
         datatype = d.id.get_type()
         size, space = datatype.get_size(), d.id.get_space()
         if s == ():
@@ -50,7 +49,7 @@ class Comparer(h5same.Comparer):
 
     @staticmethod
     def attribute(on, name):
-        """The value as it lies; of a text its characters."""
+        """The unconverted value; the characters of a text."""
         stored = on.attrs.get_id(name)
         datatype = stored.get_type()
         if isinstance(datatype, h5t.TypeStringID) and datatype.is_variable_str():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""moments.py FILE SEED FLUSHES [COPIES]: a random program that flushes so often and ends without a close.
+"""moments.py FILE SEED FLUSHES [COPIES]: a random program that flushes FLUSHES times and ends without a close.
 
-With COPIES, a directory, it leaves there what the file was after each flush: for a file of HDF5's own kind."""
+With COPIES, a directory, it copies the file there after each flush: for a native HDF5 file."""
 import os
 import random
 import shutil
@@ -16,7 +16,7 @@ TYPES = ["u1", "i4", ">i8", "f4", "f8", "S5"]
 class Program:
     def __init__(self, path, seed):
         self.random = random.Random(seed)
-        # With old object headers, or with new ones. Later formats mark a file that is open, so that a copy cannot be opened.
+        # With old or new object headers. Later formats mark an open file, so that a copy cannot be opened.
         self.file = h5py.File(path, "w", libver=self.random.choice(["earliest", ("v108", "v108")]))
         self.groups, self.datasets, self.count, self.flushes = ["/"], [], 0, 0
 
@@ -89,7 +89,7 @@ class Program:
         steps += 3 * [self.append, self.write, self.attribute] + [self.shrink]
         for _ in range(self.random.randrange(1, 12)):
             self.random.choice(steps if self.datasets else [self.dataset, self.group])()
-        # A flush of nothing new is none of the log.
+        # A flush without new data does not reach the log, so an attribute changes each time.
         self.flushes += 1
         self.file.attrs["flushes"] = self.flushes
         self.file.flush()

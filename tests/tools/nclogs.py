@@ -38,7 +38,7 @@ OPTIONAL = {"_NCProperties", "_nc3_strict", "_Netcdf4Coordinates"}
 # --- values ---------------------------------------------------------------------------------------
 
 def native(values):
-    """An array in the byte order of this machine."""
+    """An array in native byte order."""
     values = np.asarray(values)
     return values.astype(values.dtype.newbyteorder("="))
 
@@ -46,12 +46,12 @@ def native(values):
 def plain(value):
     """A value in a form that can be compared and printed: type, shape, bytes of the elements."""
     if isinstance(value, (str, bytes)):
-        # Text beyond ASCII is marked as ASCII by netCDF, and its bytes come as some readers like them.
+        # netCDF marks all text as ASCII, and readers return other bytes differently.
         return ("text", value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape"))
     value = native(value)
     if value.dtype.kind == "O":
         return ("objects", value.tolist())
-    # A single number comes as an array of one, or as a scalar, as the reader likes it.
+    # Readers return a single number as an array of one, or as a scalar.
     return (str(value.dtype), value.size, value.tobytes())
 
 
@@ -61,13 +61,13 @@ def show(value):
 
 
 def unequal(where, got, expected):
-    """What is to be said about two values that should be the same."""
+    """The difference between two values, if any."""
     if got != expected:
         yield f"{where} is {show(got)}, expected {show(expected)}"
 
 
 def unequal_data(where, got, expected):
-    """The same of arrays, bit for bit."""
+    """The difference between two arrays, bit for bit."""
     got, expected = native(got), native(expected)
     if (got.dtype, got.shape) != (expected.dtype, expected.shape):
         yield f"{where}: {got.dtype} {got.shape}, expected {expected.dtype} {expected.shape}"
@@ -120,7 +120,7 @@ def by_ncdump(job):
             defined = ["-v", ",".join(n for n in f.variables if n not in job["undefined"])]
 
     def lines(path):
-        # -p: all digits, so that numbers that differ look different.
+        # -p: all digits, so that different numbers look different.
         dump = subprocess.run(["ncdump", "-p", "9,17", *defined, path], capture_output=True)
         if dump.returncode != 0 or dump.stderr:
             return ["", f"fails: {dump.stderr.decode(errors='replace')}"]
@@ -183,7 +183,7 @@ def by_h5netcdf(job):
     with h5netcdf.File(job["got"], "r") as got, open_netcdf(job["expected"]) as expected:
         with_empty = lambda pairs: {n: v for n, v in pairs}
         own = lambda x: with_empty((n, plain(x.getncattr(n))) for n in x.ncattrs())
-        # In the order in which their datasets were made, which says nothing.
+        # In the order in which their datasets were made, which is arbitrary.
         yield from unequal(
             "dimensions",
             sorted((n, d.size, d.isunlimited()) for n, d in got.dimensions.items()),
@@ -202,12 +202,12 @@ def by_h5netcdf(job):
 
 
 def is_placeholder(dataset):
-    """Whether a dataset stands for a dimension that is no variable."""
+    """Whether a dataset stands for a dimension without a variable."""
     return bytes(dataset.attrs.get("NAME", b"")).startswith(PLACEHOLDER)
 
 
 def fill_of(dataset):
-    """The fill value that a file has which netCDF wrote in fill mode: so readers mask what they mask elsewhere."""
+    """The fill value of a file that netCDF wrote in fill mode, so that readers mask the same elements."""
     kind = native(np.empty(0, dataset.dtype)).dtype
     if "_FillValue" in dataset.attrs:
         return np.asarray(native(dataset.attrs["_FillValue"])[0])
@@ -215,7 +215,7 @@ def fill_of(dataset):
 
 
 def by_h5py(job):
-    """How netCDF is spelled in HDF5, as nccopy spells it."""
+    """The representation of netCDF in HDF5, compared with nccopy's."""
     if "nccopy" not in job:
         return
 
@@ -235,7 +235,7 @@ def by_h5py(job):
                 found[name] = ("empty", str(value.dtype.newbyteorder("=")))
             else:
                 kind = of.attrs.get_id(name).get_type()
-                # nccopy calls all text ASCII.
+                # nccopy marks all text as ASCII.
                 size = kind.get_size() if isinstance(kind, h5py.h5t.TypeStringID) else None
                 found[name] = (np.shape(value), plain(value), size)
         return found
@@ -274,7 +274,7 @@ WAYS = {
 # --- what is damaged ------------------------------------------------------------------------------
 
 def variables_of(file):
-    """By their names in netCDF, with the datasets of dimensions that are no variables left out."""
+    """Variables by netCDF name, without the datasets of dimensions that are no variables."""
     found = {}
     for name, dataset in file.items():
         if not is_placeholder(dataset):
@@ -297,7 +297,7 @@ def found_of(got, expected, undefined):
         if name not in got or name in undefined:
             continue
         other = got[name]
-        # A scalar as a whole, anything else by what netCDF calls its records.
+        # A scalar as a whole, others by netCDF record.
         for part in range(other.shape[0]) if other.shape else [...]:
             try:
                 read = other[part]

@@ -19,12 +19,12 @@ def attributes(x):
 
 
 def native(dtype):
-    """A type whatever its byte order, which a netCDF classic file does not choose."""
+    """A type without its byte order, which netCDF classic files do not choose."""
     return np.dtype(dtype).newbyteorder("=").str
 
 
 def describe(group, data):
-    """A group as plain values, in the order in which the file has them."""
+    """A group as plain values, in file order."""
     return {
         "attributes": attributes(group),
         "dimensions": [(n, len(d), d.isunlimited()) for n, d in group.dimensions.items()],
@@ -48,7 +48,7 @@ def plain(attributes):
 
 
 def in_xarray(path, engine):
-    """What xarray sees apart from the data."""
+    """What xarray sees except data."""
     with xarray.open_dataset(path, engine=engine, decode_cf=False) as d:
         return {
             "dimensions": sorted(d.sizes.items()),
@@ -77,7 +77,7 @@ def main():
 
 
 def compare(got, expected, data):
-    """Prints in what the files differ, below the name of the first; returns how often they do."""
+    """Prints the differences of two files, below the name of the first; returns their number."""
     print(f"{got}:", flush=True)
     found = differ("", as_netcdf(got, data), as_netcdf(expected, data))
     for engine in ("netcdf4", "h5netcdf"):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """objects make DIR: makes HDF5 files with objects of every kind in DIR.
-objects large DIR: the same for files with very many links and attributes.
-objects samples DIR: the small ones that fuzzing begins with (fuzz/samples/objects-*.h5).
-objects show FILE...: prints what h5py sees of files, as JSON: one line an object, and an empty one behind each file.
+objects large DIR: makes files with very many links and attributes.
+objects samples DIR: makes the small files that fuzzing begins with (fuzz/samples/objects-*.h5).
+objects show FILE...: prints what h5py sees of files, as JSON: one line per object, and an empty one after each file.
 
 Texts are shown with a character for each byte, integers as decimal texts, and floating-point numbers by the bits of a double.
 tests/library/objects.rs shows the same without libhdf5.
@@ -86,7 +86,7 @@ def special(f, add):
 
 
 def raw_attribute(obj, name, tid, dims, data):
-    """An attribute whose elements are these bytes."""
+    """An attribute with these bytes as elements."""
     space = h5s.create_simple(dims)
     aid = h5a.create(obj.id, name, tid, space)
     values = np.frombuffer(data, f"V{tid.get_size()}").reshape(dims).copy()
@@ -94,7 +94,7 @@ def raw_attribute(obj, name, tid, dims, data):
 
 
 def bare(obj):
-    """Types that numpy does not have."""
+    """Types that numpy lacks."""
     bits = h5t.STD_B16BE.copy()
     raw_attribute(obj, b"bits", bits, (2,), b"\x12\x34\x56\x78")
     some = h5t.STD_I32LE.copy()
@@ -145,8 +145,8 @@ def layouts(f):
     some = g.create_dataset("some chunks", (1000, 1000), "<f4", chunks=(10, 10), fillvalue=1.5)
     some[500, 500] = 1
     some[3, 999] = 2
-    # The kinds of chunk indexes, with blocks and pages of theirs that are not there.
-    # Where another dimension than the first one has no limit, HDF5 tells wrong places of chunks.
+    # The kinds of chunk indexes, with missing blocks and pages. Where another dimension than the first is unlimited,
+    # HDF5 reports wrong places of chunks.
     for name, maxshape in {"fixed": (40, 30), "both": (None, None)}.items():
         for kind, options in {"plain": {}, "gzip": {"compression": "gzip"}}.items():
             data = np.arange(200, dtype="<i4").reshape(20, 10)
@@ -324,7 +324,7 @@ def shown_type(t):
         return ["opaque", t.get_size(), text(t.get_tag())]
     if kind == h5t.COMPOUND:
         each = range(t.get_nmembers())
-        # Values of variable length have another size in memory, and libhdf5 tells that one.
+        # Values of variable length have another size in memory, which libhdf5 reports.
         known = not any(is_variable(t.get_member_type(i)) for i in each)
         members = [[text(t.get_member_name(i)), t.get_member_offset(i) if known else None, shown_type(t.get_member_type(i))] for i in each]
         return ["compound", t.get_size() if known else None, members]
@@ -349,7 +349,7 @@ def shown_space(s):
 
 
 class Values:
-    """Shows values of one file."""
+    """Shows the values of a file."""
 
     def __init__(self, f, paths):
         self.f, self.paths = f, paths
@@ -380,7 +380,7 @@ class Values:
         raise TypeError(f"{type(value)}: {value}")
 
     def all(self, obj):
-        """The elements of an attribute or a dataset."""
+        """The elements of an attribute or dataset."""
         space, tid = obj.get_space(), obj.get_type()
         if space.get_simple_extent_type() == h5s.NULL:
             return []
@@ -408,7 +408,7 @@ class Values:
 
 
 def links_of(group):
-    """Names of links and what h5py says of them, by name."""
+    """Links by name, with h5py's description."""
     names = []
     group.id.links.iterate(lambda name: names.append(name))
     return [(name, group.id.links.get_info(name)) for name in names]

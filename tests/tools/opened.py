@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""opened.py WAY LIBRARY PATH…: prints the version of a libhdf5, opens files with it, twice each, and prints a line for each: what its
-root group has, with the bytes of the dataset /d, or why it cannot be opened.
+"""opened.py WAY LIBRARY PATH…: prints the version of a libhdf5, opens files with it, twice each, and prints a line for each:
+the content of its root group and the bytes of the dataset /d, or why it cannot be opened.
 
-WAY default: by the default property list. listed: by a list that names the connector, after the question whether the file is
-accessible; and then once more by the default one. It needs nothing but ctypes.
+WAY default: by the default property list. listed: by a list that names the connector, after a query whether the file is
+accessible; and then once more by the default one. Needs only ctypes.
 """
 import ctypes
 import os
@@ -43,7 +43,7 @@ def load(path):
 
 
 def reason(lib):
-    """The innermost sentence of the error stack."""
+    """The innermost message of the error stack."""
     said = []
 
     @VISIT
@@ -61,7 +61,7 @@ def members(lib, file):
     def member(_group, name, _info, _data):
         names.append(name.decode())
         return 0
-    # HDF5 1.10 has one function of this name, later ones two with numbers.
+    # HDF5 1.10 has one function of this name, later versions two with numbers.
     iterate = getattr(lib, "H5Literate2", None) or lib.H5Literate
     iterate.argtypes = [I, ctypes.c_int, ctypes.c_int, POINTER, MEMBER, POINTER]
     if iterate(file, 0, 0, None, member, None) < 0:

@@ -12,11 +12,11 @@ import sys
 
 import numpy as np
 
-#: What says how iterations are stored, which is not the same in HDF5: of the series, and of each object.
+#: Attributes about the storage of iterations, which differ in HDF5: of the series, and of each object.
 STORAGE = {"iterationEncoding", "iterationFormat", "basePath"}
 OTHERS = {"date", "snapshot"}
 STEPS = [0, 10, 250]
-#: Codecs of blosc, each with a way to shuffle.
+#: Codecs of blosc, each with a kind of shuffling.
 BLOSC = {
     "blosclz": "BLOSC_SHUFFLE",
     "lz4": "BLOSC_BITSHUFFLE",
@@ -32,8 +32,8 @@ def blosc(codec):
 
 
 def encodings(io):
-    """By the names of series: how iterations are encoded, the names of the files, and options. The viewer takes digits in a name
-    for an iteration."""
+    """Encoding of iterations, file names, and options, by the name of the series. The viewer takes digits in a name for an
+    iteration."""
     encoding = io.Iteration_Encoding
     series = {
         "group": (encoding.group_based, "group.bp", "{}"),
@@ -83,7 +83,7 @@ def write(iteration, numbers, step):
         component.position = [0.5, 0.0]
         component.unit_SI = 1e9
         values = numbers.normal(size=(40, 30)).round(1)
-        # By two blocks.
+        # In two blocks.
         component.reset_dataset(io.Dataset(values.dtype, values.shape))
         component.store_chunk(np.ascontiguousarray(values[:25]), [0, 0], [25, 30])
         component.store_chunk(np.ascontiguousarray(values[25:]), [25, 0], [15, 30])
@@ -93,7 +93,7 @@ def write(iteration, numbers, step):
     density.grid_global_offset = [0.0, 1.0]
     density[io.Mesh_Record_Component.SCALAR].position = [0.0, 0.5]
     put(density[io.Mesh_Record_Component.SCALAR], numbers.normal(size=(40, 30)).round(1).astype("f4"))
-    # Their number changes.
+    # The number of particles changes.
     count = 100 + step
     electrons = iteration.particles["electrons"]
     for axis in "xy":
@@ -116,13 +116,13 @@ def attributes(item, path, found):
     for name in item.attributes:
         if name not in OTHERS and (path or name not in STORAGE):
             value = item.get_attribute(name)
-            # An array of one and a single value are the same to users.
+            # Users do not distinguish an array of one from a single value.
             value = value if isinstance(value, str) else np.atleast_1d(np.asarray(value)).tolist()
             found[f"{path}@{name}"] = value
 
 
 def everything(path):
-    """By paths: attributes, and what components have."""
+    """Attributes and content of components, by path."""
     import openpmd_api as io
 
     series = io.Series(path, io.Access.read_linear)
@@ -156,7 +156,7 @@ def compared(what, ours, theirs):
 # --- openPMD-viewer -------------------------------------------------------------------------------
 
 def seen(directory, backend):
-    """What the viewer finds in a directory, by names."""
+    """What the viewer finds in a directory, by name."""
     from openpmd_viewer import OpenPMDTimeSeries
 
     series = OpenPMDTimeSeries(directory, backend=backend)
@@ -175,7 +175,7 @@ def seen(directory, backend):
 
 
 def apart(directory, shown, has_api):
-    """How many items are compared, and how many differ."""
+    """Number of compared items, and of differences."""
     import openpmd_api as io
 
     different, items = 0, 0

@@ -1,4 +1,4 @@
-"""What ParaView reads files with: the readers of VTK, whose package for Python has an HDF5 and a netCDF of its own.
+"""ParaView's readers: those of VTK, whose Python package has its own HDF5 and netCDF.
 
     paraview.py write DIR             h5py writes image.vtkhdf
     paraview.py read DIR EXPECTED     VTK reads the files of DIR, and finds what h5py finds in those of EXPECTED
@@ -73,7 +73,7 @@ def read(directory, expected):
         rho = file["fields/rho"][:]
     steps, rows, columns = rho.shape
     with tempfile.NamedTemporaryFile("w", suffix=".xmf") as description:
-        # A relative path would count from where the description is.
+        # A relative path would be relative to the description.
         path = (directory / "steps.bp.h5").resolve()
         description.write(XDMF.format(steps=steps, rows=rows, columns=columns, step=2, path=path))
         description.flush()
@@ -87,7 +87,7 @@ def read(directory, expected):
     reader.SetFileName(str(directory / "weather.nc"))
     reader.UpdateMetaData()
     reader.SetDimensions("(level, south_north, west_east)")
-    # Where VTK puts values does not matter here; those that are filled in would become NaN.
+    # The places of values do not matter here; filled ones would become NaN.
     reader.SphericalCoordinatesOff()
     reader.ReplaceFillValueWithNanOff()
     reader.Update()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """pattern.py FILE RANKS [LOG]: which flush of tests/programs/pattern.rs did FILE end with?
 
-Prints its number, having checked that FILE holds exactly what the flushes up to it leave; 1 where it holds
-anything else, 3 where it cannot be opened. LOG: the log file that FILE is a view of; it has to be closed.
+Prints its number, after checking that FILE holds exactly what the flushes up to it leave. Exits with 1 where it holds anything
+else, 3 where it cannot be opened. LOG: the log file that FILE is a view of; it must be closed.
 """
 import sys
 
@@ -52,7 +52,7 @@ def meant(ranks, last):
 
 
 def check(file, ranks):
-    """The last flush that is in the file; fails where anything else is."""
+    """The last flush in the file; fails where anything else is."""
     found, groups = {}, set()
     file.visititems(lambda name, o: (found.update({f"/{name}": o}) if isinstance(o, h5py.Dataset)
                                      else groups.add(f"/{name}")) and None)

@@ -30,7 +30,7 @@ def make(path, rng, marks):
     if rng.random() < 0.7:
         creation.set_userblock(rng.choice([0, 512, 4096]))
     else:
-        # Stands in the superblock extension. libhdf5 has it without user blocks only.
+        # This is in the superblock extension, which libhdf5 writes only without user blocks.
         creation.set_file_space_strategy(rng.choice([h5py.h5f.FSPACE_STRATEGY_PAGE, h5py.h5f.FSPACE_STRATEGY_FSM_AGGR]),
                                          rng.random() < 0.5, 1)
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
@@ -57,7 +57,7 @@ def make(path, rng, marks):
                 file.create_group(name).attrs["below"] = 1
             else:
                 file[name] = h5py.SoftLink("/elsewhere")
-        # What is removed leaves gaps, and brings names back from an index into the header.
+        # Removals leave gaps, and move names back from an index into the header.
         few = rng.random() < 0.3
         for kind, name in steps:
             if name not in [MARK, *CLASSIC] and few and rng.random() < 0.97:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """plainfiles.py DIR: what HDF5 does with files that are no logs, line by line.
 
-Works in the empty directory DIR. Run with and without the file driver it prints the same: everything that a program can
-see, but for the name of the driver.
+Works in the empty directory DIR. It prints the same with and without the file driver: everything that a program can see, except
+the name of the driver.
 """
 import ctypes
 import fcntl
@@ -19,7 +19,7 @@ import numpy as np
 import libhdf5
 
 
-# What messages say, and what is another time or address in each run.
+# Parts of messages that vary: times and addresses.
 CHANGING = re.compile(r"time = .*?, (?=filename)|buf = 0x[0-9a-f]+, ", re.DOTALL)
 
 
@@ -28,7 +28,7 @@ def show(name, value):
 
 
 def tried(name, act):
-    """What it gives, or the exception."""
+    """The result, or the exception."""
     try:
         show(name, act())
     except Exception as e:  # noqa: BLE001 - the exception is what is asked for
@@ -63,7 +63,7 @@ def made():
             with h5py.File(path, "w", libver=libver, **more) as f:
                 fill(f)
                 show(path, f.id.get_filesize())
-            # libhdf5 writes memory that it never set to the ends of pages.
+            # libhdf5 writes uninitialized memory to the ends of pages.
             seen = os.path.getsize if name == "paged" else state
             show(path, seen(path))
             with h5py.File(path, "r+", libver=libver) as f:
@@ -155,7 +155,7 @@ def locks():
                     tried(f"lock while {mode}", lambda: fcntl.flock(other, kind | fcntl.LOCK_NB))
                     fcntl.flock(other, fcntl.LOCK_UN)
                 show("file", f.mode)
-    # As the environment says, in processes of their own.
+    # Set by the environment, in separate processes.
     for value in ("TRUE", "FALSE", "BEST_EFFORT"):
         with open("plain-earliest.h5", "rb") as other:
             fcntl.flock(other, fcntl.LOCK_EX)
@@ -194,7 +194,7 @@ with h5py.File('swmr.h5', swmr=True) as f:
 
 
 def others():
-    """Files of files, and files by drivers that the program names."""
+    """Files that refer to files, and files by drivers that the program names."""
     with h5py.File("main.h5", "w") as f:
         f["link"] = h5py.ExternalLink("plain-earliest.h5", "/other")
         layout = h5py.VirtualLayout((2, 100), "i8")

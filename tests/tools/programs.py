@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""programs.py WAY FILE: an ordinary program of Python that writes FILE, opens it again, and appends to it.
+"""programs.py WAY FILE: an ordinary Python program that writes FILE, reopens it, and appends to it.
 
 WAY: h5py, netcdf4 (netCDF4), xarray-netcdf4, xarray-h5netcdf, h5netcdf.
 """

@@ -19,7 +19,7 @@ OPTIONS = argparse.Namespace(as_logged=False, chunks=True, plist=False, no_data=
 
 class Comparer(h5same.Comparer):
     def whole(self, where, g, e):
-        """The files are made at different times. And the order of links is not kept where an object has several."""
+        """Times differ between files, and objects with several links do not keep the order of links."""
         self.same(where, "order of attributes", list(g.attrs), list(e.attrs))
 
 

@@ -1,7 +1,7 @@
-"""Tries what a daemon need not do, and writes what came of it as JSON: "done", or the name of the error.
+"""Tries actions that a daemon does not need, and writes the outcomes as JSON: "done", or the name of the error.
 
-System calls get arguments that the kernel refuses itself, with other errors than those of a filter, where success would
-change the machine.
+Where success would change the machine, system calls get invalid arguments, which the kernel refuses with other errors than a
+filter does.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ def call(number, *arguments):
 
 
 def in_child(act):
-    """What would change this process happens in another one."""
+    """Runs actions that would change this process in another one."""
     child = os.fork()
     if child == 0:
         try:

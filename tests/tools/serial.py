@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""serial.py PROGRAM.json FLUSHES OUT ...: what a random program of the writer means, as one plain HDF5 file.
+"""serial.py PROGRAM.json FLUSHES OUT ...: the meaning of a random program of the writer, as one plain HDF5 file.
 
-Reads programs that tests/programs/random drew and writes with libhdf5 alone what their first FLUSHES
-rounds leave: flush by flush, in each the definitions, then the writes rank by rank, each rank's in its
-order. Nothing of the writer's own code has a part in it: types are made with their gaps as the
-programs had them in memory, selections are libhdf5's hyperslabs and points.
+Reads programs drawn by tests/programs/random, and writes with libhdf5 alone what their first FLUSHES rounds leave: flush by
+flush, first the definitions, then the writes rank by rank, those of a rank in its order. The writer's own code has no part in
+it: types are made with gaps as in the programs' memory, and selections are libhdf5's hyperslabs and points.
 """
 import ctypes
 import json
@@ -18,7 +17,7 @@ from h5py import h5a, h5d, h5f, h5p, h5s, h5t
 
 
 def libhdf5():
-    """The library that h5py itself has loaded: it has calls that h5py lacks."""
+    """The library that h5py has loaded, which has calls that h5py lacks."""
     with open("/proc/self/maps") as maps:
         names = {line.split()[-1] for line in maps if re.search(r"/libhdf5[^/]*\.so", line)}
     path = next(n for n in sorted(names) if "_hl" not in os.path.basename(n))
@@ -33,7 +32,7 @@ LIBRARY = libhdf5()
 
 
 def datatype(form, packed=False):
-    """A datatype; packed: as the file gets it, without gaps."""
+    """A datatype. packed: without gaps, as in the file."""
     if form == "variable_text":
         return h5t.py_create(h5py.string_dtype(), logical=True)
     (kind, of), = form.items()
@@ -113,7 +112,7 @@ class Serial:
             creation.set_deflate(of["deflate"])
         if of["fletcher32"]:
             creation.set_fletcher32()
-        # Otherwise libhdf5 leaves unwritten parts of contiguous datasets as they are on the disk.
+        # Otherwise libhdf5 leaves arbitrary disk content in unwritten parts of contiguous datasets.
         creation.set_fill_time(h5d.FILL_TIME_ALLOC)
         memory = datatype(of["element"])
         if of["fill"] is not None:
@@ -163,7 +162,7 @@ class Serial:
 
     @staticmethod
     def selections(dataset, region):
-        """Selections and their elements; several where the order among them matters."""
+        """Selections and their elements; several if their order matters."""
         (kind, of), = region.items()
         target = dataset.get_space()
         if not dataset.shape:
@@ -189,7 +188,7 @@ class Serial:
                 yield target, int(np.prod(count, dtype=np.int64))
         else:
             points = np.array(of["points"], np.uint64).reshape(-1, of["rank"])
-            # Of a point that comes twice the later one counts: libhdf5 does not promise that.
+            # If a point occurs twice, the later one counts. libhdf5 does not promise that.
             for point in points:
                 target = dataset.get_space()
                 target.select_elements(point.reshape(1, -1))
@@ -207,7 +206,7 @@ def build(program, flushes, out):
                 if kind == "writes":
                     for write in of[rank]["list"]:
                         serial.write(write)
-        # The flush puts them behind all that the round has written.
+        # The flush puts them after everything that the round has written.
         for rank in range(program["ranks"]):
             for kind, of in steps:
                 if kind == "appends":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""shadow.py DIR earliest|v110|large: what an HDF5 program makes, twice, for tests of logs that have a shadow.
+"""shadow.py DIR earliest|v110|large: an HDF5 program's files, made twice, for tests of logs with a metadata image.
 
-DIR/native.h5 is the file as HDF5 writes it. DIR/shadow.h5 has the same objects, without the elements of the datasets that
-are logged. "large" is the format v110, too, with a dataset that a view reads where it lies in a closed log. DIR/log.json says which these are: the address of each in the shadow, and the writes to it, whose bytes
-follow each other in DIR/raw. An ID without an address is that of a dataset that was deleted.
+DIR/native.h5 is the file as HDF5 writes it. DIR/shadow.h5 is the metadata image: the same objects without the elements of
+logged datasets. "large" is the format v110, with an additional dataset that a view reads in place in a closed log.
+DIR/log.json lists the logged datasets: the address of each in the image, and the writes to it, whose bytes are contiguous in
+DIR/raw. An ID without an address is that of a deleted dataset.
 """
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import h5py
 import numpy as np
 
-# h5py before 3.7 has no reading of committed compound types with references; both have what is used here.
+# h5py before 3.7 cannot read committed compound types with references; both have the types used here.
 REF, REGION = h5py.ref_dtype, h5py.regionref_dtype
 
 
@@ -20,17 +21,17 @@ class Maker:
     """Makes one of the two files."""
 
     def __init__(self, path, form, is_native):
-        # In the newer format, the root group knows the order in which its links and attributes were made.
+        # In the newer format, the root group tracks the creation order of its links and attributes.
         libver = "earliest" if form == "earliest" else "v110"
         self.file = h5py.File(path, "w", libver=(libver, "v110"), track_order=libver == "v110")
         self.contiguous = 20_000 if form == "large" else 5_000
         self.is_native = is_native
         self.writes = []
-        # Names of the logged datasets, in the order of their IDs.
+        # Names of the logged datasets, in the order of IDs.
         self.names = []
 
     def logged(self, dataset, *writes):
-        """A logged dataset, and what is written to it: pairs of a start and an array."""
+        """A logged dataset, and its writes: pairs of a start and an array."""
         number = len(self.names)
         self.names.append(dataset.name)
         for start, values in writes:
@@ -43,7 +44,7 @@ class Maker:
 
     def make(self):
         f = self.file
-        # Not in the order of their names.
+        # Not in alphabetical order.
         for name in ("zebra", "_hidden", "apple", "__twice", "_LOG"):
             g = f.create_group(name)
             g.attrs["_own"] = name
@@ -69,7 +70,7 @@ class Maker:
         f["named"].attrs["unit"] = "K"
 
     def datasets(self, f):
-        """Those that are logged."""
+        """The logged datasets."""
         self.logged(f.create_dataset("line", (1000,), "<f8"), ((0,), np.arange(1000) / 7))
         part = f.create_dataset("partly", (6, 8), "<i2", chunks=(2, 4), maxshape=(None, 8), fillvalue=-7)
         self.logged(part, ((1, 2), np.arange(12).reshape(3, 4)), ((2, 0), np.full((1, 8), 99)))
@@ -86,7 +87,7 @@ class Maker:
                     ((0,), np.array([(i, (i / 2, -i)) for i in range(3)], dtype=f["named"].dtype)))
         self.logged(f.create_dataset("never", (5,), "<i4", fillvalue=3))
         self.logged(f.create_dataset("none", (0, 4), "<i4", maxshape=(None, 4)))
-        # One that is deleted: its entries stay in the log.
+        # A deleted dataset: its entries stay in the log.
         self.logged(f.create_dataset("gone", (4,), "<i4"), ((0,), np.arange(4)))
         del f["gone"]
         timed = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -101,7 +102,7 @@ class Maker:
         self.logged(large, ((0,), np.array([1])))
 
     def plain(self, f):
-        """Those that keep their elements in the shadow."""
+        """The datasets whose elements stay in the metadata image."""
         f["plain/texts"] = np.array([f"text {i}" * i for i in range(50)], dtype=h5py.string_dtype())
         ragged = f.create_dataset("plain/ragged", (4,), h5py.vlen_dtype("<i4"), chunks=(2,), maxshape=(None,))
         for i in range(4):
@@ -153,7 +154,7 @@ class Maker:
 
 
 def raw(dataset, start, count):
-    """The bytes of a block, in the datatype of the file."""
+    """The bytes of a block, in the file's datatype."""
     datatype = dataset.id.get_type()
     space = dataset.id.get_space()
     values = np.zeros(tuple(count), f"V{datatype.get_size()}")

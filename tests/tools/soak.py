@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""soak.py SECONDS SEED FILE...: reads the dataset `data` of random files again and again, as they come
-and go.
+"""soak.py SECONDS SEED FILE...: repeatedly reads the dataset `data` of random files that appear and disappear.
 
-Each element says which state of its file it belongs to, and where it stands (see tests/soak/main.rs), so
-what is read must belong to one state altogether. Prints one line of JSON: how many reads were right,
-and how many failed, by reason; what was wrong goes to standard error, and the exit status is 1.
+Each element tells the state of its file, and its place (see tests/soak/main.rs), so a read must return a single state. Prints
+one line of JSON: the number of right reads, and of failures by reason. Errors in the content go to standard error, with exit
+status 1.
 """
 import collections
 import errno
@@ -17,7 +16,7 @@ import time
 import h5py
 import numpy as np
 
-# By the ending of the file: bits of an element that say where it stands, its rows and columns.
+# By file suffix: bits of an element for its place, and the rows and columns.
 FORMS = {"h5": (32, lambda state: 256 + 64 * (state % 5), 256), "nc": (12, lambda state: 8 + 8 * (state % 5), 64)}
 
 
@@ -51,7 +50,7 @@ def reason(error):
         number = int(found.group(1)) if found else None
     if number:
         return errno.errorcode.get(number, str(number))
-    # What libhdf5 says of a file that it cannot make anything of.
+    # libhdf5's message about a file that it cannot interpret.
     return re.sub(r"[0-9]+", "N", str(error))
 
 
@@ -71,7 +70,7 @@ def main():
             print(f"{path}: {what}", file=sys.stderr)
         except (OSError, KeyError, RuntimeError) as error:
             failed[reason(error)] += 1
-            # A file that is gone costs nothing, and is not what is to be tried.
+            # A missing file fails fast, and is not the subject of the test.
             time.sleep(0.01)
     print(json.dumps({"right": right, "failed": failed}))
     sys.exit(1 if wrong else 0)

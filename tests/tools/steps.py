@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""steps.py show MODE FILE ...: what each FILE shows of the steps that tests/c/steps has written, as a line of JSON for each pair.
+"""steps.py show MODE FILE ...: the steps of tests/c/steps in each FILE, as a line of JSON per pair.
 
-`rows`: the extent of the dataset, null where the file or the dataset is not there. `ranks`: how many steps are there of each rank,
-from the first one on, each of them whole. Exit code 1: it shows what cannot be so. MODE: `whole` for a flush between two calls
-of a program that makes all calls on all ranks; `parts` where each rank has come as far as it has; `marks` is `whole` for a
-program that makes a group with every fourth step.
+`rows`: the extent of the dataset, null without the file or dataset. `ranks`: the number of complete steps of each rank, from
+the first one on. Exit code 1: the content is impossible. MODE: `whole` for a flush between two calls of a program that makes
+all calls on all ranks; `parts` where ranks may be at different steps; `marks` is `whole` for a program that makes a group
+with every fourth step.
 
-steps.py write FILE NOTES [EXIT]: one process writes the same steps with h5py, and never flushes them, until it is killed, or
-exits after so many. It tells in NOTES when it has written which step, as tests/c/steps/notes.c does.
+steps.py write FILE NOTES [EXIT]: one process writes the same steps with h5py and never flushes them, until it is killed, or
+exits after EXIT steps. NOTES tells when each step was written, as in tests/c/steps/notes.c.
 """
 import itertools
 import json
@@ -22,7 +22,7 @@ WIDTH = 1200
 
 
 def check_marks(file, steps):
-    """The group of the last step may be made without its attribute, or is still to be made."""
+    """The group of the last step may lack its attribute, or be missing."""
     marks = {name for name in file if name.startswith("g")}
     for step in range(3, steps - 1, 4):
         assert file[f"g{step}"].attrs["step"] == step, f"group {step} of {steps}"
@@ -47,7 +47,7 @@ def shown(mode, path):
     assert not len(wrong), f"{path}: {len(wrong)} elements are wrong, the first at {wrong[0]}"
     steps = is_right.reshape(len(rows), rows.shape[1] // WIDTH, WIDTH).all(axis=2)
     if mode != "parts":
-        # A flush may come between the new extent and the write.
+        # A flush may happen between the new extent and the write.
         whole = steps[:-1] if len(rows) and not rows[-1].any() else steps
         assert whole.all(), f"{path}: {len(rows)} rows, and not whole are {np.argwhere(~whole)[:5].tolist()}"
     first_missing = [int(np.argmin(own)) if not own.all() else len(own) for own in steps.T]

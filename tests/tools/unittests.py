@@ -1,5 +1,5 @@
-"""unittests.py MODULE...: runs the test suites of modules, as their own `suite()` makes them. Prints a line for each test,
-as `pytest -rA` does: what came of it, and its name."""
+"""unittests.py MODULE...: runs the test suites of modules, made by their own `suite()`. Prints a line for each test like
+`pytest -rA`: the outcome and the name."""
 
 import importlib
 import io

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """watch.py WAY FILE RANKS CLOSED: watches FILE, which a job of tests/programs/pattern.rs writes, until the log is closed.
 
-WAY: `open` opens FILE again and again with h5py, by a mount or by the file driver, until there is a file CLOSED;
-`h5logfs.follow` and `h5logfs.xarray.follow` are those. Prints the number of each flush that it sees, and when it has seen it, in
-seconds since 1970; then it looks whether FILE shows all that the flush has left, and nothing of another one. What the close has
-left is a last flush. The closed log may show the same flush as the last state before.
+WAY: `open` repeatedly opens FILE with h5py, by a mount or by the file driver, until the file CLOSED exists; `h5logfs.follow`
+and `h5logfs.xarray.follow` use these functions. Prints the number of each flush, and the time at which it was seen, in
+seconds since 1970; then it checks that FILE shows everything of the flush, and nothing of another one. The close leaves a
+last flush. The closed log may show the same flush as the last state before.
 """
 import os
 import sys
@@ -65,7 +65,7 @@ def datasets(path, ranks, _):
 
 def check_dataset(dataset, ranks, flush):
     everyone = np.arange(ranks)[:, None]
-    # Every thirteenth flush has definitions alone.
+    # Every thirteenth flush has only definitions.
     data = flush - (flush % 13 == 0)
     equal("steps", dataset["steps"].values[data - 1], data * data, flush)
     equal("state", dataset["state"].values, value(data, everyone, range(STATE)), flush)

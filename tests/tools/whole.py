@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""whole.py: reads all of the files that it is told, as programs do that know nothing of them.
+"""whole.py: reads all of the given files, like programs that know nothing of them.
 
-Each line of standard input is the path of a file, each line of standard output its answer: how many objects it has, how many
-of them cannot be read, and how many chunks their indexes list. Of a dataset of more than some MB the first and the last
-element are read: no program could read all that a damaged file claims. With options as an argument, the Python package opens
-the files with them.
+Each line of standard input is the path of a file, each line of standard output its answer: the number of objects, of unreadable
+ones, and of chunks in their indexes. Of a dataset of more than some MB only the first and the last element are read: no program
+could read everything that a damaged file claims. With options as an argument, the Python package opens the files with them.
 """
 import sys
 
 import h5py
 import numpy as np
 
-#: Bytes of a dataset that is read as a whole.
+#: Limit, in bytes, of datasets that are read as a whole.
 MOST_BYTES = 4 << 20
 
 
@@ -20,7 +19,7 @@ def look(item, found):
     try:
         for name in item.attrs:
             item.attrs[name]
-        # This goes through all of a chunk index, as h5ls and h5stat do.
+        # This walks the whole chunk index, like h5ls and h5stat.
         h5py.h5o.get_info(item.id)
         if not isinstance(item, h5py.Dataset) or item.shape is None:
             return

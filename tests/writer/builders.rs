@@ -1,4 +1,4 @@
-//! What builders of other programs use of the installed writer: the module of Fortran, and the package of CMake.
+//! The installed writer in other build systems: the Fortran module and the CMake package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::common::PROGRAM;
 use crate::common::mpirun::{Job, Mpi};
 use crate::common::readers::{Python, project};
 
-/// Whether a program is here; says so if not.
+/// Whether a program is installed; prints if not.
 pub fn there_is(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output();
     let found = found.is_ok_and(|output| output.status.success());
@@ -19,7 +19,7 @@ pub fn there_is(program: &str) -> bool {
     found
 }
 
-/// Runs the Fortran program, and compares its log with what it should have written.
+/// Runs the Fortran program, and compares its log with the expected content.
 fn check_fortran(program: &Path, dir: &Path, name: &str) {
     let (log, shown) = (dir.join(name), dir.join(name).with_extension("shown.h5"));
     Job::start(RANKS, program, &[log.to_str().unwrap()]).succeed();
@@ -95,10 +95,10 @@ fn the_module_is_up_to_date() {
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     assert!(functions.len() > 30);
-    // Pointers to pointers are nothing for Fortran: h5logfs_write_blocks takes the same blocks.
+    // Fortran has no pointers to pointers: h5logfs_write_blocks takes the same blocks.
     let takes_lists = |name: &str| name.ends_with("_n");
     for function in functions.into_iter().filter(|name| !takes_lists(name)) {
-        // Those of Fortran's communicators stand for both.
+        // The functions for Fortran communicators stand for both.
         let with_f = format!("'{function}_f'");
         let is_bound = module.contains(&format!("name='{function}'")) || module.contains(&with_f);
         assert!(is_bound, "the module lacks {function}");
@@ -137,7 +137,7 @@ fn the_module_is_up_to_date() {
             continue;
         }
         constants += 1;
-        // The bits of UINT64_MAX are those of -1, and strings have other quotes.
+        // UINT64_MAX has the bits of -1, and strings have other quotes.
         let value = value.replace("UINT64_MAX", "-1").replace('"', "'");
         let declared = format!(":: {name} = {value}");
         let is_there = module

@@ -1,5 +1,5 @@
-//! The C interface of the writer, as its users have it: installed by `make install`, found by pkg-config,
-//! compiled by mpicc or mpicxx, run under mpirun.
+//! The C interface of the writer as users have it: installed by `make install`, found by pkg-config, compiled by
+//! mpicc or mpicxx, run under mpirun.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use crate::common::readers::{Python, project, said};
 use tempfile::TempDir;
 
 const HEADER: &str = "include/h5logfs_writer.h";
-/// Where the library is installed, below the directory that `make install` takes for the root.
+/// Installation path of the library, below the directory that `make install` uses as root.
 pub(crate) const PREFIX: &str = "/opt/h5logfs";
 pub(crate) const RANKS: u32 = 4;
 
-/// The C++ bindings of old have no place here.
+/// MPI's old C++ bindings are not used.
 const WITHOUT_BINDINGS: [&str; 2] = ["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"];
-/// What all of it must compile with.
+/// Warnings that must not occur.
 const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"];
 
-/// Runs a command; fails the test where it fails. Returns what it prints.
+/// Runs a command, which must succeed. Returns its output.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output();
@@ -34,10 +34,10 @@ pub(crate) fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The library as a package would have it.
+/// The library as packaged.
 pub(crate) struct Installed {
     pub(crate) root: PathBuf,
-    /// Flags by pkg-config.
+    /// Flags from pkg-config.
     pub(crate) flags: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl Installed {
                 Path::new(COMPACT_MPI),
             ];
             once(&root, &inputs, || {
-                // What `make build-writer` leaves there: cargo has built it for the tests.
+                // Files of `make build-writer`: cargo has built them for the tests.
                 let built = Path::new(PROGRAM).parent().unwrap();
                 let version = env!("CARGO_PKG_VERSION");
                 let partial = root.join("library");
@@ -77,12 +77,12 @@ impl Installed {
         self.root.join(PREFIX.trim_start_matches('/')).join(below)
     }
 
-    /// Compiles a program of C.
+    /// Compiles a C program.
     pub(crate) fn compile(&self, source: impl AsRef<Path>, dir: &Path) -> PathBuf {
         self.compile_for(Mpi::of_build(), source, dir)
     }
 
-    /// Compiles a program of C, or of C++, for one of several MPIs.
+    /// Compiles a C or C++ program for one of several MPIs.
     pub(crate) fn compile_for(&self, mpi: Mpi, source: impl AsRef<Path>, dir: &Path) -> PathBuf {
         let source = project().join(source);
         let program = dir.join(source.file_stem().unwrap());
@@ -112,7 +112,7 @@ pub(crate) fn pkg_config(root: &Path, arguments: &[&str]) -> String {
         .env("PKG_CONFIG_SYSROOT_DIR", root))
 }
 
-/// A directory for one test, and the C program that it is about.
+/// A directory for one test, and its C program.
 pub struct Bench {
     dir: TempDir,
     pub program: PathBuf,
@@ -129,13 +129,13 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// Runs the program; its argument is the path of `name`. Returns what it prints.
+    /// Runs the program with the path of `name`. Returns its output.
     fn run(&self, name: &str) -> String {
         let argument = self.path(name);
         Job::start(RANKS, &self.program, &[argument.to_str().unwrap()]).succeed()
     }
 
-    /// What the mount shows of a log, as a file.
+    /// The mount's view of a log, as a file.
     fn shown(&self, name: &str) -> PathBuf {
         let shown = self.path(name).with_extension("shown.h5");
         let mut export = Command::new(PROGRAM);
@@ -174,7 +174,7 @@ fn the_header_is_up_to_date() {
     );
 }
 
-/// What the header declares is in the library, and nothing else is.
+/// The library has exactly the functions that the header declares.
 #[test]
 fn the_library_has_the_functions_of_the_header() {
     let library = Installed::get().path("lib/libh5logfs_writer.so.0");
@@ -206,7 +206,7 @@ fn the_header_alone_is_c_and_cxx() {
             _ => "header.cpp",
         };
         let source = dir.path().join(source);
-        // A use, so that C++ has to find the function under its C name.
+        // A call, for which C++ must find the function by its C name.
         let text =
             "#include <h5logfs_writer.h>\nint main(void) { return h5logfs_flush(0) == 0; }\n";
         fs::write(&source, text).unwrap();
@@ -249,24 +249,24 @@ fn everything_is_in_its_place() {
     }
     let version = pkg_config(&installed.root, &["--modversion"]);
     assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
-    // The root is the test's; users have the prefix alone.
+    // The root belongs to the test; users only have the prefix.
     let text = fs::read_to_string(installed.path("lib/pkgconfig/h5logfs_writer.pc")).unwrap();
     assert!(text.contains(&format!("\nprefix={PREFIX}\n")), "{text}");
     let root = installed.root.to_str().unwrap();
     assert!(!text.contains('@') && !text.contains(root), "{text}");
 }
 
-/// Whether programs of C++ can be compiled; says so if not. Open MPI comes with mpicxx also where there is no compiler for it.
+/// Whether C++ programs can be compiled; prints if not. Open MPI has mpicxx even without a C++ compiler.
 pub(crate) fn has_cxx() -> bool {
     there_is(&Mpi::of_build().command("mpicxx"))
 }
 
-/// Runs an example in C and in Rust; what they write must be the same.
+/// Runs an example in C and in Rust, which must write the same.
 fn same_as_in_rust(name: &str) {
     same_as(&format!("examples/c/{name}.c"), &program(name), &[]);
 }
 
-/// Runs a program of C, and one of Rust with these arguments in front of the file.
+/// Runs a C program, and a Rust program with these arguments before the file.
 fn same_as(source: &str, in_rust: &Path, arguments: &[&str]) {
     let bench = Bench::new(source);
     bench.run("c.h5");
@@ -408,7 +408,7 @@ print(len(rows))
     }
 }
 
-/// The package of the library alone; that of the program is tested in tests/mount/admin/install.rs.
+/// The package of the library only; tests/mount/admin/install.rs tests that of the program.
 #[test]
 #[ignore = "make test-deb"]
 fn the_debian_package_has_the_library() {

@@ -1,4 +1,4 @@
-//! What the writer asks of MPI, counted by MPI's own interface for profiles, against the formula of `docs/scaling.md`.
+//! The writer's MPI calls, counted by MPI's profiling interface, compared with the formula of `docs/scaling.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,13 +19,13 @@ const CLOSE_AGAIN: u32 = 6;
 
 const FLUSHES: u64 = 3;
 
-/// Extents that a close of a log that was opened again shares out at once, in a build for tests.
+/// Extents that a close distributes at once after an append, in a test build.
 const AT_ONCE: u64 = 16;
 
-/// What a broadcast of bytes takes where these are not many.
+/// Bytes of a broadcast of a short message.
 const TOLD: u64 = 4008;
 
-/// A job of so many ranks.
+/// A job with a number of ranks.
 struct Counted {
     ranks: u64,
     /// Subfiles; 0 for none.
@@ -34,10 +34,10 @@ struct Counted {
     appends: u64,
 }
 
-/// Calls and bytes by the name of the call.
+/// Number of calls and bytes by name of the call.
 type Calls = BTreeMap<String, (u64, u64)>;
 
-/// The library that counts.
+/// The counting library.
 fn counting() -> PathBuf {
     let dir = shared_dir("counting");
     let source = project().join("tests/c/counting.c");
@@ -50,7 +50,7 @@ fn counting() -> PathBuf {
     library
 }
 
-/// What each rank asked of MPI in each part of a job, by part and rank: each call of a part by itself.
+/// The MPI calls of each rank in each part of a job, by part and rank: each call of a part separately.
 type Parts = BTreeMap<(u32, u64), Vec<Calls>>;
 
 fn calls<const N: usize>(expected: [(&str, u64, u64); N]) -> Calls {
@@ -82,7 +82,7 @@ impl Counted {
             let parts = counted.entry((part.parse().unwrap(), rank.parse().unwrap()));
             let parts = parts.or_default();
             let figures = (calls.parse().unwrap(), bytes.parse().unwrap());
-            // A part that comes again begins with a name that is there already.
+            // A repeated part begins with a name that is already there.
             if parts.last().is_none_or(|calls| calls.contains_key(name)) {
                 parts.push(Calls::new());
             }
@@ -91,7 +91,7 @@ impl Counted {
         counted
     }
 
-    /// Data files.
+    /// Number of data files.
     fn files(&self) -> u64 {
         self.subfiles.max(1)
     }
@@ -103,13 +103,13 @@ impl Counted {
         sharing.collect()
     }
 
-    /// 1 where this rank shares its data file with others. All run on one node, so each writes to it before the flush.
+    /// 1 if this rank shares its data file with others. All run on one node, so each writes to it before the flush.
     fn is_sharing(&self, rank: u64) -> u64 {
         u64::from(self.sharing(rank).len() > 1)
     }
 
-    /// The creation of a log, or its second opening, with so many agreements, and so many bytes in broadcasts: of the
-    /// identifier or of what the log holds, and of path and options.
+    /// The creation or reopening of a log, with these agreements, and these bytes in broadcasts: of the identifier or
+    /// the log's content, and of path and options.
     fn opening(&self, rank: u64, agreements: u64, bytes: u64) -> Calls {
         let splits = u64::from(self.subfiles > 1);
         // Whether all run on one node, and the ranks that share a data file.
@@ -118,7 +118,7 @@ impl Counted {
             (
                 "Allreduce",
                 agreements + nodes,
-                // Whether a data file lies on NFS, and the number of the journal's file.
+                // Whether a data file lies on NFS, and the inode number of the journal.
                 agreements * 24 + 2 * 8 + 16 * nodes,
             ),
             ("Bcast", 2, bytes),
@@ -127,7 +127,8 @@ impl Counted {
         ])
     }
 
-    /// A flush in which so many datasets of rows are counted from the beginning. With each other one it begins again.
+    /// A flush in which `counted` datasets of rows are counted from the beginning. Counting restarts with each second
+    /// flush.
     fn flush(&self, rank: u64, counted: u64) -> Calls {
         let shares = self.is_sharing(rank);
         let mut all = [0; 4];
@@ -150,8 +151,8 @@ impl Counted {
         8 * (4 + self.files() + counted)
     }
 
-    /// A flush; then the length of the table, and in one file the entries of all ranks, and two agreements. In several files place and
-    /// steps of the table, the lengths of its sections, and three agreements.
+    /// A flush; then the length of the table, in one file the entries of all ranks, and two agreements. In several
+    /// files place and steps of the table, the lengths of its sections, and three agreements.
     fn close(&self, rank: u64) -> Calls {
         let sharing = self.sharing(rank);
         let is_first = sharing[0] == rank;
@@ -183,8 +184,9 @@ impl Counted {
         ])
     }
 
-    /// The same in one file, and whether all entries are few. In several files a flush; then the steps of the table, the numbers of the ranks and the lengths of their entries, what the first rank
-    /// has found, the places of their entries, the entries of earlier jobs, and three agreements.
+    /// A close after an append. In one file as [`Counted::close`], and whether all entries are few. In several files
+    /// a flush; then the steps of the table, the numbers of the ranks and the lengths of their entries, the first
+    /// rank's findings, the places of the entries, the entries of earlier jobs, and three agreements.
     fn close_again(&self, rank: u64) -> Calls {
         if self.subfiles == 0 {
             let mut calls = self.close(rank);
@@ -235,7 +237,7 @@ impl Counted {
             let flushes = of(FLUSH, rank);
             assert_eq!(flushes.len() as u64, 2 * FLUSHES);
             for (number, made) in (0..).zip(flushes) {
-                // The first one of each job finds out which datasets get rows.
+                // The first flush of each job finds out which datasets get rows.
                 let counted = if number % FLUSHES == 0 { 0 } else { *appends };
                 assert_eq!(made, self.flush(rank, counted), "flush, rank {rank}: {job}");
             }
@@ -268,7 +270,7 @@ fn calls_of_mpi_do_not_grow_with_the_ranks() {
     }
 }
 
-/// More ranks than a machine has cores for.
+/// More ranks than a machine has cores.
 #[test]
 #[ignore = "make test-cluster"]
 fn calls_of_mpi_do_not_grow_with_many_ranks() {

@@ -1,4 +1,4 @@
-//! `h5logfs-compact-mpi`: the file that several processes make, and what is left where they make none.
+//! `h5logfs-compact-mpi`: the file that several processes make, and what they leave after a failure.
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of kills, `H5LOGFS_TEST_SEED` the first seed.
 
@@ -19,17 +19,17 @@ fn program() -> &'static Path {
     Path::new(COMPACT_MPI)
 }
 
-/// Starts the program, as many times as there are ranks.
+/// Starts the program in `ranks` processes.
 fn start(ranks: u32, log: &Path, out: &Path, options: &[&str]) -> Job {
     compact::start(program(), &Place::Here, ranks, log, out, options)
 }
 
-/// Fails unless so many ranks make the same file as threads.
+/// Checks that `ranks` ranks make the same file as threads.
 fn makes_the_same(ranks: u32, log: &Path, dir: &Path, options: &[&str]) -> Result<(), String> {
     compact::makes_the_same(program(), &Place::Here, ranks, log, dir, options)
 }
 
-/// A log of more datasets than the ranks make parts in a round: each is a part of its own.
+/// A log with more datasets than the ranks make parts in a round: each dataset is a part.
 fn many_datasets(path: &Path) {
     let lens = 1..=41;
     let dataset = |n: u64| {
@@ -50,7 +50,7 @@ fn many_datasets(path: &Path) {
     .write(path);
 }
 
-/// Two datasets, of which the second has a chunk whose data are not in the file. With two ranks it is the second's.
+/// Two datasets, the second with a chunk whose data is missing from the file. Of two ranks, the second makes it.
 fn damaged(dir: &Path) -> PathBuf {
     let path = dir.join("damaged.h5");
     let entry = |id, start| Entry::one(id, &[start], &[32], vec![7; 256]);

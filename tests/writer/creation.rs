@@ -1,5 +1,5 @@
-//! Creations that fail, files that are replaced, and files that are taken away, with and without subfiles.
-//! `tests/programs/creation.rs` checks the errors on every rank; here the files are looked at through a mount.
+//! Failed creations, replaced files, and files that are removed, with and without subfiles.
+//! `tests/programs/creation.rs` checks the errors on every rank; this module looks at the files through a mount.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn start(scenario: &str, dir: &Path) -> Option<Run> {
     can_mount(User::Caller).then(|| Run::start(&Place::Here, scenario, dir))
 }
 
-/// Names in a directory that are not those of logs and their subfiles.
+/// Names in a directory that belong neither to logs nor to their subfiles.
 fn strange_names(dir: &Path) -> Vec<String> {
     let found = fs::read_dir(dir).unwrap().flatten();
     let names = found.map(|f| f.file_name().into_string().unwrap());

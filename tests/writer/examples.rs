@@ -1,4 +1,4 @@
-//! The examples, in Rust and in C: what they say, and how a job is submitted again, as the user guide shows it.
+//! The examples in Rust and in C: their output, and the resubmission of a job as in the user guide.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,13 +15,13 @@ use crate::common::{PROGRAM, names_in, wait_until};
 
 const RANKS: u32 = 4;
 
-/// Enough that a job still runs when it has written a few frames.
+/// Enough steps that a job still runs after a few frames.
 const STEPS: &str = "4000";
 const FRAMES: u64 = 200;
 
 // --- arguments -----------------------------------------------------------------------------------
 
-/// Runs an example in an empty directory, in which it must create nothing. Whether it succeeded, and what it printed.
+/// Runs an example in an empty directory, where it must create nothing. Returns whether it succeeded, and its output.
 fn says(program: &Path, arguments: &[&str]) -> (bool, String) {
     let dir = tempfile::tempdir().unwrap();
     let mut script = Mpi::of_build().run(2, program);
@@ -47,7 +47,7 @@ fn check_arguments(program: &Path, name: &str) {
         assert!(!succeeded && said.contains(&usage), "{wrong:?}: {said}");
         assert_eq!(said.matches("Usage").count(), 1, "{said}");
     }
-    // What every rank knows one of them says.
+    // One rank reports what all know.
     let (succeeded, said) = says(program, &["missing/one.h5"]);
     assert!(
         !succeeded && said.contains("missing does not exist"),
@@ -74,7 +74,7 @@ fn examples_in_c_and_cxx_check_their_arguments() {
     }
 }
 
-/// What a job adds to the log of another one, with other numbers of ranks.
+/// A job appends to the log of another one, with other numbers of ranks.
 #[test]
 fn events_go_on_in_the_log_of_an_earlier_job() {
     let bench = Bench::new("examples/c/events.c");
@@ -136,7 +136,7 @@ impl Place {
         job.stop(&self.heat);
     }
 
-    /// Kills a job in its midst. Returns the number of its flushes.
+    /// Kills a job midway. Returns the number of its flushes.
     fn killed(&self, name: &str) -> u64 {
         let mut job = self.start(name);
         self.stop_midway(&mut job, name);
@@ -147,7 +147,7 @@ impl Place {
         flushes
     }
 
-    /// The commits in a journal.
+    /// Number of commits in a journal.
     fn flushes(&self, name: &str) -> u64 {
         let journal = fs::read_to_string(self.path(&format!("{name}.h5logfs-journal")));
         let lines = journal.unwrap_or_default();
@@ -168,7 +168,7 @@ impl Place {
         said(&recovery.unwrap())
     }
 
-    /// A file holds so many frames, and all of them.
+    /// Checks that a file holds exactly these frames, complete.
     #[track_caller]
     fn shows(&self, name: &str, frames: u64) {
         let plain = self.path(&format!("{name}.plain"));
@@ -192,7 +192,7 @@ print(len(time))
         fs::remove_file(plain).unwrap();
     }
 
-    /// Runs examples/resubmit.sh, as a user who has the programs in the path.
+    /// Runs examples/resubmit.sh as a user with the programs in the path.
     fn submit(&self) -> Job {
         let mut path = OsString::new();
         for program in [&self.heat, Path::new(PROGRAM)] {
@@ -234,7 +234,7 @@ fn a_killed_job_that_is_submitted_again_loses_nothing() {
         "{said}"
     );
     place.shows("heat.h5", flushes);
-    // It exists still.
+    // The file still exists.
     let said = place.start("heat.h5").fail();
     assert!(said.contains("it exists already"), "{said}");
     place.start("again.h5").succeed();
@@ -271,7 +271,7 @@ fn the_script_of_the_guide_may_be_submitted_any_number_of_times() {
     place.submit().succeed();
     let logs = ["heat-1.h5", "heat-2.h5", "heat-3.h5"];
     assert_eq!(names_in(place.dir.path()), logs);
-    // While a job runs, the script ends, and starts no other one.
+    // While a job runs, the script ends and starts no other one.
     let mut job = place.start("heat-4.h5");
     place.stop_midway(&mut job, "heat-4.h5");
     let said = place.submit().fail();

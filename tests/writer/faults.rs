@@ -1,4 +1,4 @@
-//! What can go wrong under a job, on one node. `tests/cluster` has it on several.
+//! Faults under a job on one node. `tests/cluster` has them on several.
 
 use crate::common::jobs::faults;
 

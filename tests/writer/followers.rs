@@ -1,5 +1,5 @@
-//! Followers of each kind at once, of a job that flushes every 50 ms: each flush is seen at most once, in order, and whole, while
-//! a follower and the job are killed. How soon they see flushes is printed.
+//! Followers of all kinds at once, on a job that flushes every 50 ms: each flush is seen at most once, in order, and
+//! completely, while a follower and the job are killed. The delays are printed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,17 +22,17 @@ use crate::common::package::Package;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, wait_long_until};
 
-/// Flushes that each follower has to see before something is killed.
+/// Flushes that each follower must see before a kill.
 const FEW: usize = 3;
 
-/// Flushes that were seen, and when, in seconds since 1970.
+/// Flushes, and the times at which they were seen, in seconds since 1970.
 type Seen = Vec<(u64, f64)>;
 
 fn now() -> f64 {
     UNIX_EPOCH.elapsed().unwrap().as_secs_f64()
 }
 
-/// A program that tells of each flush in a line.
+/// A program that prints a line for each flush.
 struct Follower {
     way: &'static str,
     program: Running,
@@ -80,12 +80,12 @@ impl Follower {
         })
     }
 
-    /// How many flushes it has seen.
+    /// Number of flushes seen.
     fn seen(&self) -> usize {
         self.seen.lock().unwrap().len()
     }
 
-    /// Waits for its end. What it has seen, and its exit status.
+    /// Waits for its end. Returns the flushes seen, and the exit status.
     fn end(mut self) -> (Seen, Option<i32>) {
         let status = self.program.0.wait().unwrap();
         self.reading.join().unwrap();
@@ -94,7 +94,7 @@ impl Follower {
     }
 }
 
-/// `h5logfs follow`. The extents that it tells are those of the flush.
+/// `h5logfs follow`, whose extents must be those of the flush.
 fn by_command(log: &Path) -> Follower {
     let mut command = Command::new(PROGRAM);
     command.arg("follow").arg(log);
@@ -111,7 +111,7 @@ fn by_command(log: &Path) -> Follower {
     })
 }
 
-/// `h5logfs report --watch`, and somebody who looks at its page all the time.
+/// `h5logfs report --watch`, and a reader that looks at its page all the time.
 struct Page {
     program: Running,
     has_ended: Arc<AtomicBool>,
@@ -130,7 +130,7 @@ impl Page {
         let looking = thread::spawn(move || {
             let mut seen = Seen::new();
             loop {
-                // The last page may come at the very end, so the end is looked at before the page.
+                // The last page may appear at the very end, so the end is checked before the page.
                 let is_over = AtomicBool::load(&end, Ordering::Relaxed);
                 let flush = fs::read_to_string(&page).ok().and_then(flush_of_page);
                 if let Some(flush) = flush
@@ -161,7 +161,7 @@ impl Page {
     }
 }
 
-/// The last flush that a page tells of, whose extents it shows.
+/// The last flush on a page. The page must show its extents.
 fn flush_of_page(page: String) -> Option<u64> {
     let (_, rest) = page.split_once("<dt>Last complete flush</dt><dd>")?;
     let flush = rest.split_once('<')?.0;
@@ -171,7 +171,7 @@ fn flush_of_page(page: String) -> Option<u64> {
     flush.parse().ok()
 }
 
-/// Those of one log.
+/// The followers of one log.
 struct Followers {
     command: Follower,
     page: Page,
@@ -181,7 +181,7 @@ struct Followers {
 }
 
 impl Followers {
-    /// `closed`: a file that will be there when the log is closed.
+    /// Starts followers. `closed` is a file that exists once the log is closed.
     fn start(python: &Python, places: &Places, closed: &Path) -> Self {
         let (driver, package) = (Driver::new(), Package::new());
         let by_driver = driver.python().unwrap();
@@ -211,7 +211,7 @@ impl Followers {
         }
     }
 
-    /// Waits until each program has seen so many flushes more, and there is a page.
+    /// Waits until each program has seen this many more flushes, and there is a page.
     fn wait_for(&self, flushes: usize) {
         let programs = || self.python.iter().chain([&self.command]);
         let before: Vec<usize> = programs().map(Follower::seen).collect();
@@ -222,7 +222,8 @@ impl Followers {
         });
     }
 
-    /// What each has seen until the log was closed. `closes` closes it, when the exit status of `h5logfs follow` is there.
+    /// The flushes that each has seen until the log was closed. `closes` closes it, given the exit status of `h5logfs
+    /// follow`.
     fn end(self, closes: impl FnOnce(Option<i32>)) -> Vec<(&'static str, Seen)> {
         let (seen, status) = self.command.end();
         closes(status);
@@ -240,7 +241,7 @@ impl Followers {
     }
 }
 
-/// When each flush was complete, by its journal, in seconds since 1970.
+/// Completion time of each flush according to its journal, in seconds since 1970.
 fn times_in(mut journal: File) -> BTreeMap<u64, f64> {
     let mut text = String::new();
     journal.read_to_string(&mut text).unwrap();
@@ -252,7 +253,7 @@ fn times_in(mut journal: File) -> BTreeMap<u64, f64> {
     commits.collect()
 }
 
-/// How long after its end each flush was seen, in milliseconds, sorted. What was there when a follower began does not count.
+/// Delay until each flush was seen, in milliseconds, sorted. Flushes older than the follower do not count.
 fn latencies(seen: &Seen, times: &BTreeMap<u64, f64>) -> Vec<f64> {
     let late = |(flush, at): &(u64, f64)| Some((at - times.get(flush)?) * 1e3);
     let mut late: Vec<f64> = seen.iter().skip(1).filter_map(late).collect();
@@ -260,7 +261,7 @@ fn latencies(seen: &Seen, times: &BTreeMap<u64, f64>) -> Vec<f64> {
     late
 }
 
-/// The job runs for so long. Then it `closes` its log, or is killed.
+/// The job runs for this time. Then it closes its log, or is killed.
 fn follow(time: Duration, closes: bool) {
     let (Some(python), true) = (Python::new(), can_mount(User::Caller)) else {
         return;
@@ -269,7 +270,7 @@ fn follow(time: Duration, closes: bool) {
     let mut job = Pattern::start_in(places, &Place::Here, 1_000_000, 0, &["pause=50"]);
     assert!(job.victim.wait_for("1"), "{}", job.victim.job.said());
     let (log, notes) = (job.places().log(), job.places().notes.path().to_owned());
-    // A close removes its name.
+    // A close removes the journal's name.
     let journal = File::open(job.journal()).unwrap();
     let closed = notes.join("stop");
     let mut killed = by_command(&log);
@@ -300,8 +301,8 @@ fn follow(time: Duration, closes: bool) {
         let flushes: Vec<u64> = seen.iter().map(|(flush, _)| *flush).collect();
         let in_order = flushes.windows(2).all(|two| two[0] < two[1]);
         assert!(in_order, "{way}: {flushes:?}");
-        // The last page of a job that closes its log need not be one of its last flush. A job that was killed may have been about to
-        // return from one more.
+        // The last page of a job that closes its log need not show its last flush. A killed job may have been about
+        // to return from one more.
         let last = *flushes.last().unwrap();
         let is_last = last == acknowledged || (!closes && last == acknowledged + 1);
         assert!(

@@ -1,4 +1,4 @@
-//! Jobs whose processes are all killed at once, at random instants. `tests/cluster` has them on several nodes.
+//! Jobs whose processes are all killed at once, at random times. `tests/cluster` has them on several nodes.
 //!
 //! `H5LOGFS_TEST_CASES` sets the number of kills of each test, `H5LOGFS_TEST_SEED` the first seed.
 
@@ -8,7 +8,7 @@ use crate::common::PROGRAM;
 use crate::common::jobs::kill::{Pattern, kill_at_random};
 use crate::common::nodes::Place;
 
-/// While the job runs, no command takes its file from it, and after its death the commands say so.
+/// While the job runs, no command takes its file; after its death the commands report that.
 #[test]
 fn a_running_job_is_told_from_a_dead_one() {
     let mut pattern = Pattern::start(&Place::Here, 1_000_000, 0, 1);
@@ -47,7 +47,7 @@ fn a_running_job_is_told_from_a_dead_one() {
             "{refusal}"
         );
     }
-    // It goes on.
+    // The job continues.
     let next = (pattern.acknowledged() + 3).to_string();
     assert!(pattern.victim.wait_for(&next));
     pattern.victim.kill(&mut ranks, 0);
@@ -75,7 +75,7 @@ fn killed_ranks_leave_what_they_flushed_in_subfiles() {
     kill_at_random(&Place::Here, 3, false, 20_000);
 }
 
-/// A killed append loses nothing that was there.
+/// A killed append loses no earlier data.
 #[test]
 fn killed_ranks_leave_what_they_appended_to() {
     kill_at_random(&Place::Here, 0, true, 30_000);

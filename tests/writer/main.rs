@@ -1,4 +1,4 @@
-//! The writer, under `mpirun`: what it writes, what it survives, and its interface for C.
+//! The writer under `mpirun`: what it writes, what it survives, and its C interface.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What a rank keeps in memory of what it has logged: nothing that is flushed.
+//! A rank keeps no flushed data or entries in memory.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::common::PROGRAM;
 use crate::common::amount::part;
 use crate::common::mpirun::{Job, program};
 
-/// Most KiB by which a rank may grow with a buffer of 1 MiB. The entries of a million small blocks take more.
+/// Limit in KiB of a rank's growth with a buffer of 1 MiB. The entries of a million small blocks take more.
 const MOST: u64 = 12 << 10;
 
 #[test]

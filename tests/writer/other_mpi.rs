@@ -1,4 +1,4 @@
-//! Two MPIs on one machine: a library that was built for the one in a program of the other, and a launcher of the other.
+//! Two MPIs on one machine: a library built for one in a program of the other, and a launcher of the other.
 
 use crate::capi::Installed;
 use crate::common::mpirun::{Job, Mpi, program};
@@ -14,7 +14,7 @@ fn check_says(said: &str, words: &[&str]) {
     }
 }
 
-/// What the library says of a program with another MPI.
+/// The library's message in a program with another MPI.
 fn refusal(other: Mpi) -> [String; 3] {
     [
         format!("h5logfs was built for {} ", Mpi::of_build().name()),
@@ -40,8 +40,8 @@ fn a_program_of_another_mpi_is_told() {
     assert_eq!(names_in(logs.path()), [""; 0]);
 }
 
-/// As in Python, whose extension modules see their own libraries alone: each MPI gets its own calls, but for those that
-/// show themselves to all, as Open MPI does.
+/// As in Python, whose extension modules see only their own libraries: each MPI gets its own calls, except those that
+/// export them to all, as Open MPI does.
 #[test]
 fn a_process_in_which_another_mpi_runs_aside_is_told() {
     let Some(other) = Mpi::other() else { return };
@@ -77,7 +77,7 @@ os._exit(0)
     check_says(&printed, &["8 0\n", &refusal(other)[0], "for that MPI"]);
 }
 
-/// Runs the example with the launcher of another MPI. Returns what it prints, and whether a log is there.
+/// Runs the example with the launcher of another MPI. Returns its output, and whether a log exists.
 fn launched_by(other: Mpi) -> (bool, String) {
     let dir = tempfile::tempdir().unwrap();
     let mut mpirun = other.run(RANKS, &program("heat"));

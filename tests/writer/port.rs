@@ -1,4 +1,4 @@
-//! What a program that is ported to the writer needs, from the call to what readers see.
+//! What a program ported to the writer needs, from the call to the view of readers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::common::mpirun::{Job, program};
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// A directory for one test, and the log in it that the program `writer-port` has written.
+/// A directory for one test with the log of the program `writer-port`.
 struct Ported {
     dir: TempDir,
 }
@@ -28,7 +28,7 @@ impl Ported {
         self.dir.path().join("log.h5")
     }
 
-    /// What a mount shows of the log, as a file.
+    /// The mount's view of the log, as a file.
     fn exported(&self, name: &str) -> PathBuf {
         let shown = self.dir.path().join(name);
         let mut export = Command::new(PROGRAM);
@@ -39,7 +39,7 @@ impl Ported {
     }
 }
 
-/// What readers see of the file that the program writes with `scales`.
+/// The readers' view of the file that the program writes with `scales`.
 const SCALES: &str = "
 import sys, h5py
 with h5py.File(sys.argv[1], 'r') as f:
@@ -59,7 +59,7 @@ with h5py.File(sys.argv[1], 'r') as f:
     assert 'NAME' not in f['hdf5/edge'].attrs
 ";
 
-/// The same for netCDF and xarray, with both of its engines for such files.
+/// The view of netCDF and xarray, with both of its engines for such files.
 const NETCDF_SCALES: &str = "
 import sys, netCDF4, numpy, xarray
 with netCDF4.Dataset(sys.argv[1]) as f:
@@ -98,7 +98,7 @@ fn check_scales(shown: &Path) {
     shows("int seeds(member) ;");
 }
 
-/// In a closed file, a file that is not closed, and a recovered one; through a mount, and exported.
+/// In a closed, an unclosed and a recovered file; through a mount, and exported.
 #[test]
 fn dimensions_have_the_names_of_their_scales() {
     let (closed, open) = (Ported::write(2, "scales"), Ported::write(2, "open-scales"));
@@ -117,7 +117,7 @@ fn dimensions_have_the_names_of_their_scales() {
     assert!(output.status.success(), "{}", said(&output));
     let recovered = open.exported("recovered.h5");
     check_scales(&recovered);
-    // What is shown before the close is what the close makes.
+    // The view before the close equals the result of the close.
     for python in Python::all() {
         python.same(&unclosed, &recovered).unwrap();
     }
@@ -160,7 +160,7 @@ with h5py.File(sys.argv[1], 'r') as f:
     }
 }
 
-/// Also after a flush that failed, and in a dataset that one rank alone appends to.
+/// Also after a failed flush, and in a dataset to which only one rank appends.
 #[test]
 fn appended_rows_lie_in_the_order_of_the_ranks() {
     let ported = Ported::write(4, "appends");

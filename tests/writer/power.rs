@@ -1,4 +1,4 @@
-//! A loss of power right after `close` has returned: a copy of the block device as it is then.
+//! A power failure right after `close` has returned: a copy of the block device as of then.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::common::{Mounted, PROGRAM, is_root, wait_until};
 
 const RANKS: u32 = 4;
 
-/// A file system of an image.
+/// A mounted image of a file system.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -40,7 +40,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a log holds, through a mount of its own.
+/// The content of a log through its own mount.
 fn shown(python: &Python, dir: &Path) -> Shown {
     let mounted = Mounted::new(dir, "");
     let mut command = python.tool("pattern.py");
@@ -48,8 +48,8 @@ fn shown(python: &Python, dir: &Path) -> Shown {
     Shown::by(&command.output().unwrap())
 }
 
-/// With `fsync=close` nothing is forced to the disk before the close. The system writes back what it likes, as here after
-/// flush 4; then the journal of that time is what the disk had.
+/// With `fsync=close` nothing is forced to disk before the close. The system may write back anything, as here after
+/// flush 4; the disk then has the journal as of that time.
 fn closed_logs_survive(subfiles: &str, python: &Python) {
     let dir = TempDir::new().unwrap();
     let image = dir.path().join("disk");

@@ -37,14 +37,14 @@ fn random_programs_on_seven_ranks() {
     programs_on(&Place::Here, 7, cases(8), Mode::Usual);
 }
 
-/// What was flushed is there although no rank came to its end.
+/// Flushed data is there although no rank finished.
 #[test]
 fn a_job_that_kills_itself_leaves_its_flushes() {
     programs_on(&Place::Here, 4, 20, Mode::Abort);
 }
 
-/// One flush of more bytes than MPI can count, lent and copied. It needs the room: twice as many bytes
-/// of memory, and as many on the disk.
+/// A flush of more bytes than MPI can count, lent and copied. It needs twice as many bytes of memory, and as many on
+/// disk.
 #[test]
 #[ignore = "make test-all"]
 fn more_than_two_gibibytes_in_one_flush() {
@@ -76,7 +76,7 @@ with h5py.File(sys.argv[1]) as f:
     }
 }
 
-/// Whether so many KiB of memory are free; says so if not.
+/// Whether this much memory, in KiB, is free; prints if not.
 fn has_memory(needed: u64) -> bool {
     let all = fs::read_to_string("/proc/meminfo").unwrap();
     let line = all

@@ -1,4 +1,4 @@
-//! Small writes with a regular stride: what each of them takes in the file, and how they read.
+//! Small writes with a regular stride: their size in the file, and reading them.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::common::{Mounted, User, can_mount};
 const RANKS: u32 = 2;
 const WRITES: u64 = 20_000;
 
-/// Bytes of the file for each write, besides its element.
+/// Bytes in the file for each write, without its element.
 fn bytes_of_a_write(log: &Path, kind: &str) -> f64 {
     let writes = WRITES.to_string();
     let arguments = [log.to_str().unwrap(), &writes, "16", kind];
@@ -20,7 +20,7 @@ fn bytes_of_a_write(log: &Path, kind: &str) -> f64 {
     (fs::metadata(log).unwrap().len() - 8 * all) as f64 / all as f64
 }
 
-/// The layout lists 16 bytes for each block, and the entries are in the file twice.
+/// The layout has 16 bytes for each block, and the entries are in the file twice.
 #[test]
 fn small_writes_in_turns_take_four_bytes_or_less() {
     let dir = tempfile::tempdir().unwrap();

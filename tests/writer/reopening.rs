@@ -1,4 +1,4 @@
-//! Files that are opened again: what they hold then, who sees it, and what is refused.
+//! Reopened files: their content, who sees it, and what is refused.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -12,10 +12,10 @@ use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, project, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount, is_root};
 
-/// Bytes in front of the data of a log.
+/// Bytes before the data of a log.
 const FRONT: usize = 8192;
 
-/// A directory for one test, with a log in it.
+/// A directory for one test with a log.
 struct Place(TempDir);
 
 impl Place {
@@ -23,7 +23,7 @@ impl Place {
         Place(tempfile::tempdir().unwrap())
     }
 
-    /// With a file of the project.
+    /// A directory with a file of the project.
     fn with(source: &str) -> Self {
         let place = Self::new();
         fs::copy(project().join(source), place.log()).unwrap();
@@ -51,7 +51,7 @@ impl Place {
         )
     }
 
-    /// A log of `writer-pattern`, left open or closed.
+    /// A log of `writer-pattern`, unclosed or closed.
     fn of_pattern(flushes: u32, subfiles: u32, closed: bool) -> Self {
         let place = Self::new();
         let notes = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ impl Place {
         place
     }
 
-    /// All files, with what they hold.
+    /// All files with their content.
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         Self::files_in(self.dir())
     }
@@ -91,7 +91,7 @@ impl Place {
         files
     }
 
-    /// The log is not opened again, for a reason with these words, and nothing changes.
+    /// Checks that the log is not reopened, for a reason with these words, and nothing changes.
     #[track_caller]
     fn refuses(&self, words: &[&str]) {
         let before = self.files();
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-/// What `writer-port reopening` leaves on four ranks.
+/// The content after `writer-port reopening` on four ranks.
 const CONTINUED: &str = "
 import sys, h5py
 with h5py.File(sys.argv[1], 'r') as f:
@@ -141,23 +141,23 @@ fn a_log_goes_on_where_earlier_jobs_ended() {
     }
 }
 
-/// Fails where files are not those of a log that another process has closed.
+/// Fails unless the files equal those of the same log closed by another process.
 fn same_but_times(files: &[(PathBuf, Vec<u8>)], others: &[(PathBuf, Vec<u8>)], about: &str) {
     assert_eq!(files.len(), others.len(), "{about}");
     for ((path, bytes), (_, others)) in files.iter().zip(others) {
         let about = format!("{about}: {}", path.display());
         assert_eq!(bytes.len(), others.len(), "{about}");
         let differ = (0..bytes.len()).filter(|at| bytes[*at] != others[*at]);
-        // The seal of the close has a sum over the front, and a checksum of its own.
+        // The seal of the close has a sum over the front, and its own checksum.
         let is_sum = |at: &usize| (4064..4072).contains(at) || (4092..4096).contains(at);
         let differ: Vec<usize> = differ.filter(|at| !is_sum(at)).collect();
-        // The times of `_ld_0` and `_md_0`, of 4 bytes, are in the front.
+        // The front contains the times of `_ld_0` and `_md_0`, of 4 bytes.
         let times = differ.len() <= 8 && differ.iter().all(|at| *at < FRONT);
         assert!(times, "{about} at {differ:?}");
     }
 }
 
-/// What a crash may leave of a file in which a close has begun: a front, and any sectors of a part of what lies behind the
+/// A file as a crash may leave it after a close has begun: a front, and any sectors of a part of what follows the
 /// data.
 fn half_closed(before: &[u8], closed: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     let mut left = before.to_vec();
@@ -174,7 +174,7 @@ fn half_closed(before: &[u8], closed: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     left
 }
 
-/// All ranks of a job close a log to which earlier jobs have written: to files of which each has several ranks, one, or none.
+/// All ranks of a job close a log with data of earlier jobs: files with several of its ranks, one, or none.
 #[test]
 fn ranks_close_a_log_as_one_process_does() {
     let mut numbers = Numbers(7);
@@ -188,7 +188,7 @@ fn ranks_close_a_log_as_one_process_does() {
         place.start(ranks, what).succeed();
         assert!(!place.journal().exists());
         assert!(place.h5logfs("check").contains("good"));
-        // The files as they were before the close.
+        // The files before the close.
         let copy = Place(tempfile::tempdir().unwrap());
         let before = Place::files_in(&place.dir().join("copy"));
         fs::remove_dir_all(place.dir().join("copy")).unwrap();
@@ -207,7 +207,7 @@ fn ranks_close_a_log_as_one_process_does() {
             }
             assert!(copy.h5logfs("check").contains("good"));
             let said = copy.h5logfs("recover");
-            // All of the close may be there.
+            // The close may be complete.
             let is_closed =
                 said.contains("recovered 13 flushes") || said.contains("removed its journal");
             assert!(is_closed, "{said}");
@@ -220,7 +220,7 @@ fn ranks_close_a_log_as_one_process_does() {
 #[test]
 fn what_the_writer_did_not_make_is_refused() {
     let other = "it is no log of h5logfs";
-    // One of the Log VOL connector, plain HDF5, and nothing.
+    // A log of the Log VOL connector, plain HDF5, and nothing.
     Place::with("tests/corpus/records.log.h5").refuses(&[other]);
     Place::with("tests/corpus/records.expected.h5").refuses(&[other]);
     Place::new().refuses(&["there is no such file"]);
@@ -271,7 +271,7 @@ fn a_log_that_cannot_be_trusted_is_refused() {
     journal.push_str("00000000 {}\n00000000 {\"commit\":{\"flush\":9,\"ends\":[9999]}}\n");
     fs::write(place.journal(), &journal).unwrap();
     place.refuses(&["is damaged", "`h5logfs recover --last-flush"]);
-    // Without its journal nothing tells the flushes.
+    // Without the journal the flushes are unknown.
     fs::remove_file(place.journal()).unwrap();
     place.refuses(&["it was not closed", "its journal is not there"]);
     // A part of the data is missing.
@@ -290,7 +290,7 @@ fn a_log_that_cannot_be_trusted_is_refused() {
     place.refuses(&["no extent", "byte 8192"]);
 }
 
-/// Its new flushes would go into files of the new name, while the old ones keep theirs.
+/// Its new flushes would go into files with the new name, while the old ones keep theirs.
 #[test]
 fn a_renamed_log_with_subfiles_is_refused() {
     let place = Place::of_pattern(3, 2, true);
@@ -315,7 +315,7 @@ fn a_journal_of_another_user_is_refused() {
     place.refuses(&["log.h5.h5logfs-journal", "user 1"]);
 }
 
-/// Reads rows of a dataset, the first ones before the file is opened again, the others after that.
+/// Reads rows of a dataset: the first ones before the file is reopened, the others afterwards.
 const READS: &str = "
 import sys, h5py
 file = h5py.File(sys.argv[1], 'r')
@@ -328,7 +328,7 @@ except OSError as error:
     print(error)
 ";
 
-/// What a program that has the log open through a mount reads after the log was opened again.
+/// The output of a program that has the log open through a mount while the log is reopened.
 fn read_across(place: &Place, python: &Python) -> String {
     use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
@@ -360,10 +360,10 @@ fn open_views_go_on() {
     if !can_mount(User::Caller) {
         return;
     }
-    // What is in front of the last flush does not change.
+    // Bytes before the last flush do not change.
     let unclosed = Place::of_pattern(3, 0, false);
     assert_eq!(read_across(&unclosed, &python), "True\n");
-    // The table of the closed log is gone: what it had is found in the extents.
+    // The table of the closed log is gone: its content is found in the extents.
     let closed = Place::of_pattern(3, 0, true);
     assert_eq!(read_across(&closed, &python), "True\n");
 }

@@ -1,9 +1,9 @@
-//! The samples of the README and of all other documents: they are run, and print what the documents show.
+//! The samples in the README and all other documents are run, and must print what the documents show.
 //!
-//! A document says in front of a block that cannot be run why (`<!-- not run: REASON -->`), and in front of a block of
-//! Rust or of a part of a program in C, which file has its lines (`<!-- part of: PATH -->`). In the output that a document
-//! shows, `…` stands for what varies: within a line, or for any number of lines. `samples/place.rs` makes the files that
-//! samples name.
+//! A document says before a block that cannot run why (`<!-- not run: REASON -->`), and before a block of Rust or of
+//! a part of a C program which file contains its lines (`<!-- part of: PATH -->`). In the output shown, `…` stands
+//! for variable text: within a line, or for any number of lines. `samples/place.rs` makes the files that samples
+//! name.
 
 mod blocks;
 mod guide_program;
@@ -22,10 +22,10 @@ use place::Place;
 /// Languages whose blocks are run or compiled. A block without a language is a drawing or a format.
 const LANGUAGES: [&str; 6] = ["console", "sh", "python", "toml", "rust", "c"];
 
-/// Stands between the outputs of two commands.
+/// Printed between the outputs of two commands.
 const SEPARATOR: &str = "--- next command ---";
 
-/// Fails the test with all that is wrong with some of the blocks.
+/// Checks blocks, and fails with all errors.
 fn check_each(blocks: Vec<Block>, check: impl Fn(&Block) -> Result<(), String>) {
     let wrong = blocks.iter().filter_map(|block| {
         let reason = check(block).err()?;
@@ -40,7 +40,7 @@ fn succeeded(output: &Output) -> Result<(), String> {
     outcome.ok_or_else(|| said(output))
 }
 
-/// Whether the programs that samples call are here; says so if not.
+/// Whether the programs that samples call are installed; prints if not.
 fn can_run() -> bool {
     let mpirun = Mpi::of_build().command("mpirun");
     let missing = ["h5dump", "ncdump", &mpirun];
@@ -110,7 +110,7 @@ fn commands_of_the_documents_succeed() {
     }
 }
 
-/// The lines below `Examples:` in the long help of each command. The manual pages have them, too.
+/// The lines below `Examples:` in the long help of each command. Manual pages have them, too.
 #[test]
 fn examples_of_the_commands_succeed() {
     if !can_run() {

@@ -1,7 +1,7 @@
-//! The option `settle` of the writer: the close leaves an ordinary HDF5 file, or the log and an error that says why.
+//! The writer's option `settle`: the close leaves an ordinary HDF5 file, or the log and an error that says why.
 //!
-//! `H5LOGFS_TEST_CASES` sets the number of kills, and of random programs for each number of ranks, `H5LOGFS_TEST_SEED` the
-//! first of them.
+//! `H5LOGFS_TEST_CASES` sets the number of kills, and of random programs for each number of ranks,
+//! `H5LOGFS_TEST_SEED` the first seed.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -64,7 +64,7 @@ fn a_close_settles_the_file_or_leaves_the_log() {
     run.job.succeed();
 }
 
-/// One kill of a job while it settles its file. Returns what it has left.
+/// Kills a job while it settles its file. Returns what is left.
 fn kill_settling(seed: u64, usual: Duration, python: &Python) -> &'static str {
     let mut numbers = Numbers(seed);
     let flushes = 10 + numbers.below(10);
@@ -86,7 +86,7 @@ fn kill_settling(seed: u64, usual: Duration, python: &Python) -> &'static str {
     }
 }
 
-/// A job that is killed while it settles its file leaves the closed log, or the settled file.
+/// A job killed while it settles its file leaves the closed log or the settled file.
 #[test]
 fn killed_while_it_settles_a_job_leaves_the_log_or_the_settled_file() {
     let Some(python) = Python::new().or_else(Python::old) else {

@@ -1,11 +1,11 @@
-//! What a reader of a step wants of it.
+//! What is read of a step.
 
 /// What is read of a step.
 #[derive(Clone, Copy)]
 pub enum Asked<'a> {
     /// The variables of these names, and the attributes.
     Some(&'a dyn Fn(&str) -> bool),
-    /// All variables, as far as they decide the objects, and the attributes. Blocks of global arrays need not be told one by one.
+    /// All variables, with what decides the objects, and the attributes. Blocks of global arrays may be merged.
     Outline,
     /// This variable.
     One(&'a str),
@@ -21,7 +21,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether blocks may be told together.
+    /// Whether blocks may be merged.
     pub fn is_outline(&self) -> bool {
         matches!(self, Asked::Outline)
     }

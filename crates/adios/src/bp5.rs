@@ -32,7 +32,7 @@ use index::Records;
 use record::Record;
 use variables::Variables;
 
-/// Where the metadata of each step lie, and what the formats of records mean.
+/// Where the metadata of each step lies, and the meaning of the record formats.
 #[derive(Debug)]
 pub struct Index {
     header: Header,
@@ -42,13 +42,15 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads where each step lies. The first whose metadata are not all there ends the list.
+    /// Finds each step, up to the first whose metadata is incomplete.
     pub fn open(files: Files<'_>, header: Header) -> Result<Self> {
         let mut records = Records::read(files.index, &header)?;
         let mut problems = Vec::new();
         if records.rest > 0 && !header.is_active {
             let rest = records.rest;
-            problems.push(format!("md.idx: its last {rest} bytes are no whole record"));
+            problems.push(format!(
+                "md.idx: its last {rest} bytes are an incomplete record"
+            ));
         }
         let len = files.metadata.len();
         if let Some(first) = records.steps.iter().position(|step| !step.is_below(len)) {
@@ -75,12 +77,12 @@ impl Index {
         self.records.steps.len()
     }
 
-    /// Bytes of metadata of a step; 0 of one that is not there.
+    /// Bytes of metadata of a step; 0 if there is no such step.
     pub fn metadata_len(&self, step: usize) -> u64 {
         self.records.steps.get(step).map_or(0, |step| step.size)
     }
 
-    /// Memory held, in bytes. Formats that are decoded later count from the beginning, for all steps together need them.
+    /// Memory in bytes. It includes formats that are decoded later, because all steps together need them.
     pub fn bytes(&self) -> usize {
         self.records.bytes() + self.formats.bytes()
     }
@@ -90,13 +92,13 @@ impl Index {
         self.records.writers()
     }
 
-    /// What is wrong with the directory.
+    /// Problems of the directory.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 }
 
-/// Reads the metadata of one step, as they are stored, into `section`.
+/// Reads the stored metadata of one step into `section`.
 pub fn section(
     index: &Index,
     files: Files<'_>,
@@ -107,7 +109,7 @@ pub fn section(
     numbers::read_into(section, files.metadata, step.metadata, step.size, "md.0")
 }
 
-/// Reads the metadata of one step, whose section this is. A fault is about the whole step.
+/// Decodes the metadata of one step from its section. A fault concerns the whole step.
 pub fn step(
     index: &Index,
     files: Files<'_>,
@@ -157,7 +159,7 @@ pub fn step(
     )?;
     let (mut variables, mut problems) = variables.finish();
     if !lost.is_empty() {
-        // Any variable may have blocks that nobody knows of.
+        // Any variable may have unknown blocks.
         variables.clear();
     }
     problems.extend(lost);
@@ -170,8 +172,8 @@ pub fn step(
     })
 }
 
-/// Where the records of a step lie in its section of `md.0`: those of variables of all writers, then those of attributes
-/// (section 3.2).
+/// Where the records of a step lie in its section of `md.0`: first those of variables, one per writer, then those of
+/// attributes (section 3.2).
 fn blocks(section: Numbers<'_>, writers: usize) -> Result<Vec<Range<u64>>> {
     let sizes = section.part(8, 16 * writers as u64);
     let sizes = sizes.map_err(|fault| fault.at("md.0: sizes of the records"))?;
@@ -200,7 +202,8 @@ impl<'a> Reading<'a> {
         self.index.formats.meaning(self.formats, id)
     }
 
-    /// Hands the record of each writer that has one to `read`. Returns what is wrong with those that cannot be read.
+    /// Passes the record of each writer that has one to `read`. Returns the problems of the records that cannot be
+    /// read.
     fn each(
         &self,
         blocks: &[Range<u64>],

@@ -1,7 +1,7 @@
 //! The steps of one directory, of either version.
 //!
-//! [`Directory::open`] walks through `md.idx` and keeps where the metadata of each step lie; [`Directory::step`] reads those of
-//! one. So what is asked for decides what is read.
+//! [`Directory::open`] walks through `md.idx` and keeps where the metadata of each step lies. [`Directory::step`]
+//! reads one step, so the request decides what is read.
 
 use crate::asked::Asked;
 use crate::header::{Header, Version};
@@ -10,7 +10,7 @@ use crate::{Result, bp4, bp5};
 
 pub use crate::Files;
 
-/// Of metadata that are damaged as a whole there is nothing but a problem.
+/// Turns damage to all of a step's metadata into a step with one problem.
 fn damaged(step: Result<Step>) -> Result<Step> {
     match step {
         Ok(step) => Ok(step),
@@ -21,7 +21,7 @@ fn damaged(step: Result<Step>) -> Result<Step> {
     }
 }
 
-/// Where the metadata of all steps of one directory lie.
+/// Where the metadata of all steps of a directory lies.
 #[derive(Debug)]
 pub struct Directory {
     header: Header,
@@ -36,7 +36,7 @@ enum Index {
 }
 
 impl Directory {
-    /// Reads where each step lies. Steps that are not complete yet, or no more, are not there.
+    /// Finds each step. Incomplete steps are not listed.
     pub fn open(files: Files<'_>) -> Result<Self> {
         let header = Header::read(files.index).map_err(|fault| fault.at("md.idx"))?;
         let (index, writers) = match header.version {
@@ -66,7 +66,7 @@ impl Directory {
         }
     }
 
-    /// The steps that have metadata. BP4 has none of a step into which nothing was put, which may be any number of steps.
+    /// The steps that have metadata. BP4 has none for an empty step, and any number of steps may be empty.
     pub fn numbers(&self) -> Box<dyn Iterator<Item = usize> + '_> {
         match &self.index {
             Index::Bp4(index) => Box::new(index.numbers()),
@@ -74,7 +74,7 @@ impl Directory {
         }
     }
 
-    /// Bytes of metadata of a step, which [`Directory::step`] reads into memory; 0 of one that is not there.
+    /// Bytes of metadata of a step, which [`Directory::step`] reads into memory; 0 if there is no such step.
     pub fn metadata_len(&self, number: usize) -> u64 {
         match &self.index {
             Index::Bp4(index) => index.metadata_len(number),
@@ -91,8 +91,8 @@ impl Directory {
         size_of::<Self>() + index
     }
 
-    /// Reads the metadata of one step. `is_asked` chooses variables by name: others cost as little as can be. Of a step whose
-    /// metadata are damaged as a whole there is nothing but a problem.
+    /// Reads the metadata of one step. `is_asked` chooses variables by name; others cost as little as possible. Where
+    /// all of the metadata is damaged, the step has one problem and nothing else.
     pub fn step(
         &self,
         files: Files<'_>,
@@ -104,14 +104,14 @@ impl Directory {
         damaged(section.and_then(|section| self.read(files, number, &section, asked)))
     }
 
-    /// As [`Directory::step`], of all variables, as far as that decides the objects: blocks may be told together. `section` is
-    /// memory for the metadata, which the next step may have, too.
+    /// Reads as [`Directory::step`] does, all variables, but only what decides the objects: blocks may be merged.
+    /// `section` is memory for the metadata, which the next step can reuse.
     pub fn outline(&self, files: Files<'_>, number: usize, section: &mut Vec<u8>) -> Result<Step> {
         let read = self.section_into(files, number, section);
         damaged(read.and_then(|()| self.read(files, number, section, Asked::Outline)))
     }
 
-    /// The metadata of one step, as they are stored: [`Directory::variable`] reads from them. Fails where they cannot be read.
+    /// The stored metadata of one step, from which [`Directory::variable`] reads. Fails where it cannot be read.
     pub fn section(&self, files: Files<'_>, number: usize) -> Result<Vec<u8>> {
         let mut section = Vec::new();
         self.section_into(files, number, &mut section)?;
@@ -125,8 +125,8 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::step`], of one variable, without attributes. `section`: that of the step. Of BP5 it costs as little for one
-    /// variable of thousands as for the only one.
+    /// Reads as [`Directory::step`] does, one variable without attributes. `section` is that of the step. In BP5 one
+    /// variable of thousands costs as little as the only one.
     pub fn variable(
         &self,
         files: Files<'_>,
@@ -150,22 +150,22 @@ impl Directory {
         }
     }
 
-    /// Its format.
+    /// The format.
     pub fn version(&self) -> Version {
         self.header.version
     }
 
-    /// All numbers are big-endian; else little-endian.
+    /// All numbers are big-endian; otherwise little-endian.
     pub fn is_big_endian(&self) -> bool {
         self.header.is_big_endian
     }
 
-    /// A writer has it open, or ended without closing it.
+    /// A writer has the directory open, or died without closing it.
     pub fn is_active(&self) -> bool {
         self.header.is_active
     }
 
-    /// The steps are to be shown as one (section 3.9).
+    /// The steps are shown as one (section 3.9).
     pub fn is_flattened(&self) -> bool {
         self.header.is_flattened
     }
@@ -175,7 +175,7 @@ impl Directory {
         self.writers
     }
 
-    /// What is wrong with the directory: steps that are left out, bytes that nobody knows.
+    /// Problems of the directory: steps left out, unknown bytes.
     pub fn problems(&self) -> &[String] {
         match &self.index {
             Index::Bp4(index) => index.problems(),

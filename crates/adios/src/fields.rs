@@ -1,13 +1,13 @@
-//! Takes bytes apart that follow each other.
+//! Consecutive fields of a byte sequence.
 
 use crate::Result;
 use crate::numbers::Numbers;
 
-/// Numbers and texts, one after the other. What ends before them is damage.
+/// Numbers and texts in sequence. A sequence that ends early is damage.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields<'a> {
     all: Numbers<'a>,
-    /// How many bytes were taken.
+    /// Number of bytes taken.
     at: usize,
 }
 
@@ -21,12 +21,12 @@ impl<'a> Fields<'a> {
         Fields { all, at: 0 }
     }
 
-    /// How many bytes were taken.
+    /// Number of bytes taken.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The bytes that were not taken yet.
+    /// The bytes not taken yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.all.bytes[self.at..]
     }
@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// The next `len` bytes as fields of their own, whose place in the whole is kept.
+    /// The next `len` bytes as fields of their own, which keep their place in the whole.
     pub fn part(&mut self, len: u64) -> Result<Fields<'a>> {
         let from = self.at;
         self.take(usize::try_from(len)?)?;
@@ -71,7 +71,7 @@ impl<'a> Fields<'a> {
         self.number(8)
     }
 
-    /// A text with its length, a number of two bytes, in front of it.
+    /// A text after its length, a number of two bytes.
     pub fn text(&mut self) -> Result<&'a str> {
         let len = self.u16()?;
         let bytes = self.take(usize::from(len))?;

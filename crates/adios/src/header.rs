@@ -4,7 +4,7 @@ use h5logfs_common::fault::Fault;
 
 use crate::{Bytes, Result};
 
-/// Which format a directory has.
+/// The format of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// BP4.
@@ -13,40 +13,40 @@ pub enum Version {
     Bp5,
 }
 
-/// What `md.idx` says about the whole directory.
+/// What `md.idx` says about the directory as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Which format it has.
+    /// The format.
     pub version: Version,
-    /// All numbers are big-endian; else little-endian.
+    /// All numbers are big-endian; otherwise little-endian.
     pub is_big_endian: bool,
-    /// A writer has the directory open, or ended without closing it.
+    /// A writer has the directory open, or died without closing it.
     pub is_active: bool,
-    /// Dimensions are in the order of Fortran. BP4 says it elsewhere: false.
+    /// Dimensions are in Fortran order. BP4 says so elsewhere: always false there.
     pub is_column_major: bool,
-    /// The steps are to be shown as one (section 3.9).
+    /// The steps are shown as one (section 3.9).
     pub is_flattened: bool,
 }
 
-/// How every `md.idx` begins.
+/// The first bytes of every `md.idx`.
 pub const SIGNATURE: &[u8; 10] = b"ADIOS-BP v";
 
-/// The only minor version of BP5 of which there are releases.
+/// The only minor version of BP5 that was released.
 const BP5_MINOR: u8 = 2;
 
 impl Header {
-    /// Its number of bytes.
+    /// Bytes of the header.
     pub const LEN: usize = 64;
 
-    /// Whether these bytes begin the `md.idx` of a directory that this crate reads. Costs nothing, promises nothing.
+    /// Whether these bytes can begin an `md.idx` of a directory that this crate reads. A cheap check, and no promise.
     pub fn is_one(bytes: &[u8]) -> bool {
         bytes.len() >= Self::LEN && bytes.starts_with(SIGNATURE) && matches!(bytes[37], 4 | 5)
     }
 
-    /// Reads it. Refuses what is no `md.idx`, and versions that this crate does not read, by name.
+    /// Reads the header. Refuses files that are no `md.idx`, and names versions that this crate does not read.
     pub fn read(index: &dyn Bytes) -> Result<Self> {
         if index.len() < Self::LEN as u64 {
-            return Err("is no index of ADIOS2: it has fewer than 64 bytes".into());
+            return Err("is not an ADIOS2 index: it has fewer than 64 bytes".into());
         }
         let mut bytes = [0; Self::LEN];
         index.read_exact_at(&mut bytes, 0)?;
@@ -55,7 +55,7 @@ impl Header {
 
     fn of(bytes: &[u8; Self::LEN]) -> Result<Self> {
         if !bytes.starts_with(SIGNATURE) {
-            return Err("is no index of ADIOS2: it does not begin with \"ADIOS-BP v\"".into());
+            return Err("is not an ADIOS2 index: it does not begin with \"ADIOS-BP v\"".into());
         }
         let is_big_endian = match bytes[36] {
             0 => false,

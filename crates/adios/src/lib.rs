@@ -1,14 +1,15 @@
-//! ADIOS2 BP4 and BP5 directories (`docs/formats/adios-bp.md`; section numbers are those of that page): what is in each step,
-//! and the HDF5 objects that a reader sees. Plain data of plain bytes: this crate opens no file and needs no ADIOS2.
+//! ADIOS2 BP4 and BP5 directories (`docs/formats/adios-bp.md`, whose section numbers this crate cites): the content
+//! of each step, and the HDF5 objects that a reader sees. The crate opens no file and needs no ADIOS2: it turns bytes
+//! into plain data.
 //!
 //! * `header`: the first bytes of `md.idx`, which tell the version.
 //! * `bp4`, `bp5`: the metadata of one step, as a [`Step`]. `directory` chooses between them.
 //! * `asked`: what is read of a step.
 //! * `operator`: decodes blocks that were written with an operator.
 //! * `tree`: the groups, datasets and attributes of all steps.
-//! * [`model`]: what these modules hand to each other.
+//! * [`model`]: the data that these modules exchange.
 //!
-//! **Bytes may be hostile.** Whatever they say, each call ends, and takes memory that is bounded by the number of bytes.
+//! **Bytes may be hostile.** Every call ends, and its memory is bounded by the number of bytes.
 
 #![deny(missing_docs)]
 
@@ -25,20 +26,20 @@ pub mod tree;
 
 pub use model::{Block, Kind, Place, Step, Type, Variable};
 
-/// The result of reading what a file says.
+/// The result of reading a file.
 pub type Result<T> = std::result::Result<T, h5logfs_common::fault::Fault>;
 
 /// The bytes of one file of a directory, which may grow while it is read.
 pub trait Bytes {
-    /// Its length.
+    /// Length in bytes.
     fn len(&self) -> u64;
 
-    /// Whether it has no bytes.
+    /// Whether the length is zero.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `buffer` from offset `at`. Fails where the file has not these bytes.
+    /// Fills `buffer` from offset `at`. Fails where the file lacks some of the bytes.
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()>;
 }
 
@@ -64,6 +65,6 @@ pub struct Files<'a> {
     pub index: &'a dyn Bytes,
     /// `md.0`.
     pub metadata: &'a dyn Bytes,
-    /// `mmd.0`, which BP4 has not.
+    /// `mmd.0`; BP4 has none.
     pub formats: Option<&'a dyn Bytes>,
 }

@@ -1,96 +1,97 @@
-//! What a step of either version holds, as plain data.
+//! The content of a step of either version, as plain data.
 //!
-//! Dimensions are in the order of a row-major reader: those of a column-major writer are reversed already, and the bytes of
-//! its blocks are the same.
+//! Dimensions are in the order of a row-major reader. Those of a column-major writer are reversed; the bytes of its
+//! blocks are the same.
 
 use std::sync::Arc;
 
-/// What the processes that wrote put into one step: one pair of BeginStep and EndStep.
+/// A step: everything that all writers put between BeginStep and EndStep.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// Those that are present, in the order in which the metadata names them; each name once.
+    /// Variables present in the step, in the order of the metadata. Names are unique.
     pub variables: Vec<Variable>,
-    /// Those that are new or have changed in this step, in the order in which they were written. The same name may come
-    /// again: the later value counts.
+    /// Attributes that are new or changed in this step, in the order of writing. Where a name occurs again, the later
+    /// value counts.
     pub attributes: Vec<Attribute>,
-    /// What is wrong with the metadata of the step: a text names the writer or the variable, and the reason. Variables that it
-    /// concerns are not in `variables`.
+    /// Problems of the step's metadata. A text names the writer or the variable, and the reason. The variables
+    /// concerned are not in `variables`.
     pub problems: Vec<String>,
 }
 
 /// One variable in one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
-    /// The whole name, as the writer gave it.
+    /// The full name as the writer gave it.
     pub name: Arc<str>,
-    /// How its blocks make it up.
+    /// How the blocks make up the variable.
     pub kind: Kind,
-    /// Type of its elements.
+    /// Element type.
     pub ty: Type,
-    /// Extent of a global or joined array; of local values the number of those that there are; empty for a global value and for
+    /// Extents of a global or joined array. The number of values for local values. Empty for a global value and for
     /// local arrays.
     pub shape: Vec<u64>,
-    /// Number of dimensions of its blocks: 0 for values.
+    /// Number of dimensions of the blocks; 0 for values.
     pub rank: usize,
-    /// In the order in which they apply: by writer, then in the order of its puts. Blocks without elements are left out. A
-    /// global value has one. In an outline all blocks of a writer may be one, which has the bytes until their last end.
+    /// Blocks in the order in which they apply: by writer, then in the order of its puts. Blocks without elements are
+    /// left out. A global value has one block. In an outline, one block may stand for all blocks of a writer, up to
+    /// their last end.
     pub blocks: Vec<Block>,
-    /// Where each block begins: `rank` numbers a block, 0 for local arrays. Blocks of joined arrays have their place in the whole.
-    /// None in an outline.
+    /// Start of each block: `rank` numbers a block, 0 for local arrays. Blocks of joined arrays have their place in
+    /// the whole array. Empty in an outline.
     pub starts: Vec<u64>,
-    /// How many elements each block has along each dimension: `rank` numbers a block. In an outline only those of local arrays.
+    /// Extents of each block: `rank` numbers a block. An outline has those of local arrays only.
     pub counts: Vec<u64>,
-    /// Of type [`Type::Text`]: the text of each block.
+    /// The text of each block, if the type is [`Type::Text`].
     pub texts: Vec<String>,
 }
 
-/// How the blocks of a variable make it up.
+/// How the blocks of a variable make up the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// One value for all writers.
     GlobalValue,
-    /// Blocks with a place each in one array.
+    /// Blocks placed in one array.
     GlobalArray,
-    /// A value for each writer that has it, in the order of ranks.
+    /// One value per writer, in the order of ranks.
     LocalValue,
-    /// Blocks without a place.
+    /// Blocks without a common array.
     LocalArray,
-    /// Blocks that follow each other along one dimension.
+    /// Blocks concatenated along one dimension.
     JoinedArray,
 }
 
-/// One block, as it is stored.
+/// A stored block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// The rank that wrote it; 0 in BP4, whose metadata do not tell.
+    /// The rank that wrote the block. BP4 does not record it: 0.
     pub writer: u32,
     /// Where its bytes are.
     pub place: Place,
-    /// The bytes that are stored there are those of an operator (section 5): not the elements themselves.
+    /// The stored bytes are the output of an operator (section 5), not the elements.
     pub has_operator: bool,
 }
 
-/// Where bytes are.
+/// A range of bytes in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Which file.
+    /// The file.
     pub file: File,
-    /// Where they begin.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many are stored.
+    /// Number of stored bytes.
     pub len: u64,
 }
 
-/// A file of the directory that has bytes of elements.
+/// A file of the directory that holds elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum File {
-    /// `md.0`: values lie in the metadata.
+    /// `md.0`, whose metadata include values.
     Metadata,
     /// `data.N`.
     Data(u32),
 }
 
-/// Type of elements, in the byte order of the directory.
+/// Element type, in the byte order of the directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Type {
@@ -104,17 +105,17 @@ pub enum Type {
     U64,
     F32,
     F64,
-    /// 80 bits of an x87 in 16 bytes.
+    /// An x87 float of 80 bits in 16 bytes.
     LongDouble,
-    /// Real part, imaginary part: `F32` each.
+    /// Real and imaginary part, each `F32`.
     Complex32,
-    /// Real part, imaginary part: `F64` each.
+    /// Real and imaginary part, each `F64`.
     Complex64,
     /// Text of any length.
     Text,
-    /// A character, which is a signed byte.
+    /// A character, stored as a signed byte.
     Char,
-    /// Members at offsets of the writer's memory.
+    /// A struct with members at the offsets of the writer's memory.
     Struct(Arc<StructType>),
 }
 
@@ -123,27 +124,27 @@ pub enum Type {
 pub struct StructType {
     /// Bytes from one element to the next.
     pub size: u32,
-    /// In the order of the writer.
+    /// Members in the order of the writer.
     pub members: Vec<Member>,
 }
 
 /// A member of a [`StructType`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Its name.
+    /// Name of the member.
     pub name: String,
-    /// Where it begins in an element.
+    /// Offset in an element.
     pub offset: u32,
-    /// No text and no struct.
+    /// Type of the member, not a text or struct.
     pub ty: Type,
-    /// Elements of an array in place; `None` for a single one.
+    /// Length of an array member; `None` for a single value.
     pub count: Option<u32>,
 }
 
 /// An attribute, as one step sets it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
-    /// The whole name, as the writer gave it.
+    /// The full name as the writer gave it.
     pub name: String,
     /// Its value.
     pub value: Value,
@@ -152,11 +153,11 @@ pub struct Attribute {
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Numbers, or structs of two for complex ones, in the byte order of the directory.
+    /// Numbers, or structs of two for complex numbers, in the byte order of the directory.
     Numbers {
-        /// Type of each; no text and no struct.
+        /// Type of each value, not a text or struct.
         ty: Type,
-        /// One value rather than an array of one.
+        /// A single value, not an array of one.
         is_single: bool,
         /// The values, one after the other.
         bytes: Vec<u8>,
@@ -168,7 +169,7 @@ pub enum Value {
 }
 
 impl Type {
-    /// Bytes of one element; 0 of text, which has any number.
+    /// Bytes of an element; 0 for text, whose length varies.
     pub fn size(&self) -> u64 {
         match self {
             Type::I8 | Type::U8 | Type::Char => 1,
@@ -181,7 +182,7 @@ impl Type {
         }
     }
 
-    /// Bytes of one element of a dataset of this type: padding behind a struct is not shown.
+    /// Bytes of a dataset's element of this type, without padding after a struct.
     pub fn shown_size(&self) -> u64 {
         match self {
             Type::Struct(of) => of.value_size(),
@@ -191,7 +192,7 @@ impl Type {
 }
 
 impl StructType {
-    /// Bytes of an element until the end of its last member. What is behind it is there for the compiler only.
+    /// Bytes of an element up to the end of its last member. The rest is padding of the compiler.
     pub fn value_size(&self) -> u64 {
         let ends = self.members.iter().map(Member::end);
         ends.max().unwrap_or(0).min(self.size.into())
@@ -199,7 +200,7 @@ impl StructType {
 }
 
 impl Member {
-    /// Where it ends in an element.
+    /// Offset of the end in an element.
     fn end(&self) -> u64 {
         let len = self
             .ty
@@ -210,19 +211,19 @@ impl Member {
 }
 
 impl Place {
-    /// Where they end; `None` where no file is so long.
+    /// Offset of the end; `None` where it overflows.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.len)
     }
 }
 
 impl Variable {
-    /// Where a block begins.
+    /// Start of a block.
     pub fn start(&self, block: usize) -> &[u64] {
         &self.starts[block * self.rank..][..self.rank]
     }
 
-    /// How many elements a block has along each dimension.
+    /// Extents of a block.
     pub fn count(&self, block: usize) -> &[u64] {
         &self.counts[block * self.rank..][..self.rank]
     }

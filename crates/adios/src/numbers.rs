@@ -1,21 +1,21 @@
-//! Numbers and ranges of bytes that came from a file.
+//! Numbers and byte ranges read from a file.
 
 use crate::{Bytes, Result};
 
-/// The largest piece of a file that is read into memory at once: the metadata of a step.
+/// The largest part of a file that is read into memory at once, such as the metadata of a step.
 pub(crate) const PIECE: u64 = 1 << 30;
 
-/// Extents, places and lengths are below this. HDF5 has no larger ones, and what stands for no extent is larger.
+/// Upper bound of extents, places and lengths. HDF5 has none larger, and the values that mean "no extent" are larger.
 pub(crate) const EXTENT: u64 = 1 << 63;
 
-/// Reads `len` bytes from `at`, which is `what`.
+/// Reads `len` bytes from `at`. Errors call them `what`.
 pub(crate) fn read(file: &dyn Bytes, at: u64, len: u64, what: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     read_into(&mut bytes, file, at, len, what)?;
     Ok(bytes)
 }
 
-/// The same, in place of what `bytes` had, in the memory that they had.
+/// Reads `len` bytes from `at` into `bytes`, in place of its content.
 pub(crate) fn read_into(
     bytes: &mut Vec<u8>,
     file: &dyn Bytes,
@@ -31,14 +31,14 @@ pub(crate) fn read_into(
     }
     let len = usize::try_from(len)?;
     if bytes.capacity() < len {
-        // Zeros in new memory cost nothing.
+        // Zeroed new memory costs nothing.
         *bytes = vec![0; len];
     }
     bytes.resize(len, 0);
     file.read_exact_at(bytes, at)
 }
 
-/// Bytes, and the order in which they make numbers.
+/// Bytes and their byte order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers<'a> {
     pub bytes: &'a [u8],
@@ -55,7 +55,7 @@ impl<'a> Numbers<'a> {
         range.ok_or_else(|| format!("bytes {at} + {len} lie outside").into())
     }
 
-    /// The same, with this order of bytes.
+    /// `len` bytes from `at`, in the same byte order.
     pub fn part(&self, at: u64, len: u64) -> Result<Self> {
         Ok(Numbers {
             bytes: self.bytes(at, len)?,
@@ -63,7 +63,7 @@ impl<'a> Numbers<'a> {
         })
     }
 
-    /// An unsigned number of `size` bytes: 8 at most.
+    /// An unsigned number of `size` bytes, at most 8.
     pub fn unsigned(&self, at: u64, size: u8) -> Result<u64> {
         let own = self.bytes(at, u64::from(size))?;
         let mut bytes = [0; 8];
@@ -90,7 +90,7 @@ impl<'a> Numbers<'a> {
         self.bytes.as_chunks().0
     }
 
-    /// The number that 8 bytes are.
+    /// The number in 8 bytes.
     pub fn number(&self, word: [u8; 8]) -> u64 {
         if self.is_big_endian {
             u64::from_be_bytes(word)

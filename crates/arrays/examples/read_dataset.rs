@@ -1,7 +1,7 @@
 //! Lists the datasets of a log, or prints one as an array: `read_dataset run.log.h5 [/path/of/dataset]`
 //!
-//! Only `h5logfs-arrays` and what is below it are linked: no libhdf5, FUSE or MPI. A log that was not opened before is scanned
-//! by the program `h5logfs`, which is found through `H5LOGFS_PROGRAM` or `PATH`.
+//! The program links `h5logfs-arrays` and its dependencies only: no libhdf5, FUSE or MPI. The first open of a log
+//! needs the program `h5logfs` for the scan, found through `H5LOGFS_PROGRAM` or `PATH`.
 
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -33,10 +33,10 @@ pub fn run(
         return list(&log, "", out);
     };
     let dataset = log.dataset(wanted)?;
-    // Numbers of any type become doubles, as HDF5 converts them.
+    // HDF5's conversion turns numbers of any type into doubles.
     let numbers = dataset.read::<f64>(&Selection::All)?;
     writeln!(out, "{:?}, mean {:?}", dataset.shape(), numbers.mean())?;
-    // The same, one index of the first dimension at a time: a slab need not fit into memory together with the others.
+    // One index of the first dimension at a time: the whole dataset need not fit into memory.
     let [rows, row @ ..] = dataset.shape() else {
         return Ok(());
     };
@@ -50,7 +50,7 @@ pub fn run(
     Ok(())
 }
 
-/// Lists the datasets of a group, and of those below it.
+/// Lists the datasets of a group and its subgroups.
 fn list(log: &Log, group: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     for link in log.links(&format!("{group}/"))? {
         let path = format!("{group}/{}", String::from_utf8_lossy(&link.name));

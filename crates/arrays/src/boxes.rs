@@ -1,8 +1,8 @@
-//! Copies of boxes between arrays, which are in row-major order.
+//! Copies of boxes between arrays in row-major order.
 
 use std::convert::Infallible;
 
-/// Sides of an array, and where a box begins in it. Both count elements.
+/// Sides of an array, and the start of a box in it, in elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub sides: &'a [u64],
@@ -10,7 +10,8 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The byte of the element that lies so far behind the begin of the box, along the first dimensions.
+    /// The byte offset of the element at `behind` from the start of the box. `behind` may have the first dimensions
+    /// only.
     fn byte(&self, behind: &[u64], element: usize) -> usize {
         let behind = behind.iter().chain(std::iter::repeat(&0));
         let along = self.start.iter().zip(self.sides).zip(behind);
@@ -19,7 +20,8 @@ impl Place<'_> {
     }
 }
 
-/// Copies a box of `count` elements along each dimension, which lies in both arrays. An element has `element` bytes.
+/// Copies a box of `count` elements along each dimension between two arrays that contain it. An element has `element`
+/// bytes.
 pub(crate) fn copy_box(
     count: &[u64],
     element: usize,
@@ -36,7 +38,8 @@ pub(crate) fn copy_box(
     }
 }
 
-/// Calls `copy` for each row of such a box, with its first byte in either array, and its bytes. Ends where that fails.
+/// Calls `copy` for each contiguous row of a box, with its first byte in either array and its length in bytes. Ends
+/// at the first failure.
 pub(crate) fn each_row<E>(
     count: &[u64],
     element: usize,
@@ -47,7 +50,7 @@ pub(crate) fn each_row<E>(
     if count.contains(&0) {
         return Ok(());
     }
-    // The dimensions from `inner` on make one row in both.
+    // The dimensions from `inner` on form one row in both arrays.
     let mut inner = count.len();
     let mut row = element;
     while inner > 0 {
@@ -66,7 +69,7 @@ pub(crate) fn each_row<E>(
     }
 }
 
-/// Counts coordinates up, the last of them fastest, each as far as its side. Returns false at the end.
+/// Advances coordinates in row-major order within `sides`. Returns false at the end.
 pub(crate) fn next(at: &mut [u64], sides: &[u64]) -> bool {
     for (at, side) in at.iter_mut().zip(sides).rev() {
         *at += 1;
@@ -84,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Sides of both arrays, where the box begins in them, and its own.
+    /// The sides of both arrays, the starts of the box in them, and the side of the box.
     fn dimension() -> impl Strategy<Value = (u64, u64, u64, u64, u64)> {
         (0u64..4, 0u64..4, 0u64..5, 0u64..3, 0u64..3).prop_map(|(one, other, count, a, b)| {
             (one + count + a, other + count + b, one, other, count)

@@ -1,4 +1,4 @@
-//! Datasets of a log, and their elements. `virtuals` has those of datasets that are made of others.
+//! Datasets of a log, and their elements. `virtuals` handles virtual datasets.
 
 mod virtuals;
 
@@ -31,16 +31,16 @@ pub struct Dataset {
     address: u64,
     info: DatasetInfo,
     dims: Vec<u64>,
-    /// Where its elements lie in the canonical file, where the snapshot does not have them. It is looked up once.
+    /// Storage in the canonical file, for datasets whose elements the snapshot does not have. Looked up once.
     stored: OnceLock<Stored>,
-    /// Where its elements are in other datasets: what it is made of, or why that cannot be known.
+    /// Mappings of a virtual dataset, or the reason why they are unknown.
     made_of: Option<std::result::Result<Virtual, Fault>>,
-    /// How many virtual datasets have led to it.
+    /// Number of virtual datasets that led here.
     depth: u8,
 }
 
 impl Dataset {
-    /// `depth`: how many virtual datasets have led to it.
+    /// The dataset. `depth` is the number of virtual datasets that led to it.
     pub(crate) fn new(
         log: Arc<Inner>,
         path: &str,
@@ -67,7 +67,8 @@ impl Dataset {
         dataset
     }
 
-    /// That of a virtual dataset may depend on others. One that cannot be known stays that of the file, and no element can be read.
+    /// Finds the extent, which may depend on sources of a virtual dataset. If it is unknown, the file's extent stays
+    /// and no element can be read.
     fn find_extent(&mut self) {
         let Some(Ok(made_of)) = &self.made_of else {
             return;
@@ -83,34 +84,34 @@ impl Dataset {
         }
     }
 
-    /// A piece of work with it.
+    /// A task for reading.
     pub(crate) fn task(&self) -> Task {
         self.log.open.view().task(None)
     }
 
-    /// How many virtual datasets have led to it.
+    /// Number of virtual datasets that led here.
     pub(crate) fn depth(&self) -> u8 {
         self.depth
     }
 
-    /// The log that it is of, as its program opens it.
+    /// The log of the dataset, as its program opens it.
     pub(crate) fn own_log(&self) -> Log {
         Log {
             inner: Arc::clone(&self.log),
         }
     }
 
-    /// The log that it is of.
+    /// The log of the dataset.
     pub(crate) fn log(&self) -> &Inner {
         &self.log
     }
 
-    /// The path by which it was found.
+    /// The path by which the dataset was found.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The address of its header, by which references name it.
+    /// The address of the object header, which references name.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -120,7 +121,7 @@ impl Dataset {
         &self.dims
     }
 
-    /// What it is: dataspace, datatype, fill value, filters.
+    /// Dataspace, datatype, fill value and filters.
     pub fn info(&self) -> &DatasetInfo {
         &self.info
     }
@@ -133,8 +134,8 @@ impl Dataset {
         }
     }
 
-    /// Why its elements cannot be read, as far as what is known of it tells without a read; `None` where nothing is against it. Fails
-    /// where its chunks cannot be looked at.
+    /// The reason why the elements cannot be read, as far as it is known without reading; `None` if there is none.
+    /// Fails where the chunks cannot be looked up.
     pub fn refusal(&self) -> Result<Option<String>> {
         if let Some(Err(fault)) = &self.made_of {
             return Ok(Some(fault.to_string()));
@@ -165,23 +166,23 @@ impl Dataset {
             .map(|id| format!("its chunks went through filter {id}, which h5logfs cannot undo")))
     }
 
-    /// The filters of its chunks.
+    /// The filter pipeline of the chunks.
     pub fn filters(&self) -> &[Filter] {
         &self.info.filters
     }
 
-    /// Reads a selection as an array of numbers, with all cores. Fails where the elements are no numbers.
+    /// Reads a selection as an array of numbers, with all cores. Fails where elements are not numbers.
     pub fn read<T: Element>(&self, selection: &Selection) -> Result<ArrayD<T>> {
         let shape = self.shape_of(selection)?;
         let mut numbers: Vec<T> = self.zeroed(bytes_of(&shape, 1))?;
         self.read_into(selection, Reading::default(), &mut numbers)?;
-        // Their number was counted, so each side is one, too.
+        // The product fits, so each side does.
         let shape: Vec<usize> = shape.iter().map(|side| *side as usize).collect();
         ArrayD::from_shape_vec(IxDyn(&shape), numbers)
             .map_err(|e| self.failed(e.to_string().into()))
     }
 
-    /// Memory for so many numbers, zeros; `None` stands for more than can be counted.
+    /// Zeroed memory for `len` numbers; `None` stands for a number that overflowed.
     fn zeroed<T: Element>(&self, len: Option<u64>) -> Result<Vec<T>> {
         let len = len.and_then(|len| usize::try_from(len).ok());
         let len = len.ok_or_else(|| self.failed("more elements than can be counted".into()))?;
@@ -191,8 +192,8 @@ impl Dataset {
         })
     }
 
-    /// Reads a selection into memory of the caller, in row-major order: as many numbers as [`Selection::shape`] tells. After a
-    /// failure they may be anything.
+    /// Reads a selection into memory of the caller, in row-major order. The caller gives as many numbers as
+    /// [`Selection::shape`] says. After a failure they are arbitrary.
     pub fn read_into<T: Element>(
         &self,
         selection: &Selection,
@@ -200,7 +201,7 @@ impl Dataset {
         out: &mut [T],
     ) -> Result<()> {
         let format = number_format(&self.info.datatype);
-        let format = format.ok_or_else(|| self.failed("its elements are no numbers".into()))?;
+        let format = format.ok_or_else(|| self.failed("its elements are not numbers".into()))?;
         let out = bytemuck::cast_slice_mut(out);
         if format == T::FORMAT {
             return self.read_bytes(selection, reading, out);
@@ -219,8 +220,8 @@ impl Dataset {
         })
     }
 
-    /// Reads a selection as bytes: elements in the datatype of the file, in row-major order. After a failure they may be
-    /// anything.
+    /// Reads a selection as bytes: elements in the file's datatype, in row-major order. After a failure they are
+    /// arbitrary.
     pub fn read_bytes(
         &self,
         selection: &Selection,
@@ -234,7 +235,8 @@ impl Dataset {
         self.with_source(|source| reading::read(source, selection, reading, out))
     }
 
-    /// Reads a selection as bytes of elements of another type of numbers, as HDF5 converts them, or of the same type. Fails for any other.
+    /// Reads a selection as bytes of the same type, or of another number type, converted as HDF5 does. Fails for any
+    /// other type.
     pub(crate) fn read_as(
         &self,
         datatype: &Datatype,
@@ -248,7 +250,7 @@ impl Dataset {
         let formats = number_format(&self.info.datatype).zip(number_format(datatype));
         let Some((_, to)) = formats else {
             return Err(self.failed(
-                "its elements are of another type than those that are made of them".into(),
+                "its elements have another type than those of the virtual dataset".into(),
             ));
         };
         match to.kind {
@@ -282,7 +284,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// Fills memory with what was never written.
+    /// Fills memory with the fill value.
     pub(crate) fn fill(&self, out: &mut [u8]) {
         match &self.info.fill {
             Some(fill) => {
@@ -293,7 +295,7 @@ impl Dataset {
         }
     }
 
-    /// What a virtual dataset is made of.
+    /// The mappings of a virtual dataset.
     fn made_of(&self) -> Result<Option<&Virtual>> {
         let made_of = self.made_of.as_ref().map(std::result::Result::as_ref);
         made_of
@@ -329,7 +331,7 @@ impl Dataset {
                 }
             }
         };
-        // No reader waits for what others profit from.
+        // A reader does not wait until indexes are kept, which serves later readers only.
         let task = view.task(None);
         let done = if view.has_unkept_indexes() {
             parallel::beside(|| view.keep_indexes(&task), || read(&elements))
@@ -340,7 +342,7 @@ impl Dataset {
         done
     }
 
-    /// Reads the elements of a dataset that the snapshot does not have.
+    /// A reader for elements that the snapshot does not have.
     pub(crate) fn reader(&self) -> Result<Reader<'_, Metadata>> {
         let objects = self.log.objects();
         let stored = match self.stored.get() {
@@ -360,14 +362,14 @@ impl Dataset {
         })
     }
 
-    /// All elements as plain values, in row-major order: for those of variable length. Others have less to be converted where
-    /// they are read as bytes.
+    /// All elements as plain values, in row-major order. Meant for variable-length types; others need less conversion
+    /// when read as bytes.
     pub fn values(&self) -> Result<Vec<Value>> {
         self.shape_of(&Selection::All)?;
         let most = self.log.open.view().budget().limits().cache_size;
         let len = bytes_of(&self.dims, self.element());
         if len.is_none_or(|len| len > most) && self.log.number(self.address).is_none() {
-            // Few bytes of a file may claim any number of elements.
+            // A few bytes of a file may claim any number of elements.
             return Err(self.failed("its elements are more than cache_size allows".into()));
         }
         if let Some(made_of) = self.made_of()? {
@@ -404,7 +406,7 @@ impl Dataset {
             .map_err(|fault| self.failed(fault))
     }
 
-    /// Fails where a selection does not fit the dataset, or `out` does not have the length of its elements.
+    /// Fails where a selection does not fit the dataset, or `out` does not have its length.
     fn check(&self, selection: &Selection, element: u64, out: &[u8]) -> Result<()> {
         let shape = self.shape_of(selection)?;
         if bytes_of(&shape, element) == Some(out.len() as u64) {
@@ -418,7 +420,7 @@ impl Dataset {
     }
 }
 
-/// The elements of a dataset, as they are read.
+/// The source of a dataset's elements.
 struct Elements<'a> {
     dataset: &'a Dataset,
     content: Content<'a>,
@@ -465,10 +467,10 @@ impl Source for Elements<'_> {
     }
 }
 
-/// Elements that are converted once they are read.
+/// A source whose elements are converted after reading.
 struct Converted<'a, S, C> {
     source: &'a S,
-    /// Bytes of an element after that.
+    /// Bytes of a converted element.
     element: u64,
     convert: C,
 }
@@ -500,7 +502,7 @@ impl<S: Source, C: Fn(&[u8], &mut [u8]) + Sync> Source for Converted<'_, S, C> {
     }
 }
 
-/// What numbers elements are, of the types that Rust has; `None` where they are others.
+/// The number format of elements that Rust has a type for; `None` for others.
 fn number_format(datatype: &Datatype) -> Option<NumberFormat> {
     let (kind, big_endian) = match (&datatype.class, datatype.size) {
         (Class::Enumeration { base, .. }, _) => return number_format(base),

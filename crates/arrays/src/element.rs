@@ -1,18 +1,18 @@
-//! Numbers of Rust as elements: conversions from the datatype of the file, as HDF5 makes them.
+//! Rust numbers as elements, converted from the file's datatype as HDF5 does.
 
 use bytemuck::Pod;
 use h5logfs_log::numbers::{NumberFormat, NumberType};
 
-/// A number that datasets can be read as.
+/// A number type that datasets can be read as.
 ///
-/// As in HDF5, a number beyond the limits of the type becomes the nearest limit, and what lies behind the point is cut off. A
-/// floating-point number too large for a shorter type becomes infinite. NaN as an integer is 0, where HDF5 leaves it to the
-/// processor. HDF5 does not clip where an integer has the same size and another byte order; this does.
+/// As in HDF5, a number beyond the limits of the type becomes the nearest limit, and fractions are cut off. A
+/// floating-point number too large for a shorter type becomes infinite. NaN becomes integer 0, where HDF5 leaves the
+/// result to the processor. HDF5 does not clip an integer of the same size and another byte order; this crate does.
 pub trait Element: Pod + Send + Sync + private::Sealed {
-    /// Its type, in the byte order of this machine.
+    /// The type in native byte order.
     const FORMAT: NumberFormat;
 
-    /// Converts all numbers of `from` to the bytes of as many of this type in `to`.
+    /// Converts the numbers of `from` to this type, as bytes in `to`.
     fn convert(format: NumberFormat, from: &[u8], to: &mut [u8]);
 }
 
@@ -20,12 +20,12 @@ mod private {
     pub trait Sealed {}
 }
 
-/// A number that can be had from any other one.
+/// A conversion from number type `F`.
 trait CastFrom<F> {
     fn cast(from: F) -> Self;
 }
 
-/// To integers: the nearest limit. `as` does so for floating-point numbers, and cuts off what lies behind the point.
+/// To integers: clips to the nearest limit. `as` does this for floating-point numbers, and cuts off fractions.
 macro_rules! to_integer {
     ($($to:ty)*) => { $(
         to_integer!($to; i8 i16 i32 i64 u8 u16 u32 u64);
@@ -49,7 +49,7 @@ macro_rules! to_integer {
 
 to_integer!(i8 i16 i32 i64 u8 u16 u32 u64);
 
-/// To floating-point numbers: the nearest one.
+/// To floating-point numbers: rounds to nearest.
 macro_rules! to_float {
     ($($to:ty)*) => { $( to_float!($to; i8 i16 i32 i64 u8 u16 u32 u64 f32 f64); )* };
     ($to:ty; $($from:ty)*) => { $(
@@ -100,7 +100,7 @@ macro_rules! element {
 
 element!(I8 i8, U8 u8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, U64 u64, F32 f32, F64 f64);
 
-/// Converts each number. There is one loop for each byte order, so that the loop itself does not branch on it.
+/// Converts each number. Each byte order has a loop of its own, which does not branch on it.
 fn each<const FROM: usize, const TO: usize>(
     big_endian: bool,
     from: &[u8],

@@ -1,18 +1,18 @@
-//! Arrays straight from logs: the objects of a log, and the elements of its datasets in memory of the caller, by several threads
-//! and without libhdf5.
+//! Arrays straight from logs: the objects of a log, and the elements of its datasets in memory of the caller. Several
+//! threads read; libhdf5 is not used.
 //!
 #![doc = "```ignore"]
 #![doc = include_str!("../examples/read_slab.rs")]
 #![doc = "```"]
 //!
-//! * `log`: an open log, and paths to its objects. The objects themselves are those of [`objects`].
-//! * `dataset`: what a dataset is, and where its elements come from: the log, or (`stored`) the canonical file itself.
-//! * `selection`: what is read. `parts`: that in pieces, each of which is read at once. `reading`: the threads that read them.
-//!   `points`: single elements.
+//! * `log`: an open log, and paths to its objects, whose types are those of [`objects`].
+//! * `dataset`: a dataset and the source of its elements: the log, or (`stored`) the canonical file itself.
+//! * `selection`: what is read. `parts` cuts it into pieces that are read at once. `reading` runs the threads.
+//!   `points` reads single elements.
 //! * `dataset::virtuals`: datasets whose elements are those of others.
-//! * `placed`: where chunks lie in the files of the log, for other readers of these.
+//! * `placed`: where chunks lie in the files of the log, for other readers of these files.
 //! * `boxes`: copies of boxes between arrays.
-//! * `element`: numbers of Rust, and conversions to them.
+//! * `element`: Rust number types, and conversions to them.
 //!
 //! The bytes come from [`Hyperslabs`](h5logfs_view::Hyperslabs), as those of a mount come from the view.
 

@@ -11,23 +11,24 @@ use h5logfs_common::fault::Fault;
 use h5logfs_log::image::HeaderBytes;
 use h5logfs_objects::{self as objects, Attribute, Link, LinkTarget, ObjectKind, Objects, Value};
 
-/// One state of a log, as the HDF5 objects that its program meant. Clones are the same open log, and threads share it.
+/// One state of a log, as the HDF5 objects that its program meant. Clones are the same open log, and threads may
+/// share it.
 #[derive(Clone)]
 pub struct Log {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What the objects of one log share.
+/// State shared by the objects of a log.
 pub(crate) struct Inner {
     pub open: Arc<OpenLog>,
     objects: Objects<Metadata>,
-    /// Numbers of the datasets whose elements lie in the log, by the addresses of their headers.
+    /// Snapshot number, by header address, of each dataset whose elements are in the log.
     numbers: HashMap<u64, usize>,
-    /// How many virtual datasets have led here.
+    /// Number of virtual datasets that led here.
     depth: u8,
 }
 
-/// The metadata of the canonical file of a log.
+/// The metadata of a log's canonical file.
 pub(crate) struct Metadata(Arc<OpenLog>);
 
 impl HeaderBytes for Metadata {
@@ -51,7 +52,7 @@ pub enum Object {
 }
 
 impl Log {
-    /// Opens the log at `path`. Fails where there is none, and where it cannot be presented.
+    /// Opens the log at `path`. Fails where there is none, or it cannot be presented.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let path = path.as_ref();
         match direct::open(path, options)? {
@@ -63,14 +64,14 @@ impl Log {
         }
     }
 
-    /// The file of a source of a virtual dataset: a log, or a plain HDF5 file.
+    /// The file of a virtual dataset's source: a log or a plain HDF5 file.
     pub(crate) fn source(path: &Path, of: &Dataset) -> Result<Self> {
         let options = of.log().open.options().of_another();
         let open = direct::open_any(path, &options)?;
         Self::at_depth(Arc::new(open), of.depth() + 1)
     }
 
-    /// The objects of a log that is open.
+    /// The objects of an open log.
     pub fn of(open: Arc<OpenLog>) -> Result<Self> {
         Self::at_depth(open, 0)
     }
@@ -98,11 +99,11 @@ impl Log {
         self.inner.open.view().path()
     }
 
-    /// The dataset at a path from the root group on. Soft links are followed.
+    /// The dataset at a path from the root group. Soft links are followed.
     pub fn dataset(&self, path: &str) -> Result<Dataset> {
         match self.object(path)? {
             Some(Object::Dataset(dataset)) => Ok(*dataset),
-            Some(_) => Err(self.failed(path, "it is no dataset".into())),
+            Some(_) => Err(self.failed(path, "it is not a dataset".into())),
             None => Err(self.failed(path, "there is no such object".into())),
         }
     }
@@ -112,7 +113,7 @@ impl Log {
         self.object_below(path, self.inner.depth)
     }
 
-    /// The same for the source of a virtual dataset.
+    /// The object at a path, as a source of a virtual dataset.
     pub(crate) fn object_below(&self, path: &str, depth: u8) -> Result<Option<Object>> {
         self.inner.with(path, |objects| {
             let address = objects.find(path)?;
@@ -121,7 +122,7 @@ impl Log {
         })
     }
 
-    /// The object whose header is at an address, as links and references tell it, with a path for it. A walk through a group is
+    /// The object with a header address from a link or reference, and a path to give it. A walk through a group is
     /// faster with the addresses of its links than with paths.
     pub fn object_at(&self, path: &str, address: u64) -> Result<Object> {
         self.inner.with(path, |objects| {
@@ -146,12 +147,13 @@ impl Log {
         })
     }
 
-    /// The address of the object at a path; `None` where no link leads to one. Links of one object have one.
+    /// The address of the object at a path; `None` where no link leads to one. All links to an object share its
+    /// address.
     pub fn address_of(&self, path: &str) -> Result<Option<u64>> {
         self.inner.with(path, |objects| objects.find(path))
     }
 
-    /// What there is at a path; `None` where no link leads to an object.
+    /// The kind of object at a path; `None` where no link leads to one.
     pub fn kind_of(&self, path: &str) -> Result<Option<ObjectKind>> {
         self.inner.with(path, |objects| {
             let address = objects.find(path)?;
@@ -159,12 +161,12 @@ impl Log {
         })
     }
 
-    /// The links of a group, by name, each with what it leads to in the log.
+    /// The links of a group by name, each with its target.
     pub fn links(&self, group: &str) -> Result<Vec<Link>> {
         self.at(group, |objects, address| objects.links(address))
     }
 
-    /// The kind of what a hard link leads to; `None` for other links.
+    /// The kind of a hard link's target; `None` for other links.
     pub fn kind(&self, link: &Link) -> Result<Option<ObjectKind>> {
         match link.target {
             LinkTarget::Hard(address) => {
@@ -176,7 +178,7 @@ impl Log {
         }
     }
 
-    /// The attributes of the object at a path, in the order in which they were made where the object knows it, else by name.
+    /// The attributes of the object at a path, in creation order where the object records it, else by name.
     pub fn attributes(&self, path: &str) -> Result<Vec<Attribute>> {
         self.at(path, |objects, address| objects.attributes(address))
     }
@@ -206,7 +208,7 @@ impl Log {
 }
 
 impl Inner {
-    /// Looks at the objects. A failure names the log and `path`.
+    /// Uses the objects. A failure names the log and `path`.
     pub fn with<T>(
         &self,
         path: &str,
@@ -216,18 +218,18 @@ impl Inner {
         look(&self.objects).map_err(|fault| self.failed(path, fault))
     }
 
-    /// The number in the snapshot of the dataset whose header is at an address. `None` where its elements lie in the canonical
-    /// file as its metadata say.
+    /// The snapshot number of the dataset with this header address. `None` where its elements lie in the canonical
+    /// file as its metadata says.
     pub fn number(&self, address: u64) -> Option<usize> {
         self.numbers.get(&address).copied()
     }
 
-    /// The objects, for work that has begun.
+    /// The objects, for use within a task.
     pub fn objects(&self) -> &Objects<Metadata> {
         &self.objects
     }
 
-    /// Begins a piece of work with the view.
+    /// Begins a task on the view.
     pub fn enter(&self) -> Result<Inside> {
         self.open.enter()
     }

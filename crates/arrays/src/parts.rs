@@ -1,30 +1,31 @@
 //! A selection cut into parts, each of which is read at once.
 //!
-//! Along each dimension, neighbouring positions of the selection whose indices lie in one cell are a group. A part is one
-//! group of each dimension, and is read as the box around its elements. Cells are whole chunks where chunks have filters, so that each chunk is
-//! decoded once, and are about as large as [`PART`], or as [`LARGE_PART`].
+//! Along each dimension, a group is a run of neighbouring positions of the selection whose indices lie in one cell. A
+//! part is one group per dimension, and is read as the box around its elements. Where chunks have filters, cells are
+//! whole chunks, so that each chunk is decoded once. Cells have about [`PART`] or [`LARGE_PART`] bytes.
 
 use std::ops::Range;
 
 use super::selection::Axis;
 use h5logfs_log::boxes::Bounds;
 
-/// Bytes that are read at once: enough that the work on each part counts for little, few enough that parts keep all
-/// threads busy and stay in their caches.
+/// Bytes of a part. It is large enough that the overhead of a part hardly counts, and small enough that parts keep
+/// all threads busy and stay in their caches.
 const PART: u64 = 1 << 20;
 
-/// The same where records are small and lie in no order. Then each part reads much of the log that the others read, too.
+/// Bytes of a part where records are small and in no order. Every part then reads much of the log that the others
+/// read, too.
 const LARGE_PART: u64 = 8 << 20;
 
-/// Bytes that are read in vain, rather than to read what lies before and behind them apart.
+/// Unused bytes that are read rather than split a read in two.
 const GAP: u64 = 16 << 10;
 
-/// What the parts of a dataset depend on.
+/// What decides the parts of a dataset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout<'a> {
-    /// Its extent.
+    /// Extent of the dataset.
     pub dims: &'a [u64],
-    /// Sides of a chunk; those of the extent where it has no chunks.
+    /// Sides of a chunk, or of the extent where there are no chunks.
     pub chunk: &'a [u64],
     /// Whether chunks are stored as a whole.
     pub is_filtered: bool,
@@ -37,43 +38,43 @@ pub(crate) struct Layout<'a> {
 /// Neighbouring positions of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// In the selection, and so in the array.
+    /// Positions in the selection, and so in the array.
     pub positions: Range<u64>,
-    /// The smallest range of indices that has all of theirs. These ascend.
+    /// The smallest range that contains the indices of these positions. The indices ascend.
     pub indices: Range<u64>,
 }
 
 impl Group {
-    /// Positions.
+    /// Number of positions.
     pub fn len(&self) -> u64 {
         self.positions.end - self.positions.start
     }
 
-    /// Whether it has all indices of its range.
+    /// Whether every index of the range is selected.
     pub fn is_dense(&self) -> bool {
         self.indices.end - self.indices.start == self.len()
     }
 }
 
-/// The parts of a selection, by ascending number in the row-major order of their groups.
+/// The parts of a selection, numbered in the row-major order of their groups.
 #[derive(Debug)]
 pub(crate) struct Parts {
     groups: Vec<Vec<Group>>,
     len: u64,
 }
 
-/// One part: a group of each dimension.
+/// A part: one group per dimension.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
     pub groups: Vec<&'a Group>,
 }
 
 impl Parts {
-    /// The parts of a selection that fits the dataset, for so many threads.
+    /// The parts of a selection that fits the dataset, for `threads` threads.
     pub fn new(layout: Layout<'_>, axes: &[Axis], threads: usize) -> Self {
         let sides = cell(layout, axes, part_size(layout, axes, threads));
         let mut groups: Vec<Vec<Group>> = Vec::with_capacity(axes.len());
-        // Bytes between neighbours along a dimension, of boxes that are as wide as those of this selection.
+        // Bytes between neighbours along a dimension, in boxes as wide as the selection's.
         let mut step = layout.element;
         for d in (0..axes.len()).rev() {
             let gap = if layout.is_filtered {
@@ -96,12 +97,12 @@ impl Parts {
         Parts { groups, len }
     }
 
-    /// How many there are.
+    /// Number of parts.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// A part, by its number.
+    /// The part of a number.
     pub fn part(&self, mut number: u64) -> Part<'_> {
         let mut groups = Vec::with_capacity(self.groups.len());
         for of_axis in self.groups.iter().rev() {
@@ -113,7 +114,7 @@ impl Parts {
         Part { groups }
     }
 
-    /// Whether the elements of each part follow each other in the array, those of the first part first.
+    /// Whether each part is contiguous in the array, and the parts follow each other there.
     pub fn are_in_order(&self) -> bool {
         let Some(last) = self.groups.iter().rposition(|of_axis| of_axis.len() > 1) else {
             return true;
@@ -126,7 +127,7 @@ impl Parts {
 }
 
 impl Part<'_> {
-    /// The box around its elements.
+    /// The box around the elements.
     pub fn bounds(&self) -> Bounds {
         Bounds {
             start: self.groups.iter().map(|g| g.indices.start).collect(),
@@ -134,18 +135,18 @@ impl Part<'_> {
         }
     }
 
-    /// Its elements.
+    /// Number of elements.
     pub fn len(&self) -> u64 {
         self.groups.iter().map(|g| g.len()).product()
     }
 
-    /// Whether it has all elements of its box.
+    /// Whether every element of the box is selected.
     pub fn is_dense(&self) -> bool {
         self.groups.iter().all(|g| g.is_dense())
     }
 }
 
-/// Bytes that are read at once. Of large parts there is at least one for each thread.
+/// Bytes of a part. Where parts are large, there is at least one per thread.
 fn part_size(layout: Layout<'_>, axes: &[Axis], threads: usize) -> u64 {
     if layout.is_filtered || !layout.has_small_records {
         return PART;
@@ -156,7 +157,7 @@ fn part_size(layout: Layout<'_>, axes: &[Axis], threads: usize) -> u64 {
     (all / shares).clamp(PART, LARGE_PART)
 }
 
-/// Sides of the cells whose elements are read at once, of about `part` bytes.
+/// Sides of a cell of about `part` bytes.
 fn cell(layout: Layout<'_>, axes: &[Axis], part: u64) -> Vec<u64> {
     let mut sides = layout.chunk.to_vec();
     let bytes = |sides: &[u64]| {
@@ -164,7 +165,7 @@ fn cell(layout: Layout<'_>, axes: &[Axis], part: u64) -> Vec<u64> {
             .iter()
             .fold(layout.element, |n, side| n.saturating_mul(*side))
     };
-    // A chunk that has to be decoded is never cut. Another one is, along its first dimensions.
+    // A chunk that must be decoded is never cut. Others are, along the first dimensions.
     if !layout.is_filtered {
         for d in 0..sides.len() {
             let rest = bytes(&sides) / sides[d].max(1);
@@ -172,9 +173,9 @@ fn cell(layout: Layout<'_>, axes: &[Axis], part: u64) -> Vec<u64> {
             sides[d] = sides[d].min(most);
         }
     }
-    // Several small ones are read at once, along the last dimensions first.
+    // Small chunks are read several at once, along the last dimensions first.
     for d in (0..sides.len()).rev() {
-        // As long as there are more of them along this dimension.
+        // The selection limits the number of chunks along this dimension.
         let wanted = (axes[d].len()).min(layout.dims[d]).max(1);
         let most = (part / bytes(&sides).max(1)).max(1);
         let times = wanted.div_ceil(sides[d].max(1)).min(most);
@@ -186,8 +187,7 @@ fn cell(layout: Layout<'_>, axes: &[Axis], part: u64) -> Vec<u64> {
     sides
 }
 
-/// The groups of an axis: positions whose indices ascend, lie in one cell, and have gaps of less than `gap` indices between
-/// them.
+/// The groups of an axis: positions with ascending indices, in one cell, with gaps of less than `gap` indices.
 fn grouped(axis: &Axis, side: u64, gap: u64) -> Vec<Group> {
     match axis {
         Axis::Range { start, count, step } if *step <= gap.max(1) => {
@@ -202,7 +202,7 @@ fn grouped_range(start: u64, count: u64, step: u64, side: u64) -> Vec<Group> {
     let mut position = 0;
     while position < count {
         let first = start + position * step;
-        // The positions whose indices lie before the next cell.
+        // The positions before the next cell.
         let next = (first / side + 1).saturating_mul(side);
         let here = (next - first).div_ceil(step).min(count - position);
         groups.push(Group {
@@ -299,12 +299,12 @@ mod tests {
             element: 8,
         };
         let all = [Axis::range(0, 1000), Axis::range(0, 1000)];
-        // Rows of small chunks, up to a MiB.
+        // Rows of small chunks, up to 1 MiB.
         assert_eq!(cell(layout(&[10, 10], true), &all, PART), [130, 1000]);
         assert_eq!(cell(layout(&[1000, 1000], true), &all, PART), [1000, 1000]);
         assert_eq!(cell(layout(&[1000, 1000], false), &all, PART), [131, 1000]);
         assert_eq!(cell(layout(&[1000, 1], true), &all, PART), [1000, 131]);
-        // All of them is less than a large part for each thread.
+        // The whole selection is less than one large part per thread.
         assert_eq!(part_size(layout(&[10, 10], false), &all, 1), 8_000_000);
         assert_eq!(part_size(layout(&[10, 10], false), &all, 2), 4_000_000);
         assert_eq!(part_size(layout(&[10, 10], false), &all, 8), PART);

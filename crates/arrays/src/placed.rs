@@ -1,4 +1,4 @@
-//! Where the chunks of a dataset lie in the files of the log, and what these have there, for readers of the files.
+//! Where the chunks of a dataset lie in the files of the log, and their content, for programs that read these files.
 
 use super::dataset::Dataset;
 use super::log::{Log, Object};
@@ -7,19 +7,18 @@ use h5logfs_common::error::Result;
 use h5logfs_log::filters::Filter;
 use h5logfs_view::{ChunkId, ChunkReference, Form, PlacedChunk, View};
 
-/// A dataset whose elements lie outside the metadata of the canonical file.
+/// A dataset whose elements lie outside of the canonical file's metadata.
 pub struct Placed(Kind);
 
 enum Kind {
-    /// One of the snapshot, by its number.
+    /// A dataset of the snapshot, by its number.
     OfLog(Log, usize),
-    /// One of a file whose bytes are shown as they are.
+    /// A dataset of a file whose bytes are shown as they are.
     OfFile(Box<Dataset>),
 }
 
 impl Log {
-    /// What readers of the files need to know of the dataset whose object header is at an address. `None` where its elements lie
-    /// in metadata.
+    /// The dataset with this header address; `None` where its elements lie in metadata.
     pub fn placed(&self, address: u64) -> Result<Option<Placed>> {
         if let Some(number) = self.inner.number(address) {
             return Ok(Some(Placed(Kind::OfLog(self.clone(), number))));
@@ -46,7 +45,7 @@ impl Placed {
         }
     }
 
-    /// The filters of its chunks.
+    /// The filter pipeline of the chunks.
     pub fn filters(&self) -> &[Filter] {
         match &self.0 {
             Kind::OfLog(log, number) => &log.inner.open.view().snapshot().datasets[*number].filters,
@@ -54,7 +53,8 @@ impl Placed {
         }
     }
 
-    /// What was never written, as one element, or nothing for zeros. The fill value that the metadata tell can be another one.
+    /// The value of unwritten elements, as one element; empty for zeros. It may differ from the fill value in the
+    /// metadata.
     pub fn fill(&self) -> &[u8] {
         match &self.0 {
             Kind::OfLog(log, number) => &log.inner.open.view().snapshot().datasets[*number].fill,
@@ -62,8 +62,8 @@ impl Placed {
         }
     }
 
-    /// The chunks that were written, by ascending number in the grid, and where each lies. `None` for one that does not lie in
-    /// one piece of one file. Fails where elements cannot be read, and where a file has changed.
+    /// The written chunks and their places, by ascending number in the grid. A chunk that is not in one piece of one
+    /// file has no place. Fails where elements cannot be read, or a file has changed.
     pub fn references(&self) -> Result<Vec<PlacedChunk>> {
         match &self.0 {
             Kind::OfLog(log, number) => {
@@ -84,8 +84,8 @@ impl Placed {
         }
     }
 
-    /// The elements of a chunk, with anything past the edge of the dataset. `is_filtered`: as the filters of the dataset make
-    /// them.
+    /// The elements of a chunk. Those past the edge of the dataset are arbitrary. With `is_filtered`, the bytes after
+    /// the dataset's filters.
     pub fn bytes(&self, chunk: u64, is_filtered: bool) -> Result<Vec<u8>> {
         match &self.0 {
             Kind::OfLog(log, number) => {
@@ -106,7 +106,7 @@ impl Placed {
     }
 }
 
-/// Where the chunks of a dataset lie that is in the file as it is.
+/// Where the chunks of a dataset lie in a file that is shown as it is.
 fn references(view: &View, reader: Reader<'_, impl Sized>) -> Vec<PlacedChunk> {
     let place = |address, len, form| {
         let (source, offset) = one_piece(view, address, len)?;
@@ -133,7 +133,7 @@ fn references(view: &View, reader: Reader<'_, impl Sized>) -> Vec<PlacedChunk> {
     }
 }
 
-/// What the bytes of a chunk are; `None` where some of its filters were not applied, or are unknown.
+/// The form of a chunk's bytes; `None` where a filter is unknown or was not applied.
 fn form_of(filters: &[Filter], chunk: &FoundChunk) -> Option<Form> {
     if chunk.filters(filters).next().is_none() {
         return Some(Form::Elements);
@@ -142,7 +142,7 @@ fn form_of(filters: &[Filter], chunk: &FoundChunk) -> Option<Form> {
     (is_whole && filters.iter().all(Filter::can_apply)).then_some(Form::Filtered)
 }
 
-/// The source with the bytes at an address, and their offset there, where they lie in one piece.
+/// The source with the bytes at an address, and their offset there, if they are in one piece.
 fn one_piece(view: &View, address: u64, len: u64) -> Option<(u16, u64)> {
     let snapshot = view.snapshot();
     let flat = snapshot.log.layout().flat()?;

@@ -1,4 +1,4 @@
-//! Single elements in any order. Those of one cell are read as one box, so that no chunk is decoded for each of them.
+//! Single elements in any order. Points of one cell are read as one box, so a chunk is decoded once for all of them.
 
 use super::parts::Layout;
 use super::reading::{Reading, Source, Work};
@@ -6,10 +6,10 @@ use h5logfs_common::error::Result;
 use h5logfs_common::fault::Shortage;
 use h5logfs_log::boxes::Bounds;
 
-/// Bytes of a row from which points are read at once, where chunks are not filtered.
+/// Bytes of a row read at once for points in unfiltered chunks.
 const ROW: u64 = 4 << 10;
 
-/// Fills `out` with elements of a source, of the given rank, which is at least 1. The points lie in the extent.
+/// Fills `out` with elements of a source of rank 1 or more. The points lie in the extent.
 pub(crate) fn read(
     source: &impl Source,
     rank: usize,
@@ -56,7 +56,7 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Sides of the boxes whose points are read at once: a chunk that has to be decoded, else a piece of a row.
+/// Sides of the cells: a chunk that must be decoded, else a piece of a row.
 fn cell(layout: Layout<'_>) -> Vec<u64> {
     if layout.is_filtered {
         return layout.chunk.to_vec();
@@ -68,7 +68,7 @@ fn cell(layout: Layout<'_>) -> Vec<u64> {
     sides
 }
 
-/// The smallest box around points.
+/// The smallest box that contains the points.
 fn around<'a>(points: impl Iterator<Item = &'a [u64]>, rank: usize) -> Bounds {
     let mut bounds = Bounds {
         start: vec![u64::MAX; rank],

@@ -1,4 +1,4 @@
-//! Reading a selection: its parts, by several threads, into memory of the caller.
+//! Reading a selection: several threads read its parts into memory of the caller.
 //!
 //! ```text
 //! read ─┬ axes ── Parts ─┬ in order: each thread takes the next part with its piece of the array ─┐
@@ -22,32 +22,32 @@ use h5logfs_common::parallel;
 use h5logfs_common::task::{StopFlag, Task};
 use h5logfs_log::boxes::Bounds;
 
-/// Where elements come from.
+/// A source of elements.
 pub(crate) trait Source: Sync {
-    /// What parts of it depend on.
+    /// What decides the parts.
     fn layout(&self) -> Layout<'_>;
 
-    /// A piece of work with it.
+    /// A task for reading.
     fn task(&self) -> Task;
 
-    /// Fills `out` with the elements of a box. It is called in [`Task::retry`].
+    /// Fills `out` with the elements of a box. The caller is [`Task::retry`].
     fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()>;
 
-    /// The error that a fault of a selection is.
+    /// The error for a fault of a selection.
     fn failed(&self, fault: Fault) -> Error;
 }
 
-/// Who reads.
+/// How a selection is read.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
-    /// Threads that work on it, the calling one included.
+    /// Number of threads, including the calling one.
     pub threads: usize,
-    /// Is told now and then, by the calling thread, how many bytes are there. Reading stops where it breaks.
+    /// The calling thread reports the number of bytes read now and then. Reading stops where this breaks.
     pub progress: Option<&'a (dyn Fn(u64) -> ControlFlow<()> + Sync)>,
 }
 
 impl Reading<'_> {
-    /// So many threads; 0 stands for one on each core that this thread may use.
+    /// A read with `threads` threads; 0 stands for one per core that this thread may use.
     pub fn of(threads: usize) -> Self {
         let threads = match threads {
             0 => parallel::cores(),
@@ -61,7 +61,7 @@ impl Reading<'_> {
 }
 
 impl Default for Reading<'_> {
-    /// As many threads as this one may use cores.
+    /// One thread per core that this thread may use.
     fn default() -> Self {
         Reading::of(0)
     }
@@ -103,12 +103,12 @@ pub(crate) fn read(
     }
 }
 
-/// A read that threads share.
+/// A read shared by threads.
 pub(crate) struct Work<'a, S> {
     source: &'a S,
     reading: Reading<'a>,
     stop: StopFlag,
-    /// Bytes that are there.
+    /// Bytes read so far.
     done: AtomicU64,
 }
 
@@ -122,7 +122,7 @@ impl<'a, S: Source> Work<'a, S> {
         }
     }
 
-    /// Parts that follow each other in the array.
+    /// Reads parts that follow each other in the array.
     fn in_order(&self, parts: &Parts, axes: &[Axis], out: &mut [u8]) -> Result<()> {
         let element = self.source.layout().element;
         self.each_in_order(
@@ -162,7 +162,7 @@ impl<'a, S: Source> Work<'a, S> {
         })
     }
 
-    /// Parts of which each has its elements in several places of the array.
+    /// Reads parts whose elements are scattered in the array.
     fn out_of_order(
         &self,
         parts: &Parts,
@@ -191,7 +191,7 @@ impl<'a, S: Source> Work<'a, S> {
         })
     }
 
-    /// Fills `out` with the elements of a part, in the order of the array.
+    /// Fills `out` with the elements of a part, in array order.
     fn read_part(&self, task: &Task, part: &Part<'_>, axes: &[Axis], out: &mut [u8]) -> Result<()> {
         let bounds = part.bounds();
         if part.is_dense() {
@@ -218,7 +218,7 @@ impl<'a, S: Source> Work<'a, S> {
         })
     }
 
-    /// Reads a box into memory of its own, and shows it to `take`.
+    /// Reads a box into temporary memory, and passes it to `take`.
     pub fn with_box(&self, task: &Task, bounds: &Bounds, take: impl FnOnce(&[u8])) -> Result<()> {
         let element = self.source.layout().element;
         let bytes = bounds.count().try_fold(element, u64::checked_mul);
@@ -228,7 +228,7 @@ impl<'a, S: Source> Work<'a, S> {
         Ok(())
     }
 
-    /// Memory for so many bytes; `None` stands for more than can be counted.
+    /// Memory of `bytes` bytes; `None` stands for a number that overflowed.
     fn room(&self, task: &Task, bytes: Option<u64>) -> Result<(Vec<u8>, Reservation)> {
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
         let mut reservation = task.reservation();
@@ -242,8 +242,8 @@ impl<'a, S: Source> Work<'a, S> {
         ))
     }
 
-    /// Runs `work` in as many threads as there is work for. The first failure stops all. `told` takes the bytes that are
-    /// there.
+    /// Runs `work` in as many threads as there is work for. The first failure stops all. `told` takes the number of
+    /// bytes read.
     fn share(
         &self,
         most: u64,
@@ -265,7 +265,7 @@ impl<'a, S: Source> Work<'a, S> {
                 task.check().map_err(|stop| self.source.failed(stop.into()))
             };
             if let Err(error) = work(&task, &told) {
-                // The others fail because they are stopped.
+                // Later errors come from being stopped.
                 failed.lock().get_or_insert(error);
                 self.stop.stop(Stop::CallerGone);
             }
@@ -289,7 +289,7 @@ fn copy_part(from: &[u8], part: &Part<'_>, shape: &[u64], element: usize, to: &m
     copy_box(&count, element, (from, own), (to, target));
 }
 
-/// Takes the elements at all combinations of indices out of a box of these sides, in row-major order.
+/// Copies the elements at all combinations of indices from a box to `to`, in row-major order.
 fn gather(from: &[u8], sides: &[u64], indices: &[Vec<u64>], element: usize, to: &mut [u8]) {
     let Some((last, outer)) = indices.split_last() else {
         return to.copy_from_slice(from);
@@ -315,7 +315,7 @@ fn gather(from: &[u8], sides: &[u64], indices: &[Vec<u64>], element: usize, to: 
     }
 }
 
-/// Elements of a usual size, so that each is one load and one store.
+/// Gathers elements of a common size: each is one load and one store.
 fn take<const SIZE: usize>(from: &[u8], indices: &[u64], to: &mut [u8]) {
     let from = from.as_chunks::<SIZE>().0;
     for (to, index) in to.as_chunks_mut::<SIZE>().0.iter_mut().zip(indices) {
@@ -329,7 +329,7 @@ mod tests {
 
     use super::*;
 
-    /// An array in memory, in which an element says where it is.
+    /// An array in memory whose elements tell their own place.
     #[derive(Debug)]
     struct Known {
         dims: Vec<u64>,

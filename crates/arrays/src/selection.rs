@@ -1,4 +1,4 @@
-//! What is read of a dataset: hyperslabs with steps, lists of indices along dimensions, points.
+//! Selections of a dataset: hyperslabs with steps, lists of indices per dimension, and points.
 
 use h5logfs_common::fault::Fault;
 
@@ -7,13 +7,13 @@ use h5logfs_common::fault::Fault;
 pub enum Selection {
     /// All elements.
     All,
-    /// The elements whose index along each dimension is one of those of its axis, in their order.
+    /// Every element whose index along each dimension is in that dimension's axis, in the order of the axes.
     Axes(Vec<Axis>),
     /// Single elements, in this order.
     Points {
-        /// Dimensions of the dataset.
+        /// Rank of the dataset.
         rank: usize,
-        /// The coordinates of the first point, then those of the second, and so on.
+        /// Coordinates of the first point, then of the second, and so on.
         coordinates: Vec<u64>,
     },
 }
@@ -21,16 +21,16 @@ pub enum Selection {
 /// Indices along one dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Axis {
-    /// `start`, `start + step`, …: `count` of them.
+    /// `count` indices: `start`, `start + step`, …
     Range {
-        /// The first.
+        /// First index.
         start: u64,
-        /// How many.
+        /// Number of indices.
         count: u64,
-        /// From one to the next; at least 1.
+        /// Distance of neighbours, at least 1.
         step: u64,
     },
-    /// These, in this order. An index may occur several times.
+    /// A list of indices, in this order. An index may occur several times.
     List(Vec<u64>),
 }
 
@@ -44,7 +44,7 @@ impl Axis {
         }
     }
 
-    /// The number of indices.
+    /// Number of indices.
     pub fn len(&self) -> u64 {
         match self {
             Axis::Range { count, .. } => *count,
@@ -52,12 +52,12 @@ impl Axis {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the axis is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The index at a position, which there is.
+    /// The index at a valid position.
     pub(crate) fn at(&self, position: u64) -> u64 {
         match self {
             Axis::Range { start, step, .. } => start + position * step,
@@ -65,7 +65,7 @@ impl Axis {
         }
     }
 
-    /// Fails where an index is not below `side`, or the range has no step.
+    /// Fails where an index is not below `side`, or the step is 0.
     fn check(&self, side: u64) -> Result<(), Fault> {
         let past = match self {
             Axis::Range { step: 0, .. } => return Err("a selection with a step of 0".into()),
@@ -85,7 +85,7 @@ impl Axis {
 }
 
 impl Selection {
-    /// A box of elements without gaps.
+    /// A contiguous box of elements.
     pub fn hyperslab(start: &[u64], count: &[u64]) -> Self {
         let axes = start.iter().zip(count);
         Selection::Axes(
@@ -94,7 +94,7 @@ impl Selection {
         )
     }
 
-    /// The elements where a mask of the extent of the dataset, in row-major order, is true, in this order.
+    /// The elements at which a mask is true, in row-major order. The mask covers the extent of the dataset.
     pub fn mask(dims: &[u64], mask: &[bool]) -> Self {
         let mut coordinates = Vec::new();
         for (number, _) in mask.iter().enumerate().filter(|(_, wanted)| **wanted) {
@@ -112,8 +112,8 @@ impl Selection {
         }
     }
 
-    /// The shape of what it selects of a dataset of these dimensions: that of the array to read into. Points have one
-    /// dimension. Fails where the selection does not fit the dataset.
+    /// The shape of the array that the selection reads from a dataset of these dimensions. Points have one dimension.
+    /// Fails where the selection does not fit the dataset.
     pub fn shape(&self, dims: &[u64]) -> Result<Vec<u64>, Fault> {
         let of_other_rank = |rank: usize| -> Fault {
             format!(
@@ -147,7 +147,7 @@ impl Selection {
     }
 }
 
-/// Bytes of an array of these sides, whose elements have `element` bytes; `None` where they cannot be counted.
+/// Bytes of an array with these sides and elements of `element` bytes; `None` on overflow.
 pub(crate) fn bytes_of(sides: &[u64], element: u64) -> Option<u64> {
     sides
         .iter()

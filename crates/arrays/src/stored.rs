@@ -1,5 +1,5 @@
-//! Elements that lie in the canonical file where its metadata say: those of datasets that the scan has copied, as it does with
-//! small ones and with those of variable length, and all elements of a file whose bytes are shown as they are.
+//! Elements that lie in the canonical file where its metadata says. These are datasets that the scan has copied
+//! (small ones, and those of variable length), and all datasets of a file whose bytes are shown as they are.
 
 use std::convert::Infallible;
 
@@ -19,48 +19,48 @@ type Result<T> = std::result::Result<T, Fault>;
 /// Where the elements of a dataset lie.
 #[derive(Debug)]
 pub(crate) enum Stored {
-    /// Nowhere: none was written.
+    /// No storage: nothing was written.
     Nowhere,
-    /// Here, all of them.
+    /// All elements, in memory.
     Here(Vec<u8>),
-    /// In one piece, all of them.
+    /// One contiguous piece.
     Piece {
-        /// Where it begins.
+        /// Address of the first byte.
         address: u64,
-        /// Its bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// In chunks.
+    /// Chunks.
     Chunks(Chunks),
 }
 
-/// The chunks of a dataset that were written.
+/// The written chunks of a dataset.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     /// Sides of a chunk.
     pub sides: Vec<u64>,
     /// Bytes of a chunk without filters.
     pub raw: u64,
-    /// By ascending numbers.
+    /// The chunks by ascending number.
     pub found: Vec<FoundChunk>,
     reservation: Reservation,
 }
 
-/// A chunk that was written.
+/// A written chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundChunk {
-    /// Its number in the grid, in row-major order.
+    /// Number in the grid, in row-major order.
     pub number: u64,
-    /// Of its stored bytes.
+    /// Address of the stored bytes.
     pub address: u64,
-    /// How many these are.
+    /// Number of stored bytes.
     pub size: u64,
     /// Bit `i` is set where filter `i` was not applied.
     pub filter_mask: u32,
 }
 
 impl Stored {
-    /// Where the elements of a dataset of these dimensions lie. Its chunk index is read as a whole, in memory of `task`.
+    /// The storage of a dataset with these dimensions. Its chunk index is read whole, in memory of `task`.
     pub fn of(
         objects: &Objects<impl HeaderBytes>,
         dataset: &DatasetInfo,
@@ -123,7 +123,7 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// Chunks of the grid.
+    /// Number of chunks in the grid.
     fn count(&self, dims: &[u64]) -> Option<u64> {
         let along = dims.iter().zip(&self.sides);
         along
@@ -149,13 +149,13 @@ impl Chunks {
         Ok(())
     }
 
-    /// The number of the chunk at a position of the grid, which has no more chunks than can be counted.
+    /// The number of the chunk at a position. The number of chunks in the grid does not overflow.
     fn number(&self, position: &[u64], dims: &[u64]) -> u64 {
         let along = position.iter().zip(dims).zip(&self.sides);
         along.fold(0, |n, ((at, all), side)| n * all.div_ceil(*side) + at)
     }
 
-    /// The chunk of this number; `None` where it was not written.
+    /// The chunk of a number; `None` if it was not written.
     pub fn find(&self, number: u64) -> Option<&FoundChunk> {
         let found = self
             .found
@@ -164,7 +164,7 @@ impl Chunks {
     }
 }
 
-/// Reads elements of a dataset.
+/// Reads the elements of a dataset.
 pub(crate) struct Reader<'a, B> {
     pub objects: &'a Objects<B>,
     pub dataset: &'a DatasetInfo,
@@ -173,7 +173,7 @@ pub(crate) struct Reader<'a, B> {
 }
 
 impl<B: HeaderBytes> Reader<'_, B> {
-    /// Fills `out` with a box, which lies in the dataset. `out` has the length of its elements.
+    /// Fills `out` with a box of the dataset. `out` has the length of the box's elements.
     pub fn read(&self, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         let count: Vec<u64> = wanted.count().collect();
         let zero = vec![0; count.len()];
@@ -204,7 +204,7 @@ impl<B: HeaderBytes> Reader<'_, B> {
         self.dataset.datatype.size as usize
     }
 
-    /// Fills `out` with what was never written.
+    /// Fills `out` with the fill value.
     fn fill(&self, out: &mut [u8]) {
         match &self.dataset.fill {
             Some(fill) => {
@@ -215,7 +215,7 @@ impl<B: HeaderBytes> Reader<'_, B> {
         }
     }
 
-    /// Copies a box of an array that lies in one piece in the file.
+    /// Copies a box of an array that is contiguous in the file.
     fn copy_piece(
         &self,
         address: u64,
@@ -266,7 +266,7 @@ impl<B: HeaderBytes> Reader<'_, B> {
         }
     }
 
-    /// Copies the part of a chunk that lies in a box.
+    /// Copies the part of a chunk that overlaps a box.
     fn read_part(
         &self,
         task: &Task,
@@ -303,8 +303,8 @@ impl<B: HeaderBytes> Reader<'_, B> {
         Ok(())
     }
 
-    /// A whole chunk of the grid: its elements, with anything past the edge of the dataset, or with `is_filtered` what the filters
-    /// of the dataset make of them. A dataset that has no chunks is one.
+    /// The elements of a whole chunk. Those past the edge of the dataset are arbitrary. With `is_filtered`, the
+    /// chunk's bytes after the dataset's filters. A dataset without chunks is one chunk.
     pub fn chunk(&self, number: u64, is_filtered: bool) -> Result<Vec<u8>> {
         let all = &self.dataset.filters;
         let (chunk, raw) = match self.stored {
@@ -335,14 +335,14 @@ impl<B: HeaderBytes> Reader<'_, B> {
         Ok(elements)
     }
 
-    /// Bytes of the file.
+    /// A range of bytes of the file.
     fn bytes(&self, address: u64, len: u64) -> Result<Vec<u8>> {
         read_vec(self.objects.bytes(), address, len)
     }
 }
 
 impl FoundChunk {
-    /// Those of the filters of the dataset that were applied to it.
+    /// The filters of the dataset that were applied to the chunk.
     pub fn filters<'a>(&self, all: &'a [Filter]) -> impl Iterator<Item = &'a Filter> {
         let mask = self.filter_mask;
         let is_applied = move |bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 0;
@@ -351,7 +351,7 @@ impl FoundChunk {
         applied.map(|(_, filter)| filter)
     }
 
-    /// Fails where a chunk without filters has fewer bytes than its elements.
+    /// Fails where an unfiltered chunk has fewer bytes than its elements.
     fn check_len(&self, raw: u64) -> Result<()> {
         if self.size >= raw {
             return Ok(());
@@ -360,18 +360,18 @@ impl FoundChunk {
     }
 }
 
-/// The part of a chunk that lies in a box.
+/// The part of a chunk that overlaps a box.
 struct PartOfChunk {
     /// Elements along each dimension.
     count: Vec<u64>,
-    /// Where it begins in the chunk.
+    /// Start in the chunk.
     in_chunk: Vec<u64>,
-    /// Where it begins in the box.
+    /// Start in the box.
     in_box: Vec<u64>,
 }
 
 impl PartOfChunk {
-    /// That of the chunk at `position` of the grid, which has some.
+    /// The overlap of `wanted` with the chunk at `position` of the grid. It is not empty.
     fn of(position: &[u64], sides: &[u64], wanted: &Bounds) -> Self {
         let rank = position.len();
         let mut part = PartOfChunk {
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a look at each element.
+        /// Compares with a look at each element.
         #[test]
         fn parts_of_chunks_tile_a_box(
             sides in prop::collection::vec((1u64..6, 0u64..9, 1u64..9), 1..4),

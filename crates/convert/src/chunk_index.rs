@@ -1,17 +1,17 @@
-//! The index of the chunks that a dataset has, and of no others: a version 1 B-tree.
+//! The chunk index of a dataset that lists only existing chunks: a version 1 B-tree.
 //!
-//! The view has a tree over all chunks of a grid ([`Tree`]). An ordinary file has chunks where something was written, so
-//! its tree is one over their ranks in ascending order.
+//! The view has a tree over all chunks of a grid ([`Tree`]). An ordinary file has chunks only where something was
+//! written. Its tree is one over the ranks of these chunks in ascending order.
 
 use h5logfs_log::btree::{All, Key, Tree};
 use h5logfs_view::Grid;
 
-/// A chunk that a file has.
+/// A stored chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredChunk {
-    /// In the chunk grid of its dataset.
+    /// Number in the chunk grid of the dataset.
     pub number: u64,
-    /// Of its first byte. Addresses count from the end of the user block.
+    /// Address of the first byte. Addresses count from the end of the user block.
     pub address: u64,
     /// Bytes after the filters.
     pub size: u32,
@@ -30,8 +30,8 @@ pub struct ChunkIndex<'a> {
 }
 
 impl<'a> ChunkIndex<'a> {
-    /// The index of `chunks`, which have ascending numbers in `grid`, of a dataset with elements of so many bytes. `None`
-    /// where it would be longer than 2^64 bytes.
+    /// The index of `chunks`, whose numbers in `grid` ascend, for elements of `element_size` bytes. `None` where it
+    /// would exceed 2^64 bytes.
     pub fn new(grid: &'a Grid, element_size: u64, chunks: &'a [StoredChunk]) -> Option<Self> {
         let tree = match chunks.len() as u64 {
             0 => None,
@@ -45,7 +45,7 @@ impl<'a> ChunkIndex<'a> {
         })
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.tree.as_ref().map_or(0, Tree::bytes)
     }
@@ -55,14 +55,14 @@ impl<'a> ChunkIndex<'a> {
         self.tree.is_none()
     }
 
-    /// The address for the layout message of the dataset, if the index lies at `address`: that of the root. `None` where
-    /// there is no index: then the layout message has the undefined address.
+    /// The address for the dataset's layout message if the index lies at `address`: that of the root. `None` without
+    /// an index: the message then has the undefined address.
     pub fn root(&self, address: u64) -> Option<u64> {
         Some(address + self.tree.as_ref()?.root())
     }
 
-    /// The nodes in the order in which they follow each other from `address` on, a multiple of 8. The caller ensures that
-    /// an index of this length fits there.
+    /// The nodes in file order, from `address` on, a multiple of 8. The caller ensures that an index of this length
+    /// fits there.
     pub fn nodes(&self, address: u64) -> impl Iterator<Item = Vec<u8>> + '_ {
         let trees = self.tree.iter();
         trees.flat_map(move |tree| {
@@ -71,7 +71,7 @@ impl<'a> ChunkIndex<'a> {
         })
     }
 
-    /// Node `number` of the tree that begins at `address`. The tree counts ranks: places in `chunks`.
+    /// Node `number` of the tree at `address`. The tree counts ranks: indices in `chunks`.
     fn node(&self, tree: &Tree, number: u64, address: u64) -> Option<Vec<u8>> {
         let key = |rank: u64| {
             let chunk = &self.chunks[rank as usize];
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// A key as it stands in a node: size, filter mask, and the coordinates, with the one inside an element.
+    /// A stored key: size, filter mask, and the coordinates, including the one inside an element.
     type FoundKey = (u32, u32, Vec<u64>);
 
     fn key(file: &File, address: u64, rank: usize) -> FoundKey {
@@ -125,8 +125,8 @@ mod tests {
         (size as u32, (size >> 32) as u32, coordinates.collect())
     }
 
-    /// Reads the tree below the node at `address`: the leaves' keys and addresses from left to right. Nodes met on each
-    /// level, to check siblings. Returns the first key of the node and the one behind its last child.
+    /// Reads the tree below the node at `address`: the leaves' keys and addresses from left to right, and the nodes
+    /// on each level, to check siblings. Returns the first key of the node, and the one after its last child.
     fn walk(
         file: &File,
         address: u64,

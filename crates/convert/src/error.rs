@@ -1,30 +1,30 @@
-//! What can go wrong where a file is made of a log.
+//! Errors while a file is made from a log.
 
 use std::io;
 
 use h5logfs_common::fault::Fault;
 
-/// Why there is no file.
+/// Why the file was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] h5logfs_common::error::Error),
 
-    /// The new file cannot be written, or read back.
+    /// The new file cannot be written or read back.
     #[error(transparent)]
     File(#[from] io::Error),
 
-    /// The objects of the new file are not as they have to be, or there is no memory for them.
+    /// The objects of the new file are invalid, or memory is short.
     #[error(transparent)]
     Fault(#[from] Fault),
 
-    /// The file cannot be made of this log, for this reason.
+    /// The reason why the file cannot be made from this log.
     #[error("{0}")]
     Other(String),
 }
 
-/// Of the same kind, in the same words.
+/// Keeps the kind and the text.
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let text = error.to_string();

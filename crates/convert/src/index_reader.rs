@@ -9,8 +9,8 @@ use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The chunks of the tree whose root is at `root`, by ascending number. Fails with the reason where it is no tree, or has
-/// chunks that are not in the grid, or out of order.
+/// The chunks of the tree with the root at `root`, by ascending number. Fails with the reason where this is no tree,
+/// or has chunks outside of the grid or out of order.
 pub fn read_index(bytes: &dyn HeaderBytes, root: u64, grid: &Grid) -> Result<Vec<StoredChunk>> {
     let mut chunks: Vec<StoredChunk> = Vec::new();
     btree::read(bytes, root, grid.dims.len(), &mut |leaf| {
@@ -26,7 +26,7 @@ pub fn read_index(bytes: &dyn HeaderBytes, root: u64, grid: &Grid) -> Result<Vec
     Ok(chunks)
 }
 
-/// `None` where the grid has no such chunk.
+/// A stored chunk; `None` where the grid has no such chunk.
 fn stored_chunk(leaf: &Leaf<'_>, grid: &Grid) -> Option<StoredChunk> {
     let (within, origin) = leaf.origin.split_last()?;
     let number = grid.number_at(origin).filter(|_| *within == 0)?;

@@ -1,11 +1,11 @@
-//! Ordinary HDF5 files made of logs. It uses neither libhdf5 nor MPI: the scan has made the metadata, and what is missing
-//! of an ordinary file is chunks and the indexes of them.
+//! Ordinary HDF5 files made from logs. The crate uses neither libhdf5 nor MPI: the scan has made the metadata; only
+//! chunks and their indexes are missing.
 //!
-//! * [`compact`]: the file of a log that has only what was written, in compressed chunks.
-//! * [`chunk_index`]: the index of the chunks that a dataset has.
-//! * [`index_reader`]: reads such an index.
-//! * [`error`]: what can go wrong.
-//! * [`settle`]: a log becomes an ordinary file where it is.
+//! * [`compact`]: a new file with only what was written, in compressed chunks.
+//! * [`chunk_index`]: the chunk index of a dataset.
+//! * [`index_reader`]: reads a chunk index.
+//! * [`error`]: the errors.
+//! * [`settle`]: turns a log into an ordinary file in place.
 
 #![deny(missing_docs)]
 

@@ -315,7 +315,7 @@ mod tests {
             (Some(&[][..]), "has no bytes: no step is complete"),
             (
                 Some(&header(5)[..63]),
-                "md.idx is no index of ADIOS2: it has fewer than 64 bytes",
+                "md.idx is not an ADIOS2 index: it has fewer than 64 bytes",
             ),
             (Some(&header(3)), "md.idx is of version BP3"),
         ] {

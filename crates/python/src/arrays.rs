@@ -1,4 +1,5 @@
-//! The objects of an open log, and the elements of its datasets, without HDF5. `_arrays.py` makes groups and arrays of them.
+//! The objects of an open log, and the elements of its datasets, without HDF5. `_arrays.py` turns them into groups
+//! and arrays.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,17 +21,17 @@ use crate::error::{exception, unlocked, unlocked_log};
 use crate::file::OpenFile;
 use crate::plain::{described, plain_values, text};
 
-/// Between two looks at signals, and two calls of `progress`.
+/// Time between checks for signals, and between calls of `progress`.
 const STEP: Duration = Duration::from_millis(100);
-/// Reads of fewer bytes are not worth a thread that looks after them.
+/// Reads of fewer bytes need no supervising thread.
 const LONG: usize = 4 << 20;
 
-/// The objects of one state of a log. Threads share it.
+/// The objects of one state of a log, which threads may share.
 #[pyclass(frozen, module = "h5logfs._native")]
 pub struct Objects(Log);
 
 impl Objects {
-    /// The log that they are of.
+    /// The log of the objects.
     pub fn log(&self) -> &Log {
         &self.0
     }
@@ -38,27 +39,27 @@ impl Objects {
 
 #[pymethods]
 impl Objects {
-    /// Those of a file that is a log.
+    /// The objects of a file that is a log.
     #[new]
     fn new(py: Python<'_>, file: &OpenFile) -> PyResult<Self> {
         let log = file.shared_log();
-        let log = log.ok_or_else(|| PyValueError::new_err("the file is no log"))?;
+        let log = log.ok_or_else(|| PyValueError::new_err("the file is not a log"))?;
         unlocked_log(py, || Log::of(log).map(Objects))
     }
 
-    /// "group", "dataset" or "datatype"; None where no path leads to an object.
+    /// "group", "dataset" or "datatype"; None where the path leads to no object.
     fn kind(&self, py: Python<'_>, path: &str) -> PyResult<Option<&'static str>> {
         let found = unlocked_log(py, || self.0.kind_of(path))?;
         Ok(found.map(kind_name))
     }
 
-    /// The address of the object at a path; None where no path leads to one. All links of an object have the same.
+    /// The address of the object at a path; None where there is none. All links to an object share its address.
     fn address(&self, py: Python<'_>, path: &str) -> PyResult<Option<u64>> {
         unlocked_log(py, || self.0.address_of(path))
     }
 
-    /// The links of a group, by name: name, order of creation if the group keeps it, "hard", "soft", "external" or "other", what
-    /// that leads to, and the kind of the object behind a hard link.
+    /// The links of a group, by name: name; creation order if recorded; "hard", "soft", "external" or "other";
+    /// target; and the kind of a hard link's object.
     fn links<'py>(&self, py: Python<'py>, group: &str) -> PyResult<Bound<'py, PyList>> {
         let found = unlocked_log(py, || {
             let kinds = self.0.links(group)?.into_iter().map(|link| {
@@ -84,7 +85,7 @@ impl Objects {
         Ok(list)
     }
 
-    /// The groups and datasets in a group, in the order of their creation if the group keeps it, else by name.
+    /// The groups and datasets in a group, in creation order if recorded, else by name.
     fn members(&self, py: Python<'_>, group: &str) -> PyResult<Members> {
         let log = self.0.clone();
         let links = unlocked_log(py, || {
@@ -103,8 +104,8 @@ impl Objects {
         })
     }
 
-    /// The attributes of an object: name, datatype, shape (None without a dataspace), and the bytes of the elements, or a
-    /// list of them where they have variable lengths.
+    /// The attributes of an object: name, datatype, shape (None without a dataspace), and the bytes of the elements,
+    /// or a list of values for variable-length types.
     fn attributes<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyList>> {
         let attributes = unlocked_log(py, || {
             let found = self.0.attributes(path)?.into_iter().map(|attribute| {
@@ -136,7 +137,7 @@ impl Objects {
         Ok(list)
     }
 
-    /// A dataset, or "group" or "datatype" for another object. KeyError where no path leads to one.
+    /// A dataset, or "group" or "datatype" for another object. KeyError where there is none.
     fn object<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyAny>> {
         match unlocked_log(py, || self.0.object(path))? {
             Some(Object::Dataset(dataset)) => Elements(*dataset).into_bound_py_any(py),
@@ -155,11 +156,11 @@ impl Objects {
     }
 }
 
-/// What the links of a group lead to, each looked at when it is asked for.
+/// The members of a group. Each is looked up when the iterator reaches it.
 #[pyclass(frozen, module = "h5logfs._native")]
 pub struct Members {
     log: Log,
-    /// What all their paths begin with.
+    /// Prefix of the members' paths.
     prefix: String,
     links: Mutex<vec::IntoIter<Link>>,
 }
@@ -170,7 +171,7 @@ impl Members {
         of
     }
 
-    /// A name, and a dataset, or `None` for a group.
+    /// A name with a dataset, or with `None` for a group.
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Member<'py>>> {
         let Some((name, object)) = unlocked_log(py, || self.next())? else {
             return Ok(None);
@@ -216,7 +217,7 @@ impl Elements {
         shape(&self.0.info().space)
     }
 
-    /// The largest extent; None in a dimension that is unlimited.
+    /// The largest extent; None for an unlimited dimension.
     #[getter]
     fn maxshape(&self) -> Option<Vec<Option<u64>>> {
         match &self.0.info().space {
@@ -242,7 +243,7 @@ impl Elements {
         self.0.chunk().map(<[u64]>::to_vec)
     }
 
-    /// The filters: their numbers, and their parameters.
+    /// The filters: numbers and parameters.
     #[getter]
     fn filters(&self) -> Vec<(i32, Vec<u32>)> {
         let filters = self.0.filters().iter();
@@ -251,23 +252,23 @@ impl Elements {
             .collect()
     }
 
-    /// The bytes of the fill value; None where it is the default.
+    /// The bytes of the fill value; None for the default.
     #[getter]
     fn fill_value<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         let fill = self.0.info().fill.as_ref();
         fill.map(|fill| PyBytes::new(py, fill))
     }
 
-    /// The address of its header, by which references name it.
+    /// The address of the object header, which references name.
     #[getter]
     fn address(&self) -> u64 {
         self.0.address()
     }
 
-    /// Reads a selection into the memory of `out`: `None`, a list of an axis for each dimension, which is a tuple (start, count,
-    /// step) or the bytes of 64-bit indices, or a tuple of the rank and the bytes of the coordinates of points. `threads`: 0 for
-    /// as many as there are cores. `progress` is called with the number of bytes that are there, and reading stops where it
-    /// raises.
+    /// Reads a selection into the memory of `out`. The selection is `None`, or a list with an axis per dimension, or
+    /// a tuple of the rank and the bytes of points' coordinates. An axis is a tuple (start, count, step) or the bytes
+    /// of 64-bit indices. `threads`: 0 for one per core. `progress` is called with the number of bytes read; reading
+    /// stops where it raises.
     #[pyo3(signature = (selection, out, threads=0, progress=None))]
     fn read(
         &self,
@@ -295,19 +296,19 @@ impl Elements {
         })
     }
 
-    /// Why its elements cannot be read, as far as that is known without a read; None where nothing is against it.
+    /// Why the elements cannot be read, as far as this is known without reading; None if there is no reason.
     fn refusal(&self, py: Python<'_>) -> PyResult<Option<String>> {
         unlocked_log(py, || self.0.refusal())
     }
 
-    /// All elements as plain values, in row-major order: for elements of variable length.
+    /// All elements as plain values, in row-major order. Meant for elements of variable length.
     fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let values = unlocked_log(py, || self.0.values())?;
         plain_values(py, &values)
     }
 }
 
-/// How far a read is, and whether it is to go on.
+/// Progress of a read, and whether it is to continue.
 #[derive(Default)]
 struct Watched {
     done: AtomicU64,
@@ -316,8 +317,8 @@ struct Watched {
     ended: Condvar,
 }
 
-/// Reads in a thread of its own, and meanwhile looks for signals and calls `progress`. Whatever is inside the log must not wait for
-/// the interpreter's lock: a thread that forks holds it, and waits for those that are inside.
+/// Reads in a thread of its own, and meanwhile checks for signals and calls `progress`. Code inside the log must not
+/// wait for the interpreter's lock: a forking thread holds the lock and waits for those inside.
 fn watched(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
@@ -357,7 +358,7 @@ fn watched(
             return Err(error);
         }
         outcome?;
-        // Also where the read took less than a step.
+        // Reports reads shorter than a step, too.
         let done = state.done.load(Ordering::Relaxed);
         let told = progress.map(|progress| progress.call1(py, (done,)));
         told.transpose().map(drop)
@@ -374,7 +375,7 @@ impl Watched {
     }
 }
 
-/// Tells that the read has ended, also where it has panicked.
+/// Signals the end of a read, also after a panic.
 struct Ended<'a>(&'a Watched);
 
 impl Drop for Ended<'_> {

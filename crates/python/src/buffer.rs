@@ -1,4 +1,4 @@
-//! The memory of Python objects, into which files are read without a copy.
+//! Memory of Python objects, into which files are read without a copy.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -8,9 +8,8 @@ use std::slice;
 use pyo3::ffi::{Py_ssize_t, PyObject};
 use pyo3::prelude::*;
 
-/// `Py_buffer` of CPython. pyo3 has it for the limited API from Python 3.11 on, where it became a part of that. Its
-/// members, and the two functions, are the same in Python 3.9 and 3.10: PEP 688 and the notes of 3.11 only declare what
-/// there was as stable.
+/// CPython's `Py_buffer`. pyo3 has it in the limited API from Python 3.11 on, which first included it. Members and
+/// functions are the same in Python 3.9 and 3.10: PEP 688 and the notes of 3.11 only declare them stable.
 #[repr(C)]
 struct RawBuffer {
     buf: *mut c_void,
@@ -26,7 +25,7 @@ struct RawBuffer {
     internal: *mut c_void,
 }
 
-/// `PyBUF_WRITABLE`; without further flags only contiguous memory is handed out.
+/// `PyBUF_WRITABLE`. Without further flags an object hands out contiguous memory only.
 const WRITABLE: c_int = 1;
 
 unsafe extern "C" {
@@ -34,9 +33,9 @@ unsafe extern "C" {
     fn PyBuffer_Release(view: *mut RawBuffer);
 }
 
-/// The contiguous, writable memory of an object. The object keeps it in place as long as this lives.
+/// The contiguous, writable memory of an object, which keeps it in place while this lives.
 pub struct WritableBuffer<'py> {
-    /// In a box, because some objects keep the address of the structure.
+    /// The box fixes the address of the structure, which some objects keep.
     raw: Box<RawBuffer>,
     _locked: PhantomData<Python<'py>>,
 }
@@ -68,22 +67,22 @@ impl<'py> WritableBuffer<'py> {
         }
     }
 
-    /// The memory. Python code may write to it at the same time, as into any buffer that `readinto` is given: then the
-    /// bytes are a mixture.
+    /// The memory. Python code may write to it at the same time, as with any `readinto`: the bytes are then a
+    /// mixture.
     pub fn bytes(&mut self) -> &mut [u8] {
         let len = usize::try_from(self.raw.len).unwrap_or(0);
         if len == 0 {
             return &mut [];
         }
-        // SAFETY: the object handed out `len` writable bytes at `buf`, and they stay there until they are released.
+        // SAFETY: the object handed out `len` writable bytes at `buf`, which stay until they are released.
         unsafe { slice::from_raw_parts_mut(self.raw.buf.cast(), len) }
     }
 }
 
 impl Drop for WritableBuffer<'_> {
     fn drop(&mut self) {
-        // SAFETY: the structure was filled by PyObject_GetBuffer, once, and the lock is held: it cannot have left the
-        // thread.
+        // SAFETY: PyObject_GetBuffer filled the structure once. The type cannot leave its thread, which holds the
+        // lock.
         unsafe { PyBuffer_Release(&raw mut *self.raw) };
     }
 }

@@ -1,4 +1,4 @@
-//! Notices that a log has changed.
+//! Detects changes of a log.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use pyo3::prelude::*;
 use crate::error::{of_plain_file, unlocked};
 use crate::file::OpenFile;
 
-/// Looks at the files of a log. One thread uses it.
+/// Watches the files of a log, for one thread.
 #[pyclass(module = "h5logfs._native")]
 pub struct Changes(changes::Changes);
 
 #[pymethods]
 impl Changes {
-    /// The log at `path` as it is now.
+    /// Starts from the present state of the log at `path`.
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
         let changes = changes::Changes::of(&path);
@@ -28,20 +28,20 @@ impl Changes {
         self.0.look()
     }
 
-    /// Learns what there is to know of the log in this state. From now on it is looked at wherever it changes.
+    /// Takes the paths of the log's files from this state. From now on changes in any of them are noticed.
     fn learn(&mut self, file: &OpenFile) {
         if let Some(log) = file.log() {
             self.0.learn(&Found::in_view(log.view()));
         }
     }
 
-    /// Whether the log was last seen beside a file, of which nothing but that is left when it is closed.
+    /// Whether the log lay beside a file when last seen, and only that file remains once it is closed.
     #[getter]
     fn lies_beside(&self) -> bool {
         self.0.lies_beside()
     }
 
-    /// Looks until the log has changed, for so many seconds at most. Returns whether it has.
+    /// Waits until the log changes, for at most `seconds`. Returns whether it has changed.
     fn wait(&mut self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let time = Duration::try_from_secs_f64(seconds);
         let time = time.map_err(|e| PyValueError::new_err(format!("{seconds} seconds: {e}")))?;

@@ -19,7 +19,7 @@ create_exception!(
      errno, strerror and filename."
 );
 
-/// The exception for `error`: where the operating system gave an error number, the class that Python has for it.
+/// The exception for `error`. An operating system error becomes Python's class for its number.
 pub fn exception(error: &Error) -> PyErr {
     match error {
         Error::Remembered(error) => exception(error),
@@ -31,26 +31,26 @@ pub fn exception(error: &Error) -> PyErr {
     }
 }
 
-/// The exception for an error that is not one of a log.
+/// The exception for an error that does not concern a log.
 pub fn of_plain_file(path: &Path, cause: io::Error) -> PyErr {
     exception(&Error::io(path, cause))
 }
 
-/// Python chooses the subclass of `OSError` by the number.
+/// A system error. Python chooses the subclass of `OSError` by the number.
 fn system_error(path: &Path, number: i32) -> PyErr {
     let text = io::Error::from_raw_os_error(number).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     PyOSError::new_err((number, text.to_owned(), path.as_os_str().to_owned()))
 }
 
-/// Runs `work` without the interpreter's lock. A panic becomes a [`LogError`]: pyo3 would make an exception of it that
-/// `except Exception` does not catch.
+/// Runs `work` without the interpreter's lock. A panic becomes a [`LogError`]: `except Exception` would not catch the
+/// exception that pyo3 makes of it.
 pub fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce() -> PyResult<T> + Send) -> PyResult<T> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work)))
         .unwrap_or_else(|panic| Err(LogError::new_err(panic_text(panic.as_ref()))))
 }
 
-/// The same for work with a log.
+/// Runs work on a log without the interpreter's lock. A panic becomes a [`LogError`].
 pub fn unlocked_log<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Error> + Send,

@@ -1,4 +1,4 @@
-//! An open log, or a plain file, which is read as it is.
+//! An open log, or a plain file, which is read unchanged.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,13 +18,13 @@ use pyo3::types::PyBytes;
 use crate::buffer::WritableBuffer;
 use crate::error::{exception, of_plain_file, unlocked};
 
-/// An open file. Threads share it: no read waits for another one, or holds the interpreter's lock. There is no mutex
-/// either, so a process that is forked while a thread reads can use the file, too.
+/// An open file that threads may share: no read waits for another one or holds the interpreter's lock. There is no
+/// mutex, so a process forked while a thread reads can use the file, too.
 #[pyclass(frozen, module = "h5logfs._native")]
 pub struct OpenFile {
     path: PathBuf,
     content: Content,
-    /// Where the next `readinto` begins, in bytes.
+    /// Offset of the next `readinto`, in bytes.
     position: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ enum Content {
     Log(Arc<OpenLog>),
 }
 
-/// Opens what is at `path`. `options` are spelled as `mount -o` takes them; ValueError for those that are not known.
+/// Opens the file at `path`. `options` are spelled as for `mount -o`; ValueError for unknown ones.
 #[pyfunction]
 pub fn open(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<OpenFile> {
     let options = parsed(&options)?;
@@ -48,7 +48,7 @@ pub fn open(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<OpenFi
     })
 }
 
-/// Whether there is a log at `path`, also one that cannot be presented.
+/// Whether there is a log at `path`, even one that cannot be presented.
 #[pyfunction]
 pub fn is_log(py: Python<'_>, path: PathBuf, options: OsString) -> PyResult<bool> {
     let options = parsed(&options)?;
@@ -66,7 +66,7 @@ fn is_about_a_log(error: &Error) -> bool {
     }
 }
 
-/// Fails with ValueError if `options` are not those of [`open`].
+/// Raises ValueError unless [`open`] takes these options.
 #[pyfunction]
 pub fn check_options(options: OsString) -> PyResult<()> {
     parsed(&options).map(drop)
@@ -90,7 +90,7 @@ impl Content {
 
 fn open_plain(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
-    // A directory can be opened, and not read.
+    // A directory can be opened but not read.
     if file.metadata()?.is_dir() {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
     }
@@ -99,13 +99,13 @@ fn open_plain(path: &Path) -> io::Result<File> {
 
 #[pymethods]
 impl OpenFile {
-    /// Whether this is a log, shown as its canonical file; else the bytes are those of the file.
+    /// Whether this is a log, read as its canonical file. Otherwise the bytes are those of the file.
     #[getter]
     fn is_log(&self) -> bool {
         matches!(self.content, Content::Log(_))
     }
 
-    /// Whether this is an ordinary HDF5 file that was a log, and is settled.
+    /// Whether this is an ordinary HDF5 file made by settling a log.
     fn is_settled(&self, py: Python<'_>) -> PyResult<bool> {
         let Content::Plain(file) = &self.content else {
             return Ok(false);
@@ -115,14 +115,15 @@ impl OpenFile {
         })
     }
 
-    /// Whether the log is closed in this state. So is a file that is no log any more.
+    /// Whether the log is closed in this state. True for a file that is no longer a log.
     #[getter]
     fn is_closed(&self) -> bool {
         (self.log()).is_none_or(|log| log.view().snapshot().is_closed())
     }
 
-    /// The flush that left the state of a log that is not closed, and has a journal: its number, when it was complete in milliseconds since
-    /// 1970, if the journal says so, and whether the program has not asked for it. None for any other file.
+    /// The flush that left the present state: its number, its completion time in milliseconds since 1970 if the
+    /// journal has it, and whether it was automatic. None for a closed log, a log without a journal, and a plain
+    /// file.
     #[getter]
     fn flush(&self) -> Option<(u64, Option<i64>, bool)> {
         let snapshot = self.log()?.view().snapshot();
@@ -131,7 +132,7 @@ impl OpenFile {
         journal.map(|_| (snapshot.flushes, snapshot.flushed_at, automatic))
     }
 
-    /// Another one of the same content, with a position of its own.
+    /// A second handle of the same content, with its own position.
     fn again(&self) -> PyResult<Self> {
         let content = match &self.content {
             Content::Log(log) => Content::Log(Arc::clone(log)),
@@ -147,13 +148,13 @@ impl OpenFile {
         })
     }
 
-    /// Whether both show the same state of one log. Plain files have no states.
+    /// Whether both are the same state of one log. Plain files have no states.
     fn is_same(&self, other: &OpenFile) -> bool {
         let states = self.log().zip(other.log());
         states.is_some_and(|(own, other)| own.state() == other.state())
     }
 
-    /// Length in bytes. That of a plain file may change.
+    /// Length in bytes. A plain file's may change.
     fn size(&self, py: Python<'_>) -> PyResult<u64> {
         match &self.content {
             Content::Log(log) => Ok(log.len()),
@@ -164,7 +165,7 @@ impl OpenFile {
         }
     }
 
-    /// Where the next `read` or `readinto` begins, in bytes.
+    /// Offset of the next `read` or `readinto`, in bytes.
     #[getter]
     fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
@@ -175,15 +176,15 @@ impl OpenFile {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// Up to `size` bytes from the position on, which moves past them: fewer only at the end of the file.
+    /// Reads up to `size` bytes at the position and advances it. Fewer only at the end of the file.
     fn read<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         let (begin, taken) = self.advance(py, size)?;
         let outcome = self.bytes(py, begin, taken);
         outcome.inspect_err(|_| self.go_back(begin, taken))
     }
 
-    /// Fills the contiguous memory of `buffer` from the position on, which moves past what was read. Returns the number
-    /// of bytes: fewer than it has room for only at the end of the file.
+    /// Fills the contiguous memory of `buffer` from the position and advances it. Returns the number of bytes: less
+    /// than the buffer's only at the end of the file.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut buffer = WritableBuffer::of(buffer)?;
         let bytes = buffer.bytes();
@@ -192,7 +193,7 @@ impl OpenFile {
         outcome.inspect_err(|_| self.go_back(begin, taken))
     }
 
-    /// Up to `size` bytes from the byte `offset` on: fewer only at the end of the file.
+    /// Reads up to `size` bytes at `offset`. Fewer only at the end of the file.
     fn read_at<'py>(
         &self,
         py: Python<'py>,
@@ -203,8 +204,8 @@ impl OpenFile {
         self.bytes(py, offset, size)
     }
 
-    /// Fills the contiguous memory of `buffer` from the byte `offset` on. Returns the number of bytes: fewer than it
-    /// has room for only at the end of the file.
+    /// Fills the contiguous memory of `buffer` from `offset`. Returns the number of bytes: less than the buffer's
+    /// only at the end of the file.
     fn readinto_at(
         &self,
         py: Python<'_>,
@@ -226,7 +227,7 @@ impl OpenFile {
         }
     }
 
-    /// The same, to be held on its own.
+    /// A shared handle of the log; `None` for a plain file.
     pub fn shared_log(&self) -> Option<Arc<OpenLog>> {
         match &self.content {
             Content::Log(log) => Some(Arc::clone(log)),
@@ -234,13 +235,13 @@ impl OpenFile {
         }
     }
 
-    /// How many of `wanted` bytes there are from the byte `offset` on.
+    /// Number of bytes, of `wanted`, that exist at `offset`.
     fn there(&self, py: Python<'_>, offset: u64, wanted: usize) -> PyResult<usize> {
         let left = self.size(py)?.saturating_sub(offset);
         Ok(usize::try_from(left).map_or(wanted, |left| left.min(wanted)))
     }
 
-    /// Takes the next `wanted` bytes for one reader, or as many as there are: returns where they begin, and how many.
+    /// Reserves the next `wanted` bytes, or as many as exist, for one reader. Returns their offset and number.
     fn advance(&self, py: Python<'_>, wanted: usize) -> PyResult<(u64, usize)> {
         let mut begin = self.position.load(Ordering::Relaxed);
         loop {
@@ -253,7 +254,7 @@ impl OpenFile {
         }
     }
 
-    /// After a failure: the position is as before, unless another thread has moved it.
+    /// Restores the position after a failure, unless another thread has moved it.
     fn go_back(&self, begin: u64, taken: usize) {
         let _ = self.exchange(begin + taken as u64, begin);
     }
@@ -275,7 +276,7 @@ impl OpenFile {
             Ok(())
         })?;
         match bytes.as_bytes().get(..filled) {
-            // The file has become shorter.
+            // The file has shrunk.
             Some(start) if filled < len => Ok(PyBytes::new(py, start)),
             _ => Ok(bytes),
         }

@@ -1,16 +1,16 @@
-//! The native module of the Python package `h5logfs`: open files, and their errors as Python knows them.
+//! The native module of the Python package `h5logfs`: open files, and errors as Python exceptions.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `file` | an open log or plain file, read at offsets without the interpreter's lock |
 //! | `arrays` | the objects of an open log, and the elements of its datasets, read by several threads |
-//! | `plain` | datatypes and values of HDF5 as plain objects of Python |
+//! | `plain` | HDF5 datatypes and values as plain Python objects |
 //! | `buffer` | memory of Python objects, into which files are read |
-//! | `changes` | notices that a log has changed |
+//! | `changes` | detects changes of a log |
 //! | `references` | where the chunks of an open log lie in its files |
 //! | `error` | errors as Python exceptions |
 //!
-//! All else of the package is in Python: `python/h5logfs`.
+//! The rest of the package is written in Python: `python/h5logfs`.
 
 mod arrays;
 mod buffer;

@@ -1,4 +1,4 @@
-//! Datatypes and values of HDF5 as plain objects of Python.
+//! HDF5 datatypes and values as plain Python objects.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +8,8 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-/// A datatype as nested tuples: the name of its class, the bytes of an element, and what else the class has. `_types.py` makes
-/// types of numpy of them.
+/// A datatype as nested tuples: name of the class, bytes of an element, and details of the class. `_types.py` turns
+/// them into numpy types.
 pub fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'py, PyAny>> {
     let size = datatype.size;
     match &datatype.class {
@@ -75,7 +75,7 @@ pub fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'p
     }
 }
 
-/// Values as a list: numbers, bytes of texts, addresses of objects or None, and lists of the parts of others.
+/// Values as a list: numbers, texts as bytes, object addresses or None, and nested lists.
 pub fn plain_values<'py>(py: Python<'py>, values: &[Value]) -> PyResult<Bound<'py, PyAny>> {
     let values = values.iter().map(|value| plain_value(py, value));
     let list = PyList::new(py, values.collect::<PyResult<Vec<_>>>()?)?;
@@ -96,7 +96,7 @@ fn plain_value<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny
     }
 }
 
-/// A name as text. Bytes that are no UTF-8 become what Python makes of them in names of files.
+/// A name as text. Bytes that are not UTF-8 become surrogates, as in Python's file names.
 pub fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     OsStr::from_bytes(bytes).into_bound_py_any(py)
 }

@@ -1,4 +1,4 @@
-//! Where the chunks of an open log lie in its files, as plain data. `_zarr.py` makes references of it.
+//! Where the chunks of an open log lie in its files, as plain data. `_zarr.py` turns them into references.
 
 use h5logfs_arrays::Placed as Dataset;
 use h5logfs_view::Form;
@@ -10,34 +10,34 @@ use crate::arrays::Objects;
 use crate::error::unlocked_log;
 use crate::file::OpenFile;
 
-/// A chunk that is one piece of a file: number of the file, byte offset, bytes, and what these are.
+/// A chunk that is one piece of a file: file number, byte offset, number of bytes, and their form.
 type Piece = (u16, u64, u64, &'static str);
 
 /// Paths of the files that hold the bytes of the log, by number.
 #[pyfunction]
 pub fn source_files(file: &OpenFile) -> PyResult<Vec<String>> {
     let log = file.log();
-    let log = log.ok_or_else(|| PyValueError::new_err("the file is no log"))?;
+    let log = log.ok_or_else(|| PyValueError::new_err("the file is not a log"))?;
     let paths = log
         .view()
         .files()
         .map(|(_, file)| match file.path().to_str() {
             Some(path) => Ok(path.to_owned()),
             None => Err(PyValueError::new_err(format!(
-                "{}: a path that is no UTF-8 text cannot be a URL",
+                "{}: a path that is not UTF-8 cannot be a URL",
                 file.path().display()
             ))),
         });
     paths.collect()
 }
 
-/// A dataset whose elements lie outside the metadata of the canonical file.
+/// A dataset whose elements lie outside of the canonical file's metadata.
 #[pyclass(frozen, module = "h5logfs._native")]
 pub struct Placed(Dataset);
 
 #[pymethods]
 impl Placed {
-    /// The one whose object header is at this address, as h5py tells it; None where its elements lie in metadata.
+    /// The dataset whose object header has this address, as h5py reports it. None where the elements lie in metadata.
     #[staticmethod]
     fn at(py: Python<'_>, objects: &Objects, address: u64) -> PyResult<Option<Self>> {
         let found = unlocked_log(py, || objects.log().placed(address))?;
@@ -50,21 +50,22 @@ impl Placed {
         self.0.chunk().to_vec()
     }
 
-    /// The filters: their numbers, and their parameters.
+    /// The filters: numbers and parameters.
     #[getter]
     fn filters(&self) -> Vec<(i32, Vec<u32>)> {
         let filters = self.0.filters().iter();
         filters.map(|f| (f.id, f.values.clone())).collect()
     }
 
-    /// What was never written, as one element, or nothing for zeros. The fill value that the metadata tell can be another one.
+    /// The value of unwritten elements, as one element; empty for zeros. It may differ from the fill value in the
+    /// metadata.
     #[getter]
     fn fill<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.0.fill())
     }
 
-    /// The chunks that were written, each with its number in the grid and its piece, which is None where it is not in one
-    /// piece. LogError where elements cannot be read.
+    /// The written chunks: number in the grid, and the piece, or None where the chunk is not in one piece. LogError
+    /// where elements cannot be read.
     fn references(&self, py: Python<'_>) -> PyResult<Vec<(u64, Option<Piece>)>> {
         let found = unlocked_log(py, || self.0.references())?;
         let pieces = found.into_iter().map(|(chunk, reference)| {
@@ -74,8 +75,8 @@ impl Placed {
         Ok(pieces.collect())
     }
 
-    /// The elements of a chunk, with anything past the edge of the dataset. With `filtered`, as the filters of
-    /// the dataset make them.
+    /// The elements of a chunk. Those past the edge of the dataset are arbitrary. With `filtered`, the bytes after
+    /// the dataset's filters.
     fn chunk_bytes<'py>(
         &self,
         py: Python<'py>,

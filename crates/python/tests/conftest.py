@@ -1,4 +1,4 @@
-"""What all tests of the package use. They test the package that is installed, as scripts/python.sh does it."""
+"""Fixtures of all tests of the package. They test the installed package, as scripts/python.sh does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CORPUS = ROOT / "tests" / "corpus"
 PNETCDF = ROOT / "tests" / "corpus-pnetcdf"
 SAMPLE = ROOT / "examples" / "sample"
 
-# Options by which logs are found that lie elsewhere, by the directory of the case.
+# Options for logs that lie elsewhere, by the directory of the case.
 BURST_DIRS = {"dirname-cdf2-np4": "bb"}
 
 
 def logs() -> list[Path]:
-    """All files of the corpora and the samples that may be logs, damaged ones, too."""
+    """All files of the corpora and the samples that may be logs, including damaged ones."""
     found = [*CORPUS.glob("*.log.h5"), *PNETCDF.glob("*/file.nc"), *SAMPLE.glob("*.h5"), *SAMPLE.glob("**/*.nc")]
     assert len(found) > 100
     return sorted(found)
@@ -45,26 +45,26 @@ def no_index_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def log() -> Path:
-    """A log with several datasets, one of which is not written everywhere."""
+    """A log with several datasets, one of which is partly unwritten."""
     return CORPUS / "records.log.h5"
 
 
 @pytest.fixture
 def canonical(log: Path, tmp_path: Path) -> bytes:
-    """The bytes that `log` reads as."""
+    """The bytes of the canonical file of `log`."""
     assert program("export", log, tmp_path / "canonical.h5").returncode == 0
     return (tmp_path / "canonical.h5").read_bytes()
 
 
 @pytest.fixture
 def copy(log: Path, tmp_path: Path) -> Path:
-    """A copy of `log`, which a test may change."""
+    """A copy of `log` that a test may change."""
     return Path(shutil.copy(log, tmp_path / "copy.h5"))
 
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    """A file that is no log."""
+    """A file that is not a log."""
     path = tmp_path / "plain.bin"
     path.write_bytes(bytes(range(256)) * 40)
     return path

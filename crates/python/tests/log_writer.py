@@ -1,4 +1,4 @@
-"""Writes logs of the Log VOL layout, as `docs/formats/logvol.md` and `logvol-extensions.md` describe them."""
+"""Writes logs in the Log VOL layout, as `docs/formats/logvol.md` and `logvol-extensions.md` describe it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _SUBFILED = 0x200
 
 @dataclass
 class Dataset:
-    """What a dataset holds, and how the log has it: each tile is a record."""
+    """The content of a dataset, and its form in the log: each tile is a record."""
 
     values: np.ndarray
     tile: tuple[int, ...]
-    #: Shape of the chunks that the view must have. None: not recorded.
+    #: Shape of the chunks in the view. None: not recorded.
     chunk: tuple[int, ...] | None = None
-    #: The filters of the dataset, with their values.
+    #: The filters of the dataset, with their parameters.
     filters: list[tuple[int, list[int]]] = field(default_factory=list)
-    #: Deflated records, of which the dataset tells nothing.
+    #: Whether records are deflated, which the dataset does not say.
     is_deflated: bool = False
     #: Numbers of tiles that are never written.
     left_out: frozenset[int] = frozenset()
@@ -51,7 +51,7 @@ class _Record(NamedTuple):
 
 
 def write(path: Path, datasets: dict[str, Dataset], subfiles: int = 0) -> None:
-    """Writes a log, with so many subfiles; 0: the log has the records itself."""
+    """Writes a log with this number of subfiles. 0: the log itself has the records."""
     records = [r for number, dataset in enumerate(datasets.values()) for r in _records(number, dataset)]
     with h5py.File(path, "w") as file:
         for number, (name, dataset) in enumerate(datasets.items()):
@@ -90,7 +90,7 @@ def _anchor(file: h5py.File, name: str, number: int, dataset: Dataset) -> None:
 
 
 def _put_log(file: h5py.File, datasets: int, records: list[_Record]) -> None:
-    """`_int_att` and `/_LOG`, with one `_ld` and one `_md` of one process."""
+    """Writes `_int_att` and `/_LOG`, with one `_ld` and one `_md` of one process."""
     _attribute(file.id, "_int_att", [datasets, 1, 1, 0, 1], h5t.STD_I32LE)
     log = file.create_group("_LOG")
     at = _bytes(log, "_ld_0", b"".join(record.data for record in records))
@@ -105,7 +105,7 @@ def _put_log(file: h5py.File, datasets: int, records: list[_Record]) -> None:
 
 
 def _bytes(group: h5py.Group, name: str, data: bytes) -> int:
-    """A dataset of these bytes. Returns where they lie in the file."""
+    """A dataset of these bytes. Returns their offset in the file."""
     creation = h5p.create(h5p.DATASET_CREATE)
     creation.set_layout(h5d.CONTIGUOUS)
     creation.set_alloc_time(h5d.ALLOC_TIME_EARLY)

@@ -54,7 +54,7 @@ assert (x.max(x.dims[1:]).compute() == wanted.max((1, 2))).all()
 def test_dask_reads_one_log_by_eight_threads_with_little_memory(large: Path) -> None:
     pytest.importorskip("dask")
     pytest.importorskip("xarray")
-    # The memory is that of a process.
+    # Memory limits apply to a process.
     subprocess.run([sys.executable, "-c", WITH_LITTLE_MEMORY, large], check=True)
 
 
@@ -75,7 +75,7 @@ def test_forked_processes_read_while_threads_read() -> None:
         thread.start()
     try:
         with warnings.catch_warnings():
-            # Python says that a process with threads is forked.
+            # Python warns that a process with threads is forked.
             warnings.simplefilter("ignore", DeprecationWarning)
             for _ in range(FORKS):
                 assert forked(lambda: array[...].tobytes() == wanted)
@@ -87,7 +87,7 @@ def test_forked_processes_read_while_threads_read() -> None:
 
 
 def forked(works) -> bool:
-    """Whether it works in a forked process, within a minute."""
+    """Whether `works` succeeds in a forked process, within a minute."""
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -136,7 +136,7 @@ def test_damage_is_an_error_that_names_the_place_and_never_a_wrong_number(tmp_pa
     values = np.random.default_rng(1).integers(0, 1000, (64, 64)).astype("<i4")
     path = make(tmp_path / "good.h5", values, (8, 64), (16, 64))
     whole = path.read_bytes()
-    # All records follow each other.
+    # All records are contiguous.
     streams = [log_writer.zlib.compress(values[row : row + 8].tobytes(), 1) for row in range(0, 64, 8)]
     begin = whole.index(streams[0])
     end = begin + sum(map(len, streams))
@@ -157,7 +157,7 @@ def test_damage_is_an_error_that_names_the_place_and_never_a_wrong_number(tmp_pa
                 assert str(damaged) in str(error) and f"/x: chunk [{row // 16}, 0]" in str(error)
             else:
                 np.testing.assert_array_equal(found, values[row : row + 16])
-    # Some bits of a deflate stream mean nothing.
+    # Some bits of a deflate stream have no effect.
     assert failed >= 40
 
 
@@ -197,7 +197,7 @@ def test_a_fork_waits_for_the_read_and_the_read_for_no_fork(slow: Path) -> None:
     reader = threading.Thread(target=lambda: array.read(threads=2, progress=lambda done: begun.set()))
     reader.start()
     assert begun.wait(60)
-    # The read tells of its progress while this thread has the interpreter's lock, and waits for the read.
+    # The read reports its progress while this thread has the interpreter's lock, and waits for the read.
     assert forked(lambda: not array[:8].any())
     reader.join()
 

@@ -1,4 +1,4 @@
-"""Arrays without HDF5, against what h5py reads of the file that the log stands for."""
+"""Arrays without HDF5, compared with what h5py reads of the log's canonical file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conftest import ROOT, logs, options_of
 
 
 def plain(value):
-    """A value of h5py as this package has it: texts as str, references as 0 or not."""
+    """A value of h5py in the form of this package: texts as str, references as 0 or not."""
     if isinstance(value, bytes):
         return value.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
     if isinstance(value, np.ndarray) and value.dtype.kind == "S":
@@ -26,7 +26,7 @@ def plain(value):
 
 
 def same(ours, theirs):
-    """Whether two values are the same, to the last bit."""
+    """Whether two values are equal, to the last bit."""
     ours, theirs = plain(ours), plain(theirs)
     if isinstance(theirs, (h5py.Reference, h5py.RegionReference)):
         return True
@@ -41,7 +41,7 @@ def same(ours, theirs):
 
 
 def random_part(rng, side):
-    """A part of an index that h5py takes, too: it wants lists to ascend, and no step backwards."""
+    """A part of an index that h5py takes, too: lists must ascend, and steps be positive."""
     kind = rng.choice(["all", "slice", "slice", "number", "list"])
     if side == 0 or kind == "all":
         return slice(None)
@@ -64,7 +64,7 @@ def random_key(rng, shape):
 
 
 def outcome(read):
-    """What reading gives, or that it fails."""
+    """The result of a read, or its failure."""
     try:
         return read()
     except OSError:
@@ -116,10 +116,10 @@ def test_every_selection_is_what_h5py_reads(log: Path) -> None:
             wanted = outcome(lambda: theirs[key])
             found = outcome(lambda: ours.read(key, threads=threads))
             if wanted is OSError or refers(theirs.dtype):
-                # HDF5 reads whole chunks, and so fails where elements beside those that are wanted are damaged.
+                # HDF5 reads whole chunks, and so fails where neighbouring elements are damaged.
                 continue
             assert found is not OSError, (name, key)
-            # h5py picks along each dimension, numpy as its rules say.
+            # h5py picks along each dimension, numpy by its own rules.
             if isinstance(key, tuple):
                 assert same(ours.oindex[key], wanted), (name, key)
             whole = outcome(lambda: theirs[...])
@@ -131,7 +131,7 @@ def test_every_selection_is_what_h5py_reads(log: Path) -> None:
 
 
 def refers(dtype):
-    """Whether elements are references, or lists or structures of them: numbers here, objects of h5py there."""
+    """Whether elements are references, or lists or structures of them. Here they are numbers, in h5py objects."""
     if dtype.names:
         return any(refers(dtype[name]) for name in dtype.names)
     listed = h5py.check_vlen_dtype(dtype)

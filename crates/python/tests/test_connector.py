@@ -1,5 +1,5 @@
-"""Logs that h5py writes through the connector of the package, with what its HDF5 has and that of the package lacks. Each program runs
-natively, too, and what h5py reads there is what has to be read of the log."""
+"""Logs that h5py writes through the package's connector, with features that only h5py's HDF5 or only the package's has. Each
+program also runs natively; the log must read like that file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if h5py.version.hdf5_version_tuple < (1, 14, 0):
 
 
 def run_program(directory: Path, code: str, connector: dict[str, str]) -> Path:
-    """Runs a program in a directory of its own."""
+    """Runs a program in its own directory."""
     directory.mkdir()
     environment = {**os.environ, "HDF5_PLUGIN_PATH": h5logfs.plugin_path(), **connector}
     code = "import h5py, numpy as np\n" + code
@@ -39,7 +39,7 @@ def logged(tmp_path: Path, code: str) -> Path:
 
 
 def written(tmp_path: Path, code: str) -> tuple[Path, Path]:
-    """The directories with the files that a program writes natively, and as logs."""
+    """The directories with the files that a program writes natively, and with its logs."""
     return run_program(tmp_path / "native", code, {}), logged(tmp_path, code)
 
 
@@ -204,7 +204,7 @@ for kind in ('soft_self', 'soft_up', 'hard_up', 'soft_sibling', 'two', 'all'):
                 f[f'g{one}/x'] = [one]
 """
 
-# The groups that are listed, and how many links are left out.
+# The listed groups, and the number of links left out.
 FOUND = {
     "soft_self": (["a"], 1),
     "soft_up": (["a", "a/b"], 1),
@@ -330,7 +330,7 @@ def test_virtual_datasets_are_read_through_their_sources(tmp_path: Path) -> None
     assert len(wanted) == 18
     mixed = tmp_path / "mixed"
     mixed.mkdir()
-    # The sources are logs, plain files, or some of both.
+    # The sources are logs, plain files, or a mix.
     for name in ("v.h5", "part1.h5"):
         (mixed / name).write_bytes((logs / name).read_bytes())
     for name in ("one.h5", "part0.h5", "part2.h5"):

@@ -1,4 +1,4 @@
-"""Whole corpus: the file object has the bytes of `h5logfs export`."""
+"""The whole corpus: the file object has the bytes of `h5logfs export`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_bytes_are_those_of_the_export(log: Path, tmp_path: Path) -> None:
     elif outcome.returncode != 0:
         with pytest.raises(h5logfs.LogError) as error:
             h5logfs.open(log, **options).read()
-        # The same reason.
+        # Both give the same reason.
         assert str(error.value).rsplit(": ", 1)[-1] in outcome.stderr.decode()
     else:
         with h5logfs.open(log, **options) as file:

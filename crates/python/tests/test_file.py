@@ -202,7 +202,7 @@ def test_damage_is_a_log_error_with_our_sentence() -> None:
             file.read()
         assert isinstance(error.value, OSError) and error.value.errno is None
         assert str(error.value).startswith(f"{path}: dataset /vl")
-        # The other parts are there, and the position is where it was.
+        # The other parts are readable, and the position is unchanged.
         assert file.tell() == 0 and file.read(8) == b"\x89HDF\r\n\x1a\n"
         with pytest.raises(h5logfs.LogError):
             file.readinto(bytearray(file.size))
@@ -259,7 +259,7 @@ def test_threads_share_a_file(log: Path, canonical: bytes) -> None:
 
 
 def test_threads_get_bytes_of_their_own_from_one_position(log: Path, canonical: bytes) -> None:
-    """Each byte goes to one of the readers, in order within each of them."""
+    """Each byte goes to one of the readers, in order for each of them."""
     taken: list[bytes] = []
     with h5logfs.open(log) as file:
         start = threading.Barrier(4)

@@ -1,4 +1,4 @@
-"""What a log holds, as data and as a table."""
+"""The content of a log, as data and as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_data_are_those_of_the_program(log: Path) -> None:
 
 
 def plain(value: object) -> object:
-    """Tuples as lists; what is not told is left out."""
+    """A value with lists in place of tuples, without members that are None."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items() if v is not None or k == "chunk"}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Logs that grow: states, and those who follow them."""
+"""Growing logs: their states, and followers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ BYTES = {"path": "/d", "layout": {"datatype": {"integer": {"size": 1, "signed": 
 
 
 class Growing:
-    """A log which a job writes, of bytes in `/d` or of other datasets: byte by byte as `docs/formats/journal.md` says."""
+    """A log that a job writes, with bytes in `/d` or other datasets. It is written byte by byte as `docs/formats/journal.md`
+    says."""
 
     def __init__(self, path: Path, datasets: Sequence[dict] = (BYTES,)) -> None:
         self.path, self._said, self._flush, self._unwritten = path, 0, 0, ""
@@ -44,11 +45,11 @@ class Growing:
         self._unwritten += f"{self._said:08x} {text}\n"
 
     def flush(self, length: int, time: int) -> None:
-        """A flush of definitions alone: the dataset is so long now."""
+        """A flush of definitions only: the dataset now has this length."""
         self.flush_extents([[length]], time)
 
     def flush_extents(self, extents: Sequence[list[int]], time: int) -> None:
-        """The same for several datasets. As a job does it: no file is shorter at any time."""
+        """A flush that changes the extents of several datasets. As with a real job, no file shrinks at any time."""
         self._flush += 1
         for number, dims in enumerate(extents):
             self._line({"define": {"extent": {"dataset": number, "dims": dims}}})
@@ -145,7 +146,7 @@ def test_a_follower_looks_again_as_long_as_the_log_changes(growing: Growing, mon
     growing.path.write_bytes(b"")
     assert next(follower).flush == h5logfs.Flush(2, datetime(1970, 1, 1, 0, 0, 2, 500000, timezone.utc), False)
     assert len(failed) == 3
-    # What stays is told.
+    # Damage that stays is reported.
     growing.path.write_bytes(b"")
     with pytest.raises(ValueError, match="not a log"):
         next(follower)
@@ -181,7 +182,7 @@ def test_xarray_sees_only_new_steps(growing: Growing) -> None:
 
 
 def settle(path: Path) -> None:
-    """Closes the log, and makes it an ordinary HDF5 file."""
+    """Closes the log and makes it an ordinary HDF5 file."""
     assert program("recover", path).returncode == 0
     assert program("settle", path).returncode == 0
 
@@ -223,7 +224,7 @@ def test_an_open_state_is_an_error_where_other_bytes_are_in_its_file(growing: Gr
 
 
 class Buffered:
-    """A netCDF file with logs of PnetCDF's burst buffer, of which the last one comes late."""
+    """A netCDF file with PnetCDF burst-buffer logs, the last of which appears late."""
 
     def __init__(self, directory: Path) -> None:
         case = PNETCDF / "records-cdf2-np4"
@@ -239,7 +240,7 @@ class Buffered:
             file.write_bytes(content)
 
     def close(self) -> None:
-        """As PnetCDF does it: the data are in the file, then the logs are removed."""
+        """Closes as PnetCDF does: first the data is in the file, then the logs are removed."""
         shutil.copy(self._expected, self.path)
         for log in self.path.parent.glob("file.nc_*"):
             log.unlink()
@@ -261,7 +262,7 @@ def test_a_burst_buffer_is_closed_when_its_logs_are_gone(tmp_path: Path) -> None
     assert log.refresh() and log.closed and not log.refresh()
     for last in (log, states[-1], pickle.loads(pickle.dumps(log))):
         assert {path: array[...].tobytes() for path, array in last.arrays().items()} == before
-    # Who comes later finds no log.
+    # Later readers find no log.
     with pytest.raises(ValueError, match="not a log"):
         h5logfs.Log(job.path)
 

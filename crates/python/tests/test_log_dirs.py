@@ -1,4 +1,4 @@
-"""Logs that are directories: by which names the package takes them."""
+"""Logs that are directories: the names that the package accepts for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def named(place: Path, name: str) -> str:
-    # A Path has no slash at its end.
+    # A Path has no trailing slash.
     return os.path.join(place, name)
 
 
@@ -66,7 +66,7 @@ def test_steps_are_a_dimension() -> None:
         assert tree["fields/rho"].isel(step=-1).shape == (5, 3)
         assert {tree["time"].dims, tree["note"].dims} == {("step",)}
         assert dict(tree.sizes)["step"] == 4
-    # Those that some steps lack have another number of them.
+    # Variables that some steps lack have fewer steps.
     with xarray.open_dataset(CORPUS / "b5_absent.bp", engine="h5logfs") as dataset:
         dims = {name: variable.dims[0] for name, variable in dataset.variables.items() if variable.ndim}
         assert len(set(dims.values())) == len(set(dataset.sizes[dim] for dim in dims.values())) > 1
@@ -79,7 +79,7 @@ def test_references_give_what_the_directory_holds(name: str) -> None:
     log = CORPUS / f"{name}.bp"
     references = h5logfs.references(log)
     files = {Path(chunk[0]).name for chunk in references["refs"].values() if isinstance(chunk, list)}
-    # Values lie in the metadata.
+    # Values are stored in the metadata.
     assert "data.0" in files and files <= {"md.0", *(path.name for path in log.glob("data.*"))}
     group = references_of.group_of(references)
     compared = 0

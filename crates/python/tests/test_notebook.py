@@ -17,7 +17,7 @@ FLUSHES = 5
 
 
 class Watched(nbclient.NotebookClient):
-    """Tells of each picture that a cell has drawn."""
+    """Signals each picture that a cell draws."""
 
     def process_message(self, message, cell, index):
         if message["msg_type"] in ("display_data", "update_display_data") and "image/png" in message["content"]["data"]:

@@ -1,4 +1,4 @@
-"""What the wheel brings, and that it needs nothing else."""
+"""The content of the wheel, which needs nothing else."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from conftest import CORPUS, ROOT, program
 import h5logfs
 
 PACKAGE = Path(h5logfs.__file__).parent
-# Libraries that each Linux with the C library of GNU has.
+# Libraries that every Linux with the GNU C library has.
 OF_THE_SYSTEM = {"linux-vdso.so.1", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2"}
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Runs a command without any of our environment."""
+    """Runs a command without our environment variables."""
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr
     return outcome.stdout

@@ -1,4 +1,4 @@
-"""Other processes read: those that are forked with an open file, and those that get one by pickle."""
+"""Reads in other processes: forked with an open file, or given one by pickle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References to the chunks of logs: all that readers of Zarr see through them is what the logs hold."""
+"""References to the chunks of logs: readers of Zarr see exactly what the logs hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ fsspec = pytest.importorskip("fsspec")
 from conftest import BURST_DIRS, CORPUS, PNETCDF  # noqa: E402
 from log_writer import DEFLATE, FLETCHER32, SHUFFLE, Dataset, write  # noqa: E402
 
-# In those that are damaged, the writer lost data before it was logged.
+# The writer of the damaged cases lost data before it was logged.
 CASES = sorted(
     log.name[: -len(".log.h5")]
     for log in CORPUS.glob("*.log.h5")
@@ -33,7 +33,7 @@ CASES = sorted(
 )
 NETCDF_CASES = sorted(case.parent.name for case in PNETCDF.glob("*/case.json"))
 
-# What no Zarr array can hold.
+# A type that no Zarr array can hold.
 NO_TYPE = "no Zarr array has elements of the type"
 REFUSED = {
     "fill": ["fill_cmp"],
@@ -47,11 +47,11 @@ def log(case: str) -> Path:
     return CORPUS / f"{case}.log.h5"
 
 
-# --- how readers of Zarr come to a log ---
+# --- how readers of Zarr open a log ---
 
 
 def group_of(references: object) -> zarr.Group:
-    """The root group, as any reader of Zarr opens it."""
+    """The root group, as any Zarr reader opens it."""
     fs = fsspec.filesystem(
         "reference",
         fo=references,
@@ -76,7 +76,7 @@ def from_parquet(path: Path, scratch: Path, **arguments: Any) -> zarr.Group:
     pytest.importorskip("fastparquet")
     pytest.importorskip("pyarrow")
     target = scratch / "references.parq"
-    # Files of few chunks: most arrays have several.
+    # Files of few chunks, so that most arrays have several.
     h5logfs.references(path, **arguments).to_parquet(target, record_size=3)
     return group_of(str(target))
 
@@ -99,7 +99,7 @@ def registry() -> Any:
 WAYS = [from_dictionary, from_json, from_parquet, from_virtualizarr]
 
 
-# --- what they have to see ---
+# --- what readers must see ---
 
 
 def elements(dataset: h5py.Dataset) -> np.ndarray:
@@ -120,7 +120,7 @@ def same(got: np.ndarray, expected: np.ndarray) -> bool:
 
 
 def objects(file: h5py.File, left_out: Iterable[str] = ()) -> dict[str, Any]:
-    """The groups and datasets that readers of Zarr have to see, by their names there."""
+    """The groups and datasets that Zarr readers must see, by their names there."""
     found: dict[str, Any] = {"": file}
 
     def visit(path: str, item: Any) -> None:
@@ -135,7 +135,7 @@ def objects(file: h5py.File, left_out: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def compare(group: zarr.Group, expected: h5py.File, left_out: Iterable[str] = ()) -> int:
-    """Compares all datasets. Returns how many there are."""
+    """Compares all datasets. Returns their number."""
     items = objects(expected, left_out).items()
     datasets = {path: item for path, item in items if isinstance(item, h5py.Dataset)}
     for path, dataset in datasets.items():
@@ -220,7 +220,7 @@ def test_the_threshold_bounds_what_is_inlined() -> None:
 
 
 def test_a_plain_file_is_refused() -> None:
-    with pytest.raises(ValueError, match="no log"):
+    with pytest.raises(ValueError, match="not a log"):
         h5logfs.references(CORPUS / "nd.expected.h5")
 
 
@@ -228,7 +228,7 @@ def test_a_plain_file_is_refused() -> None:
 
 
 def lay_out(case: str, directory: Path) -> Path:
-    """Puts a netCDF file and its logs there, as the job left them: the file is older than the logs."""
+    """Copies a netCDF file and its logs as the job left them: the file is older than the logs."""
     shutil.copytree(PNETCDF / case, directory, dirs_exist_ok=True)
     for packed in directory.rglob("*.gz"):
         with gzip.open(packed) as source, open(packed.with_suffix(""), "wb") as target:
@@ -241,9 +241,9 @@ def lay_out(case: str, directory: Path) -> Path:
     return directory / "file.nc"
 
 
-# Whole files, and datasets, whose data are lost.
+# Files, and datasets, whose data is lost.
 NETCDF_REFUSED = {
-    "badmagic-cdf1-np1": "has not the magic bytes",
+    "badmagic-cdf1-np1": "lacks the magic bytes",
     "cuthead-cdf1-np1": "60 bytes are no header",
     "emptyfile-cdf1-np1": "the file is empty",
 }
@@ -279,7 +279,7 @@ def test_a_netcdf_file_that_is_lost_is_refused(case: str, tmp_path: Path) -> Non
 def test_a_netcdf_file_without_its_logs_is_refused(tmp_path: Path) -> None:
     file = lay_out("dirname-cdf2-np4", tmp_path)
     shutil.rmtree(tmp_path / "bb")
-    with pytest.raises(ValueError, match="no log"):
+    with pytest.raises(ValueError, match="not a log"):
         h5logfs.references(file)
 
 
@@ -296,15 +296,15 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def smooth(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Values that differ from each other, and can be compressed."""
+    """Distinct values that compress well."""
     return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
 
 
-# 80 KiB a tile, but for those at an edge.
+# Tiles of 80 KiB, except at an edge.
 LARGE = {
     "tiles": Dataset(smooth((1600, 2048), "<f4"), (80, 256), chunk=(80, 256)),
     "big_endian": Dataset(smooth((1600, 1024), ">f4"), (80, 256), chunk=(80, 256)),
-    # The last row of tiles is shorter than the chunk, which takes the bytes that follow.
+    # The last row of tiles is shorter than the chunk, which includes the bytes after it.
     "edge": Dataset(smooth((250, 256), "<f4"), (80, 256), chunk=(80, 256)),
     "own_filters": Dataset(
         smooth((1630, 1024), "<f4"),
@@ -313,14 +313,14 @@ LARGE = {
         filters=[(SHUFFLE, [4]), (DEFLATE, [1]), (FLETCHER32, [])],
     ),
     "deflated": Dataset(smooth((1600, 1024), "<i4"), (80, 256), chunk=(80, 256), is_deflated=True),
-    # Two chunks lie in two tiles each, of other rows.
+    # Two chunks span two tiles each, with other rows.
     "divided": Dataset(smooth((160, 256), "<f4"), (40, 128), chunk=(80, 256)),
     "sparse": Dataset(
         smooth((1600, 1024), "<f4"), (80, 256), chunk=(80, 256), left_out=frozenset(range(0, 80, 2))
     ),
     "one_piece": Dataset(smooth((3000, 1024), "<f8"), (3000, 1024), chunk=(3000, 1024)),
 }
-# Chunks that are referenced, and that are inlined.
+# Number of referenced chunks, and of inlined ones.
 REFERENCED = {
     "tiles": (160, 0),
     "big_endian": (80, 0),
@@ -329,7 +329,7 @@ REFERENCED = {
     "deflated": (80, 0),
     "divided": (0, 2),
     "sparse": (40, 0),
-    # Of 24 MB. Pieces have at most 16.
+    # 24 MB, in pieces of at most 16 MB.
     "one_piece": (2, 0),
 }
 for row, column in (divmod(n, 4) for n in LARGE["sparse"].left_out):
@@ -338,7 +338,7 @@ for row, column in (divmod(n, 4) for n in LARGE["sparse"].left_out):
 
 @pytest.fixture(scope="module", params=[0, 3], ids=["one file", "subfiles"])
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A log, and how many subfiles it has."""
+    """A log, and its number of subfiles."""
     path = tmp_path_factory.mktemp("large") / "large.h5"
     write(path, LARGE, request.param)
     return path, request.param
@@ -395,7 +395,7 @@ def test_stored_virtual_datasets_are_read_without_h5logfs(large: tuple[Path, int
 
     target = str(tmp_path / f"virtual.{form}")
     inlined = [name for name, (_, inlined) in REFERENCED.items() if inlined]
-    # With pandas 3 and pyarrow, fsspec cannot read Parquet of kerchunk with chunks that are inlined, or were never written.
+    # With pandas 3 and pyarrow, fsspec cannot read kerchunk Parquet with inlined or unwritten chunks.
     left_out = ["sparse", *inlined] if form == "parquet" else []
     with virtualizarr.open_virtual_dataset(
         f"file://{large[0]}",
@@ -404,7 +404,7 @@ def test_stored_virtual_datasets_are_read_without_h5logfs(large: tuple[Path, int
         loadable_variables=[name for name in inlined if name not in left_out],
     ) as virtual:
         virtual.vz.to_kerchunk(target, format=form)
-    # What VirtualiZarr stores has a fill value for each array, zero where no other one is known.
+    # VirtualiZarr stores a fill value for each array: zero where it knows no other.
     with xarray.open_dataset(target, engine="kerchunk", chunks={}, mask_and_scale=False) as read:
         for name in LARGE.keys() - set(left_out):
             assert same(read[name].values, LARGE[name].values), name

@@ -1,4 +1,4 @@
-"""Logs as stores of zarr: its own tests of stores, and what it reads of all logs."""
+"""Logs as zarr stores: zarr's own tests of stores, and what zarr reads of all logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOG = CORPUS / "netcdf4_wrf.log.h5"
 
 
 class Memory:
-    """Values in the place of those of a log."""
+    """Values in place of those of a log."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -45,7 +45,7 @@ class Memory:
 
 
 class MemoryStore(h5logfs.ZarrStore):
-    """The store with values in memory, which tests can set past it."""
+    """A store with values in memory, which tests set directly."""
 
     def __init__(self, path, **options) -> None:
         super().__init__(path, **options)
@@ -56,7 +56,7 @@ class MemoryStore(h5logfs.ZarrStore):
 
 
 class TestStore(StoreTests[MemoryStore, cpu.Buffer]):
-    """zarr's own tests of stores. Those of writing are replaced by one, that nothing is written."""
+    """zarr's own tests of stores. Tests of writing are replaced by one that nothing is written."""
 
     store_cls = MemoryStore
     buffer_cls = cpu.Buffer
@@ -121,7 +121,7 @@ class TestStore(StoreTests[MemoryStore, cpu.Buffer]):
         await self.set(store, "foo/zarr.json", self.buffer_cls.from_bytes(b"bar"))
         assert await store.exists("foo/zarr.json")
 
-    # They write.
+    # These tests write.
     test_store_open_read_only = None
     test_set = None
     test_set_not_open = None
@@ -140,7 +140,7 @@ def test_zarr_reads_what_the_log_holds(log: Path) -> None:
     try:
         mine = h5logfs.Log(log, **options)
         with warnings.catch_warnings():
-            # Of what is left out, and of types without a specification.
+            # Warnings about what is left out, and about types without a specification.
             warnings.simplefilter("ignore")
             members = dict(zarr.open(h5logfs.ZarrStore(log, **options)).members(max_depth=None))
     except (OSError, ValueError):

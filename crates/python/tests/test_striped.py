@@ -15,7 +15,7 @@ import h5logfs
 from conftest import CORPUS
 
 PARTS = CORPUS.parent / "corpus-striped"
-# The file that a user opens, and the file that it is.
+# The file that a user opens, and the plain file with its content.
 CASES = {
     "attrs_4/sub/run.h5": "attrs_4",
     "chunk_3_ioc1/data.h5": "chunk_3_ioc1",
@@ -30,7 +30,7 @@ RANDOM = np.random.default_rng(39)
 
 
 def stripe(flat: Path, stub: Path, size: int, count: int) -> list[Path]:
-    """Writes a file with a superblock of version 0 as HDF5's subfiling driver would have it. Returns the paths of the subfiles."""
+    """Writes a file with a superblock of version 0 as HDF5's subfiling driver would. Returns the paths of the subfiles."""
     contents = bytearray(flat.read_bytes())
     information = struct.pack("<IIiqqQ", 0xFED01331, 1, 1, size, count, 0)
     block = struct.pack("<II", 0, len(information)) + b"Subfilin" + information
@@ -48,7 +48,7 @@ def stripe(flat: Path, stub: Path, size: int, count: int) -> list[Path]:
 
 
 def fill(file: h5py.File) -> None:
-    """Datasets with each kind of storage, and some that were written in part."""
+    """Datasets with each kind of storage, some of them written in part."""
     data = RANDOM.integers(0, 1000, (60, 45)).astype("<i4")
     file["contiguous"] = data
     file["swapped"] = data.astype(">f8")
@@ -66,7 +66,7 @@ def fill(file: h5py.File) -> None:
 @pytest.fixture(params=["earliest", "latest"])
 def flat(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "flat.h5"
-    # Its superblock stays as it is, and what is added has the indexes of this version.
+    # The superblock stays, and new objects have the indexes of its version.
     h5py.File(path, "w", libver="earliest").close()
     with h5py.File(path, "a", libver=request.param) as file:
         fill(file)

@@ -1,4 +1,4 @@
-"""What mypy sees of the installed package, from an environment of its own: scripts/setup.sh types."""
+"""mypy's view of the installed package, from its own environment: scripts/setup.sh types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not (TYPES / "bin" / "mypy").exists(), reason="t
 
 
 def mypy(cache: Path, *arguments: str | Path) -> str:
-    """What mypy says, as a program that uses the installed package sees it."""
+    """The output of mypy for a program that uses the installed package."""
     command = [TYPES / "bin" / "mypy", "--python-executable", sys.executable, "--config-file", CONFIG, "--cache-dir", cache]
     outcome = subprocess.run([*command, *arguments], cwd=cache, capture_output=True, text=True)
     assert not outcome.stderr, outcome.stderr

@@ -1,4 +1,4 @@
-"""The engine "h5logfs" of xarray, and dask on threads, processes and a cluster."""
+"""The xarray engine "h5logfs", and dask on threads, processes and a cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def expected():
 
 
 def same_dtype(ours, theirs) -> bool:
-    """Whether two types are the same to the names of their values. What h5py notes of texts is not one of these."""
+    """Whether two types are equal, including the names of their values. h5py's notes about texts do not count."""
     if ours is str or theirs is str:
         return ours is theirs
     kept = [{key: value for key, value in (dtype.metadata or {}).items() if "enum" in key} for dtype in (ours, theirs)]
@@ -39,7 +39,7 @@ def same_dtype(ours, theirs) -> bool:
 
 
 def assert_same(ours, theirs) -> None:
-    """The same datasets, to the last element and attribute, and the same encodings."""
+    """Asserts that datasets are equal, to the last element and attribute, with equal encodings."""
     assert list(ours.variables) == list(theirs.variables)
     assert ours.encoding["unlimited_dims"] == theirs.encoding["unlimited_dims"]
     for name in ours.variables:
@@ -49,7 +49,7 @@ def assert_same(ours, theirs) -> None:
         np.testing.assert_equal(mine, wanted)
         assert list(ours[name].attrs) == list(theirs[name].attrs)
         assert ours[name].dtype == theirs[name].dtype
-    # References of two open files are never the same.
+    # References of two open files are never equal.
     references = [name for name, variable in theirs.variables.items() if h5py.check_ref_dtype(variable.encoding["dtype"])]
     xarray.testing.assert_identical(ours.drop_vars(references), theirs.drop_vars(references))
 
@@ -157,7 +157,7 @@ def test_a_pickled_dataset_opens_the_log_by_its_path(expected, monkeypatch, tmp_
 
 
 def means(runs: list[Path]):
-    """The mean of all numbers of some runs, which dask works out."""
+    """The mean of all numbers of some runs, computed by dask."""
     dataset = xarray.open_mfdataset(
         runs, engine="h5logfs", combine="nested", concat_dim="run", chunks={}, data_vars="all", coords="minimal",
         compat="override", join="override",

@@ -1,7 +1,7 @@
-"""The tests that xarray has for its backends of netCDF-4, run with the engine "h5logfs" on logs.
+"""xarray's own tests of netCDF-4 backends, run with the engine "h5logfs" on logs.
 
-Datasets are written with h5netcdf. Before the engine opens such a file, the file becomes a log in which every dataset was written
-past the log.
+h5netcdf writes the datasets. Before the engine opens such a file, the file becomes a log whose datasets were all
+written past the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytest.importorskip("h5netcdf")
 backends = pytest.importorskip("xarray.tests.test_backends")
 
 
-# What these need.
+# Fixtures of these tests.
 from xarray.tests.conftest import time_unit, use_dask  # noqa: E402, F401
 
 pytestmark = pytest.mark.skipif("H5LOGFS_TEST_ALL" not in os.environ, reason="takes a while (H5LOGFS_TEST_ALL=1 runs it)")
@@ -37,9 +37,9 @@ def make_log(path) -> None:
 class TestEngine(backends.TestH5NetCDFData):
     engine = "h5logfs"
 
-    # They write with the engine, which writes nothing.
+    # These tests write with the engine, which is read-only.
     test_create_default_indexes = None
-    # It counts the warnings of the engine that writes.
+    # This test counts the warnings of the writing engine.
     test_encoding_enum__no_fill_value = None
     # No log has the filter lzf, nor such a name.
     test_compression_encoding_h5py = None

@@ -1,6 +1,6 @@
 /*
- * again FILE: opens a file again that this program has open for writing, in each way in which it may be open. What is on the
- * disk meanwhile cannot be understood: libhdf5 keeps most metadata in memory. The library has the file open, and shows it.
+ * again FILE: reopens a file that this program is writing, in each way in which it may be open. Its disk state is
+ * unreadable meanwhile: libhdf5 keeps most metadata in memory. The library has the file open, and shows it.
  */
 #include "../hosts/host.h"
 
@@ -54,12 +54,12 @@ int main(int argc, char **argv)
     OK(file);
     hid_t dataset = dataset_of(file, "one");
     holds(path, "one");
-    /* Only a dataset of it is. */
+    /* Only a dataset of the file is open. */
     OK(H5Fclose(file));
     holds(path, "one");
     OK(H5Dclose(dataset));
     holds(path, "one");
-    /* It was opened, not made. */
+    /* The file was opened, not created. */
     file = H5Fopen(path, H5F_ACC_RDWR, latest);
     OK(file);
     OK(H5Dclose(dataset_of(file, "two")));
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     OK(H5Fclose(file));
     holds(other, "link/three");
     OK(H5Dclose(dataset));
-    /* It is open only because the link has led to it. */
+    /* The file is open only because the link has led to it. */
     dataset = H5Dopen2(from, "link/three", H5P_DEFAULT);
     OK(dataset);
     const hid_t attribute_space = H5Screate(H5S_SCALAR);

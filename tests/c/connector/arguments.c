@@ -1,6 +1,6 @@
 /*
- * arguments FILE: reads and writes a dataset with arguments of all kinds, right and wrong ones, and prints which of them are
- * taken, and what is in the dataset at the end.
+ * arguments FILE: reads and writes a dataset with all kinds of arguments, valid and invalid, and prints which of them
+ * are accepted, and the final content of the dataset.
  */
 #include "../hosts/host.h"
 
@@ -11,7 +11,7 @@ enum { ROOM = 100 };
 static hid_t dataset;
 static int values[ROOM], back[ROOM];
 
-/* One selection: the identifier, and what it is called. */
+/* A selection: its identifier and name. */
 struct space {
     const char *name;
     hid_t id;
@@ -66,7 +66,7 @@ static hid_t none(hsize_t elements)
     return space;
 }
 
-/* What a chunk says that was written, and one that was not. */
+/* Queries about a written and an unwritten chunk. */
 static void ask_for_chunks(hid_t file)
 {
     const hsize_t side = 5, places[2] = {0, 5};
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
         }
         attempt("int", H5T_NATIVE_INT, spaces[m], spaces[m], H5P_DEFAULT, 0);
     }
-    /* In memory there may be any dimensions. */
+    /* Memory may have any number of dimensions. */
     const hsize_t dims[2] = {2, 5}, corner[2] = {1, 3}, beyond[2] = {1, 4}, sides[2] = {1, 2};
     const struct space square = {"two by five", H5Screate_simple(2, dims, NULL)};
     attempt("int", H5T_NATIVE_INT, square, all, H5P_DEFAULT, 1);

@@ -1,6 +1,6 @@
 /*
- * collective EXPECTED LOG…, under MPI: the ranks open each log together, by MPI-IO, and read all of each dataset at once.
- * What they are told of the file is what they have asked for.
+ * collective EXPECTED LOG…, under MPI: the ranks open each log together, by MPI-IO, and read each dataset at once. The
+ * file's properties are those that they have requested.
  */
 #include "../hosts/host.h"
 

@@ -1,6 +1,6 @@
 /*
- * conversions FILE: a program whose conversions of elements use the file that is written or read. They write, read, extend
- * and flush datasets of it. Then it reads texts into memory that it gives itself.
+ * conversions FILE: a program whose element conversions use the file being written or read. They write, read, extend
+ * and flush datasets of it. Then it reads texts into its own memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { LENGTH = 6 };
 static hid_t file, values, calls, joined;
 static int is_inside, number;
 
-/* Uses all that the conversion's own call may hold. The types in memory are those in the file: nothing is converted. */
+/* Uses everything that the conversion's own call may hold. Memory types equal file types: nothing is converted. */
 static void use_the_file(void)
 {
     const hsize_t one[] = {1}, extent[] = {++number};
@@ -52,7 +52,7 @@ static herr_t convert(H5T_cdata_t *data, size_t count, void *buf, int is_written
     int *narrow = buf;
     unsigned long long *wide = buf;
     for (size_t i = 0; i < count; i++) {
-        /* The wide elements lie over the narrow ones. */
+        /* The wide elements overlap the narrow ones. */
         if (is_written) {
             const size_t at = count - 1 - i;
             const long long value = narrow[at];
@@ -123,7 +123,7 @@ static void release(void *place, void *arg)
     free(place);
 }
 
-/* Reads texts that were never written, whose fill value libhdf5 has to convert, with memory that the program gives. */
+/* Reads unwritten texts, whose fill value libhdf5 must convert, into memory of the program. */
 static void read_texts(void)
 {
     const hid_t texts = H5Dopen2(file, "texts", H5P_DEFAULT), dxpl = H5Pcreate(H5P_DATASET_XFER);

@@ -1,6 +1,6 @@
 /*
- * deletes DIRECTORY, under MPI: the ranks make logs and delete them together. A log that is open is refused to all of them, and
- * goes on.
+ * deletes DIRECTORY, under MPI: the ranks make logs and delete them together. Deleting an open log is refused to all of
+ * them, and the log continues.
  */
 #include "../hosts/host.h"
 
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
         OK(H5Fclose(file));
         OK(H5Fdelete(path, fapl));
         REQUIRE(access(path, F_OK));
-        /* Nothing is there to be deleted: the first rank knows, and no other waits for it. */
+        /* There is nothing to delete: the first rank knows, and no other waits for it. */
         const herr_t status = H5Fdelete(path, fapl);
         REQUIRE(rank > 0 || status < 0);
     }

@@ -1,9 +1,9 @@
 /*
- * flushes FILE NOTES FLUSHES CYCLE: MPI ranks write to a file through HDF5, flush it so often, and close and open it again
- * after each CYCLE flushes. What flush F leaves tells its number everywhere: tests/tools/flushes.py checks it.
+ * flushes FILE NOTES FLUSHES CYCLE: MPI ranks write to a file through HDF5, flush it FLUSHES times, and close and
+ * reopen it after each CYCLE flushes. The content after flush F tells F everywhere: tests/tools/flushes.py checks it.
  *
- * In the directory NOTES lie pid.RANK, and lines that tell how far all ranks are: "ready", "F" after flush F, "closing F" and
- * "closed F".
+ * The directory NOTES has pid.RANK, and lines about the progress of all ranks: "ready", "F" after flush F, "closing F"
+ * and "closed F".
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static hid_t access_list(void)
     return plist;
 }
 
-/* `history` gets a row with each flush, `last` is written anew, `text` has elements that no log keeps by itself. */
+/* `history` gets a row with each flush, `last` is rewritten, `text` has elements that no log keeps by itself. */
 static hid_t create(const char *path)
 {
     const hid_t access = access_list();

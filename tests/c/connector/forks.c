@@ -33,7 +33,7 @@ static const char *path;
 static hid_t access_list = H5P_DEFAULT;
 static int rank = 0, ranks = 1;
 
-/* A failure of the child ends it without a word from libhdf5. */
+/* A failing child ends without a word from libhdf5. */
 static void refused(herr_t status, const char *what)
 {
     if (status >= 0) {
@@ -72,7 +72,7 @@ static void values_of(const char *name, int *values)
     }
 }
 
-/* Makes a dataset, whose elements are written by the last rank. */
+/* Makes a dataset, whose elements the last rank writes. */
 static void add(hid_t file, const char *name)
 {
     int values[LENGTH];
@@ -108,7 +108,7 @@ static void has(const char *of, const char *names)
     OK(H5Fclose(file));
 }
 
-/* What the child does. Whatever it would change is refused. */
+/* The child's actions. Whatever it would change is refused. */
 static void act(const char *what, hid_t file, hid_t dataset, const char *name, bool is_open, const char *own)
 {
     int values[LENGTH];
@@ -138,7 +138,7 @@ static void act(const char *what, hid_t file, hid_t dataset, const char *name, b
             const hid_t space = H5Screate(H5S_SCALAR);
             REFUSED(H5Acreate2(dataset, "a", H5T_NATIVE_INT, space, H5P_DEFAULT, H5P_DEFAULT));
         } else if (!strcmp(what, "read")) {
-            /* What is right, or nothing. */
+            /* The right content, or nothing. */
             const int difference = differs(file, name);
             if (difference != (is_open && ranks == 1 ? 0 : -1)) {
                 _exit(5);
@@ -150,7 +150,7 @@ static void act(const char *what, hid_t file, hid_t dataset, const char *name, b
             add(mine, "x");
             OK(H5Fclose(mine));
             if (!is_open) {
-                /* It is anybody's now. */
+                /* Anybody may open it now. */
                 const hid_t again = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
                 add(again, "c");
                 OK(H5Fclose(again));

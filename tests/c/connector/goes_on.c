@@ -1,6 +1,7 @@
 /*
- * goes_on FILE, under MPI: the ranks open a log that the program `unflushed` has left, and print how many rows it has, or why it
- * cannot be opened. Then each writes that number into a dataset of its own elements, "more", and all close the file.
+ * goes_on FILE, under MPI: the ranks open a log that the program `unflushed` has left, and print its number of rows, or
+ * why it cannot be opened. Then each writes that number to its own elements of the dataset "more", and all close the
+ * file.
  */
 #include "../hosts/host.h"
 
@@ -8,7 +9,7 @@
 
 #define OK(call) REQUIRE((call) >= 0)
 
-/* Prints the description in which the innermost call says why it fails. */
+/* Prints the innermost description on the error stack. */
 static herr_t print(unsigned n, const H5E_error2_t *error, void *arg)
 {
     (void)arg;

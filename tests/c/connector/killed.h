@@ -1,4 +1,5 @@
-/* What programs share that write to a file through HDF5 until a test kills them: they tell it, in files, how far they are. */
+/* Common parts of programs that write to a file through HDF5 until a test kills them. They report their progress in
+ * files. */
 #ifndef KILLED_H
 #define KILLED_H
 
@@ -11,7 +12,7 @@
 
 #include "../check.h"
 
-/* A call of HDF5, which has to succeed. Its value is that of the call. */
+/* An HDF5 call that must succeed. The value is that of the call. */
 #define H5(call)                            \
     __extension__({                         \
         const __auto_type result_ = (call); \
@@ -49,14 +50,14 @@ __attribute__((format(printf, 1, 2))) static void acknowledge(const char *format
     fclose(file);
 }
 
-/* The same when all ranks are there. */
+/* Adds a line once all ranks are there. */
 #define ACKNOWLEDGE_ALL(...)         \
     do {                             \
         MPI_Barrier(MPI_COMM_WORLD); \
         acknowledge(__VA_ARGS__);    \
     } while (0)
 
-/* Starts MPI, and tells the process of each rank in pid.RANK, then "ready". */
+/* Starts MPI, and writes the process number of each rank to pid.RANK, then "ready". */
 static void begin(int *argc, char ***argv)
 {
     MPI_Init(argc, argv);

@@ -1,5 +1,5 @@
 /*
- * left LOG PLAIN: a program that ends with files open: each of them by two handles, and a dataset.
+ * left LOG PLAIN: a program that ends with open files: each by two handles, and a dataset.
  */
 #include <hdf5.h>
 

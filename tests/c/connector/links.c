@@ -1,6 +1,6 @@
 /*
- * links FILE close|leave: makes a file with links that no other program understands, among others, and closes it or ends
- * after a flush.
+ * links FILE close|leave: makes a file with links that no other program understands, among others, and closes it or
+ * ends after a flush.
  */
 #include "../hosts/host.h"
 
@@ -30,7 +30,7 @@ static void fill(hid_t file, const char *name, hid_t gcpl, int further)
     const hid_t group = H5Gcreate2(file, name, H5P_DEFAULT, gcpl, H5P_DEFAULT);
     OK(group);
     number(group, "before", 1);
-    /* As an external link: of another version, without a path, and without anything. */
+    /* Like an external link: with another version, without a path, and empty. */
     OK(H5Lcreate_ud(group, "broken", H5L_TYPE_EXTERNAL, "value", 6, H5P_DEFAULT, H5P_DEFAULT));
     OK(H5Lcreate_ud(group, "cut off", H5L_TYPE_EXTERNAL, "\0file", 5, H5P_DEFAULT, H5P_DEFAULT));
     OK(H5Lcreate_ud(group, "dull", H5L_TYPE_EXTERNAL, NULL, 0, H5P_DEFAULT, H5P_DEFAULT));

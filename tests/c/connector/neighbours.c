@@ -1,6 +1,6 @@
 /*
- * neighbours FILE independent|collective, under MPI: what a rank has written, another one reads after a barrier, without a
- * flush. The ranks write by themselves.
+ * neighbours FILE independent|collective, under MPI: ranks read what others have written, after a barrier and without a
+ * flush. The ranks write independently.
  */
 #include "../hosts/host.h"
 
@@ -57,7 +57,7 @@ static void fill(int *values, size_t count, int first)
     }
 }
 
-/* The elements of a row are `first` and what follows. */
+/* The elements of a row are `first` and consecutive numbers. */
 static void require_row(hid_t dataset, int row, size_t columns, int first)
 {
     int *values = calloc(columns, sizeof *values);
@@ -80,7 +80,7 @@ static void write_row(hid_t dataset, int row, size_t columns, int first)
     free(values);
 }
 
-/* The first rank writes all of it again and again: the test of HDF5 does that, too. */
+/* The first rank overwrites everything repeatedly, as HDF5's own test does. */
 static void overwritten(hid_t dataset)
 {
     int values[COLUMNS];
@@ -97,7 +97,7 @@ static void overwritten(hid_t dataset)
     }
 }
 
-/* Each rank writes some elements of each row: one by one, and then the others at once. */
+/* Each rank writes some elements of each row one by one, and then the others at once. */
 static void interleaved(hid_t dataset, int first)
 {
     const hsize_t own = COLUMNS / (hsize_t)ranks;
@@ -142,7 +142,7 @@ int main(int argc, char **argv)
     OK(H5Fflush(file, H5F_SCOPE_GLOBAL));
     interleaved(chunks, 500000);
     interleaved(rows, 600000);
-    /* What is as large as that goes to the disk at once, with what was buffered. */
+    /* Data this large goes to disk at once, with what was buffered. */
     write_row(large, rank, LARGE, rank * 7);
     write_row(rows, rank, COLUMNS, rank * 3);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
         require_row(rows, row, COLUMNS, row * 3);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    /* After a flush any rank writes over what others have written. */
+    /* After a flush any rank may overwrite the data of others. */
     OK(H5Fflush(file, H5F_SCOPE_GLOBAL));
     MPI_Barrier(MPI_COMM_WORLD);
     write_row(rows, (rank + 1) % ranks, COLUMNS, rank * 5);

@@ -1,6 +1,6 @@
 /*
- * passing DIRECTORY: makes files in an empty directory with many functions of HDF5, and prints what each of them tells. A
- * connector that passes everything on changes neither a line nor a byte.
+ * passing DIRECTORY: makes files in an empty directory with many HDF5 functions, and prints their results. A
+ * pass-through connector changes neither a line nor a byte.
  */
 #include "../hosts/host.h"
 
@@ -56,7 +56,7 @@ static void show_object(hid_t file, const char *name)
 
 static herr_t show_link(hid_t group, const char *name, const H5L_info2_t *info, void *count)
 {
-    /* The group is an object that works. */
+    /* The group is a working object. */
     REQUIRE(H5Lexists(group, name, H5P_DEFAULT) > 0);
     printf("  link %s of type %d\n", name, (int)info->type);
     ++*(int *)count;
@@ -148,7 +148,7 @@ static void chunks(hid_t dataset)
     OK(H5Dwrite_chunk(dataset, H5P_DEFAULT, 1, second, 4 * 8 * sizeof(int), raw));
     uint32_t mask = 0;
     unsigned char back[200] = {0};
-    /* libhdf5 forgets the mask of the chunk that it has seen last. */
+    /* libhdf5 forgets the mask of the chunk seen last. */
     OK(H5Dread_chunk(dataset, H5P_DEFAULT, (const hsize_t[]){0, 0}, &mask, back));
     OK(H5Dread_chunk(dataset, H5P_DEFAULT, second, &mask, back));
     REQUIRE(mask == 1 && !memcmp(raw, back, 4 * 8 * sizeof(int)));
@@ -230,7 +230,7 @@ static void variable(hid_t file)
     printf("texts: %s, %s, %s; %llu bytes\n", got[0], got[1], got[2], (unsigned long long)bytes);
     OK(H5Treclaim(type, space, H5P_DEFAULT, got));
     OK(H5Dclose(dataset));
-    /* References to objects, regions and attributes, and those of old. */
+    /* References to objects, regions and attributes, and old ones. */
     H5R_ref_t references[3];
     const hid_t chosen = H5Screate_simple(2, (const hsize_t[]){16, 8}, NULL);
     OK(H5Sselect_hyperslab(chosen, H5S_SELECT_SET, (const hsize_t[]){2, 2}, NULL, (const hsize_t[]){3, 4}, NULL));
@@ -419,7 +419,7 @@ static void files(hid_t file, const char *path)
     OK(H5Pclose(fcpl));
 }
 
-/* The list of an open file makes the next one like it. */
+/* The property list of an open file makes the next one like it. */
 static void another(hid_t file, const char *path)
 {
     const hid_t fapl = H5Fget_access_plist(file), more = H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, fapl);

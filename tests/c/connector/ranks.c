@@ -1,6 +1,6 @@
 /*
- * ranks DIRECTORY, under MPI: the ranks make a file together, with collective and independent transfers, read it back, and
- * each of them one of its own. The first prints what they were told.
+ * ranks DIRECTORY, under MPI: the ranks make a file together, with collective and independent transfers, read it back,
+ * and make a file each. The first prints the results.
  */
 #include "../hosts/host.h"
 

@@ -1,5 +1,6 @@
 /*
- * references FILE: makes a file with references of HDF5 1.12, which an older libhdf5 cannot read, and reads the rest of it.
+ * references FILE: makes a file with HDF5 1.12 references, which an older libhdf5 cannot read, and reads the rest of
+ * it.
  */
 #include <string.h>
 

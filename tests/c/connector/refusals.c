@@ -1,6 +1,6 @@
 /*
- * refusals DIRECTORY, under MPI: the ranks do what is refused for a log, all of them or one, and what fails on one rank, and
- * print what they are told. They write and flush between that, and close the file.
+ * refusals DIRECTORY, under MPI: all ranks or one do what is refused for a log, and what fails on one rank, and print
+ * the messages. In between they write and flush, and finally close the file.
  */
 #include "../hosts/host.h"
 
@@ -13,7 +13,7 @@ enum { ELEMENTS = 1 << 16 };
 static int rank, ranks;
 static char sentence[1000];
 
-/* Keeps the description in which the innermost call says why it fails. */
+/* Keeps the innermost description on the error stack. */
 static herr_t keep(unsigned n, const H5E_error2_t *error, void *arg)
 {
     (void)arg;
@@ -23,7 +23,7 @@ static herr_t keep(unsigned n, const H5E_error2_t *error, void *arg)
     return 0;
 }
 
-/* To be called before any other function of HDF5, which clears the error stack. */
+/* Must be called before any other HDF5 function, which clears the error stack. */
 static herr_t noted(herr_t status)
 {
     if (status < 0) {
@@ -78,7 +78,7 @@ static herr_t write_wrong(hid_t dataset, hid_t dxpl)
     return status;
 }
 
-/* The first elements are those that the ranks have written as `number`; the others were never written, or cut off. */
+/* The first elements are those written by the ranks as `number`; the others were never written, or were cut off. */
 static void holds(hid_t dataset, int number, hsize_t written, hsize_t elements)
 {
     const hid_t space = H5Dget_space(dataset);
@@ -109,7 +109,7 @@ static void limit_descriptors(rlim_t number)
     REQUIRE(!setrlimit(RLIMIT_NOFILE, &limit));
 }
 
-/* Another log is opened again, and one rank cannot, or does it in another way. */
+/* Another log is reopened, which one rank cannot do, or does differently. */
 static void opened_again(const char *path, hid_t fapl, int last)
 {
     const hid_t other = H5Pcopy(fapl), file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     REQUIRE(argc == 2);
-    /* A file that grows too large is an error, not the end. */
+    /* A file that grows too large is an error, not the end of the process. */
     signal(SIGXFSZ, SIG_IGN);
     OK(H5Eset_auto2(H5E_DEFAULT, NULL, NULL));
     char path[300];
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
     report("atomicity", noted(H5Fset_mpi_atomicity(file, 1)));
     report("wrong on one", last ? write_wrong(plain, collective) : write_part(plain, 0, collective));
     report("collective", write_part(plain, 1, collective) | write_part(filtered, 1, collective));
-    /* One rank takes no part with elements. */
+    /* One rank takes part without elements. */
     const hid_t none = H5Dget_space(plain);
     OK(H5Sselect_none(none));
     const int nothing = 0;
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
     }
     report("flush again", noted(H5Fflush(file, H5F_SCOPE_GLOBAL)));
 
-    /* Elements that were cut off come back only as fill values, which takes a flush. */
+    /* Elements that were cut off return as fill values, which takes a flush. */
     const hsize_t fewer = all / 2;
     const hid_t shrunk = dataset_of(file, "shrunk", H5T_NATIVE_INT, all, filters);
     /* Some ranks write nothing to it. */

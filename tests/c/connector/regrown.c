@@ -1,6 +1,6 @@
 /*
- * regrown FILE, under MPI: the ranks write five rows, and open the file again for each of these: the dataset shrinks to two rows, and
- * grows to four, to seven, and to eight. What they do not write then has the fill value.
+ * regrown FILE, under MPI: the ranks write five rows, and reopen the file for each step: the dataset shrinks to two
+ * rows, and grows to four, to seven, and to eight. Unwritten elements then have the fill value.
  */
 #include "../hosts/host.h"
 

@@ -1,6 +1,6 @@
 /*
- * settles FILE, under MPI: the ranks make a log with elements that it keeps by itself, and others, and close it. Each prints what
- * the close tells it, and closes it again where that has failed.
+ * settles FILE, under MPI: the ranks make a log with elements that it keeps by itself, and others, and close it. Each
+ * prints the error of the close, and closes it again after a failure.
  */
 #include "../hosts/host.h"
 
@@ -11,7 +11,7 @@
 static int rank, ranks;
 static char sentence[1000];
 
-/* Keeps the description in which the innermost call says why it fails. */
+/* Keeps the innermost description on the error stack. */
 static herr_t keep(unsigned n, const H5E_error2_t *error, void *arg)
 {
     (void)arg;

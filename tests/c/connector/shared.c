@@ -1,6 +1,6 @@
 /*
- * shared DIRECTORY: copies a dataset with H5Ocopy into a file whose objects share messages, and reads the copy. Beside it the file
- * has sequences, which are not logged: they keep the chunk index that the program has given them.
+ * shared DIRECTORY: copies a dataset with H5Ocopy into a file whose objects share messages, and reads the copy. The
+ * file also has sequences, which are not logged: they keep the chunk index chosen by the program.
  */
 #include "../hosts/host.h"
 

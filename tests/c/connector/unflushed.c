@@ -1,8 +1,8 @@
 /*
- * unflushed FILE NOTES ROWS: MPI ranks make a file through HDF5, flush it, and write so many rows after that, which they do
- * not flush: element C of row R is R * 1000000 + C. Then they wait until they are killed.
+ * unflushed FILE NOTES ROWS: MPI ranks make a file through HDF5, flush it, and then write ROWS rows without a flush:
+ * element C of row R is R * 1000000 + C. Then they wait until they are killed.
  *
- * In the directory NOTES lie pid.RANK, and the lines "ready" and "written" tell how far all ranks are.
+ * The directory NOTES has pid.RANK; the lines "ready" and "written" tell the progress of all ranks.
  */
 #include "killed.h"
 

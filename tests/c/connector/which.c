@@ -1,4 +1,4 @@
-/* which: prints the file of the plug-in that is the connector of this process. */
+/* which: prints the file of the plug-in that serves as the connector of this process. */
 #include "../hosts/host.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* alarms EXPECTED LOG…: a timer interrupts the system calls of a host all the time. */
+/* alarms EXPECTED LOG…: a timer constantly interrupts the system calls of a host. */
 #include "host.h"
 
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 {
     REQUIRE(argc > 2);
     const struct contents expected = contents_of(argv[1]);
-    /* No SA_RESTART: calls that can be interrupted are. */
+    /* Without SA_RESTART, interruptible calls are interrupted. */
     struct sigaction action = {.sa_handler = count_alarm};
     REQUIRE(!sigaction(SIGALRM, &action, NULL));
     const struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};

@@ -52,7 +52,7 @@ static void before(const char *fill, int logs, char **paths, const struct conten
     }
 }
 
-/* Reads a dataset of 64-bit numbers. It has the right ones, or cannot be read, for a reason that names the file. */
+/* Reads a dataset of 64-bit numbers. Either they are right, or the error names the file. */
 static void require_no_other(hid_t dataset, const void *numbers, ssize_t size)
 {
     void *got = malloc((size_t)size);
@@ -70,7 +70,7 @@ static void during(const char *fill, const char *name, const char *log, const st
     struct own own;
     void *numbers;
     keep_quiet();
-    /* No chunk of it is kept by HDF5. */
+    /* HDF5 caches no chunk of it. */
     const hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
     REQUIRE(H5Pset_chunk_cache(access, 0, 0, 1) >= 0);
     const hid_t file = opened(log), dataset = H5Dopen2(file, name, access);

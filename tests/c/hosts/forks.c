@@ -43,7 +43,7 @@ static void close_files(void)
     }
 }
 
-/* A child has one thread, and reads what the parent had open, and what it opens itself. */
+/* A child has one thread. It reads what the parent had open, and what it opens itself. */
 static void read_everything(void)
 {
     read_open_files();
@@ -76,7 +76,7 @@ static pid_t fork_reader(void)
     return pid;
 }
 
-/* In the midst of what the readers do. The child makes use of no HDF5. */
+/* During the readers' work. The child does not use HDF5. */
 static pid_t fork_bystander(void)
 {
     const pid_t pid = fork();

@@ -1,6 +1,6 @@
 /*
- * What the hosts share: programs that know HDF5 and nothing of logs, and do to their process what programs do. Each
- * fails with a line on stderr, and prints nothing else.
+ * Common parts of the hosts: programs that know HDF5 and nothing of logs, and use their process freely. Each fails with
+ * a line on stderr, and prints nothing else.
  */
 #ifndef HOST_H
 #define HOST_H
@@ -25,7 +25,7 @@
 
 #include "../check.h"
 
-/* The contents of all datasets of numbers, and how many there are. */
+/* The contents of all numeric datasets, and their number. */
 struct contents {
     uint64_t hash;
     unsigned datasets;
@@ -40,7 +40,7 @@ static inline uint64_t mix(uint64_t hash, const void *bytes, size_t size)
     return hash;
 }
 
-/* Reads all of a dataset. Returns how many bytes; 0 if the dataset has no numbers, -1 if it cannot be read. */
+/* Reads all of a dataset. Returns the number of bytes; 0 if the dataset is not numeric, -1 if it cannot be read. */
 static inline ssize_t read_numbers(hid_t dataset, void **bytes)
 {
     *bytes = NULL;
@@ -84,7 +84,7 @@ static inline herr_t add_object(hid_t file, const char *name, const H5O_info2_t 
     return size < 0 ? -1 : 0;
 }
 
-/* Whether everything in an open file could be read. */
+/* Whether everything in an open file is readable. */
 static inline int read_all(hid_t file, struct contents *contents)
 {
     *contents = (struct contents){UINT64_C(0xcbf29ce484222325), 0};
@@ -96,7 +96,7 @@ static inline int is_same(const struct contents *a, const struct contents *b)
     return a->hash == b->hash && a->datasets == b->datasets;
 }
 
-/* Opened as a program does that knows nothing of drivers. */
+/* Opens a file like a program that knows nothing of drivers. */
 static inline hid_t opened(const char *path)
 {
     const hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
@@ -127,7 +127,7 @@ static inline struct contents contents_of(const char *path)
         REQUIRE(is_same(&got, expected));              \
     } while (0)
 
-/* Fails unless the log at `path` reads like what is expected. */
+/* Fails unless the log at `path` reads like the expected file. */
 static inline void require_same(const char *path, const struct contents *expected)
 {
     const struct contents got = contents_of(path);
@@ -157,13 +157,13 @@ static inline int says(const char *words)
     return sentence.found;
 }
 
-/* For what is expected to fail: HDF5 keeps its errors, and prints none. */
+/* For expected failures: HDF5 keeps its errors, and prints none. */
 static inline void keep_quiet(void)
 {
     REQUIRE(H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0);
 }
 
-/* Waits for a child, which has to end well. */
+/* Waits for a child, which must succeed. */
 static inline void require_success(pid_t child)
 {
     int status;
@@ -173,7 +173,7 @@ static inline void require_success(pid_t child)
     }
 }
 
-/* Entries of a directory of /proc, less "." and "..". */
+/* Number of entries in a directory of /proc, without "." and "..". */
 static inline unsigned entries_of(const char *path)
 {
     DIR *dir = opendir(path);
@@ -186,7 +186,7 @@ static inline unsigned entries_of(const char *path)
     return entries;
 }
 
-/* Open descriptors of this process; the one that counts them is not among them. */
+/* Number of open descriptors of this process, without the one used for counting. */
 static inline unsigned descriptors(void)
 {
     return entries_of("/proc/self/fd") - 1;

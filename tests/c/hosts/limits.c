@@ -13,7 +13,7 @@ static void set_limit(int which, rlim_t soft)
     REQUIRE(!setrlimit(which, &limit));
 }
 
-/* Returns whether it was opened. What is opened is right. */
+/* Returns whether the log was opened. Its content must be right. */
 static int try(const char *path, const struct contents *expected)
 {
     struct contents got;

@@ -1,6 +1,6 @@
 /*
- * places DIRECTORY EXPECTED LOG…: paths that mean something only in one directory; a working directory that is removed;
- * a file mode mask. LOG is a name below DIRECTORY.
+ * places DIRECTORY EXPECTED LOG…: relative paths, a working directory that is removed, and a file mode mask. LOG is a
+ * name below DIRECTORY.
  */
 #include "host.h"
 
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     const struct contents expected = contents_of(argv[2]);
     umask(0777);
 
-    /* What is open stays open wherever the process goes. */
+    /* An open file stays open wherever the process goes. */
     REQUIRE(!chdir(dir));
     const hid_t file = opened(argv[3]);
     char away[] = "/tmp/h5logfs-away-XXXXXX";

@@ -43,7 +43,7 @@ static void reads(int logs, char **paths, const struct contents *expected)
     }
 }
 
-/* The host sees what it does itself, so what it did not see was not there. */
+/* Checks that the host sees its own children: what it did not see was not there. */
 static void require_instruments(void)
 {
     const pid_t child = fork();

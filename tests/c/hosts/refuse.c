@@ -1,4 +1,4 @@
-/* refuse WORDS LOG…: no log can be opened, and the error has these words. The host lives on. */
+/* refuse WORDS LOG…: no log can be opened, and the error has these words. The host survives. */
 #include "host.h"
 
 int main(int argc, char **argv)

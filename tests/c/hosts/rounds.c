@@ -1,10 +1,10 @@
 /*
- * rounds COUNT EXPECTED LOG PLAIN REFUSED: opens and closes COUNT files, of all kinds in turn, and has as much memory and
- * as many descriptors, threads and children in the end as after the first tenth. REFUSED is a log that cannot be opened.
+ * rounds COUNT EXPECTED LOG PLAIN REFUSED: opens and closes COUNT files, of all kinds in turn. Memory, descriptors,
+ * threads and children must not grow after the first tenth. REFUSED is a broken log.
  */
 #include "host.h"
 
-/* What HDF5 and malloc may need more of, for whatever happens only after the first tenth. */
+/* Growth allowed to HDF5 and malloc for things that first happen after the first tenth. */
 #define ALLOWANCE (1024 * 1024)
 
 struct usage {
@@ -33,7 +33,7 @@ static void require_refused(const char *path)
 
 static void open_one(unsigned long number, char **paths, const struct contents *expected)
 {
-    /* Seldom: a log that was refused is scanned again. */
+    /* Rarely: a refused log is scanned again. */
     if (number % 50 == 0) {
         require_refused(paths[3]);
         return;

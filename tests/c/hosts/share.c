@@ -14,7 +14,7 @@ struct job {
     unsigned datasets;
 };
 
-/* Selects the rows of this rank. Returns how many elements they have. */
+/* Selects the rows of this rank. Returns their number of elements. */
 static size_t select_share(hid_t space)
 {
     hsize_t dims[H5S_MAX_RANK], start[H5S_MAX_RANK] = {0};
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
         REQUIRE(H5Ovisit3(expected, H5_INDEX_NAME, H5_ITER_INC, add_share, &job, H5O_INFO_BASIC) >= 0);
         REQUIRE(job.datasets > 0);
         MPI_Allreduce(&job.share, &together, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-        /* Whole numbers, so the sums are exact. */
+        /* Integers, so the sums are exact. */
         REQUIRE(together == job.whole);
         REQUIRE(H5Fclose(job.log) >= 0);
     }

@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < READERS; i++) {
         REQUIRE(!pthread_join(readers[i], NULL));
     }
-    /* None of them is ours. */
+    /* No thread of ours is left. */
     REQUIRE(threads() == 1);
     return 0;
 }

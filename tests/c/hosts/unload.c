@@ -1,6 +1,6 @@
 /*
- * unload LIBRARY DATASET LOG…: a host loads HDF5 when it needs it, and unloads it, and with it the plug-in, again and
- * again. It is not linked to HDF5.
+ * unload LIBRARY DATASET LOG…: a host that repeatedly loads HDF5 on demand, and unloads it together with the plug-in.
+ * It is not linked to HDF5.
  */
 #include "host.h"
 
@@ -10,7 +10,7 @@
 /* HDF5's own name for it, H5F_ACC_RDONLY, is a call of the library. */
 #define READ_ONLY 0
 
-/* How often a file whose name has these words is mapped. */
+/* Number of mappings of files whose names have these words. */
 static unsigned mapped(const char *words)
 {
     char line[8192];
@@ -45,7 +45,7 @@ static void one_round(const char *library, const char *name, const char *log)
     REQUIRE(((without_argument)function(hdf5, "H5open"))() >= 0);
     const hid_t file = ((open_file)function(hdf5, "H5Fopen"))(log, READ_ONLY, H5P_DEFAULT);
     REQUIRE(file >= 0);
-    /* A log without the driver has no such dataset. */
+    /* A log opened without the driver has no such dataset. */
     const hid_t dataset = ((open_dataset)function(hdf5, "H5Dopen2"))(file, name, H5P_DEFAULT);
     REQUIRE(dataset >= 0);
     REQUIRE(mapped("libh5logfs_") > 0);
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
         one_round(argv[1], argv[2], argv[3 + i % (argc - 3)]);
     }
     REQUIRE(mapped("libh5logfs_") == parts);
-    /* What was left behind in the process must do no harm. */
+    /* Remnants in the process must do no harm. */
     pthread_t ends;
     REQUIRE(!pthread_create(&ends, NULL, thread, NULL) && !pthread_join(ends, NULL));
     const pid_t pid = fork();

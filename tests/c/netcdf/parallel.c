@@ -1,6 +1,6 @@
 /*
- * parallel FILE: an MPI program of netCDF-4. It creates FILE with nc_create_par, with groups, dimensions of both kinds, types
- * of its own and compression, and opens it again to append.
+ * parallel FILE: an MPI program of netCDF-4. It creates FILE with nc_create_par, with groups, dimensions of both kinds,
+ * its own types and compression, and reopens it to append.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void write_rest(int file)
         mask[i] = (signed char)(i % 3);
     }
     for (size_t i = 0; i < count; i++) {
-        /* What lies between the members is written, too. */
+        /* The gaps between members are written, too. */
         states[i] = (struct state){0};
         states[i].count = (int)(first + i);
         states[i].mean = 0.25 * (double)i;
@@ -108,7 +108,7 @@ static void write_rest(int file)
     NC(nc_put_vara(group, variable, &first, &count, states));
 }
 
-/* What a rank reads of the others after they have written. */
+/* Reads what other ranks have written. */
 static void read_back(int file, size_t steps)
 {
     static float values[STEPS * ROWS * COLUMNS];

@@ -32,7 +32,7 @@ static struct list list_of(int n)
     return list;
 }
 
-/* The pointers are into the list itself, so it may not move after this. */
+/* The pointers lead into the list itself, so it must not move afterwards. */
 static void point(struct list *list)
 {
     for (int i = 0; i < list->n; i++) {
@@ -62,7 +62,7 @@ static hid_t created(const char *name, hid_t type, int dims, const hsize_t *exte
     return dataset;
 }
 
-/* Single elements of a row for each rank, by H5Dwrite, and then again, with other values, as a list. */
+/* Single elements of a row for each rank, by H5Dwrite, and then with other values as a list. */
 static void elements(void)
 {
     const hsize_t extent[] = {(hsize_t)ranks, COLUMNS}, one[] = {1, 1};
@@ -91,7 +91,7 @@ static void elements(void)
     OK(H5Dclose(dataset));
 }
 
-/* Blocks in no order, of which some are empty and some overlap: the last one wins. They are read in another order. */
+/* Blocks in no order, some of them empty and some overlapping: the last one wins. They are read in another order. */
 static void order(void)
 {
     const hsize_t extent[] = {(hsize_t)ranks, 6, 8};
@@ -130,7 +130,7 @@ static void order(void)
             REQUIRE(found[at++] == (float)expected[start[0] + i / count[1]][start[1] + i % count[1]]);
         }
     }
-    /* What is wrong is refused, and nothing of it is written. */
+    /* Invalid lists are refused, and nothing of them is written. */
     struct list wrong = list;
     wrong.start[2][1] = 5;
     H5E_BEGIN_TRY
@@ -226,7 +226,7 @@ static void others(void)
     OK(H5Tclose(type));
 }
 
-/* One call for several datasets: one that is wrong lets nothing of the others be written. */
+/* One call for several datasets: an invalid one prevents writing the others. */
 static void several(void)
 {
     const hsize_t extent[] = {(hsize_t)ranks * 4}, part[] = {4}, start[] = {(hsize_t)rank * 4}, wrong[] = {extent[0]};
@@ -267,7 +267,7 @@ static void several(void)
     }
 }
 
-/* All properties: what was set is had, and lists of another class are refused. */
+/* All properties: getters return what was set, and lists of another class are refused. */
 static void properties(void)
 {
     const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);

@@ -17,7 +17,7 @@ struct piece {
     /* Selected elements; their places in the dataset and in memory. */
     size_t count;
     hsize_t *in_file, *in_memory;
-    /* The memory has the extent of the dataset, and its selection. */
+    /* The memory has the extent and the selection of the dataset. */
     bool like_file;
     /* All elements of the memory. */
     size_t elements, size;
@@ -78,7 +78,7 @@ void free_made(enum content content, unsigned char *memory, size_t size, uint64_
     free(values);
 }
 
-/* What goes from and to a box of a dataset: by a type of its own, if it may be converted. */
+/* A transfer between memory and a box of a dataset, with its own type if conversion is allowed. */
 static struct piece make_piece(const struct dataset *dataset, const hsize_t *low, const hsize_t *high, enum types types)
 {
     /* HDF5 1.14.6 forgets the order of points where MPI programs write to filtered chunks. */
@@ -125,7 +125,7 @@ static hid_t file_space(const struct piece *piece, const struct dataset *dataset
     return all ? H5S_ALL : piece->space;
 }
 
-/* The elements of the dataset in the type of the piece, or the other way about. */
+/* The elements of the dataset in the type of the piece, or the reverse. */
 static unsigned char *converted(const struct dataset *dataset, const struct piece *piece, bool to_file)
 {
     const size_t most = piece->size > dataset->size ? piece->size : dataset->size;
@@ -176,7 +176,7 @@ static bool is_reference_to(const void *reference, uint64_t number)
     if (!number || !memcmp(reference, none, sizeof none)) {
         return !number && !memcmp(reference, none, sizeof none);
     }
-    /* In MPI programs all ranks have to open the same objects. */
+    /* In MPI programs all ranks must open the same objects. */
     if (run.mpio) {
         return true;
     }
@@ -188,7 +188,7 @@ static bool is_reference_to(const void *reference, uint64_t number)
     return !memcmp(&got.token, &expected.token, sizeof got.token);
 }
 
-/* With `all` what other ranks have written since the last flush is read, too. */
+/* With `all`, other ranks' writes since the last flush are read, too. */
 static void require_read(struct object *object, const struct piece *piece, bool all)
 {
     const struct dataset *dataset = &object->dataset;
@@ -215,7 +215,7 @@ static void require_read(struct object *object, const struct piece *piece, bool 
     free(expected);
 }
 
-/* Nothing is changed between the elements that are read. */
+/* Memory between the elements read is unchanged. */
 static void require_rest(const struct piece *piece, unsigned char pattern)
 {
     unsigned char *touched = calloc(piece->elements + 1, 1);
@@ -238,7 +238,7 @@ static hid_t transfer(bool collective)
     if (run.mpio && collective) {
         H5(H5Pset_dxpl_mpio(plist, H5FD_MPIO_COLLECTIVE));
     }
-    /* Where HDF5 1.14.6 selects and converts at once, ranks wait for each other for ever. */
+    /* If HDF5 1.14.6 selects and converts at once, ranks wait for each other for ever. */
     if (run.mpio) {
         H5(H5Pset_selection_io(plist, H5D_SELECTION_IO_MODE_OFF));
     }
@@ -335,7 +335,7 @@ static void choose_extent(struct dataset *dataset)
         dataset->chunk[i] = within(1, dataset->dims[i] + 2);
         if (dataset->chunked && one_in(2)) {
             dataset->max[i] = one_in(3) ? dataset->dims[i] + 8 : H5S_UNLIMITED;
-            /* Without an unlimited dimension HDF5 1.14.6 fails to allocate no chunks. */
+            /* Without an unlimited dimension HDF5 1.14.6 cannot leave chunks unallocated. */
             if (dataset->max[i] == H5S_UNLIMITED && one_in(6)) {
                 dataset->dims[i] = 0;
             }
@@ -376,7 +376,7 @@ static hid_t creation(struct dataset *dataset)
     if (dataset->chunked) {
         H5(H5Pset_chunk(plist, dataset->rank, dataset->chunk));
         choose_filters(dataset, plist);
-        /* MPI programs can only write to chunks that are there already. */
+        /* MPI programs can only write to allocated chunks. */
         if (run.ever_mpio && !dataset->filters) {
             H5(H5Pset_alloc_time(plist, H5D_ALLOC_TIME_EARLY));
         }
@@ -389,11 +389,11 @@ static hid_t creation(struct dataset *dataset)
         fill_elements(dataset->type, dataset->fill, 1);
         H5(H5Pset_fill_value(plist, dataset->type, dataset->fill));
     }
-    /* Otherwise HDF5 shows what was in the file before, if there is no fill value. */
+    /* Otherwise, without a fill value, HDF5 shows what was in the file before. */
     if (!filled || one_in(4)) {
         H5(H5Pset_fill_time(plist, H5D_FILL_TIME_ALLOC));
     }
-    /* HDF5 writes no fill value where all elements are written at once, though some members may be left out. */
+    /* HDF5 writes no fill value if all elements are written at once, although some members may be left out. */
     if (H5Tget_class(dataset->type) == H5T_COMPOUND && !dataset->filters) {
         H5(H5Pset_alloc_time(plist, H5D_ALLOC_TIME_EARLY));
     }
@@ -446,7 +446,7 @@ void create_dataset(void)
     H5(H5Pclose(plist));
 }
 
-/* The part of a dataset that is a rank's: a range of one of its dimensions. */
+/* A rank's part of a dataset: a range of one of its dimensions. */
 static void share_of(const struct dataset *dataset, int axis, int rank, hsize_t *low, hsize_t *high)
 {
     for (int i = 0; i < dataset->rank; i++) {
@@ -459,21 +459,21 @@ static void share_of(const struct dataset *dataset, int axis, int rank, hsize_t 
     }
 }
 
-/* What each rank writes to a dataset in one call. */
+/* The writes of all ranks to a dataset in one call. */
 struct parts {
     struct object *object;
     struct piece of[MOST_RANKS];
-    /* All write the same, as HDF5 wants it of data that are metadata. */
+    /* All write the same, as HDF5 requires for data that is metadata. */
     bool same;
 };
 
 static enum types types_of(const struct dataset *dataset)
 {
-    /* MPI programs cannot convert what they filter. */
+    /* MPI programs cannot convert filtered data. */
     if (run.mpio && dataset->filters) {
         return THE_SAME;
     }
-    /* Where some members of a whole chunk are written, HDF5 1.14.6 loses the others. */
+    /* When only some members of a whole chunk are written, HDF5 1.14.6 loses the others. */
     return dataset->chunked ? WHOLE : ANY;
 }
 
@@ -547,7 +547,7 @@ static bool is_writable(const struct dataset *dataset)
     if (!run.mpio) {
         return true;
     }
-    /* HDF5 1.14.6 fails in MPI programs where a filtered chunk is larger than the dataset. */
+    /* HDF5 1.14.6 fails in MPI programs if a filtered chunk is larger than the dataset. */
     for (int i = 0; dataset->filters && i < dataset->rank; i++) {
         if (dataset->chunk[i] > dataset->dims[i]) {
             return false;
@@ -650,7 +650,7 @@ static struct piece chunk_piece(const struct dataset *dataset, const hsize_t *of
     piece.elements = volume(dataset->rank, dataset->chunk);
     piece.memory = malloc(piece.elements * piece.size + 1);
     REQUIRE(piece.memory);
-    /* What lies outside of the extent comes to light when the dataset grows. */
+    /* Elements outside of the extent appear when the dataset grows. */
     for (size_t i = 0; i < piece.elements; i++) {
         memcpy(piece.memory + i * piece.size, dataset->fill, piece.size);
     }
@@ -688,7 +688,7 @@ void write_chunk(void)
     if (!dataset->chunked || dataset->content != PLAIN || (run.mpio && dataset->filters) || !elements_of(dataset)) {
         return;
     }
-    /* HDF5 1.14.6 keeps the mask of skipped filters where a chunk keeps its size. With checksums it never does. */
+    /* HDF5 1.14.6 keeps the mask of skipped filters if the size of a chunk stays. With checksums it never stays. */
     if (dataset->filters && !dataset->summed && !dataset->deflated) {
         return;
     }
@@ -709,7 +709,7 @@ void write_chunk(void)
     if (run.live && rank == run.rank) {
         write_stored(id, dataset, offset, &piece, deflate);
     }
-    /* HDF5 1.14.6 remembers the last chunk without the filters that were skipped, and would use them. */
+    /* HDF5 1.14.6 remembers the last chunk without its skipped filters, and would apply them. */
     if (dataset->filters) {
         close_handle(object);
     }
@@ -727,7 +727,7 @@ void read_dataset(struct object *object)
     const bool collective = one_in(3), whole = one_in(3);
     TELL("read %s", name_of(object));
     const hid_t id = open_object(object);
-    /* What others have written comes before it. */
+    /* Writes of others come before it. */
     barrier();
     for (int rank = 0; rank < run.ranks; rank++) {
         hsize_t low[MOST_RANK] = {0}, high[MOST_RANK];
@@ -747,9 +747,9 @@ void read_dataset(struct object *object)
         }
         free_piece(&piece, dataset->content);
     }
-    /* Others must not write yet what this rank still reads. */
+    /* Others must not yet overwrite what this rank still reads. */
     barrier();
-    /* Filtered chunks stay in the caches of the ranks, where HDF5 1.14.6 does not see what others write. */
+    /* Filtered chunks stay in the ranks' caches, where HDF5 1.14.6 does not see writes of others. */
     if (run.mpio && dataset->filters) {
         close_handle(object);
     }
@@ -764,7 +764,7 @@ void read_all(void)
     }
 }
 
-/* Moves the elements to where they lie in another extent. */
+/* Moves the elements to their places in another extent. */
 static void resize(struct dataset *dataset, const hsize_t *dims)
 {
     struct dataset old = *dataset;
@@ -802,7 +802,7 @@ void set_extent(void)
     for (int i = 0; i < dataset->rank; i++) {
         const hsize_t most = dataset->rank == 1 ? 140 : dataset->rank == 2 ? 20 : 9;
         const hsize_t room = dataset->max[i] < most ? dataset->max[i] : most;
-        /* What was cut off to nothing would come back in HDF5 1.14.6. */
+        /* In HDF5 1.14.6 data would return after a dimension was cut to zero. */
         dims[i] = one_in(2) || !room ? dataset->dims[i] : within(1, room);
         shrinks = shrinks || dims[i] < dataset->dims[i];
     }

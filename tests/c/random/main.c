@@ -1,8 +1,7 @@
 /*
- * random_hdf5 DIRECTORY FIRST COUNT NUMBER RANKS...: does what each of so many seeds says in one of several sessions that
- * create DIRECTORY/SEED.h5 and append to it. RANKS tells for each session by how many ranks; 0 is a program without MPI.
- * The sessions before this one must have been run already. The one after the last reads everything, by as many ranks as
- * the last.
+ * random_hdf5 DIRECTORY FIRST COUNT NUMBER RANKS...: runs session NUMBER of the programs of COUNT seeds. Sessions
+ * create DIRECTORY/SEED.h5 and append to it. RANKS has the number of ranks of each session; 0 is a program without MPI.
+ * Earlier sessions must have been run. The session after the last reads everything, with as many ranks as the last.
  */
 #include "random.h"
 
@@ -130,7 +129,7 @@ static void step(void)
     }
 }
 
-/* With RANDOM_READS=1 in the environment everything is read after each step: that tells which step went wrong. */
+/* With RANDOM_READS=1 in the environment everything is read after each step, which reveals the faulty step. */
 static void read_between(void)
 {
     if (run.live && getenv("RANDOM_READS")) {
@@ -143,7 +142,7 @@ static void read_between(void)
     }
 }
 
-/* Some datasets at first, so that there is something to do. */
+/* Some datasets first, so that there is something to work on. */
 static void steps(bool first)
 {
     const uint64_t number = within(20, 80);
@@ -215,7 +214,7 @@ static void end(int ranks)
 #endif
 }
 
-/* The sessions of one seed up to that one; the last is real. */
+/* The sessions of one seed up to that one; only the last is real. */
 static void run_seed(uint64_t of, int number, int sessions, char **ranks)
 {
     make_root();

@@ -1,4 +1,4 @@
-/* Random numbers that are the same for the same seed (SplitMix64). */
+/* Random numbers, equal for equal seeds (SplitMix64). */
 #include "random.h"
 
 static uint64_t state;

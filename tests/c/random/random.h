@@ -1,9 +1,9 @@
 /*
- * A random HDF5 program: a sequence of HDF5 calls that follows from a seed, and a model of what the file holds. All ranks
- * make the same decisions, so each of them knows what all of them write. They write different elements between flushes. After
- * a barrier each reads what all have written: on several nodes where all read together.
+ * A random HDF5 program: a sequence of HDF5 calls determined by a seed, and a model of the file's content. All ranks
+ * make the same decisions, so each knows the writes of all. They write different elements between flushes. After a
+ * barrier each reads what all have written; on several nodes only where all read together.
  *
- * Earlier sessions of a file are run on the model alone, so a later session, by any number of ranks, knows the file.
+ * Earlier sessions of a file are run on the model alone, so a later session, with any number of ranks, knows the file.
  */
 #ifndef RANDOM_H
 #define RANDOM_H
@@ -19,7 +19,7 @@
 
 #include "../check.h"
 
-/* A call of HDF5, which has to succeed. Its value is that of the call. */
+/* An HDF5 call that must succeed. The value is that of the call. */
 #define H5(call)                            \
     __extension__({                         \
         const __auto_type result_ = (call); \
@@ -29,7 +29,7 @@
         result_;                            \
     })
 
-/* The same for a call of the model: nothing is done for sessions of the past. */
+/* An HDF5 call that must succeed, skipped in past sessions. */
 #define LIVE(call)        \
     do {                  \
         if (run.live) {   \
@@ -39,25 +39,25 @@
 
 #define MOST_RANK 3
 
-/* What is true for a whole session. */
+/* State of a whole session. */
 struct run {
     char path[512];
-    /* Whether the calls are made, or belong to a session of the past. */
+    /* Whether calls are made; false in a past session. */
     bool live;
-    /* Whether the file is opened by MPI. */
+    /* Whether the file is opened by MPI-IO. */
     bool mpio;
-    /* Whether any session of the file is so. */
+    /* Whether any session of the file uses MPI-IO. */
     bool ever_mpio;
     int rank, ranks;
     /* Whether all ranks are on one node. */
     bool one_node;
     hid_t file;
-    /* Whether the calls are told. */
+    /* Whether calls are logged. */
     bool told;
 };
 extern struct run run;
 
-/* With RANDOM_TOLD=1 in the environment the first rank tells what it does. */
+/* With RANDOM_TOLD=1 in the environment the first rank prints its actions. */
 #define TELL(...)                                  \
     do {                                           \
         if (run.live && run.told && !run.rank) {   \
@@ -77,9 +77,9 @@ bool one_in(uint64_t times);
 
 /* How the model keeps elements. */
 enum content {
-    /* As they lie in the file. */
+    /* As stored in the file. */
     PLAIN,
-    /* Strings and sequences of variable length: a number that tells the value; 0 for none. */
+    /* Strings and sequences of variable length: a number for the value; 0 for none. */
     STRINGS,
     SEQUENCES,
     /* References to objects: the number of the object; 0 for none. */
@@ -88,11 +88,11 @@ enum content {
 
 hid_t file_type(enum content *content);
 bool has_plain_numbers(hid_t type);
-/* A type from and to which elements of a file type are converted; with all members if it is to be whole. */
+/* A type that elements of a file type can be converted to and from; with all members if `whole`. */
 hid_t memory_type(hid_t type, enum content content, bool whole);
-/* Random elements of numbers and the like. */
+/* Random elements of numbers and similar types. */
 void fill_elements(hid_t type, void *elements, size_t count);
-/* Values of variable length: in memory, for the number that the model keeps. */
+/* Values of variable length in memory, for the number that the model keeps. */
 void make_value(enum content content, uint64_t of, void *element);
 void free_value(enum content content, void *element);
 bool is_value(enum content content, uint64_t of, const void *element);
@@ -103,9 +103,9 @@ bool is_value(enum content content, uint64_t of, const void *element);
 size_t volume(int rank, const hsize_t *dims);
 /* A random selection within a box of an extent. It may consist of points. */
 hid_t select_within(int rank, const hsize_t *dims, const hsize_t *low, const hsize_t *high, bool points);
-/* The places of the selected elements in the extent, in the order of the selection. */
+/* The places of selected elements in the extent, in the order of the selection. */
 size_t places(hid_t space, hsize_t **found);
-/* A selection of so many elements in some extent. It may consist of points. */
+/* A selection of `count` elements in some extent. It may consist of points. */
 hid_t select_memory(size_t count, bool points);
 
 /* tree.c */
@@ -123,12 +123,12 @@ struct dataset {
     bool deflated;
     /* One of the filters is n-bit. */
     bool packed;
-    /* The filters add a checksum, and change the number of bytes in no other way. */
+    /* The filters add a checksum, and otherwise keep the number of bytes. */
     bool summed;
     /* Bytes of an element of the model. */
     size_t size;
     unsigned char *elements, *fill;
-    /* The rank that wrote an element since the last flush; -1 where none did. */
+    /* The rank that wrote an element since the last flush; -1 if none did. */
     signed char *writer;
 };
 
@@ -149,36 +149,36 @@ struct object {
     enum kind kind;
     uint64_t number;
     int links;
-    /* References point to it: it stays. */
+    /* References point to it, so it stays. */
     bool pinned;
     /* An open handle, or -1. */
     hid_t id;
     int attributes;
     struct attribute attribute[16];
-    /* Of a group. */
+    /* Children of a group. */
     int children;
     struct link child[24];
     struct dataset dataset;
 };
 
 extern struct object *root;
-/* All that has a number: those that were deleted are NULL. */
+/* All numbered objects: deleted ones are NULL. */
 extern struct object *objects[512];
 extern uint64_t last_object;
-/* Names that were given. */
+/* Number of names given so far. */
 extern unsigned names;
 
-/* Forgets all objects of a file before, and begins a new one. */
+/* Forgets all objects of the file before, and begins a new one. */
 void make_root(void);
 /* An object of a kind, or NULL. */
 struct object *pick(enum kind kind);
 struct object *pick_any(void);
-/* Opens an object, or gives the handle that is open. -1 for a session of the past. */
+/* Opens an object, or returns its open handle. -1 in a past session. */
 hid_t open_object(struct object *object);
 void close_handle(struct object *object);
 void close_handles(void);
 void reopen_some_handles(void);
-/* One change of groups, links, names; or none, where that is not possible. */
+/* One change of groups, links or names; none where it is impossible. */
 void change_tree(void);
 /* The path by which an object is found. */
 void path_of(const struct object *object, char *path);
@@ -199,7 +199,7 @@ void read_all(void);
 void set_extent(void);
 void copy_elements(struct dataset *to, const struct dataset *from);
 void free_elements(struct dataset *dataset);
-/* Random elements of any content in memory, and what the model keeps of those that are not PLAIN. */
+/* Random elements of any content in memory, and the model's form of those that are not PLAIN. */
 uint64_t *make_elements(hid_t type, enum content content, unsigned char *memory, size_t count);
 void free_made(enum content content, unsigned char *memory, size_t size, uint64_t *values, size_t count);
 

@@ -55,7 +55,7 @@ static void add_boxes(hid_t space, int rank, const hsize_t *low, const hsize_t *
     const H5S_seloper_t operators[] = {H5S_SELECT_OR, H5S_SELECT_OR, H5S_SELECT_XOR, H5S_SELECT_NOTB};
     const uint64_t more = within(1, 3);
     for (uint64_t i = 0; i < more; i++) {
-        /* HDF5 1.14.6 takes some unions with strided hyperslabs for others. */
+        /* HDF5 1.14.6 confuses some unions with strided hyperslabs. */
         const struct box box = random_box(rank, low, high, false);
         add_box(space, operators[below(4)], &box);
     }

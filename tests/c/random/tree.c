@@ -1,4 +1,4 @@
-/* Groups, links, names: the tree of objects, and the changes of it. */
+/* Groups, links and names: the tree of objects and its changes. */
 #include "random.h"
 
 struct object *root;
@@ -124,7 +124,7 @@ static void forget(struct object *object)
     free(object);
 }
 
-/* Takes a link away, and what only it kept. */
+/* Removes a link, and what only this link kept alive. */
 static void drop(struct object *object)
 {
     if (--object->links) {
@@ -144,7 +144,7 @@ static bool holds(const struct object *group, const struct object *wanted)
     return find(group, wanted, path);
 }
 
-/* Whether an object that has to stay may go with this one. */
+/* Whether removing this object would remove one that must stay. */
 static bool keeps_pinned(const struct object *object)
 {
     if (object->pinned) {
@@ -331,7 +331,7 @@ static void delete_link(void)
     if (link.target && keeps_pinned(link.target)) {
         return;
     }
-    /* Its space may be used again, and a rank that is late would write there. */
+    /* Its space may be reused, and a late rank would write there. */
     flush_all();
     const hid_t id = open_object(group);
     TELL("delete the link %s", link.name);
@@ -369,7 +369,7 @@ static struct object *copy_of(const struct object *from, struct copies *copies)
     return to;
 }
 
-/* HDF5 1.14.6 fails to copy references that were never written. */
+/* HDF5 1.14.6 fails to copy unwritten references. */
 static bool has_references(const struct object *object)
 {
     if (object->kind == DATASET && object->dataset.content == REFERENCES) {
@@ -394,7 +394,7 @@ static void copy_object(void)
         return;
     }
     flush_all();
-    /* HDF5 1.14.6 copies filtered chunks wrongly that are in the cache of an open dataset. */
+    /* HDF5 1.14.6 incorrectly copies filtered chunks that are in the cache of an open dataset. */
     close_handles();
     path_of(source, path);
     TELL("copy the object %s to %s", path, name);
@@ -406,7 +406,7 @@ static void copy_object(void)
     }
     LIVE(H5Ocopy(run.file, path, id, name, plist, H5P_DEFAULT));
     H5(H5Pclose(plist));
-    /* Each rank has copied the elements. One that is late must not write over what comes next. */
+    /* Each rank has copied the elements. A late one must not overwrite what comes next. */
     flush_all();
     add_link(parent, name, copy_of(source, &copies));
 }

@@ -50,7 +50,7 @@ static hid_t enum_type(void)
     const int members = (int)within(2, 4);
     for (int i = 0; i < members; i++) {
         const int8_t narrow = (int8_t)(3 * i - 1);
-        /* The values are given in the type of the file. */
+        /* Values are given in the type of the file. */
         const uint8_t big[2] = {(uint8_t)(narrow < 0 ? 0xff : 0), (uint8_t)narrow};
         H5(H5Tenum_insert(type, names[i], wide ? (const void *)big : &narrow));
     }
@@ -86,7 +86,7 @@ static hid_t compound_type(void)
     for (int i = 0; i < members; i++) {
         types[i] = simple_type();
         offsets[i] = size;
-        /* HDF5 promises nothing of bytes between members, so there are none. */
+        /* HDF5 promises nothing about bytes between members, so there are none. */
         size += H5Tget_size(types[i]);
     }
     const hid_t type = H5(H5Tcreate(H5T_COMPOUND, size));
@@ -190,10 +190,10 @@ hid_t memory_type(hid_t type, enum content content, bool whole)
     }
     switch (H5Tget_class(type)) {
     case H5T_COMPOUND:
-        /* Conversion may change what lies between the members, so a memory type has nothing there. */
+        /* Conversion may change bytes between members, so a memory type has none. */
         return subset_type(type, whole);
     case H5T_STRING:
-        /* HDF5 pads converted elements with spaces, but not those that were never written. */
+        /* HDF5 pads converted elements with spaces, but not unwritten ones. */
         if (H5Tget_strpad(type) != H5T_STR_SPACEPAD && one_in(2)) {
             const hid_t longer = H5(H5Tcopy(type));
             H5(H5Tset_size(longer, (size_t)within(1, 14)));
@@ -205,7 +205,7 @@ hid_t memory_type(hid_t type, enum content content, bool whole)
     }
 }
 
-/* Small numbers and some fractions. Not all of them fit into each type. */
+/* Small numbers and some fractions. Not all fit into each type. */
 static void fill_number(hid_t type, unsigned char *element)
 {
     const double value = ((double)below(4000) - 2000) / (one_in(4) ? 8 : 1) * (one_in(20) ? 1e5 : 1);
@@ -318,7 +318,7 @@ bool is_value(enum content content, uint64_t of, const void *element)
         char *got, *text;
         memcpy(&got, element, sizeof got);
         memcpy(&text, expected, sizeof text);
-        /* An element that was never written has no string. */
+        /* An unwritten element has no string. */
         same = of ? got && !strcmp(got, text) : !got || !*got;
     } else {
         hvl_t got, sequence;

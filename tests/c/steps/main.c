@@ -5,8 +5,9 @@
  * together: the ranks extend the file for each step. apart: only for each 50th; in between they make no call together, and each
  * takes another time for a step. The file is flushed before the first one, where that happens each second.
  *
- * What happens after so many steps: abort (the last rank calls MPI_Abort), crash (it does what it may not, while the others
- * wait for it). Or all leave the program without closing the file: exit, finalize (after MPI_Finalize), _exit. never: nothing.
+ * What happens after this many steps: abort (the last rank calls MPI_Abort), crash (the last rank raises SIGSEGV while the
+ * others wait for it). Or all leave the program without closing the file: exit, finalize (after MPI_Finalize), _exit. never:
+ * nothing.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -38,7 +39,7 @@ static void tell_ready(const char *notes)
     }
 }
 
-/* In one call the first rank calls for a flush, and it comes in the next one. */
+/* In one call the first rank requests a flush, which happens in the next one. */
 static void let_flush(const struct library *library, int rows)
 {
     usleep(1100000);
@@ -105,7 +106,7 @@ int main(int argc, char **argv)
         if (step % stride == 0) {
             library->extend(step + stride);
         }
-        /* Calls that all ranks make together cannot be of another number on each. */
+        /* Collective calls must be equally many on each rank. */
         write_step(library, step, library == &hdf5 ? 1 + rank : 1);
         if (are_together && step % 4 == 3) {
             library->mark(step);

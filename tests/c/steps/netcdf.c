@@ -35,7 +35,7 @@ static void create(const char *path)
     NC(nc_enddef(file));
 }
 
-/* A write does that by itself. */
+/* A write extends the file by itself. */
 static void extend(int rows)
 {
     (void)rows;
@@ -48,7 +48,7 @@ static void write_elements(int step, int first, int number, const int *elements)
     NC(nc_put_vara_int(file, history, start, count, elements));
 }
 
-/* Whatever netCDF defines, it flushes. */
+/* netCDF flushes every definition. */
 static void mark(int step)
 {
     (void)step;

@@ -50,7 +50,7 @@ void notes_step_ends(int step, int milliseconds)
 {
     char line[100];
     const int length = snprintf(line, sizeof line, "%d %.6f %.6f\n", step, begun, now());
-    /* One call, so that the line is whole or not there. */
+    /* One call, so that the line is complete or missing. */
     REQUIRE(write(file, line, (size_t)length) == length);
     usleep((useconds_t)milliseconds * 1000);
 }

@@ -1,7 +1,7 @@
 #ifndef NOTES_H
 #define NOTES_H
 
-/* Tells the process of the rank. */
+/* Records the process number of the rank. */
 void notes_begin(const char *directory, int rank);
 
 /* All ranks are there. */
@@ -9,7 +9,7 @@ void notes_ready(const char *directory);
 
 void notes_step_begins(void);
 
-/* The rank has written a step. It waits so long before the next one. */
+/* The rank has written a step. It waits this long before the next one. */
 void notes_step_ends(int step, int milliseconds);
 
 #endif

@@ -9,11 +9,11 @@ enum { WIDTH = 1200 };
 /* 0 ranks: a process without MPI. */
 extern int rank, ranks;
 
-/* How a library writes `history`, which has a row for each step, with elements of each rank: that in column C is
- * STEP * 1000 + C. */
+/* How a library writes `history`, which has a row per step with elements of each rank: that in column C is STEP *
+ * 1000 + C. */
 struct library {
     void (*create)(const char *path);
-    /* All ranks let it have so many rows. */
+    /* All ranks extend it to this many rows. */
     void (*extend)(int rows);
     void (*write)(int step, int first, int number, const int *elements);
     /* All ranks make an object for a step. */

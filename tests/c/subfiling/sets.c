@@ -29,7 +29,7 @@ static uint64_t draw(uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* How a file is opened. A file that is there keeps its stripes. */
+/* Properties for opening a file. An existing file keeps its stripes. */
 static hid_t access_of(int64_t stripe, int32_t subfiles)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -70,7 +70,7 @@ static void add(hid_t file, int number)
     hsize_t start[2] = {rows * (hsize_t)rank, 0}, count[2] = {rows, columns};
     REQUIRE(H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0);
     hid_t own = H5Screate_simple(2, count, NULL);
-    /* Chunks with filters are written without a conversion alone. */
+    /* Filtered chunks can only be written without conversion. */
     double *floats = malloc(rows * columns * sizeof *floats);
     int *integers = malloc(rows * columns * sizeof *integers);
     for (hsize_t i = 0; i < rows * columns; i++) {

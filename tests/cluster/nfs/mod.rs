@@ -18,7 +18,7 @@ use crate::readers::NodeMount;
 
 const FLUSHES: u64 = 1_000_000;
 
-/// A job of four ranks on two nodes, which has flushed once.
+/// A job of four ranks on two nodes, after one flush.
 struct Work {
     pattern: Pattern,
     site: Site,
@@ -35,7 +35,7 @@ impl Work {
         Some(work)
     }
 
-    /// Waits until the job has come to a point.
+    /// Waits until the job has reached a point.
     fn wait_for(&self, line: &str) {
         wait_long_until(line, || self.pattern.places().has(line));
     }
@@ -75,7 +75,7 @@ impl Work {
         self.site.on(node, PROGRAM, &[arguments, &[&log]].concat())
     }
 
-    /// What is on the disk of the server, when the job has closed it.
+    /// Checks the file on the server's disk, after the job has closed it.
     fn check_closed(&self, last: u64) {
         let python = Python::new().or_else(Python::old).unwrap();
         assert_eq!(self.pattern.shown(&python, true), Shown::Flush(last));
@@ -84,7 +84,7 @@ impl Work {
     }
 }
 
-/// Readers look at a job until it has closed the log. What they saw; on the server all is there.
+/// Readers look at a job until it has closed the log. Returns what they saw; the server has everything.
 fn read_while_written(subfiles: u32, options: &[&str], looks: usize) -> Option<Seen> {
     let work = Work::new(subfiles, options)?;
     let mount = work.mount();
@@ -108,7 +108,7 @@ fn readers_see_whole_flushes_of_a_job_with_checksums() {
     }
 }
 
-/// What readers see here is not promised.
+/// The result for readers here is not promised.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn readers_of_a_job_without_checksums() {
@@ -117,7 +117,7 @@ fn readers_of_a_job_without_checksums() {
     }
 }
 
-/// A node would write over what another one has written beside its own bytes.
+/// A node would overwrite another node's data next to its own.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn two_nodes_do_not_write_one_file() {
@@ -135,7 +135,7 @@ fn two_nodes_do_not_write_one_file() {
     run.job.succeed();
 }
 
-/// The lock of a job is seen by other clients, and goes with the job.
+/// Other clients see the lock of a job, which disappears with the job.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn a_job_is_known_on_another_node() {
@@ -161,7 +161,7 @@ fn a_job_is_known_on_another_node() {
     assert!(shown == acknowledged || shown == acknowledged + 1);
 }
 
-/// A server that starts anew gives its clients a time of grace, in which they claim what they have open and locked.
+/// A restarted server gives its clients a grace period to reclaim open files and locks.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn a_server_starts_anew_while_a_job_writes() {
@@ -187,7 +187,7 @@ fn a_server_starts_anew_while_a_job_writes() {
     work.check_closed(closed);
 }
 
-/// The server knows no handle any more, and does again.
+/// The server rejects all handles, and then accepts them again.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn flushes_fail_and_can_be_repeated() {
@@ -199,7 +199,7 @@ fn flushes_fail_and_can_be_repeated() {
     run.flush_again(|| site.withdraw(), || site.export());
 }
 
-/// Without `fsync=flush` a flush leaves data in the memory of a node, and they are lost where the server refuses them later. No
+/// Without `fsync=flush` a flush leaves data in a node's memory, which is lost if the server refuses it later. No
 /// reader sees a mixture.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
@@ -224,7 +224,7 @@ fn what_was_not_synced_may_be_lost() {
     eprintln!("recover on another node: {good} {said}");
 }
 
-/// A program that has a log open, and reads of it what it is told to.
+/// A program with an open log, of which it reads on demand.
 struct Holder(Child, BufReader<std::process::ChildStdout>);
 
 const HOLD: &str = "
@@ -272,10 +272,10 @@ impl Holder {
     }
 }
 
-/// Datasets of a job that has flushed eight times.
+/// Datasets of a job after eight flushes.
 const DATASETS: [&str; 4] = ["steps", "state", "bulk", "air/field"];
 
-/// A program reads on what it has open, though the log is gone, or gets an error.
+/// A program continues to read what it has open, although the log is removed, or gets an error.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn a_log_is_removed_while_it_is_read() {
@@ -293,7 +293,7 @@ fn a_log_is_removed_while_it_is_read() {
         let (_, said) = work
             .site
             .on(node, "rm", &["-r", &log, &format!("{log}.subfiles")]);
-        // What the node has in memory tells nothing.
+        // Caches of the node prove nothing.
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         let after = DATASETS.map(|name| holder.read(name));
         for (before, after) in before.iter().zip(&after) {
@@ -307,13 +307,13 @@ fn a_log_is_removed_while_it_is_read() {
     }
 }
 
-/// What a mount of the third node lists.
+/// The names in a mount of the third node.
 fn names_in_mount(work: &Work, mount: &NodeMount<'_>) -> String {
     let path = mount.path().to_str().unwrap();
     work.site.on(READER, "ls", &["-A", path]).1
 }
 
-/// The server keeps the lock of a node that is gone until its lease ends.
+/// The server keeps the lock of a lost node until its lease ends.
 #[test]
 #[ignore = "in a virtual machine: make test-nfs"]
 fn the_network_of_a_node_fails() {

@@ -1,5 +1,5 @@
-//! A server of NFS, in the namespaces of the head, and its clients: each node, by a network namespace, is one of its own with
-//! caches of its own. All have the same kernel. The server exports a disk with ext4, which this process sees as it is.
+//! An NFS server in the head's namespaces, and its clients: each node is a client with its own caches, by its network
+//! namespace. All share a kernel. The server exports a disk with ext4, which this process sees directly.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -12,10 +12,10 @@ use crate::common::guard::Guard;
 use crate::common::nodes::{Nodes, Place};
 use crate::common::readers::said;
 
-/// The node of the readers. Ranks run on the others.
+/// The node of the readers. Ranks run on the other nodes.
 pub const READER: usize = 2;
 
-/// What the server needs, before it starts.
+/// Preparations before the server starts.
 const PREPARE: &str = r#"
 mount -t tmpfs state /var/lib/nfs
 mkdir /var/lib/nfs/nfsdcld
@@ -25,7 +25,7 @@ mount -t rpc_pipefs pipes /run/rpc_pipefs
 mount -t nfsd nfsd /proc/fs/nfsd
 "#;
 
-/// The times, in seconds, are the shortest: that of grace after a restart, and that of a lease.
+/// The times, in seconds, are the shortest possible: grace after a restart, and lease.
 const START: &str = "rpc.nfsd -N 3 -G 10 -L 10 4";
 const STOP: &str = "rpc.nfsd 0";
 const EXPORT: &str = r#"exportfs -o rw,sync,no_root_squash,no_subtree_check,fsid=0 "*:$1""#;
@@ -64,19 +64,19 @@ impl Drop for Disk {
     }
 }
 
-/// Two nodes of a job, one of readers, and the server of their files.
+/// Two nodes of a job, one of readers, and their file server.
 pub struct Site {
     /// Where jobs run.
     pub place: Place,
     daemons: Vec<Child>,
-    /// Where the clients have the files of the server, and this process, without NFS.
+    /// The clients' path of the server's files, which this process uses without NFS.
     _bound: Bound,
     dir: TempDir,
     disk: Disk,
 }
 
 impl Site {
-    /// `None`, having said why, where there can be none.
+    /// A site. `None`, after printing the reason, where it is impossible.
     pub fn new() -> Option<Self> {
         if std::env::var_os("H5LOGFS_TEST_NFS").is_none() {
             eprintln!("skipped: NFS is tried in a virtual machine, by make test-nfs");
@@ -114,7 +114,7 @@ impl Site {
     fn daemon(&mut self, program: &str, arguments: &[&str]) {
         let mut daemon = self.nodes().in_head(program);
         daemon.args(arguments).stdin(Stdio::null());
-        // One tells of each client that comes and goes.
+        // One daemon reports each client that connects or disconnects.
         daemon.stderr(Stdio::null());
         self.daemons.push(daemon.spawn().unwrap());
     }
@@ -129,7 +129,7 @@ impl Site {
         self.in_head(START);
     }
 
-    /// Stops the server. Its clients wait.
+    /// Stops the server. Clients wait.
     pub fn stop(&self) {
         self.in_head(STOP);
     }
@@ -138,7 +138,7 @@ impl Site {
         self.in_head(EXPORT);
     }
 
-    /// No handle of a file is valid any more.
+    /// Invalidates all file handles.
     pub fn withdraw(&self) {
         self.in_head(WITHDRAW);
     }
@@ -162,7 +162,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // A client that is unmounted says good-bye to the server.
+        // A client tells the server when it unmounts.
         for node in 0..=READER {
             let mut umount = self.nodes().on(node, "umount");
             umount.arg("-l").arg(self.dir.path()).stderr(Stdio::null());

@@ -12,7 +12,7 @@ const HOST: &str = "vm";
 /// Stripes of shared logs (section 5).
 pub const STRIPE: u64 = 8 << 20;
 
-/// Types in a program's memory, by their codes (2.4).
+/// Types in a program's memory, by code (2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     Text = 1,
@@ -28,7 +28,7 @@ pub enum Memory {
     ULongLong,
     /// 8 bytes.
     Long = 13,
-    /// 4 bytes, with the same code.
+    /// 4 bytes, with the code of `Long`.
     ShortLong = 113,
 }
 
@@ -74,7 +74,7 @@ impl Memory {
     }
 }
 
-/// One value of a program; text as its code. Real numbers as their bits.
+/// A value of a program; text as its code, real numbers as their bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     Text(u8),
@@ -103,50 +103,50 @@ impl Value {
 pub enum Request {
     Vara,
     Vars,
-    /// With counts, or of single elements.
+    /// With counts, or single elements without them.
     Varn {
         counted: bool,
     },
 }
 
-/// What one dimension of a piece is: start, count, stride.
+/// Start, count and stride of a piece along a dimension.
 pub type Side = (u64, u64, u64);
 
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub variable: usize,
     pub request: Request,
-    /// One, but for varn.
+    /// One piece, except for varn.
     pub pieces: Vec<Vec<Side>>,
     pub memory: Memory,
     pub values: Vec<Value>,
 }
 
-/// How many elements a piece has.
+/// Number of elements of a piece.
 pub fn elements(piece: &[Side]) -> u64 {
     piece.iter().map(|side| side.1).product()
 }
 
-/// The bytes of one log, or of one channel of a shared one.
+/// The bytes of a log, or of a channel of a shared log.
 struct Bytes {
     metadata: Vec<u8>,
     data: Vec<u8>,
 }
 
-/// What one process wrote.
+/// The content written by one process.
 #[derive(Debug, Clone)]
 pub struct Channel {
     pub rank: u64,
     pub entries: Vec<Entry>,
-    /// Entries behind those that are counted.
+    /// Entries after the counted ones.
     pub uncounted: Vec<Entry>,
-    /// Bytes that the last of all entries lacks, at least one of which is there.
+    /// Number of bytes cut off the last entry, which keeps at least one.
     pub torn: u64,
-    /// Entries of a time before, below all others.
+    /// Entries of an earlier log, below all others.
     pub stale: Vec<Entry>,
-    /// Nothing was put or flushed yet: the count has the length of the header.
+    /// Nothing was put or flushed yet: the count holds the length of the header.
     pub fresh: bool,
-    /// The program left define mode once more: see 2.2.
+    /// The program left define mode once more (2.2).
     pub redefined: bool,
 }
 
@@ -164,14 +164,14 @@ impl Channel {
     }
 }
 
-/// The logs of one time that the file was open.
+/// The logs of one generation: of one time that the file was open.
 #[derive(Debug, Clone)]
 pub struct Generation {
     pub number: u32,
-    /// Seconds since it was written.
+    /// Age in seconds.
     pub age: u64,
     pub big_endian: bool,
-    /// Processes by nodes; more than one in a node share their logs.
+    /// Processes by node. Several on one node share their logs.
     pub nodes: Vec<Vec<Channel>>,
 }
 
@@ -197,7 +197,7 @@ impl Writer {
         });
     }
 
-    /// 2.1. `count`: `None` where nothing was counted yet.
+    /// Writes the header (2.1). `count` is `None` where nothing was counted yet.
     fn header(&self, path: &str, ranks: u64, channel: &Channel, count: Option<u64>) -> Vec<u8> {
         let len = header_len(path) as u64;
         let mut bytes = MAGIC.to_vec();
@@ -222,7 +222,7 @@ impl Writer {
         bytes
     }
 
-    /// 2.3.
+    /// Writes an entry (2.3).
     fn entry(&self, bytes: &mut Vec<u8>, entry: &Entry, data: (usize, usize)) {
         let start = bytes.len();
         let rank = entry.pieces[0].len();
@@ -255,7 +255,7 @@ impl Writer {
         assert!(bytes.len() - start >= 40);
     }
 
-    /// Entries, without a header, and the data log.
+    /// Entries without a header, and the data log.
     fn entries<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Bytes {
         let (mut metadata, mut data) = (Vec::new(), MAGIC.to_vec());
         for entry in entries {
@@ -283,12 +283,12 @@ impl Writer {
     }
 }
 
-/// 2.1: H.
+/// Length of the header (2.1: H).
 pub fn header_len(path: &str) -> usize {
     (86 + path.len() + HOST.len()).next_multiple_of(16)
 }
 
-/// What is in a file that was longer and is written anew without being cut.
+/// The content of a longer file that is overwritten without truncation.
 fn over(mut old: Vec<u8>, new: &[u8]) -> Vec<u8> {
     old.resize(old.len().max(new.len()), 0);
     old[..new.len()].copy_from_slice(new);
@@ -307,8 +307,8 @@ impl Generation {
         channels
     }
 
-    /// Writes the logs of the netCDF file of this name into `directory`; `path` is what their headers say. Returns
-    /// their metadata logs and data logs, in the order of the nodes.
+    /// Writes the logs of the netCDF file `name` into `directory`, with `path` in their headers. Returns their
+    /// metadata and data logs, in the order of nodes.
     pub fn write(&self, dir: &Path, name: &str, path: &str) -> Vec<(PathBuf, PathBuf)> {
         let writer = Writer {
             big_endian: self.big_endian,
@@ -338,7 +338,7 @@ impl Generation {
     }
 }
 
-/// Section 5: channel number and number of channels.
+/// Writes a channel into a shared log (section 5), given its number and the number of channels.
 fn write_striped(file: &File, bytes: &[u8], (channel, channels): (u64, u64)) {
     for (number, stripe) in bytes.chunks(STRIPE as usize).enumerate() {
         let at = (number as u64 * channels + channel) * STRIPE;
@@ -346,7 +346,7 @@ fn write_striped(file: &File, bytes: &[u8], (channel, channels): (u64, u64)) {
     }
 }
 
-/// How many of a channel's entries lie within so many bytes of its metadata log.
+/// Number of a channel's entries within the first `len` bytes of its metadata log.
 pub fn complete(channel: &Channel, path: &str, len: u64) -> usize {
     let writer = Writer { big_endian: false };
     let mut end = header_len(path) as u64;
@@ -363,13 +363,13 @@ pub fn complete(channel: &Channel, path: &str, len: u64) -> usize {
 #[derive(Debug, Clone)]
 pub struct Job {
     pub classic: Classic,
-    /// The netCDF file as it was left.
+    /// The netCDF file as the program left it.
     pub base: Vec<u8>,
     pub generations: Vec<Generation>,
 }
 
 impl Job {
-    /// Writes all of it: the file into `directory`, its logs into `logs`.
+    /// Writes the file into `directory`, and its logs into `logs`.
     pub fn write(
         &self,
         dir: &Path,

@@ -1,17 +1,17 @@
-//! Writes netCDF classic files with the logs of PnetCDF's burst-buffering driver, as
-//! `docs/formats/pnetcdf-burst-buffer.md` describes them (section numbers are those of that page), and says
-//! what they mean. Written from that page alone: it shares no code with the crate that is tested.
+//! Writes netCDF classic files with logs of PnetCDF's burst-buffering driver, as
+//! `docs/formats/pnetcdf-burst-buffer.md` describes them (section numbers are those of that page), and gives their
+//! meaning. It is written from that page alone, and shares no code with the tested crate.
 //!
 //! * this file: the netCDF classic format.
-//! * [`log`]: logs, in files of their own and in shared ones.
-//! * [`model`]: what a file and its logs hold, element by element.
-//! * [`random`]: random ones.
+//! * [`log`]: separate and shared logs.
+//! * [`model`]: the content of a file and its logs, element by element.
+//! * [`random`]: random files and logs.
 
 pub mod log;
 pub mod model;
 pub mod random;
 
-/// External types (section 7), by their codes.
+/// External types (section 7), by code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Byte = 1,
@@ -73,12 +73,12 @@ impl Type {
         }
     }
 
-    /// An integer in big endian.
+    /// An integer in big-endian.
     pub fn integer(self, value: i128) -> Vec<u8> {
         value.to_be_bytes()[16 - self.size()..].to_vec()
     }
 
-    /// In big endian.
+    /// The default fill value in big-endian.
     pub fn default_fill(self) -> Vec<u8> {
         match self {
             Type::Byte => self.integer(-127),
@@ -100,7 +100,7 @@ impl Type {
 pub struct Attribute {
     pub name: String,
     pub kind: Type,
-    /// In big endian.
+    /// Values in big-endian.
     pub values: Vec<u8>,
 }
 
@@ -118,11 +118,11 @@ pub struct Variable {
 #[derive(Debug, Clone)]
 pub struct Classic {
     pub version: u8,
-    /// Names and lengths; 0 is the record dimension.
+    /// Names and lengths; 0 for the record dimension.
     pub dimensions: Vec<(String, u64)>,
     pub attributes: Vec<Attribute>,
     pub variables: Vec<Variable>,
-    /// `None`: the file was written as a stream.
+    /// `None` for a file written as a stream.
     pub records: Option<u64>,
 }
 
@@ -132,20 +132,20 @@ impl Classic {
         first.is_some_and(|dimension| self.dimensions[*dimension].1 == 0)
     }
 
-    /// The extent of a variable where there are so many records.
+    /// The extent of a variable, given the number of records.
     pub fn extent(&self, variable: &Variable, records: u64) -> Vec<u64> {
         let dimensions = variable.dimensions.iter();
         let lengths = dimensions.map(|dimension| self.dimensions[*dimension].1);
         lengths.map(|n| if n == 0 { records } else { n }).collect()
     }
 
-    /// Bytes of a variable; of a record variable, those of one record, without padding.
+    /// Bytes of a variable, or of one record of a record variable without padding.
     fn bytes(&self, variable: &Variable) -> u64 {
         let elements: u64 = self.extent(variable, 1).iter().product();
         elements * variable.kind.size() as u64
     }
 
-    /// Bytes of a variable within a record, and those of a whole record.
+    /// Bytes of a variable within a record, and of a whole record.
     fn in_record(&self, variable: &Variable) -> u64 {
         let variables = self.variables.iter().filter(|v| self.is_record(v));
         match variables.count() {
@@ -159,13 +159,13 @@ impl Classic {
         variables.map(|v| self.in_record(v)).sum()
     }
 
-    /// Where the data of the first record begin.
+    /// Start of the first record's data.
     pub fn first_record(&self) -> Option<u64> {
         let variables = self.variables.iter().filter(|v| self.is_record(v));
         variables.map(|v| v.begin).min()
     }
 
-    /// Gives each variable its place; `gap` says how much is left out before some of them.
+    /// Places each variable. `gap` is the space left before some of them.
     pub fn place(&mut self, mut gap: impl FnMut() -> u64) {
         let mut end = self.header(self.records).len() as u64 + gap();
         for for_records in [false, true] {
@@ -185,7 +185,7 @@ impl Classic {
         }
     }
 
-    /// Where an element lies.
+    /// Offset of an element.
     pub fn offset(&self, variable: &Variable, at: &[u64]) -> u64 {
         let extent = self.extent(variable, 1);
         let (record, within) = if self.is_record(variable) {
@@ -198,7 +198,7 @@ impl Classic {
         variable.begin + record * self.record_size() + linear * variable.kind.size() as u64
     }
 
-    /// Where the data end if there are so many records.
+    /// End of the data, given the number of records.
     pub fn end(&self, records: u64) -> u64 {
         let fixed = self.variables.iter().filter(|v| !self.is_record(v));
         let fixed = fixed.map(|v| v.begin + self.bytes(v).next_multiple_of(4));

@@ -1,10 +1,10 @@
-//! What a netCDF file and its logs hold, in the most naive way: the entries are written into the file's bytes,
-//! one element after the other, in the order in which they apply (section 6).
+//! The content of a netCDF file and its logs, computed naively: entries are written into the file's bytes, element by
+//! element, in the order in which they apply (section 6).
 
 use super::log::{Entry, Job, Memory, Side, Value, elements};
 use super::{Classic, Type, Variable};
 
-/// 2.7: one value as an element of a variable, in big endian.
+/// A value as an element of a variable, in big-endian (2.7).
 pub fn convert(value: Value, memory: Memory, (to, version): (Type, u8), fill: &[u8]) -> Vec<u8> {
     let in_range = |real: f64, (least, greatest): (i128, i128)| {
         let is_out = real > greatest as f64 || real < least as f64;
@@ -22,7 +22,7 @@ pub fn convert(value: Value, memory: Memory, (to, version): (Type, u8), fill: &[
         (Value::Integer(number), ..) => Some((number as f64).to_be_bytes().to_vec()),
         (Value::Single(bits), _, Some(range)) => in_range(f64::from(f32::from_bits(bits)), range),
         (Value::Double(bits), _, Some(range)) => in_range(f64::from_bits(bits), range),
-        // Also of what is no number, every bit.
+        // NaNs keep every bit.
         (Value::Single(bits), Type::Float, _) => Some(bits.to_be_bytes().to_vec()),
         (Value::Double(bits), Type::Double, _) => Some(bits.to_be_bytes().to_vec()),
         (Value::Single(bits), ..) => {
@@ -38,7 +38,7 @@ pub fn convert(value: Value, memory: Memory, (to, version): (Type, u8), fill: &[
     converted.unwrap_or_else(|| fill.to_vec())
 }
 
-/// What stands for values that a variable cannot have, in big endian.
+/// The replacement of values that a variable cannot represent, in big-endian.
 pub fn fill_of(variable: &Variable) -> Vec<u8> {
     let mut own = variable
         .attributes
@@ -48,7 +48,7 @@ pub fn fill_of(variable: &Variable) -> Vec<u8> {
         .map_or_else(|| variable.kind.default_fill(), |a| a.values.clone())
 }
 
-/// The file that holds all of it.
+/// The file with everything applied.
 #[derive(Debug, Clone)]
 pub struct Model {
     pub classic: Classic,
@@ -111,7 +111,7 @@ impl Model {
         self.classic.extent(variable, self.records)
     }
 
-    /// All elements of a variable, in little endian.
+    /// All elements of a variable in little-endian.
     pub fn contents(&self, variable: &Variable) -> Vec<u8> {
         let extent = self.extent(variable);
         let whole: Vec<Side> = extent.iter().map(|n| (0, *n, 1)).collect();
@@ -124,7 +124,7 @@ impl Model {
     }
 }
 
-/// The elements of a piece, in their order.
+/// The elements of a piece, in order.
 fn places(piece: &[Side]) -> impl Iterator<Item = Vec<u64>> {
     (0..elements(piece)).map(move |mut number| {
         let mut at = vec![0; piece.len()];

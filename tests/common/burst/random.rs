@@ -1,10 +1,10 @@
-//! Random netCDF files with random logs; the same for the same seed.
+//! Random netCDF files with random logs, equal for equal seeds.
 
 use super::log::{Channel, Entry, Generation, Job, Memory, Request, Side, Value, elements};
 use super::{Attribute, Classic, Type, Variable};
 use crate::common::numbers::Numbers;
 
-/// Record numbers that are written are below this.
+/// Upper bound of the record numbers written.
 const RECORDS: u64 = 6;
 
 // --- the netCDF file -----------------------------------------------------------------------------
@@ -65,7 +65,7 @@ fn classic(numbers: &mut Numbers) -> Classic {
         classic.variables.push(variable);
     }
     if numbers.one_in(4) {
-        // One record variable alone is not padded.
+        // A single record variable is not padded.
         let mut number = 0;
         let alone = classic.clone();
         classic.variables.retain(|v| {
@@ -96,7 +96,7 @@ fn variable(numbers: &mut Numbers, classic: &Classic, number: usize) -> Variable
         let rank = numbers.below(4);
         dimensions.extend((0..rank).map(|_| numbers.pick(&fixed)));
     }
-    // A dimension that occurs twice is rare.
+    // A dimension rarely occurs twice.
     if !numbers.one_in(8) {
         let mut seen = Vec::new();
         dimensions.retain(|n| {
@@ -111,7 +111,7 @@ fn variable(numbers: &mut Numbers, classic: &Classic, number: usize) -> Variable
     if !names.is_empty() && numbers.one_in(3) {
         let of = numbers.pick(&all.collect::<Vec<_>>());
         let is_free = classic.variables.iter().all(|v| v.name != names[of].0);
-        // A coordinate variable, as a rule of one dimension; seldom a variable that only has such a name.
+        // A coordinate variable, mostly one-dimensional; rarely a variable that only has such a name.
         if is_free && !numbers.one_in(6) {
             (name, dimensions) = (names[of].0.clone(), vec![of]);
         } else if is_free {
@@ -137,8 +137,8 @@ fn variable(numbers: &mut Numbers, classic: &Classic, number: usize) -> Variable
     }
 }
 
-/// A netCDF file as a program may leave it: complete, cut short, with the header alone, or with more records than
-/// its header says.
+/// A netCDF file as a program may leave it: complete, truncated, only a header, or with more records than the header
+/// says.
 fn base(numbers: &mut Numbers, classic: &Classic) -> Vec<u8> {
     let mut bytes = classic.header(classic.records);
     let header = bytes.len() as u64;
@@ -150,7 +150,7 @@ fn base(numbers: &mut Numbers, classic: &Classic) -> Vec<u8> {
         2 => header,
         _ => classic.end(records + 2),
     };
-    // The bytes between variables belong to none.
+    // Bytes between variables are unused.
     let more = end.saturating_sub(header) as usize;
     let more = numbers.bytes(more);
     bytes.extend(more);
@@ -159,14 +159,14 @@ fn base(numbers: &mut Numbers, classic: &Classic) -> Vec<u8> {
 
 // --- its logs ------------------------------------------------------------------------------------
 
-/// A value that a program may have in memory, the conversion of which the format page defines.
+/// A value in memory whose conversion the format page defines.
 fn value(numbers: &mut Numbers, memory: Memory, to: Type) -> Value {
     if memory == Memory::Text {
         return Value::Text(numbers.next() as u8);
     }
     if let Some((least, greatest)) = memory.range() {
         let others = [i128::from(numbers.next() as i8), least, greatest];
-        // The edges of other types, and beyond them.
+        // Values at the limits of other types, and beyond them.
         let (low, high) = numbers
             .pick(Type::of_version(5))
             .range()
@@ -208,7 +208,7 @@ fn real(numbers: &mut Numbers, to: Type) -> f64 {
     let Some((least, greatest)) = to.range() else {
         return numbers.pick(&[&[small; 6], &specials[..], &others].concat());
     };
-    // What is no number has no meaning as an integer; nor has what 64 bits only seem to hold.
+    // NaN has no meaning as an integer; nor has a value that only seems to fit 64 bits.
     let edge = numbers.pick(&[least, greatest]) as f64;
     let near = edge + numbers.pick(&[-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5]);
     let near = if edge.abs() < 1e18 { near } else { edge / 2.0 };
@@ -261,7 +261,7 @@ fn entry(numbers: &mut Numbers, classic: &Classic) -> Entry {
             Request::Varn { counted: false } => (numbers.below(*len), 1, 1),
         });
         let mut sides: Vec<Side> = sides.collect();
-        // Nothing at all, somewhere (2.3).
+        // No elements, at any place (2.3).
         if request == (Request::Varn { counted: true }) && numbers.one_in(6) {
             let of = numbers.below(sides.len() as u64) as usize;
             sides[of] = (numbers.below(1000), 0, 1);
@@ -275,7 +275,7 @@ fn entry(numbers: &mut Numbers, classic: &Classic) -> Entry {
     let memory = match variable.kind {
         Type::Char => Memory::Text,
         kind if numbers.one_in(2) => same_kind(numbers, kind),
-        // Of these the conversion is not the plain one.
+        // The conversion of these types is special.
         Type::Byte if numbers.one_in(3) => Memory::UChar,
         _ if numbers.one_in(3) => numbers.pick(&[Memory::Float, Memory::Double]),
         _ => numbers.pick(&Memory::NUMBERS),
@@ -293,7 +293,7 @@ fn entry(numbers: &mut Numbers, classic: &Classic) -> Entry {
     }
 }
 
-/// The type in memory that is the type of a variable.
+/// The memory type that equals a variable's type.
 fn same_kind(numbers: &mut Numbers, kind: Type) -> Memory {
     match kind {
         Type::Byte => Memory::SChar,
@@ -315,14 +315,14 @@ fn entries(numbers: &mut Numbers, classic: &Classic, most: u64) -> Vec<Entry> {
     (0..number).map(|_| entry(numbers, classic)).collect()
 }
 
-/// Counts are in one of the states of 2.2 and 2.6.
+/// A channel whose counts are in one of the states of 2.2 and 2.6.
 fn channel(numbers: &mut Numbers, classic: &Classic, rank: u64) -> Channel {
     let mut channel = Channel::new(rank, entries(numbers, classic, 6));
     match numbers.below(8) {
         0 => channel.uncounted = vec![entry(numbers, classic)],
         1 => {
             channel.uncounted = vec![entry(numbers, classic)];
-            // An entry has 40 bytes at least.
+            // An entry has at least 40 bytes.
             channel.torn = numbers.within(1, 39);
         }
         2 => channel.stale = entries(numbers, classic, 9),
@@ -341,12 +341,12 @@ fn channel(numbers: &mut Numbers, classic: &Classic, rank: u64) -> Channel {
     channel
 }
 
-/// At least one generation of logs.
+/// A job with at least one generation of logs.
 pub fn job(numbers: &mut Numbers) -> Job {
     let classic = classic(numbers);
     let base = base(numbers, &classic);
     let number = numbers.within(1, 3);
-    // The last ones may be the oldest; those of one age come in the order of their numbers.
+    // Later generations may be older. Those of equal age apply by number.
     let generations = (0..number).map(|n| {
         let ranks = numbers.within(1, 4);
         let mut nodes: Vec<Vec<Channel>> = Vec::new();

@@ -1,4 +1,4 @@
-//! The filters of HDF5, done the slow and obvious way (HDF5 File Format Specification, IV.A.2.l).
+//! HDF5's filters, done slowly and obviously (HDF5 File Format Specification, IV.A.2.l).
 
 use std::io::{Read, Write};
 
@@ -38,7 +38,7 @@ impl Filter {
         }
     }
 
-    /// As `_h5logfs_filters` has it.
+    /// The filter in the form of `_h5logfs_filters`.
     pub fn words(&self) -> Vec<u32> {
         let head = [self.id as u32, self.flags, self.values.len() as u32];
         [&head, self.values.as_slice()].concat()
@@ -64,7 +64,7 @@ pub fn undo(filters: &[Filter], stored: &[u8]) -> Vec<u8> {
     try_undo(filters, stored).expect("bytes that went through these filters")
 }
 
-/// `None` where the bytes are damaged, as far as the filters can tell.
+/// Undoes filters. `None` where the bytes are damaged and the filters notice.
 pub fn try_undo(filters: &[Filter], stored: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = stored.to_vec();
     for filter in filters.iter().rev() {
@@ -98,7 +98,7 @@ fn try_inflate(stored: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Byte j of element i goes to place j * elements + i; what is left over stays at the end.
+/// Moves byte j of element i to j * elements + i; the remainder stays at the end.
 fn transpose(bytes: &[u8], width: usize, forward: bool) -> Vec<u8> {
     let elements = bytes.len() / width;
     let mut out = bytes.to_vec();
@@ -115,8 +115,8 @@ fn transpose(bytes: &[u8], width: usize, forward: bool) -> Vec<u8> {
     out
 }
 
-/// Two sums modulo 65535 over big-endian 16-bit words, an odd byte being the high one of its word. A
-/// sum of zero that is not empty is 65535, as libhdf5 has it.
+/// Two sums modulo 65535 over big-endian 16-bit words; an odd byte is the high one of its word. A sum of zero over
+/// data is 65535, as in libhdf5.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let fold = |sum: u64| match sum {
         0 => 0,

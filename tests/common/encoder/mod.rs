@@ -1,6 +1,6 @@
-//! Writes log files as `docs/formats/logvol.md` and `logvol-extensions.md` describe them (section
-//! numbers below are those of the former), and says what their datasets hold. Written from these
-//! pages alone: it shares no code with the crate that is tested.
+//! Writes log files as `docs/formats/logvol.md` and `logvol-extensions.md` describe them (section numbers are those
+//! of the former), and gives the content of their datasets. It is written from these pages alone, and shares no code
+//! with the tested crate.
 
 pub mod filter;
 pub mod raw;
@@ -55,7 +55,7 @@ pub enum Type {
     Array,
     /// A byte and a double, without padding.
     Compound,
-    /// The same with padding.
+    /// A byte and a double, with padding.
     Padded,
     ObjectReference,
 }
@@ -137,7 +137,7 @@ pub struct Dataset {
     pub id: i32,
     pub datatype: Type,
     pub dims: Vec<u64>,
-    /// `None` is unlimited.
+    /// Maximum extent; `None` for an unlimited dimension.
     pub max: Vec<Option<u64>>,
     pub fill: Option<Vec<u8>>,
     /// Extensions: the recorded chunk shape and filter pipeline.
@@ -173,7 +173,7 @@ impl Dataset {
         self.dims.iter().product()
     }
 
-    /// Section 2.
+    /// Creates the dataset (section 2).
     pub fn create(&self, file: &Id) -> Id {
         let creation = raw::dataset_properties();
         let datatype = self.datatype.create();
@@ -191,7 +191,7 @@ impl Dataset {
         anchor
     }
 
-    /// The attributes that make an anchor of a dataset with a null dataspace.
+    /// Adds the attributes that turn a dataset with a null dataspace into an anchor dataset.
     pub fn mark(&self, anchor: &Id) {
         let dims: Vec<i64> = self.dims.iter().map(|d| *d as i64).collect();
         let max = self.max.iter().map(|m| m.map_or(-1, |m| m as i64));
@@ -209,17 +209,17 @@ impl Dataset {
     }
 }
 
-/// A block of elements: start and count along each dimension.
+/// Start and count of a block of elements along each dimension.
 pub type Block = (Vec<u64>, Vec<u64>);
 
 pub fn block_elements((_, count): &Block) -> u64 {
     count.iter().product()
 }
 
-/// How an entry spells its selection (section 6).
+/// The encoding of an entry's selection (section 6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Spelling {
-    /// One block, coordinates as they are.
+    /// One block in plain coordinates.
     One,
     /// MUL: any number of blocks.
     Many,
@@ -230,18 +230,18 @@ pub enum Spelling {
         extent: Option<Vec<u64>>,
         form: Deflated,
     },
-    /// REF: the selection of the entry at this position of the same section.
+    /// REF: the selection of the entry with this index in the section.
     Shared { target: usize },
-    /// The bytes after the record number, whatever they are; with these flags.
+    /// Arbitrary bytes after the record number, with these flags.
     Bytes { flags: i32, body: Vec<u8> },
 }
 
-/// Section 6.4.
+/// Deflated selections (6.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deflated {
-    /// The bit is set, nothing is compressed.
+    /// The flag is set, but nothing is compressed.
     Not,
-    /// The number of blocks is in clear.
+    /// The number of blocks is not compressed.
     AfterCount,
     /// The number of blocks is compressed as well.
     Whole,
@@ -252,17 +252,16 @@ pub struct Entry {
     pub dataset: i32,
     /// Record number: the coordinates lack the first dimension.
     pub record: Option<i64>,
-    /// In the dataset's rank, less one with a record number. What [`Spelling::Shared`] and
-    /// [`Spelling::Bytes`] mean by them is up to the caller.
+    /// Blocks in the dataset's rank, or one less with a record number. Their meaning for [`Spelling::Shared`] and
+    /// [`Spelling::Bytes`] is up to the caller.
     pub blocks: Vec<Block>,
     pub spelling: Spelling,
-    /// Which `_ld_N` gets the data, and in which place among the data of that flush: by this key, then
-    /// by order of the entries.
+    /// The `_ld_N` that gets the data, and the sort key among the data of that flush, before the order of entries.
     pub flush: usize,
     pub place: u32,
     /// The data as stored.
     pub data: Vec<u8>,
-    /// Claims other than the truth about the data's place and size.
+    /// False claims about the place and size of the data.
     pub claims: Option<(i64, i64)>,
 }
 
@@ -316,7 +315,7 @@ const HEADER: usize = 28;
 /// The entries of one process.
 pub type Section = Vec<Entry>;
 
-/// One log: the master, or one of its subfiles. `tables[m][p]`: `_md_m`, section of process p.
+/// A log: the master, or one of its subfiles. `tables[m][p]` is the section of process p in `_md_m`.
 #[derive(Debug, Clone, Default)]
 pub struct Log {
     pub tables: Vec<Vec<Section>>,
@@ -326,12 +325,12 @@ pub struct Log {
 #[derive(Debug, Clone)]
 pub struct LogFile {
     pub user_block: Vec<u8>,
-    /// With the newest format that libhdf5 knows.
+    /// Uses the newest format that libhdf5 knows.
     pub latest: bool,
     /// Later `_ld_N` get lower addresses.
     pub reversed: bool,
     pub datasets: Vec<Dataset>,
-    /// One log, or one a subfile.
+    /// One log, or one per subfile.
     pub logs: Vec<Log>,
     pub subfiled: bool,
     /// Element 3 of `_int_att`, without the bit for subfiling.
@@ -351,7 +350,7 @@ impl LogFile {
         }
     }
 
-    /// One process that wrote these entries.
+    /// A log of one process with these entries.
     pub fn with(datasets: Vec<Dataset>, entries: Section) -> Self {
         let mut file = LogFile::new(datasets);
         file.logs[0].tables = vec![vec![entries]];
@@ -362,7 +361,7 @@ impl LogFile {
         self.write_with(path, |_| {});
     }
 
-    /// Writes the file; `more` adds to it before the logs are written.
+    /// Writes the file. `more` adds to it before the logs are written.
     pub fn write_with(&self, path: &Path, more: impl FnOnce(&Id)) {
         let file = raw::create_file(path, self.user_block.len() as u64, self.latest);
         for dataset in &self.datasets {
@@ -385,7 +384,7 @@ impl LogFile {
         }
     }
 
-    /// Section 10.
+    /// Writes subfiles (section 10).
     fn write_subfiles(&self, path: &Path, ids: i32) {
         let dir = subfile_dir(path);
         fs::create_dir_all(&dir).unwrap();
@@ -397,14 +396,14 @@ impl LogFile {
         }
     }
 
-    /// Section 1: `_int_att` and the group `/_LOG`.
+    /// Writes `_int_att` and the group `/_LOG` (section 1).
     fn write_log(&self, file: &Id, log: &Log, ids: i32, subfiles: i32) {
         let group = raw::create_group(file, "_LOG");
         let places = self.write_data(&group, log);
         let mut tables = 0;
         for (number, sections) in log.tables.iter().enumerate() {
             let bytes = encode_table(sections, &places[number]);
-            // A dataset consisting of the header only is never created.
+            // A dataset with only a header is never created.
             if bytes.len() > 8 * (sections.len() + 1) {
                 let dataset = log_dataset(&group, &format!("_md_{tables}"), bytes.len());
                 raw::write(&dataset, &bytes);
@@ -415,7 +414,7 @@ impl LogFile {
         int_att(file, [ids, flushes, tables, self.config, subfiles]);
     }
 
-    /// Writes the `_ld_N`. Returns where the data of each entry lie: by table, section, entry.
+    /// Writes the `_ld_N`. Returns the offset of each entry's data, by table, section and entry.
     fn write_data(&self, group: &Id, log: &Log) -> Vec<Vec<Vec<u64>>> {
         let mut places: Vec<Vec<Vec<u64>>> = log
             .tables
@@ -447,8 +446,8 @@ impl LogFile {
         places
     }
 
-    /// What a dataset holds, in row-major order: section 7 for what overlaps, section 8 for the rest.
-    /// Entries spelled by [`Spelling::Bytes`] are taken to cover their `blocks`.
+    /// The content of a dataset in row-major order: section 7 for overlaps, section 8 for the rest. Entries with
+    /// [`Spelling::Bytes`] are taken to cover their `blocks`.
     pub fn contents(&self, dataset: &Dataset) -> Vec<u8> {
         let size = dataset.datatype.size();
         let fill = dataset.fill.clone().unwrap_or_else(|| vec![0; size]);
@@ -479,7 +478,7 @@ pub fn int_att(file: &Id, values: [i32; 5]) {
     raw::attribute_i32(file, "_int_att", &values);
 }
 
-/// Section 1.2.
+/// Creates a log dataset (1.2).
 pub fn log_dataset(group: &Id, name: &str, len: usize) -> Id {
     let creation = raw::dataset_properties();
     raw::allocate_early(&creation);
@@ -493,7 +492,7 @@ pub fn log_dataset(group: &Id, name: &str, len: usize) -> Id {
     )
 }
 
-/// Which entry of a log.
+/// Identifies an entry of a log.
 #[derive(Debug, Clone, Copy)]
 struct Number {
     table: usize,
@@ -511,10 +510,10 @@ impl Number {
     }
 }
 
-/// The entries of each flush that has any data, in the order of their data.
+/// The entries of each flush with data, in the order of their data.
 fn flushes(log: &Log) -> Vec<Vec<Number>> {
     let mut flushes: Vec<Vec<Number>> = Vec::new();
-    // Within a flush by process, then by order of the writes.
+    // Within a flush by process, then in the order of writes.
     for (table, sections) in log.tables.iter().enumerate() {
         for (section, entries) in sections.iter().enumerate() {
             for (entry, e) in entries.iter().enumerate() {
@@ -536,7 +535,7 @@ fn flushes(log: &Log) -> Vec<Vec<Number>> {
     flushes.into_iter().filter(has_data).collect()
 }
 
-/// Section 4.
+/// Encodes a table (section 4).
 fn encode_table(sections: &[Section], places: &[Vec<u64>]) -> Vec<u8> {
     let mut ends = Vec::new();
     let mut body = Vec::new();
@@ -557,7 +556,7 @@ fn encode_table(sections: &[Section], places: &[Vec<u64>]) -> Vec<u8> {
     bytes
 }
 
-/// Sections 5 and 6. `positions`: of the entries of the section so far, this one included.
+/// Encodes an entry (sections 5 and 6). `positions` has those of the section so far, including this entry.
 fn encode_entry(entry: &Entry, place: u64, positions: &[usize], section: &[Entry]) -> Vec<u8> {
     let (mut flags, body) = match &entry.spelling {
         Spelling::One => {
@@ -584,7 +583,7 @@ fn encode_entry(entry: &Entry, place: u64, positions: &[usize], section: &[Entry
         Spelling::Shared { target } => {
             let here = positions[positions.len() - 1] as i64;
             let back = positions[*target] as i64 - here;
-            // The bits of the selection that it replaced stay.
+            // The flags of the replaced selection stay.
             let kept = flags_of(&section[*target].spelling);
             (REF | kept, back.to_le_bytes().to_vec())
         }
@@ -618,7 +617,7 @@ fn flags_of(spelling: &Spelling) -> i32 {
     }
 }
 
-/// Section 6.1: all starts, then all counts.
+/// Plain coordinates (6.1): all starts, then all counts.
 pub fn plain(blocks: &[Block]) -> Vec<u8> {
     let starts = blocks.iter().flat_map(|(start, _)| start);
     let counts = blocks.iter().flat_map(|(_, count)| count);
@@ -631,7 +630,7 @@ pub fn counted(blocks: &[Block], coordinates: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Section 6.2. `extent` is of the rank of the blocks.
+/// Encoded coordinates (6.2). `extent` has the rank of the blocks.
 pub fn encoded(extent: &[u64], blocks: &[Block]) -> Vec<u8> {
     assert!(
         extent.len() >= 2,
@@ -651,7 +650,7 @@ pub fn encoded(extent: &[u64], blocks: &[Block]) -> Vec<u8> {
         .collect()
 }
 
-/// The blocks that an entry covers, in the dataset's rank (section 6.3 for shared ones).
+/// The blocks of an entry in the dataset's rank (6.3 for shared ones).
 pub fn meant_blocks(section: &[Entry], number: usize) -> Vec<Block> {
     let entry = &section[number];
     let spelled = match entry.spelling {
@@ -672,7 +671,7 @@ pub fn meant_blocks(section: &[Entry], number: usize) -> Vec<Block> {
     spelled.blocks.iter().map(with_lead).collect()
 }
 
-/// Section 9 and the extension: the bytes of the elements, out of the stored ones.
+/// The bytes of the elements, from the stored bytes (section 9 and the extension).
 fn raw_data(dataset: &Dataset, stored: &[u8], size: usize) -> Vec<u8> {
     if stored.len() == size {
         return stored.to_vec();
@@ -685,8 +684,7 @@ fn raw_data(dataset: &Dataset, stored: &[u8], size: usize) -> Vec<u8> {
     raw
 }
 
-/// Copies blocks, which lie one after the other in `data`, over the contents; what is outside the
-/// extent is dropped.
+/// Copies blocks, contiguous in `data`, over the content. Elements outside of the extent are dropped.
 fn paint(contents: &mut [u8], dims: &[u64], size: usize, blocks: &[Block], data: &[u8]) {
     let mut elements = data.chunks_exact(size);
     for (start, count) in blocks {
@@ -741,14 +739,14 @@ pub fn open_view_within(path: &Path, budget: u64) -> Result<Arc<View>> {
     )
 }
 
-/// Number of the dataset that the view shows under this path.
+/// The index of the dataset that the view shows at this path.
 pub fn number_of(view: &View, name: &str) -> usize {
     let datasets = &view.snapshot().datasets;
     let found = datasets.iter().position(|d| d.name == name);
     found.unwrap_or_else(|| panic!("no dataset {name}"))
 }
 
-/// The filters that the view shows of a dataset, as the tests' own decoder wants them.
+/// The filters of a dataset in the view, for the tests' own decoder.
 pub fn filters_of(view: &View, number: usize) -> Vec<Filter> {
     let filters = view.snapshot().datasets[number].filters.iter();
     let own = filters.map(|f| Filter {
@@ -759,7 +757,7 @@ pub fn filters_of(view: &View, number: usize) -> Vec<Filter> {
     own.collect()
 }
 
-/// All elements of a dataset, by its chunks, each decoded by the tests' own filters.
+/// All elements of a dataset, chunk by chunk, decoded by the tests' own filters.
 pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
     let dataset = &view.snapshot().datasets[number];
     let size = dataset.element_size as usize;
@@ -768,13 +766,13 @@ pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
     let mut contents = vec![0xa5; dataset.elements().unwrap() as usize * size];
     for chunk in 0..grid.len() {
         let (offset, len) = view.chunk_place(ChunkId::new(number, chunk))?;
-        // A chunk that is read as the kernel does may be made elsewhere than one that is kept.
+        // A chunk read at an offset may be made by other code than one that is kept.
         let mut placed = vec![0x5a; len as usize];
         view.read_for(&view.task(None).for_keeper(), offset, &mut placed)?;
         let stored = view.chunk(ChunkId::new(number, chunk))?;
         assert_eq!(len, stored.len() as u64);
         assert!(placed[..] == stored[..], "chunk {chunk} where it is placed");
-        // A chunk that is served as it lies is for its reader to check.
+        // The reader must verify a chunk that is served from the log.
         let raw = filter::try_undo(&filters, &stored)
             .filter(|raw| raw.len() as u64 == grid.elements() * dataset.element_size)
             .ok_or_else(|| Error::of(view.path(), "its reader finds a chunk damaged"))?;
@@ -784,9 +782,9 @@ pub fn read_by_chunks(view: &View, number: usize) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// Reads the chunks of a dataset that the view refers to in the files of the log, as a reader that knows nothing of logs
-/// does. Each has to have the elements that it has in the view, and each chunk that is not listed the fill value. Returns
-/// what the referenced bytes are, and the number of chunks that have to be read from the view.
+/// Reads a dataset's chunks through the view's references into the log's files, as a reader without h5logfs does.
+/// Each chunk must have the elements of the view, and each chunk without a reference the fill value. Returns the
+/// forms of the referenced bytes, and the number of chunks that only the view can supply.
 pub fn follow_references(view: &View, number: usize) -> Result<(Vec<Form>, usize)> {
     let dataset = &view.snapshot().datasets[number];
     let grid = view.grid(number);

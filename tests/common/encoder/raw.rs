@@ -1,4 +1,4 @@
-//! The calls of libhdf5 that the tests need, each wrapped once. A call that fails fails the test.
+//! The libhdf5 calls that tests need. A failing call fails the test.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -18,10 +18,10 @@ use hdf5_metno_sys::h5t::*;
 
 pub const DEFAULT: hid_t = H5P_DEFAULT;
 
-/// Calls libhdf5 under its process-wide lock; a negative result fails the test.
+/// Calls libhdf5 under its process-wide lock. A negative result fails the test.
 macro_rules! call {
     ($call:expr) => {{
-        // SAFETY: identifiers are alive, pointers are to memory of the size that the call is told.
+        // SAFETY: identifiers are alive, and pointers lead to memory of the size passed to the call.
         let result = hdf5::sync::sync(|| unsafe { $call });
         #[allow(clippy::cast_lossless)]
         let failed = (result as i64) < 0;
@@ -34,12 +34,12 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// An identifier that is given back when dropped.
+/// An identifier, released when dropped.
 #[derive(Debug)]
 pub struct Id(hid_t);
 
 impl Id {
-    /// Takes over an identifier that a call has just returned.
+    /// Takes over an identifier just returned by a call.
     pub fn own(id: hid_t) -> Self {
         assert!(id >= 0);
         Id(id)
@@ -71,7 +71,7 @@ pub fn property_list(class: hid_t) -> Id {
     Id(call!(H5Pcreate(class)))
 }
 
-/// Properties of a dataset to be made.
+/// Creation properties of a dataset.
 pub fn dataset_properties() -> Id {
     property_list(class_of(H5P_CLS_DATASET_CREATE))
 }
@@ -84,12 +84,12 @@ pub fn type_properties() -> Id {
     property_list(class_of(H5P_CLS_DATATYPE_CREATE))
 }
 
-/// The classes of property lists are known only after libhdf5 was initialized.
+/// The classes of property lists exist only after libhdf5 is initialized.
 fn class_of(class: &'static hid_t) -> hid_t {
     hdf5::sync::sync(|| *class)
 }
 
-/// Creates a file; `latest`: with the newest format that libhdf5 knows.
+/// Creates a file. `latest` uses the newest format that libhdf5 knows.
 pub fn create_file(path: &Path, user_block: u64, latest: bool) -> Id {
     let creation = property_list(class_of(H5P_CLS_FILE_CREATE));
     call!(H5Pset_userblock(creation.0, user_block));
@@ -282,13 +282,13 @@ pub fn same_type(a: &Id, b: &Id) -> bool {
     call!(H5Tequal(a.0, b.0)) > 0
 }
 
-/// Whether some of its bytes say where the rest of an element is.
+/// Whether some bytes of an element point to the rest of it.
 pub fn has_pointers(datatype: &Id) -> bool {
     let has = |class| call!(H5Tdetect_class(datatype.0, class)) > 0;
     has(H5T_VLEN) || has(H5T_REFERENCE) || has_variable_strings(datatype)
 }
 
-/// libhdf5 takes these for strings, which may be of fixed lengths as well.
+/// Whether libhdf5 regards the type as strings of variable length.
 fn has_variable_strings(datatype: &Id) -> bool {
     match call!(H5Tget_class(datatype.0)) {
         H5T_STRING => call!(H5Tis_variable_str(datatype.0)) > 0,
@@ -313,7 +313,7 @@ pub fn scalar_space() -> Id {
     Id(call!(H5Screate(H5S_class_t::H5S_SCALAR)))
 }
 
-/// A simple dataspace; a scalar without dimensions.
+/// A simple dataspace, or a scalar if there are no dimensions.
 pub fn space(dims: &[u64]) -> Id {
     if dims.is_empty() {
         scalar_space()
@@ -386,7 +386,7 @@ pub fn allocate_early(creation: &Id) {
     ));
 }
 
-/// Writes all elements, in the dataset's own type.
+/// Writes all elements in the dataset's type.
 pub fn write(dataset: &Id, bytes: &[u8]) {
     let datatype = dataset_type(dataset);
     call!(H5Dwrite(
@@ -399,7 +399,7 @@ pub fn write(dataset: &Id, bytes: &[u8]) {
     ));
 }
 
-/// All elements, in the dataset's own type.
+/// Reads all elements in the dataset's type.
 pub fn read(dataset: &Id) -> Vec<u8> {
     let (dims, _) = extent(&dataset_space(dataset));
     let elements: u64 = dims.iter().product();
@@ -418,7 +418,7 @@ pub fn read(dataset: &Id) -> Vec<u8> {
     bytes
 }
 
-/// One block of elements, in the dataset's own type.
+/// Reads a block of elements in the dataset's type.
 pub fn read_block(dataset: &Id, start: &[u64], count: &[u64]) -> Vec<u8> {
     let datatype = dataset_type(dataset);
     let elements: u64 = count.iter().product();
@@ -448,7 +448,7 @@ pub fn dataset_creation(dataset: &Id) -> Id {
     Id(call!(H5Dget_create_plist(dataset.0)))
 }
 
-/// Where a contiguous dataset lies, from byte 0 of the file.
+/// Offset of a contiguous dataset in the file.
 pub fn dataset_offset(dataset: &Id) -> u64 {
     let offset = hdf5::sync::sync(|| unsafe { H5Dget_offset(dataset.0) });
     assert_ne!(offset, u64::MAX, "a dataset without a place");
@@ -463,7 +463,7 @@ pub fn chunk_shape(dataset: &Id) -> Vec<u64> {
     shape
 }
 
-/// The identifiers of a dataset's filters.
+/// The numbers of a dataset's filters.
 pub fn filter_ids(dataset: &Id) -> Vec<i32> {
     let creation = dataset_creation(dataset);
     let count = call!(H5Pget_nfilters(creation.0)) as u32;
@@ -487,7 +487,7 @@ pub fn filter_ids(dataset: &Id) -> Vec<i32> {
 
 // --- attributes ----------------------------------------------------------------------------------
 
-/// Makes an attribute of values that lie in memory as `datatype` says.
+/// Creates an attribute from values in memory of type `datatype`.
 pub fn attribute(object: &Id, name: &str, datatype: &Id, space: &Id, bytes: &[u8]) {
     let name = text(name);
     let attribute = Id(call!(H5Acreate2(
@@ -517,7 +517,7 @@ pub fn attribute_type(attribute: &Id) -> Id {
     Id(call!(H5Aget_type(attribute.0)))
 }
 
-/// The values of an attribute in its own type.
+/// The values of an attribute in its type.
 pub fn read_attribute(object: &Id, name: &str) -> Vec<u8> {
     let attribute = open_attribute(object, name);
     let datatype = attribute_type(&attribute);
@@ -531,7 +531,7 @@ pub fn read_attribute(object: &Id, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// One-dimensional attributes of integers, of the type that the name of the function says.
+/// One-dimensional integer attributes. The name of the function tells the type.
 pub fn attribute_i64(object: &Id, name: &str, values: &[i64]) {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     let shape = [values.len() as u64];

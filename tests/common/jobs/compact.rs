@@ -1,4 +1,4 @@
-//! Jobs of `h5logfs-compact-mpi`, and what is left when one loses a rank or a node.
+//! Jobs of `h5logfs-compact-mpi`, and what they leave after the loss of a rank or node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::common::numbers::Numbers;
 use crate::common::readers::said;
 use crate::common::{PROGRAM, names_in, wait_until};
 
-/// Starts the program, as many times as there are ranks.
+/// Starts the program in `ranks` processes.
 pub fn start(
     program: &Path,
     place: &Place,
@@ -29,13 +29,13 @@ pub fn start(
     Job::start_at(place, ranks, program, &[options, &paths].concat())
 }
 
-/// The exit status, and what the job printed.
+/// The exit status and the output of the job.
 pub fn ended(mut job: Job) -> (Option<i32>, String) {
     let status = job.wait();
     (status.code(), job.said())
 }
 
-/// The bytes of the file that threads make.
+/// The bytes of the file made by threads.
 pub fn by_threads(log: &Path, out: &Path, options: &[&str]) -> Vec<u8> {
     let mut command = Command::new(PROGRAM);
     command.args(["compact", "--force"]).args(options);
@@ -44,7 +44,7 @@ pub fn by_threads(log: &Path, out: &Path, options: &[&str]) -> Vec<u8> {
     fs::read(out).unwrap()
 }
 
-/// Fails unless so many ranks make the same file as threads.
+/// Checks that `ranks` ranks make the same file as threads.
 pub fn makes_the_same(
     program: &Path,
     place: &Place,
@@ -72,14 +72,14 @@ pub fn makes_the_same(
     })
 }
 
-/// Names in a directory, but for this one.
+/// Names in a directory, without this one.
 pub fn others_than(name: &str, dir: &Path) -> Vec<String> {
     let mut names = names_in(dir);
     names.retain(|other| other != name);
     names
 }
 
-/// A log that takes a while to compress: 24 parts of a chunk each.
+/// A log that takes a while to compress: 24 parts of one chunk each.
 fn large(path: &Path) {
     const CHUNK: u64 = 4 << 20;
     let pattern: Vec<u8> = Numbers(1).bytes(1 << 10);
@@ -95,24 +95,24 @@ fn large(path: &Path) {
     LogFile::with(vec![dataset], (0..24).map(entry).collect()).write(path);
 }
 
-/// Options that take a while.
+/// Slow options.
 const SLOW: [&str; 3] = ["--deflate", "9", "--verify"];
 
-/// The log and the targets of jobs that lose a rank.
+/// A log, and the targets of jobs that lose a rank.
 pub struct Killed {
     program: &'static Path,
     place: Place,
     logs: TempDir,
     outs: TempDir,
     expected: Vec<u8>,
-    /// How long a job takes that loses none.
+    /// Duration of an undisturbed job.
     time: Duration,
 }
 
 /// Ranks of these jobs.
 const RANKS: u32 = 3;
 
-/// What `out` has before a job.
+/// Content of `out` before a job.
 const OLD: &[u8] = b"an older file";
 
 impl Killed {
@@ -137,7 +137,7 @@ impl Killed {
         self.outs.path().join("out.h5")
     }
 
-    /// Kills a rank at a moment of the seed, or all of them.
+    /// Kills one rank, or all, at a random time.
     pub fn kill(&self, seed: u64) {
         let mut numbers = Numbers(seed);
         let mut job = self.start();
@@ -146,11 +146,11 @@ impl Killed {
             one => one..one + 1,
         };
         let victims: Vec<Rank> = victims.map(|victim| self.rank(&job, victim)).collect();
-        // Mostly while there is a temporary file.
+        // Mostly while a temporary file exists.
         if !numbers.one_in(4) {
             self.wait_until_written();
         }
-        // The time is that of threads, too.
+        // Threads take the same time.
         let most = self.time.as_micros() as u64 / 2;
         thread::sleep(Duration::from_micros(numbers.below(most)));
         for victim in victims {
@@ -160,7 +160,7 @@ impl Killed {
         self.check(&job);
     }
 
-    /// Lets a node die, counted from 0, in the middle of a job.
+    /// Kills a node, counted from 0, in the middle of a job.
     pub fn kill_node(&mut self, victim: usize) {
         let mut job = self.start();
         self.wait_until_written();
@@ -191,7 +191,7 @@ impl Killed {
         )
     }
 
-    /// Whether there is a temporary file with something in it, or the file itself.
+    /// Waits for a temporary file with content, or for the file itself.
     fn wait_until_written(&self) {
         let is_written = |name: &String| {
             let path = self.outs.path().join(name);
@@ -202,7 +202,7 @@ impl Killed {
         });
     }
 
-    /// There is the old file or the new one, and nothing else.
+    /// Checks that only the old or the new file exists.
     fn check(&self, job: &Job) {
         let found = fs::read(self.out()).unwrap();
         assert!(found == OLD || found == self.expected, "{}", job.said());

@@ -1,8 +1,8 @@
-//! What can go wrong under a job: disks that are full or broken, for all ranks or for one, files that
-//! cannot be made, programs that are wrong. `tests/programs/faults.rs` checks the errors on every
-//! rank; here the disk is made so, and the files are looked at through a mount.
+//! Faults under a job: full or broken disks, for all ranks or for one, files that cannot be created, incorrect
+//! programs. `tests/programs/faults.rs` checks the errors on every rank. This module prepares the disk, and looks at
+//! the files through a mount.
 //!
-//! Each of them runs on so many nodes, or on this machine for 0.
+//! Each fault runs on a number of nodes, or on this machine for 0.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ const COLUMNS: u64 = 1024;
 /// A job of `tests/programs/faults.rs`.
 pub struct Run {
     pub job: Job,
-    /// Where it writes.
+    /// Directory of its files.
     dir: PathBuf,
     notes: TempDir,
 }
@@ -75,7 +75,7 @@ impl Run {
         File::create(self.notes.path().join(format!("go.{stage}"))).unwrap();
     }
 
-    /// Lets a job of `own.h5` flush while nothing can be written, and again when that is over.
+    /// Makes a job flush `own.h5` while writing is impossible, and again afterwards.
     #[track_caller]
     pub fn flush_again(mut self, take_away: impl FnOnce(), give_back: impl FnOnce()) {
         self.at("fill");
@@ -99,20 +99,20 @@ impl Run {
         self.dir.join(name)
     }
 
-    /// Whether a file, read through a mount, holds so many flushes and nothing else.
+    /// Checks that a file, read through a mount, holds exactly this number of flushes.
     #[track_caller]
     pub fn shows(&self, name: &str, flushes: u64) {
         self.shows_of(RANKS, name, flushes);
     }
 
-    /// The same of a file that so many ranks write.
+    /// Checks the same for a file of this number of ranks.
     #[track_caller]
     fn shows_of(&self, ranks: u64, name: &str, flushes: u64) {
         let mounted = Mounted::new(&self.dir, "");
         Self::holds(&mounted.join(name), ranks, flushes);
     }
 
-    /// Whether an HDF5 file holds so many flushes of so many ranks, and nothing else.
+    /// Checks that an HDF5 file holds exactly these flushes of these ranks.
     #[track_caller]
     fn holds(path: &Path, ranks: u64, flushes: u64) {
         let file = hdf5::File::open(path).unwrap();
@@ -128,7 +128,7 @@ impl Run {
         }
     }
 
-    /// The same of a file that has to be closed, by which its journal is gone.
+    /// Checks a file that must be closed, so that its journal is gone.
     #[track_caller]
     pub fn shows_closed(&self, name: &str, flushes: u64) {
         assert!(!self.journal(name).exists(), "{name} still has its journal");
@@ -139,11 +139,11 @@ impl Run {
             .output();
         let said = said(&checked.unwrap());
         assert!(said.contains(": good") && !said.contains("note"), "{said}");
-        // It is HDF5 by itself.
+        // It is HDF5 without a mount.
         hdf5::File::open(self.path(name)).unwrap();
     }
 
-    /// Whether a file is an ordinary one that holds so many flushes, without a mount.
+    /// Checks that an ordinary file holds this number of flushes, without a mount.
     #[track_caller]
     pub fn is_settled(&self, name: &str, flushes: u64) {
         assert!(!self.journal(name).exists(), "{name} still has its journal");
@@ -160,7 +160,7 @@ impl Run {
 
 // --- full disks ----------------------------------------------------------------------------------
 
-/// A small disk of its own, gone when dropped.
+/// A small disk, removed when dropped.
 pub struct Disk {
     pub dir: TempDir,
     _guard: Guard,
@@ -170,7 +170,7 @@ const BALLAST: &str = "ballast";
 const PAGE: u64 = 4096;
 
 impl Disk {
-    /// `None`, having said so, where the test may not mount one.
+    /// A disk. `None`, after printing the reason, where the test may not mount one.
     pub fn new() -> Option<Self> {
         if !is_root() {
             eprintln!("skipped: only root can mount a small disk");
@@ -188,7 +188,7 @@ impl Disk {
         Some(Disk { dir, _guard: guard })
     }
 
-    /// Fills the disk up, but for so many pages.
+    /// Fills the disk except for `left` pages.
     pub fn fill(&self, left: u64) {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).write(true);
@@ -226,7 +226,7 @@ fn full_disk(nodes: u32, scenario: &str) {
     };
     let mut run = Run::start(&place, scenario, disk.dir.path());
     let attempts = with_ever_more_room(&mut run, &disk, "create", "created", |run| {
-        // A file that could not be made is not there, and neither is what belongs to it.
+        // A file that could not be created does not exist, nor do its companions.
         assert!(names_in(&run.dir).iter().all(|name| name == BALLAST));
     });
     assert!(attempts > 1, "created with {attempts} pages");
@@ -262,8 +262,8 @@ fn full_disk(nodes: u32, scenario: &str) {
     run.job.succeed();
 }
 
-/// Lets the job try something again and again, with one more page on the disk each time, until it has
-/// succeeded. Before each attempt everything must be as it was. Returns the number of failures.
+/// Lets the job retry something until it succeeds, with one more free page each time. Before each attempt everything
+/// must be unchanged. Returns the number of failures.
 fn with_ever_more_room(
     run: &mut Run,
     disk: &Disk,
@@ -294,7 +294,7 @@ pub fn a_full_disk_with_subfiles(nodes: u32) {
 
 // --- one rank that cannot write ------------------------------------------------------------------
 
-/// Each file fails with one flush in it, is flushed with `more`, and closed with one more.
+/// Each file fails with one flush in it, is flushed `more` times, and closed with one more.
 fn one_rank_fails(nodes: u32, scenario: &str, names: &[&str], failed: &str, more: u64) {
     let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
         return;
@@ -311,7 +311,7 @@ fn one_rank_fails(nodes: u32, scenario: &str, names: &[&str], failed: &str, more
             run.at(&stage);
             assert!(run.journal(&file).exists());
             run.shows(&file, flushes);
-            // Nothing closes what the job has open.
+            // The job closes nothing.
             let mut recovery = Command::new(PROGRAM);
             recovery.arg("recover").arg(run.path(&file));
             let said = said(&recovery.output().unwrap());
@@ -372,7 +372,7 @@ pub fn files_that_are_in_the_way(nodes: u32) {
             fs::remove_file(run.path("existing.h5"))
         }),
         (
-            // A log that an earlier job left, with what may still be wanted of it.
+            // An earlier job's log, with data that may still be wanted.
             "unclosed",
             &|run| {
                 write(run.path("unclosed.h5"))?;
@@ -433,7 +433,7 @@ pub fn programs_that_are_wrong(nodes: u32) {
     let dir = tempfile::tempdir().unwrap();
     let mut run = Run::start(&place, "misuse", dir.path());
     run.at("refused");
-    // Six flushes without the writes that were refused, six more, and that of the close.
+    // Six flushes without the refused writes, six more, and that of the close.
     run.shows_closed("refused.h5", 13);
     run.go("refused");
     run.at("buffer");
@@ -455,7 +455,7 @@ pub fn programs_that_are_wrong(nodes: u32) {
     run.job.succeed();
 }
 
-/// The program is told later what it has to be told.
+/// A program learns later about the faults of automatic flushes.
 pub fn flushes_that_are_not_asked_for() {
     if !can_mount(User::Caller) {
         return;
@@ -474,8 +474,7 @@ pub fn flushes_that_are_not_asked_for() {
     run.job.succeed();
 }
 
-/// Objects that differ between ranks end the flushes, but cost nothing that was flushed. Attributes that differ are left
-/// out.
+/// Objects that differ between ranks end the flushes, but lose nothing flushed. Attributes that differ are left out.
 pub fn definitions_that_differ(nodes: u32) {
     let Some(place) = Place::of(nodes).filter(|_| can_mount(User::Caller)) else {
         return;
@@ -491,7 +490,7 @@ pub fn definitions_that_differ(nodes: u32) {
     run.shows_closed("attributes.h5", 5);
     assert_eq!(run.job.said(), "");
     run.job.kill();
-    // Every one of them can be closed once the job is gone.
+    // All of them can be closed after the job has ended.
     let command = |arguments: &[&Path]| {
         let output = Command::new(PROGRAM).args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", said(&output));
@@ -500,7 +499,7 @@ pub fn definitions_that_differ(nodes: u32) {
         command(&[Path::new("recover"), &run.path(name)]);
         run.shows_closed(name, if name == "dying.h5" { 2 } else { 1 });
     }
-    // What was left out is not in the file, all else is.
+    // The file lacks exactly what was left out.
     let attributes = |name: &str, object: &str| {
         let exported = run.path("exported.h5");
         command(&[Path::new("export"), &run.path(name), &exported]);

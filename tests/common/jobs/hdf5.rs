@@ -1,4 +1,4 @@
-//! Programs of HDF5 with the VOL connector: random ones (`tests/c/random`), and one that tells how far it is
+//! HDF5 programs with the VOL connector: random ones (`tests/c/random`), and one that reports its progress
 //! (`tests/c/connector/flushes.c`).
 
 use std::fs;
@@ -19,8 +19,8 @@ use crate::common::numbers::Numbers;
 use crate::common::readers::Python;
 use crate::common::twice::{Twice, Variable, command_by_ranks};
 
-/// Random programs of several sessions that write the same files, each by so many ranks; 0 is a program without MPI. What
-/// they leave with the connector equals what they leave without it.
+/// Random programs whose sessions write the same files, with these numbers of ranks; 0 is a program without MPI.
+/// Their files with the connector equal those without it.
 #[track_caller]
 pub fn programs(place: &Place, sessions: &[u32], usual: usize) {
     programs_of(place, sessions, seeds(usual));
@@ -35,15 +35,15 @@ pub fn programs_of(place: &Place, sessions: &[u32], seeds: Range<u64>) {
     }
 }
 
-/// The seeds of a test, which usually has so many programs.
+/// The seeds of a test that usually has `usual` programs.
 pub fn seeds(usual: usize) -> Range<u64> {
     first_seed()..first_seed() + cases(usual) as u64
 }
 
-/// Runs them with and without the connector. `false` where they cannot be run here.
+/// Runs programs with and without the connector. `false` where they cannot run here.
 ///
-/// A program that parallel HDF5 itself does not run rightly is not compared: some of them wait for ever or read what was not
-/// written, with HDF5 1.14.6. With the connector all have to end well, and each looks at what it reads.
+/// Programs that parallel HDF5 itself runs incorrectly are not compared: with HDF5 1.14.6 some of them hang, or read
+/// what was not written. With the connector all must end well, and each checks what it reads.
 #[track_caller]
 pub fn run(place: &Place, twice: &Twice, sessions: &[u32], seeds: Range<u64>) -> bool {
     let Some(hdf5) = Hdf5::find() else {
@@ -64,7 +64,7 @@ pub fn run(place: &Place, twice: &Twice, sessions: &[u32], seeds: Range<u64>) ->
     true
 }
 
-/// The program of random programs, and how its sessions run.
+/// The random program, and the way its sessions run.
 struct Random<'a> {
     place: &'a Place,
     program: PathBuf,
@@ -72,7 +72,7 @@ struct Random<'a> {
 }
 
 impl Random<'_> {
-    /// Leaves no file where HDF5 itself fails with several ranks.
+    /// Runs natively. Leaves no file where HDF5 itself fails with several ranks.
     #[track_caller]
     fn run_natively(&self, dir: &Path, seed: u64) {
         const PATIENCE: Duration = Duration::from_secs(30);
@@ -85,7 +85,7 @@ impl Random<'_> {
         let _ = fs::remove_file(dir.join(format!("{seed}.h5")));
     }
 
-    /// Runs all sessions, each of which may take so long.
+    /// Runs all sessions, each with this time limit.
     fn run(
         &self,
         dir: &Path,
@@ -93,7 +93,7 @@ impl Random<'_> {
         variables: &[Variable],
         patience: Duration,
     ) -> Result<(), String> {
-        // The one after the last reads everything.
+        // The final session reads everything.
         let last = self.sessions.last().unwrap();
         let ranks: Vec<String> = self.sessions.iter().map(u32::to_string).collect();
         for (number, ranks_of) in self.sessions.iter().chain([last]).enumerate() {
@@ -109,7 +109,7 @@ impl Random<'_> {
     }
 }
 
-/// Starts a job that flushes its file so often, and closes and opens it again after each `cycle` of them.
+/// Starts a job that flushes its file `flushes` times, and closes and reopens it after each `cycle` of them.
 pub fn flushing(
     place: &Place,
     hdf5: &Hdf5,
@@ -130,22 +130,22 @@ pub fn flushing(
     }
 }
 
-/// What reads its file, and prints which flush it shows.
+/// The command that reads its file and prints the flush that it shows.
 pub fn reading(python: &Python, file: &Path) -> Command {
     let mut tool = python.tool("flushes.py");
     tool.arg(file);
     tool
 }
 
-/// What its file shows.
+/// The content of its file.
 pub fn shown(python: &Python, file: &Path) -> Shown {
     Shown::by(&reading(python, file).output().unwrap())
 }
 
-/// Recovers its file, which showed `before`. After that a log is an ordinary one, and shows the same.
+/// Recovers its file, which showed `before`. Afterwards a log is an ordinary one with the same content.
 pub fn recover(places: &Places, before: Shown, python: &Python, about: &str) {
     let (good, said) = places.h5logfs("recover");
-    // What was not made completely may lack what a recovery needs.
+    // An incomplete creation may lack what a recovery needs.
     assert!(good || before == Shown::Nothing, "{about}: {said}");
     if good {
         let now = shown(python, &places.log());
@@ -154,7 +154,7 @@ pub fn recover(places: &Places, before: Shown, python: &Python, about: &str) {
     }
 }
 
-/// One kill, and what follows it. Returns what happened, in a line.
+/// Kills one job and checks the rest. Returns a line about what happened.
 fn kill_once(place: &Place, seed: u64, hdf5: &Hdf5, python: &Python) -> String {
     let mut numbers = Numbers(seed);
     let flushes = 10 + numbers.below(40);
@@ -168,7 +168,7 @@ fn kill_once(place: &Place, seed: u64, hdf5: &Hdf5, python: &Python) -> String {
         variables.push(("H5LOGFS_BUFFER_LIMIT", "64K".into()));
     }
     let mut victim = flushing(place, hdf5, flushes, cycle, variables);
-    // Close and append are short: they are aimed at.
+    // Close and append are short, so kills aim at them.
     let (point, most) = match seed % 6 {
         0 => ("ready".to_owned(), 20_000),
         1 => ("ready".to_owned(), 400_000),
@@ -203,7 +203,7 @@ fn kill_once(place: &Place, seed: u64, hdf5: &Hdf5, python: &Python) -> String {
     about
 }
 
-/// Kills so many of these jobs.
+/// Kills `number` of these jobs.
 pub fn kill_at_random(place: &Place, number: usize) {
     let driver = Driver::new();
     let (Some(hdf5), Some(python)) = (Hdf5::find(), driver.python()) else {

@@ -1,5 +1,5 @@
-//! Jobs whose processes are all killed at once, at random instants: what was acknowledged as flushed is there, and nothing
-//! else; before and after `h5logfs recover`, which is killed as well.
+//! Jobs whose processes are all killed at once, at random times. Exactly the acknowledged flushes must be there,
+//! before and after `h5logfs recover`, which is killed as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::common::numbers::Numbers;
 use crate::common::readers::Python;
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// Subfiles: one for each node.
+/// One subfile per node.
 pub const PER_NODE: u32 = u32::MAX;
 
 /// A job of `tests/programs/pattern.rs`.
@@ -26,23 +26,23 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Starts one with so many flushes in so many sessions.
+    /// Starts a job with these flushes in these sessions.
     pub fn start(place: &Place, flushes: u64, subfiles: u32, sessions: u64) -> Self {
         Self::start_with(Places::new(place), place, flushes, subfiles, sessions, &[])
     }
 
-    /// Starts one that settles its file when it closes it.
+    /// Starts a job that settles its file at the close.
     pub fn start_settling(place: &Place, flushes: u64) -> Self {
         Self::start_with(Places::new(place), place, flushes, 0, 1, &["settle"])
     }
 
-    /// Starts one with a pause between flushes, and a subfile for each node.
+    /// Starts a job with pauses between flushes, and a subfile per node.
     pub fn start_slowly(place: &Place, flushes: u64, pause: Duration) -> Self {
         let pause = format!("pause={}", pause.as_millis());
         Self::start_with(Places::new(place), place, flushes, PER_NODE, 1, &[&pause])
     }
 
-    /// Starts one with these options, in directories that nodes may see in another way.
+    /// Starts a job with these options, in directories that nodes may see at other paths.
     pub fn start_in(
         places: Places,
         place: &Place,
@@ -91,12 +91,12 @@ impl Pattern {
         self.journal().exists()
     }
 
-    /// Whether the log is shown as one that is not closed. A journal beside a file that proves its close does not count.
+    /// Whether the log is shown as unclosed. A journal beside a file that proves its close does not count.
     fn is_unclosed(&self) -> bool {
         self.has_journal() && self.places().h5logfs("inspect").1.contains("not closed")
     }
 
-    /// A file that gets data with each flush.
+    /// A file that grows with each flush.
     fn data_file(&self) -> PathBuf {
         match self.subfiles {
             0 => self.places().log(),
@@ -104,11 +104,11 @@ impl Pattern {
         }
     }
 
-    /// Waits for the next write that makes a file longer, as closely as may be.
+    /// Waits, as precisely as possible, for the next write that extends a file.
     fn wait_until_grown(&self, path: &Path) {
         let len = || fs::metadata(path).map_or(0, |m| m.len());
         let (before, start) = (len(), Instant::now());
-        // At its end the job writes no more, or cuts the file.
+        // At its end the job stops writing, or truncates the file.
         while len() == before && start.elapsed() < Duration::from_secs(1) {}
     }
 
@@ -117,7 +117,7 @@ impl Pattern {
         self.places().acknowledged() + u64::from(self.places().has("closed"))
     }
 
-    /// What the log shows through a mount of its own, so that nothing is remembered.
+    /// The content of the log through a new mount, which has nothing cached.
     pub fn shown(&self, python: &Python, closed: bool) -> Shown {
         let mounted = Mounted::new(self.places().logs.path(), "");
         let mut command = python.tool("pattern.py");
@@ -129,20 +129,20 @@ impl Pattern {
         Shown::by(&output)
     }
 
-    /// Waits until the log is closed, which is right before it is settled.
+    /// Waits until the log is closed, just before it is settled.
     pub fn wait_until_closed(&mut self) {
         self.victim.wait_for("closing");
         while self.has_journal() && !self.victim.job.has_ended() {}
     }
 
-    /// What an ordinary file shows by itself.
+    /// The content of an ordinary file, read directly.
     pub fn read(&self, python: &Python) -> Shown {
         let mut command = python.tool("pattern.py");
         command.arg(self.places().log()).arg(RANKS.to_string());
         Shown::by(&command.output().unwrap())
     }
 
-    /// Starts a recovery and kills it; whether it had come to its end.
+    /// Starts a recovery and kills it. Returns whether it had finished.
     fn kill_recovery(&self, after: Duration) -> bool {
         let mut recovery = Command::new(PROGRAM)
             .arg("recover")
@@ -162,16 +162,16 @@ fn micros(numbers: &mut Numbers, most: u64) -> Duration {
     Duration::from_micros(numbers.below(most))
 }
 
-/// When a job is killed: some time after it has come to a point, and has written after that.
+/// The time of a kill: a delay after a point of the job, and after a write that follows it.
 struct Moment {
-    /// As the job says it.
+    /// The point in the words of the job.
     point: String,
     grown: Option<PathBuf>,
     delay: Duration,
 }
 
 impl Moment {
-    /// Creation, close, and the moments between the steps of a flush are short: they are aimed at.
+    /// Creation, close, and the steps of a flush are short, so kills aim at them.
     fn of_one_session(seed: u64, flush: u64, pattern: &Pattern, numbers: &mut Numbers) -> Self {
         let flush = flush.to_string();
         let (point, grown, delay) = match seed % 7 {
@@ -189,7 +189,7 @@ impl Moment {
         }
     }
 
-    /// A job is killed when it leaves the file, when it opens it again, a little later, and when it closes it at last.
+    /// A kill when the job leaves the file, reopens it, a little later, or at the final close.
     fn of_sessions(seed: u64, flush: u64, pattern: &Pattern, numbers: &mut Numbers) -> Self {
         let session = 1 + numbers.below(pattern.sessions - 1);
         let (point, grown, delay) = match seed % 5 {
@@ -212,7 +212,7 @@ impl Moment {
     }
 }
 
-/// One kill, and what follows it. Returns what happened, in a line.
+/// Kills one job and checks the rest. Returns a line about what happened.
 fn kill_once(place: &Place, seed: u64, subfiles: u32, sessions: bool, python: &Python) -> String {
     let mut numbers = Numbers(seed);
     let flushes = 10 + numbers.below(60);
@@ -270,14 +270,14 @@ fn kill_once(place: &Place, seed: u64, subfiles: u32, sessions: bool, python: &P
     about
 }
 
-/// Recovers a log, at first only for a moment each time.
+/// Recovers a log. The first attempts are killed soon.
 fn recover(pattern: &Pattern, shown: Shown, numbers: &mut Numbers, python: &Python, about: &str) {
-    // A recovery can make an empty file of what was not made completely.
+    // Recovery may turn an incomplete creation into an empty file.
     let same = |now: &Shown| *now == shown || (shown == Shown::Nothing && *now == Shown::Flush(0));
     let mut recovered = false;
     for _ in 0..2 {
         recovered = recovered || pattern.kill_recovery(micros(numbers, 15_000));
-        // The journal goes last: what is killed after that has done it.
+        // The journal is removed last: a recovery killed afterwards has finished.
         recovered = recovered || !pattern.has_journal();
         let now = pattern.shown(python, recovered);
         assert!(same(&now), "{about}; recovery killed, then {now:?}");
@@ -287,7 +287,7 @@ fn recover(pattern: &Pattern, shown: Shown, numbers: &mut Numbers, python: &Pyth
     } else {
         pattern.places().h5logfs("recover")
     };
-    // What was not made completely may lack what a recovery needs.
+    // An incomplete creation may lack what a recovery needs.
     assert!(good || shown == Shown::Nothing, "{about}: {said}");
     if good {
         assert!(!pattern.has_journal(), "{about}");
@@ -298,7 +298,7 @@ fn recover(pattern: &Pattern, shown: Shown, numbers: &mut Numbers, python: &Pyth
     }
 }
 
-/// Kills jobs with so many subfiles, which open their file again with `sessions`.
+/// Kills jobs with these subfiles. With `sessions` they reopen their file.
 pub fn kill_at_random(place: &Place, subfiles: u32, sessions: bool, offset: u64) {
     let Some(python) = Python::new().or_else(Python::old) else {
         return;

@@ -1,4 +1,5 @@
-//! Jobs to which things happen, on this machine (`tests/writer`, `tests/connector`) or on several nodes (`tests/cluster`).
+//! Jobs with faults and kills, on this machine (`tests/writer`, `tests/connector`) or on several nodes
+//! (`tests/cluster`).
 
 pub mod compact;
 pub mod faults;

@@ -1,6 +1,6 @@
-//! Random programs of the writer, under `mpirun`, against the same programs written by libhdf5 alone: read through a mount
-//! by old and new programs, and decoded from the bytes. Closed files, and files that were left open, before and after their
-//! recovery.
+//! Random programs of the writer under `mpirun`, compared with the same programs written by libhdf5 alone. Files are
+//! read through a mount by old and new programs, and decoded from their bytes: closed files, and unclosed files
+//! before and after recovery.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,13 +18,13 @@ use crate::common::readers::{Python, said};
 use crate::common::settled::{is_silent, settle_by_command};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// How a job writes.
+/// The way a job writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Usual,
-    /// It ends at the first program that leaves its file open after two flushes.
+    /// The job ends at the first program that leaves its file open after two flushes.
     Abort,
-    /// The last close settles the file, where it has no subfiles.
+    /// The last close settles the file, if it has no subfiles.
     Settle,
 }
 
@@ -38,34 +38,33 @@ impl Mode {
     }
 }
 
-/// What a job wrote, and what it should have written.
+/// The files of a job, and what they should be.
 struct Written {
-    /// `logs/SEED.h5`, with `SEED.json`; `earlier/SEED.h5`, which are to be recovered to an earlier
-    /// flush.
+    /// `logs/SEED.h5`, with `SEED.json`; `earlier/SEED.h5`, which are recovered to an earlier flush.
     dir: TempDir,
     /// `SEED.h5`, and `SEED.earlier.h5`.
     meant: TempDir,
     cases: Vec<Case>,
 }
 
-/// A file that a program wrote.
+/// A file written by a program.
 struct Case {
     seed: u64,
     closed: bool,
     has_subfiles: bool,
-    /// Complete ones.
+    /// Number of complete flushes.
     flushes: usize,
-    /// Of an unclosed file: a flush before the last one. None if the file was closed before: its flushes then have other
-    /// numbers, and only those of the last job can be told apart.
+    /// For an unclosed file: a flush before the last one. None if the file was closed before: its flushes then have
+    /// other numbers, and only those of the last job can be told apart.
     earlier: Option<usize>,
-    /// Of an unclosed file: the flushes before the last one that its journal tells, if each round is one.
+    /// For an unclosed file: the earlier flushes in its journal, if each round is one.
     moments: Range<usize>,
     /// Whether each round is the flush of that number.
     numbered: bool,
 }
 
 impl Written {
-    /// Has a job write the programs of some seeds.
+    /// Makes a job write the programs of some seeds.
     fn by(place: &Place, ranks: u32, number: usize, mode: Mode) -> Self {
         let dir = place.dir();
         let logs = dir.path().join("logs");
@@ -142,8 +141,8 @@ impl Written {
         succeed(&mut command);
     }
 
-    /// Reads all files through a mount: also each flush of those that are not closed, or, where they are `recovered`, those of
-    /// the earlier flushes.
+    /// Reads all files through a mount: also each flush of unclosed files, or, if `recovered`, the files recovered to
+    /// earlier flushes.
     fn check_through_a_mount(&self, recovered: bool) {
         let mounted = Mounted::new(self.dir.path(), "");
         let mut pairs = Vec::new();
@@ -170,7 +169,7 @@ impl Written {
         }
     }
 
-    /// Decodes the closed files from their bytes; all of them, if those left open were recovered.
+    /// Decodes the closed files from their bytes. If unclosed files were recovered, these are all.
     fn check_layout(&self, python: &Python, recovered: bool) -> String {
         let mut pairs = Vec::new();
         for case in &self.cases {
@@ -184,7 +183,7 @@ impl Written {
         succeed(python.tool("logvol.py").args(pairs.iter().flatten()))
     }
 
-    /// Recovers what was left open, and a copy of it to an earlier flush.
+    /// Recovers unclosed files, and copies of them to an earlier flush.
     fn recover(&self) {
         for case in self.cases.iter().filter(|c| !c.closed) {
             let (log, copy) = (self.log(case.seed), self.earlier(case.seed));
@@ -203,7 +202,7 @@ impl Written {
         }
     }
 
-    /// The project's own commands find nothing wrong, and say what is unclosed.
+    /// h5logfs commands find nothing wrong, and report what is unclosed.
     fn check_by_commands(&self) {
         for case in &self.cases {
             let log = self.log(case.seed);
@@ -229,7 +228,7 @@ impl Case {
         let reopened = |round: &Value| round["steps"][0].get("reopen").cloned();
         let was_closed = |round: &Value| reopened(round).is_some_and(|r| r["closed"] == true);
         let numbered = !rounds.iter().any(was_closed);
-        // An append keeps what it began with.
+        // An append keeps the state that it began with.
         let first = rounds.iter().rposition(|round| reopened(round).is_some());
         let first = first.unwrap_or(0);
         let dropped = flushes - first;
@@ -252,7 +251,7 @@ impl Case {
     }
 }
 
-/// Runs a command that has to succeed; returns what it says.
+/// Runs a command that must succeed; returns its output.
 #[track_caller]
 fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -275,7 +274,7 @@ fn journal(log: &Path) -> PathBuf {
     with_suffix(log, ".h5logfs-journal")
 }
 
-/// Copies a log that was left open: itself, its journal, its subfiles.
+/// Copies an unclosed log: the file, its journal, its subfiles.
 fn copy_log(from: &Path, to: &Path) {
     for suffix in ["", ".h5logfs-journal"] {
         fs::copy(with_suffix(from, suffix), with_suffix(to, suffix)).unwrap();
@@ -289,7 +288,7 @@ fn copy_log(from: &Path, to: &Path) {
     }
 }
 
-/// Writes programs, and looks at what they left in every way there is.
+/// Writes programs, and reads their files in every way.
 pub fn programs_on(place: &Place, ranks: u32, number: usize, mode: Mode) {
     let Some(python) = Python::new().or_else(Python::old) else {
         return;
@@ -308,8 +307,7 @@ pub fn programs_on(place: &Place, ranks: u32, number: usize, mode: Mode) {
     eprint!("{ranks} ranks, {} programs, {flags}", written.cases.len());
 }
 
-/// With the option `settle` the close leaves an ordinary file, which reads like the view of the log that it leaves without
-/// the option.
+/// With the option `settle` the close leaves an ordinary file. It reads like the view of the log without the option.
 pub fn settled_programs_on(place: &Place, ranks: &[u32], number: usize) {
     let pythons = Python::all();
     if !can_mount(User::Caller) {

@@ -1,8 +1,8 @@
-//! Programs of HDF5 with the VOL connector that write steps, and never flush them (`tests/c/steps`): what is there of them after
-//! their end, whatever it was.
+//! HDF5 programs with the VOL connector that write steps without flushing (`tests/c/steps`), and what remains of the
+//! steps after any kind of end.
 //!
-//! Each rank notes when it began a step, and when it had written it. A flush comes within a call, so what has to be there is
-//! told from the last calls that came to their end: a machine that gives a program no time does not make a test fail.
+//! Each rank notes when it began a step and when it had written it. A flush happens within a call, so expectations
+//! depend on the last completed calls: a machine that gives a program no time does not make a test fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,26 +23,26 @@ use crate::common::numbers::Numbers;
 use crate::common::readers::{Python, said};
 use crate::common::{Mounted, PROGRAM, User, can_mount};
 
-/// What writes the steps.
+/// The library that writes the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
     /// HDF5, in C.
     Hdf5,
-    /// The same, and ranks make a call together in each 50th step only.
+    /// HDF5 in C, where ranks make a common call only every 50th step.
     Apart,
     NetCdf,
     Fortran,
     H5py,
 }
 
-/// A program: [`RANKS`] ranks, or a process without MPI.
+/// A program with [`RANKS`] ranks, or a process without MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Way {
     pub library: Library,
     pub is_parallel: bool,
 }
 
-/// How a program that is not killed ends, and after which step.
+/// The end of a program that is not killed, and the step after which it ends.
 pub type Ending = Option<(&'static str, usize)>;
 
 impl Way {
@@ -60,7 +60,7 @@ impl Way {
         }
     }
 
-    /// How the tool reads what this leaves: see `tests/tools/steps.py`.
+    /// The tool's mode for the resulting file: see `tests/tools/steps.py`.
     fn mode(self) -> &'static str {
         match self.library {
             Library::Apart => "parts",
@@ -69,7 +69,7 @@ impl Way {
         }
     }
 
-    /// The program, without its first two arguments. `None`, with the reason, where it is not there.
+    /// The program, without its first two arguments. `None`, with the reason, where it is missing.
     fn program(self, ending: Ending) -> Option<(PathBuf, Vec<String>)> {
         let how = if self.is_parallel { "ranks" } else { "alone" };
         let mut arguments = vec![how.to_owned()];
@@ -110,9 +110,9 @@ impl Way {
     }
 }
 
-/// Where programs run, and what reads what they leave.
+/// Where programs run, and what reads their files.
 pub struct Stage {
-    /// The directory with those of all logs, where it can be mounted.
+    /// A mount of the directory of all logs, if mounting is possible.
     mounted: Option<Mounted>,
     dir: PathBuf,
     connector: Connector,
@@ -121,7 +121,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Logs will lie below this directory. `None`, with the reason, where nothing can read them.
+    /// A stage for logs below this directory. `None`, with the reason, where nothing can read them.
     pub fn at(dir: &Path) -> Option<Self> {
         let driver = Driver::new();
         let reader = driver.python()?;
@@ -134,7 +134,7 @@ impl Stage {
         })
     }
 
-    /// Starts a program with these options of the connector. It flushes after so many seconds.
+    /// Starts a program with these options of the connector, and a flush every `every` seconds.
     pub fn start(&self, way: Way, ending: Ending, every: f64, options: &str) -> Option<Running> {
         let places = Places {
             logs: tempfile::tempdir_in(&self.dir).unwrap(),
@@ -159,7 +159,7 @@ impl Stage {
         })
     }
 
-    /// What files show, in these modes.
+    /// The content of files, in these modes.
     fn show(&self, files: &[(&str, PathBuf)]) -> Vec<Shown> {
         let mut tool = self.reader.tool("steps.py");
         tool.arg("show");
@@ -173,12 +173,12 @@ impl Stage {
     }
 }
 
-/// What a file shows.
+/// Content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Shown {
-    /// The extent of the dataset, where that is there.
+    /// Rows of the dataset, if it exists.
     rows: Option<u64>,
-    /// How many steps of each rank.
+    /// Number of steps of each rank.
     ranks: Vec<usize>,
 }
 
@@ -194,7 +194,7 @@ impl Shown {
         }
     }
 
-    /// How many steps there are of all ranks.
+    /// Number of steps that all ranks have.
     fn steps(&self) -> usize {
         self.ranks.iter().copied().min().unwrap_or(0)
     }
@@ -204,7 +204,7 @@ impl Shown {
     }
 }
 
-/// A program that runs.
+/// A running program.
 pub struct Running {
     way: Way,
     every: f64,
@@ -212,14 +212,14 @@ pub struct Running {
     pub ranks: Vec<Rank>,
 }
 
-/// Now, as programs note it.
+/// The present time on the clock of programs.
 pub fn now() -> f64 {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap();
     since.as_secs_f64()
 }
 
 impl Running {
-    /// How many steps all ranks have written.
+    /// Number of steps that all ranks have written.
     pub fn steps(&self) -> usize {
         self.notes().done()
     }
@@ -237,22 +237,22 @@ impl Running {
         }
     }
 
-    /// When all ranks had noted their last step.
+    /// Time at which all ranks had noted their last step.
     pub fn last_step(&self) -> f64 {
         let notes = self.notes();
         let last = notes.ranks.iter().filter_map(|steps| steps.last());
         last.map(|step| step.written).fold(f64::INFINITY, f64::min)
     }
 
-    /// Kills all processes at once, and returns when.
+    /// Kills all processes at once. Returns the time.
     pub fn kill(&mut self, first: u64) -> f64 {
         let killed = now();
         self.victim.kill(&mut self.ranks, first);
         killed
     }
 
-    /// Judges what is there after the end of the program, which was on its way at `end`: all of it is right, the same however it is
-    /// read, and not more is lost than may be.
+    /// Judges the content after the end of a program that was active until `end`: it must be right, equal in all ways
+    /// of reading, and not lose more than it may.
     pub fn judge(&self, stage: &Stage, end: f64, about: &str) -> Left {
         let (places, mode) = (&self.victim.places, self.way.mode());
         let log = places.log();
@@ -293,7 +293,7 @@ impl Running {
             whole.steps() >= sure,
             "{about}, and not {sure} steps: {notes:?}"
         );
-        // What no flush covers belongs to a dataset that one has.
+        // Unflushed data belongs to a dataset of some flush.
         let with_unflushed = self.ranks.iter().enumerate();
         for (rank, _) in with_unflushed.filter(|_| whole.rows.is_some()) {
             let (there, sure) = (unflushed.of_rank(rank), notes.spilled(rank, self.every));
@@ -305,7 +305,7 @@ impl Running {
         left
     }
 
-    /// What the commands say of a log that was not closed.
+    /// Checks the commands' output for an unclosed log.
     fn check_told(&self, places: &Places, about: &str) {
         let (good, said) = places.h5logfs("check");
         assert!(good, "{about}: {said}");
@@ -325,7 +325,7 @@ impl Running {
     }
 }
 
-/// What was left, which was recovered.
+/// The remaining files, recovered.
 struct Copied {
     dir: TempDir,
     is_good: bool,
@@ -364,18 +364,18 @@ struct Step {
     written: f64,
 }
 
-/// The steps that ranks have written.
+/// The steps written by ranks.
 #[derive(Debug)]
 struct Notes {
     ranks: Vec<Vec<Step>>,
-    /// They make a call together in each of so many.
+    /// Ranks make a common call every `stride` steps.
     stride: usize,
 }
 
-/// Between two clocks that do not go alike.
+/// Tolerance between two clocks.
 const CLOCKS: f64 = 0.005;
 
-/// How much longer than the time between flushes anything may wait for one.
+/// How much later than due a flush may be.
 const SLACK: f64 = 0.5;
 
 impl Notes {
@@ -390,7 +390,7 @@ impl Notes {
         steps.collect()
     }
 
-    /// Without what was written after this.
+    /// Without steps written after this.
     fn until(mut self, end: f64) -> Self {
         for steps in &mut self.ranks {
             steps.retain(|step| step.written <= end);
@@ -398,13 +398,13 @@ impl Notes {
         self
     }
 
-    /// How many steps all ranks have written.
+    /// Number of steps that all ranks have written.
     fn done(&self) -> usize {
         self.ranks.iter().map(Vec::len).min().unwrap_or(0)
     }
 
-    /// How many steps a flush must have, where the program was killed at `end`: what is old enough, for the flush that the first
-    /// rank calls for in one call that all make comes in the next one.
+    /// Number of steps that a flush must have if the program was killed at `end`: those that were old enough. The
+    /// first rank requests a flush in one common call, and it happens in the next one.
     fn flushed(&self, every: f64, end: f64) -> usize {
         let call = self.done().saturating_sub(1) / self.stride;
         let (Some(before), Some(first)) = (call.checked_sub(1), self.ranks.first()) else {
@@ -416,7 +416,7 @@ impl Notes {
         old.count()
     }
 
-    /// How many steps of a rank must be on the disk: what was old enough in its last one.
+    /// Number of a rank's steps that must be on disk: those old enough at its last step.
     fn spilled(&self, rank: usize, every: f64) -> usize {
         let steps = &self.ranks[rank];
         let last = steps.last().map_or(0.0, |last| last.begun);
@@ -426,7 +426,7 @@ impl Notes {
         old.count()
     }
 
-    /// How long ago the oldest step was written that is lost.
+    /// Age of the oldest lost step.
     fn age_of_lost(&self, shown: &Shown, end: f64) -> f64 {
         let ranks = self.ranks.iter().enumerate();
         let lost = ranks.filter_map(|(rank, steps)| steps.get(shown.of_rank(rank)));
@@ -434,20 +434,20 @@ impl Notes {
     }
 }
 
-/// What is there of a program.
+/// What remains of a program's steps.
 #[derive(Debug, Clone, Copy)]
 pub struct Left {
-    /// How many steps of all ranks are shown.
+    /// Number of steps of all ranks that are shown.
     pub whole: usize,
-    /// How many they have written.
+    /// Number of steps written.
     pub written: usize,
-    /// How old the oldest step was that is lost, in seconds; 0 where none is.
+    /// Age of the oldest lost step in seconds; 0 if none is lost.
     pub age: f64,
-    /// The same where what no flush covers is taken in.
+    /// Age of the oldest lost step when unflushed data is included.
     pub age_unflushed: f64,
 }
 
-/// Kills a program so often, at random instants. A kill in a run of all tests, 200 in a whole one.
+/// Kills a program at random times: once in a normal run, 200 times in a whole one.
 pub fn kill_at_random(stage: &Stage, way: Way) {
     const EVERY: f64 = 1.0;
     let kills = told("H5LOGFS_TEST_CASES").unwrap_or(either(1, 200));
@@ -455,7 +455,7 @@ pub fn kill_at_random(stage: &Stage, way: Way) {
     let (mut oldest, mut oldest_unflushed) = (0.0_f64, 0.0_f64);
     for seed in first..first + kills {
         let mut numbers = Numbers(seed);
-        // Some before there is a flush.
+        // Some before the first flush.
         let delay = match numbers.below(4) {
             0 => numbers.below(1_500),
             _ => numbers.within(1_500, 4_000),

@@ -1,8 +1,8 @@
-//! Directories with random damage. Whatever the bytes say, there is an answer soon, and in bounded memory; and no number is
-//! shown that is not what the bytes say.
+//! Directories with random damage. Any bytes get an answer soon, in bounded memory, and every value shown is the one
+//! in the bytes.
 //!
-//! ADIOS2 has no checksums, so damage may be another number than before. What has to hold depends on where it is, which the
-//! sound directory tells:
+//! ADIOS2 has no checksums, so damage may mean another number. What must hold depends on its place, according to the
+//! sound directory:
 //!
 //! | damage | what may be seen |
 //! |---|---|
@@ -43,16 +43,16 @@ use crate::fuzz_regressions::measured;
 use crate::fuzz_regressions::targets::memory;
 use h5logfs_log::journal::Moment;
 
-/// The most bytes of a variable in a step that are read: damage may make one of any size.
+/// The most bytes of a variable read in a step: damage may enlarge it to any size.
 const MOST_BYTES: u64 = 1 << 20;
-/// Files of a directory are no longer, so that a case takes some milliseconds.
+/// Upper bound of a file's length, which keeps a case to some milliseconds.
 const LONGEST: usize = 50_000;
-/// Each of the limits of memory.
+/// Value of each memory limit.
 const MEMORY: u64 = 32 << 20;
-/// How long one directory may take. It takes a moment.
+/// Time limit for a directory that normally takes a moment.
 const MOST_TIME: Duration = Duration::from_secs(20);
 
-/// A variable, or a block of a local one, in a step; in all of them, where they are flattened.
+/// A variable, or a block of a local one, in a step, or in all steps of a flattened directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     variable: Arc<str>,
@@ -64,15 +64,15 @@ struct Key {
 struct Value {
     datatype: String,
     shape: Vec<u64>,
-    /// `None` where they cannot be read.
+    /// `None` where the elements are unreadable.
     elements: Option<Vec<u8>>,
 }
 
-/// What is shown of a directory.
+/// What a reader sees of a directory.
 struct Seen {
     values: BTreeMap<Key, Value>,
     image: Vec<u8>,
-    /// It is told that something is missing, or may still come.
+    /// A diagnostic says that something is missing, or may still come.
     is_told: bool,
 }
 
@@ -89,7 +89,7 @@ fn see(dir: &Path) -> Result<Seen, Error> {
     memory::count(&budget.task(None));
     let view = View::open(&SourceDir::open(dir)?, snapshot, Arc::new(budget), None)?;
     let mut begin = vec![0; (view.len()).min(MOST_BYTES) as usize];
-    // That it fails shows below, too.
+    // A failure shows again below.
     let _ = view.read_at(0, &mut begin);
     for number in 0..view.snapshot().datasets.len() {
         let of = source(view.snapshot(), number).clone();
@@ -104,7 +104,7 @@ fn see(dir: &Path) -> Result<Seen, Error> {
     Ok(seen)
 }
 
-/// Where the elements of a dataset come from.
+/// The source of a dataset's elements.
 fn source(snapshot: &Snapshot, number: usize) -> &DatasetSource {
     let Content::Logged { id, .. } = snapshot.datasets[number].content else {
         panic!("a dataset that is not logged");
@@ -160,13 +160,13 @@ impl Seen {
     }
 }
 
-/// A sound directory, and what is known of it.
+/// A sound directory and its content.
 struct Sound {
     log: Log,
     seen: Seen,
-    /// By their numbers.
+    /// Steps by number.
     steps: HashMap<u64, Step>,
-    /// Where the metadata of each step lie.
+    /// Where the metadata of each step lies.
     sections: Vec<Section>,
 }
 
@@ -177,23 +177,23 @@ struct Section {
     metadata: Range<u64>,
 }
 
-/// All that differs from the sound directory.
+/// All differences from the sound directory.
 #[derive(Default)]
 struct Damage {
-    /// Files are shorter.
+    /// Some files are shorter.
     is_cut: bool,
-    /// `md.idx` is shorter: nobody knows of the steps behind its end.
+    /// `md.idx` is shorter: the steps past its end are unknown.
     is_index_cut: bool,
     /// Anything may be seen.
     is_everywhere: bool,
     /// Anything may be seen of these steps.
     steps: BTreeSet<u64>,
-    /// Bytes of `data.N`.
+    /// Offsets of changed bytes in each `data.N`.
     data: BTreeMap<u32, BTreeSet<u64>>,
 }
 
 impl Damage {
-    /// Whether bytes of a block are others.
+    /// Whether bytes of a block are changed.
     fn is_in(&self, place: &Place) -> bool {
         let File::Data(number) = place.file else {
             return false;
@@ -222,7 +222,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// By the format page, 3.1 and 4.1. All directories here are little-endian.
+/// The sections, by 3.1 and 4.1 of the format page. All directories here are little-endian.
 fn sections(index: &[u8], version: Version) -> Vec<Section> {
     let mut found = Vec::new();
     let mut at = Header::LEN;
@@ -267,7 +267,7 @@ impl Sound {
             sections: sections(&log.files[0].1, of.version()),
             log,
         };
-        // The judge itself is right.
+        // Check of the judge itself.
         for (key, value) in &sound.seen.values {
             let expected = sound.elements(key, value, &sound.log);
             let is_same = expected.is_none_or(|expected| Some(expected) == value.elements);
@@ -282,7 +282,7 @@ impl Sound {
         variables.filter(|variable| *variable.name == *key.variable)
     }
 
-    /// The blocks of a key, with the variable of each, and its number there.
+    /// The blocks of a key, each with its variable and its index there.
     fn blocks<'a>(&'a self, key: &'a Key) -> Vec<(&'a Variable, usize)> {
         let of = |variable: &'a Variable| (0..variable.blocks.len()).map(move |n| (variable, n));
         let all = self.variables(key).flat_map(of);
@@ -292,8 +292,8 @@ impl Sound {
         }
     }
 
-    /// What a variable has where the bytes of elements are those of `log`, and all else is sound; `None` where an operator
-    /// has made them, or bytes are missing.
+    /// The elements of a variable if the data is that of `log` and all else is sound; `None` where an operator made
+    /// them, or bytes are missing.
     fn elements(&self, key: &Key, value: &Value, log: &Log) -> Option<Vec<u8>> {
         let blocks = self.blocks(key);
         let ty = &self.variables(key).next()?.ty;
@@ -320,11 +320,11 @@ impl Sound {
             };
             for (n, element) in stored.chunks_exact(size).enumerate() {
                 let at = place(&start, &count, &value.shape, n as u64) as usize;
-                // Structs lose what is behind their members.
+                // The padding after a struct's members is dropped.
                 elements[at * shown..][..shown].copy_from_slice(&element[..shown]);
             }
             if *ty == Type::LongDouble && variable.rank == 0 {
-                // The number itself has ten bytes.
+                // A number has ten bytes; the rest is padding.
                 let padding = elements.chunks_exact_mut(shown).flat_map(|n| &mut n[10..]);
                 padding.for_each(|byte| *byte = 0);
             }
@@ -332,14 +332,14 @@ impl Sound {
         Some(elements)
     }
 
-    /// What was done to a copy.
+    /// The damage in a copy.
     fn damage(&self, bad: &Log) -> Damage {
         let mut damage = Damage::default();
         for (name, sound) in &self.log.files {
             let bytes = file(bad, name).unwrap_or_default();
             damage.is_cut |= bytes.len() < sound.len();
             damage.is_index_cut |= name == INDEX && bytes.len() < sound.len();
-            // Bytes behind the end are others, too.
+            // Bytes past the end differ, too.
             let others = (0..sound.len().max(bytes.len()))
                 .filter(|at| bytes.get(*at) != sound.get(*at) && *at < bytes.len());
             for at in others.map(|at| at as u64) {
@@ -357,7 +357,7 @@ impl Sound {
         damage
     }
 
-    /// What must not be seen.
+    /// What a reader must not see.
     fn wrong(&self, damage: &Damage, bad: &Log, seen: &Seen) -> Vec<String> {
         let mut wrong = Vec::new();
         if damage.is_everywhere {
@@ -423,7 +423,7 @@ impl Sound {
 }
 
 impl Damage {
-    /// Adds a byte of metadata: of a step, or of none. `is_of_all`: what is of no step is of all.
+    /// Adds a byte of metadata, of a step or of none. With `is_of_all`, a byte of no step concerns all.
     fn add(
         &mut self,
         at: u64,
@@ -441,7 +441,7 @@ impl Damage {
     }
 }
 
-/// Where the `n`th element of a box is in an array, in row-major order.
+/// The index in an array, in row-major order, of the `n`th element of a box.
 fn place(start: &[u64], count: &[u64], shape: &[u64], mut n: u64) -> u64 {
     let (mut at, mut stride) = (0, 1);
     for d in (0..shape.len()).rev() {
@@ -452,13 +452,13 @@ fn place(start: &[u64], count: &[u64], shape: &[u64], mut n: u64) -> u64 {
     at
 }
 
-/// What came of all directories.
+/// Results of all directories.
 #[derive(Debug, Default)]
 struct Tally {
     refused: usize,
-    /// With another value than before, or fewer.
+    /// Values that changed or disappeared.
     others: usize,
-    /// Nothing was compared.
+    /// Cases in which nothing was compared.
     everywhere: usize,
     longest: Duration,
     wrong: Vec<String>,

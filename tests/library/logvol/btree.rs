@@ -13,7 +13,7 @@ use hdf5_metno_sys::h5d::*;
 /// Chunks looked up in each view. Some versions of libhdf5 walk the whole index for each.
 const LOOKUPS: u64 = 100;
 
-/// What libhdf5 says of the chunk at these coordinates: address, stored bytes, filter mask.
+/// The chunk at these coordinates according to libhdf5: address, stored bytes, filter mask.
 fn chunk_info(dataset: &Id, origin: &[u64]) -> (u64, u64, u32) {
     let (mut mask, mut address, mut size) = (0, 0, 0);
     call!(H5Dget_chunk_info_by_coord(
@@ -33,7 +33,7 @@ fn count_chunks(dataset: &Id) -> u64 {
     count
 }
 
-/// A file of the view's length, as yet without a byte of it.
+/// A file of the view's length without content.
 fn sparse_file(view: &View, path: &Path) -> File {
     let file = File::create(path).unwrap();
     file.set_len(view.len()).unwrap();
@@ -47,7 +47,7 @@ fn copy_range(view: &View, file: &File, start: u64, len: u64) -> Vec<u8> {
     buffer
 }
 
-/// Writes the front of the file, and of the index what lies between its root and some chunks.
+/// Writes the front of the file, and the index nodes between the root and some chunks.
 fn export_paths(view: &View, chunks: impl Iterator<Item = u64>, path: &Path) -> File {
     let file = sparse_file(view, path);
     let front = copy_range(view, &file, 0, view.segment_at(0).unwrap().range.end);
@@ -63,8 +63,8 @@ fn export_paths(view: &View, chunks: impl Iterator<Item = u64>, path: &Path) -> 
     file
 }
 
-/// The address in the data layout message of the only dataset: version 3, class 2, rank, address,
-/// chunk shape (HDF5 File Format Specification, IV.A.2.i).
+/// The address in the data layout message of the only dataset: version 3, class 2, rank, address, chunk shape (HDF5
+/// File Format Specification, IV.A.2.i).
 fn root_of(view: &View, front: &[u8]) -> u64 {
     let dataset = &view.snapshot().datasets[0];
     let sides = view.grid(0).chunk.iter().chain([&dataset.element_size]);
@@ -77,7 +77,7 @@ fn root_of(view: &View, front: &[u8]) -> u64 {
     u64::from_le_bytes(message[3..11].try_into().unwrap())
 }
 
-/// Copies a node (III.A.1); returns where the one below it that leads to `wanted` is.
+/// Copies a node (III.A.1); returns the address of its child that leads to `wanted`.
 fn copy_node(view: &View, file: &File, address: u64, wanted: &[u64]) -> Option<u64> {
     const FAN_OUT: usize = 64;
     let key_size = 8 + 8 * wanted.len();
@@ -97,7 +97,7 @@ fn copy_node(view: &View, file: &File, address: u64, wanted: &[u64]) -> Option<u
     (level > 0).then(|| number(24 + entry * step + key_size))
 }
 
-/// Numbers spread over `0..len`, its ends among them; always the same.
+/// Numbers spread over `0..len`, including its ends; deterministic.
 fn spread(len: u64) -> impl Iterator<Item = u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let random = (0..LOOKUPS).map(move |_| {
@@ -129,7 +129,7 @@ fn check_lookups(view: &View, number: usize, shown: &Id) {
     }
 }
 
-/// An entry that writes all of a dataset; no two neighbours alike.
+/// An entry that writes all of a dataset, with different neighbours.
 fn everything(dataset: &Dataset) -> Entry {
     let len = dataset.elements() as usize * dataset.datatype.size();
     let data = (0..len).map(|i| (i % 251 + 1) as u8).collect();
@@ -137,7 +137,7 @@ fn everything(dataset: &Dataset) -> Entry {
     Entry::one(dataset.id, &start, &dataset.dims, data)
 }
 
-/// Writes the view and checks what libhdf5 makes of every dataset that has chunks.
+/// Writes the view and checks libhdf5's reading of every chunked dataset.
 fn check_whole(file: &LogFile) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
@@ -171,7 +171,7 @@ fn perfect_trees_of_every_height() {
     }
 }
 
-/// In several dimensions what is past the last chunk is past it in the order of rows.
+/// With several dimensions, "past the last chunk" is meant in row-major order.
 #[test]
 fn trees_of_several_dimensions_and_datasets() {
     let deflated = [Filter::shuffle(8), Filter::deflate(6), Filter::fletcher32()];
@@ -192,7 +192,7 @@ fn trees_of_several_dimensions_and_datasets() {
     check_whole(&LogFile::with(datasets, entries));
 }
 
-/// Records that are chunks as they lie have sizes of their own, which the index has to say.
+/// Records served directly as chunks have individual sizes, which the index must have.
 #[test]
 fn sizes_of_chunks_that_are_served_as_they_lie() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,14 +222,14 @@ fn sizes_of_chunks_that_are_served_as_they_lie() {
     assert!(raw::read(&shown) == contents);
 }
 
-/// A million chunks cost nothing until they are read, though nothing was written to them.
+/// A million chunks cost nothing until they are read, even if nothing was written to them.
 #[test]
 fn a_million_chunks() {
     let dataset = Dataset::new("d", 0, Type::U64, &[2000, 2000]).chunked(&[2, 2]);
     check_ways(LogFile::new(vec![dataset]), 1_000_000);
 }
 
-/// The index of ten million chunks, which are more than a log without data may claim, lists those that were written.
+/// The index of ten million chunks, more than a log without data may claim, lists only written ones.
 #[test]
 fn ten_million_chunks() {
     let dataset = Dataset::new("d", 0, Type::U64, &[50_000, 20_000]).chunked(&[10, 10]);
@@ -240,8 +240,7 @@ fn ten_million_chunks() {
     check_ways(LogFile::with(vec![dataset], entries.collect()), 10_000_000);
 }
 
-/// Of the index of the only dataset the file gets only what lies on the way to some chunks, and each of these chunks its own
-/// number.
+/// Writes only those index nodes of the only dataset that lead to some chunks, and each chunk's number into it.
 fn check_ways(log: LogFile, chunks: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
@@ -265,7 +264,7 @@ fn check_ways(log: LogFile, chunks: u64) {
     }
 }
 
-/// Filters that the view cannot apply stay in the pipeline, and the chunks' masks leave them out.
+/// Filters that the view cannot apply stay in the pipeline, and the chunks' masks exclude them.
 #[test]
 fn filters_that_cannot_be_applied_are_masked() {
     let foreign = |id, values: &[u32]| Filter {

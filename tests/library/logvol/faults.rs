@@ -15,13 +15,13 @@ use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 use tempfile::TempDir;
 
-/// Damaged copies of each small log file, of each kind of damage.
+/// Number of damaged copies per small log file and kind of damage.
 const DAMAGES: u64 = 200;
 
-/// Chunks of a dataset among which one has to fail.
+/// Number of chunks of a dataset, one of which must fail.
 const MOST_CHUNKS: u64 = 100;
 
-/// A log file in a directory of its own.
+/// A log file in its own directory.
 pub fn place(file: &LogFile) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
@@ -29,12 +29,12 @@ pub fn place(file: &LogFile) -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// All of a dataset, or why it cannot be had.
+/// All elements of a dataset, or the reason why they are unreadable.
 fn read(view: &View, name: &str) -> Result<Vec<u8>, Error> {
     read_by_chunks(view, number_of(view, name))
 }
 
-/// The message of a read of some chunk, which has to fail; it names the file and the dataset.
+/// The message of the read of some chunk, which must fail; it names the file and the dataset.
 fn refusal(view: &View, name: &str) -> String {
     let number = number_of(view, name);
     let mut chunks = 0..view.grid(number).len().min(MOST_CHUNKS);
@@ -57,11 +57,11 @@ fn assert_says(message: &str, words: &str) {
     assert!(message.contains(words), "\"{words}\" is not in: {message}");
 }
 
-/// Two datasets: `bad`, whose entries are given, and `good`.
+/// Two datasets: `bad` with these entries, and `good`.
 fn with_bad(bad: Dataset, entries: Vec<Entry>) -> LogFile {
     let good = Dataset::new("good", 1, Type::U8, &[4]);
     let mut file = LogFile::with(vec![bad, good], entries);
-    // Another section, so that one that ends early takes nothing along.
+    // Another section, which is unaffected if the first one ends early.
     let healthy = Entry::one(1, &[0], &[4], vec![1, 2, 3, 4]).flush(1);
     file.logs[0].tables.push(vec![vec![healthy]]);
     file
@@ -71,7 +71,7 @@ fn bytes_dataset(dims: &[u64]) -> Dataset {
     Dataset::new("bad", 0, Type::U8, dims)
 }
 
-/// Reads `bad`, which has to fail, and `good`, which has not.
+/// Reads `bad`, which must fail, and `good`, which must not.
 #[track_caller]
 fn refused(file: &LogFile) -> String {
     let (_dir, path) = place(file);
@@ -120,7 +120,7 @@ fn entries_without_elements_are_none() {
     assert_eq!(read(&view, "/bad").unwrap(), [0, 0, 5, 6]);
 }
 
-/// Section 6.2: encoded counts of zero, told by the size of the data.
+/// Section 6.2: encoded counts of zero, recognised by the size of the data.
 #[test]
 fn encoded_blocks_without_elements() {
     let extent = vec![16, 10];
@@ -156,7 +156,7 @@ fn entries_that_are_cut_or_claim_too_much() {
         body(0x4000, vec![0; 32]),
         body(0x05, [&1i32.to_le_bytes()[..], &[0; 24]].concat()),
     ] {
-        // What follows a broken entry is unknown, and so may be of any dataset.
+        // Anything may follow a broken entry, of any dataset.
         let file = with_bad(bytes_dataset(&[3, 3]), vec![entry.clone()]);
         let (_dir, path) = place(&file);
         let view = open_view(&path).unwrap();
@@ -183,7 +183,7 @@ fn data_that_lie_outside_the_data_logs() {
     }
 }
 
-/// What was written before must not be shown in the place of what is lost.
+/// Older data must not be shown in place of lost data.
 #[test]
 fn lost_data_of_a_later_flush() {
     let old = |place| Entry::one(0, &[0, 0], &[3, 3], vec![place; 9]);
@@ -197,8 +197,7 @@ fn lost_data_of_a_later_flush() {
     assert_says(&message, "stored bytes cannot hold");
 }
 
-/// Two records in one place, whose elements take 16 and 32 bytes: only one of them can be right, in whatever
-/// order they are read.
+/// Two records in one place, whose elements take 16 and 32 bytes: only one can be right, in any order of reading.
 #[test]
 fn records_that_claim_the_same_bytes() {
     let data = filter::deflate(&[5; 16]);
@@ -227,7 +226,7 @@ fn records_that_claim_the_same_bytes() {
     }
 }
 
-/// A selection with another number of dimensions is not valid, even if another dataset has read it before.
+/// A selection with another number of dimensions is invalid, even if another dataset has read it before.
 #[test]
 fn a_selection_shared_across_ranks() {
     let blocks = vec![
@@ -260,7 +259,7 @@ fn a_selection_shared_across_ranks() {
     }
 }
 
-/// Some kilobytes that would be a hundred megabytes of coordinates.
+/// Some kilobytes that would become a hundred megabytes of coordinates.
 #[test]
 fn a_deflated_selection_of_very_many_blocks() {
     const RANK: usize = 32;
@@ -283,7 +282,7 @@ fn a_deflated_selection_of_very_many_blocks() {
     assert_says(&message, "a deflated selection");
 }
 
-/// A number of blocks without coordinates costs an entry nothing, and must not cost its reader.
+/// A number of blocks without coordinates costs an entry nothing, and must cost its reader nothing.
 #[test]
 fn a_scalar_that_was_written_very_often() {
     let number = i32::MAX;
@@ -302,7 +301,7 @@ fn data_that_do_not_inflate_or_are_too_many() {
     let short = Entry::one(0, &[0, 0], &[3, 3], vec![7; 8]);
     let message = refused(&with_bad(bytes_dataset(&[3, 3]), vec![short]));
     assert_says(&message, "zlib");
-    // A few bytes that claim to be an exabyte, and some that would inflate to more than they may.
+    // A few bytes that claim to be an exabyte, and some that would inflate beyond the limit.
     let bomb = filter::deflate(&vec![0; 1 << 20]);
     let claims = Entry::one(0, &[0, 0], &[1 << 30, 1 << 29], bomb.clone());
     let message = refused(&with_bad(bytes_dataset(&[1 << 30, 1 << 29]), vec![claims]));
@@ -319,7 +318,7 @@ fn data_that_do_not_inflate_or_are_too_many() {
 
 // --- attributes of an anchor ---------------------------------------------------------------------
 
-/// A dataset with these extra attributes is shown, its elements are not.
+/// A dataset with these additional attributes is shown, but its elements are not.
 #[track_caller]
 fn refused_attribute(add: impl FnOnce(&raw::Id)) -> String {
     let entry = Entry::one(0, &[0, 0], &[3, 3], vec![9; 9]);
@@ -394,7 +393,7 @@ fn a_chunk_larger_than_the_budget() {
     assert_says(&refusal(&view, "/bad"), "cache_size");
     assert_eq!(read(&view, "/good").unwrap(), [1, 2, 3, 4]);
 
-    // What lies in the log as it is to be read needs no memory.
+    // Data that can be read from the log directly needs no memory.
     let whole = Entry::one(0, &[0], &[4 << 20], vec![3; 4 << 20]);
     let (_dir, path) = place(&with_bad(dataset, vec![whole]));
     let view = open_view_within(&path, 1 << 20).unwrap();
@@ -406,7 +405,7 @@ fn a_chunk_larger_than_the_budget() {
     assert!(bytes.iter().all(|b| *b == 3));
 }
 
-/// A chunk is followed by bytes that nothing uses, up to the next page: they ask for no chunk.
+/// The unused bytes after a chunk, up to the next page, request no chunk.
 #[test]
 fn what_follows_a_chunk_is_not_read_from_the_log() {
     const LEN: u64 = (4 << 20) + 100;
@@ -445,7 +444,7 @@ fn a_log_that_changed_after_it_was_opened() {
     assert!(matches!(opened, Err(Error::Changed { .. })));
 }
 
-/// Entries that vanish under an open view must not turn their elements into fill value.
+/// Entries that disappear under an open view must not turn elements into the fill value.
 #[test]
 fn record_tables_that_changed_after_the_log_was_opened() {
     let entry = Entry::one(0, &[0, 0], &[3, 3], vec![9; 9]);
@@ -454,7 +453,7 @@ fn record_tables_that_changed_after_the_log_was_opened() {
     let view = open_view(&path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     std::thread::sleep(Duration::from_millis(20));
-    // Past the number of sections and the end of the only one: the entries, of other datasets now.
+    // The entries, after the number of sections and the end of the only one, now belong to other datasets.
     let ids = (16..len).step_by(4).map(|at| tables + at);
     let mut number = [0; 4];
     for at in ids {
@@ -475,7 +474,7 @@ fn record_tables_that_changed_after_the_log_was_opened() {
     }
 }
 
-/// A dataset of so many chunks that no program could look at each.
+/// A dataset with too many chunks to look at each.
 #[test]
 fn very_many_chunks_that_nobody_wrote() {
     const CHUNKS: u64 = 1 << 40;
@@ -506,7 +505,7 @@ fn datasets_of_more_bytes_than_a_file_can_have() {
         let message = refused(&with_bad(vast, entries));
         assert_says(&message, "more than a file can have");
     }
-    // Each of two would find its place, but not both.
+    // Either of two would fit, but not both.
     let bad = bytes_dataset(&[3 << 61]).chunked(&[1 << 20]);
     let mut file = with_bad(bad, vec![Entry::one(2, &[7], &[2], vec![8; 2])]);
     let other = Dataset::new("other", 2, Type::U8, &[1 << 62]).chunked(&[1 << 20]);
@@ -518,7 +517,7 @@ fn datasets_of_more_bytes_than_a_file_can_have() {
     assert_eq!(view.chunk(chunk).unwrap()[6..10], [0, 8, 8, 0]);
 }
 
-/// Numbers of blocks that take no bytes in the table must not be believed either.
+/// Numbers of blocks that take no bytes in the table must not be trusted either.
 #[test]
 fn very_many_blocks_without_coordinates() {
     let scalar = Dataset::new("bad", 0, Type::U8, &[]);
@@ -545,7 +544,7 @@ fn very_many_blocks_without_coordinates() {
     assert_says(&refusal(&view, "/bad"), "2147483647 blocks in 2 bytes");
 }
 
-/// What the file says must not lead libhdf5 to other files.
+/// The file must not lead libhdf5 to other files.
 #[test]
 fn a_log_group_behind_a_link() {
     let dir = tempfile::tempdir().unwrap();
@@ -567,7 +566,7 @@ fn a_log_group_behind_a_link() {
 
 #[test]
 fn a_file_cut_inside_its_data() {
-    // The data come last, so that cutting them leaves the rest.
+    // The data is last, so truncation leaves the rest.
     let len = 1 << 16;
     let entry = Entry::one(0, &[0], &[len], vec![9; len as usize]).flush(1);
     let mut file = with_bad(bytes_dataset(&[len]).chunked(&[1 << 12]), vec![entry]);
@@ -577,7 +576,7 @@ fn a_file_cut_inside_its_data() {
     for cut in [1, 1000, len - 1] {
         fs::write(&path, &whole[..whole.len() - cut as usize]).unwrap();
         match open_view(&path) {
-            // libhdf5 knows where the file has to end.
+            // libhdf5 knows where the file should end.
             Err(e @ Error::BadFile { .. }) => assert_says(&e.to_string(), "log.h5"),
             Err(e) => panic!("{e}"),
             Ok(view) => drop(refusal(&view, "/bad")),
@@ -622,7 +621,7 @@ fn a_renamed_subfiled_master() {
     fs::rename(&path, &renamed).unwrap();
     let view = open_view(&renamed).unwrap();
     assert_eq!(read(&view, "/d").unwrap(), [1, 1, 3, 3]);
-    // A second name to begin with makes it a guess.
+    // A second base name would require a guess.
     let dir = subfile_dir(&renamed);
     for number in 0..2 {
         let name = |base: &str| dir.join(format!("{base}.{number}"));
@@ -640,7 +639,7 @@ fn a_snapshot_survives_its_bytes() {
         let task = &Task::unlimited();
         assert_eq!(*Snapshot::from_bytes(task, &bytes).unwrap(), snapshot);
         for cut in 0..bytes.len() {
-            // Cut short it may be an error, never a panic.
+            // A truncated snapshot may be an error, but never a panic.
             let _ = Snapshot::from_bytes(task, &bytes[..cut]);
         }
     }
@@ -648,7 +647,7 @@ fn a_snapshot_survives_its_bytes() {
 
 // --- random damage -------------------------------------------------------------------------------
 
-/// Whether a read would find an element that cannot be read. The scan decodes no more than this.
+/// Whether a read would find an unreadable element. The scan decodes no more than this.
 fn has_unreadable(view: &View) -> bool {
     let datasets = &view.snapshot().datasets;
     datasets.iter().enumerate().any(|(number, dataset)| {
@@ -692,7 +691,7 @@ fn sample(filtered: bool) -> LogFile {
     file
 }
 
-/// Where the datasets of `/_LOG` of one kind lie in the file.
+/// The places of one kind of dataset in `/_LOG`.
 fn extents(path: &Path, kind: &str) -> Vec<(u64, u64)> {
     let file = raw::open_file(path);
     let names = (0..).map(|n| format!("/_LOG/{kind}_{n}"));
@@ -726,7 +725,7 @@ fn read_all(path: &Path, file: &LogFile) -> Vec<Option<Vec<u8>>> {
     file.datasets.iter().map(read).collect()
 }
 
-/// One to three bytes inside the datasets of a kind, changed.
+/// Changes one to three bytes within one kind of dataset.
 fn damage(bytes: &mut [u8], extents: &[(u64, u64)], random: &mut Random) {
     for _ in 0..=random.below(3) {
         let (offset, len) = extents[random.below(extents.len() as u64) as usize];
@@ -739,8 +738,8 @@ fn damage(bytes: &mut [u8], extents: &[(u64, u64)], random: &mut Random) {
     }
 }
 
-/// Entries have no checksum: damage may name another place, and then the dataset differs there. But
-/// nothing panics, hangs or allocates by what it is told.
+/// Entries have no checksum: damage may name another place, where the dataset then differs. But nothing panics,
+/// hangs, or allocates memory on the word of the file.
 #[test]
 fn random_damage_to_the_tables() {
     let mut random = Random(0x1234_5678_9abc_def1);
@@ -766,7 +765,7 @@ fn random_damage_to_the_tables() {
     }
 }
 
-/// A table that is too large to be decoded during a scan.
+/// A table too large to be decoded during a scan.
 fn large_table() -> LogFile {
     let number: u64 = 4000;
     let lines = Dataset::new("lines", 0, Type::U8, &[number * 32]);
@@ -781,7 +780,7 @@ fn first_chunk(view: &View) -> u64 {
     view.chunk_place(ChunkId::new(0, 0)).unwrap().0
 }
 
-/// The scan walks through a large table in its search for tiles, but does not decode it.
+/// The scan walks through a large table in search of tiles, but does not decode it.
 #[test]
 fn damage_to_a_large_table_is_known_where_the_walk_meets_it() {
     let (_dir, path) = place(&large_table());
@@ -792,7 +791,7 @@ fn damage_to_a_large_table_is_known_where_the_walk_meets_it() {
     let (table, len) = extents(&path, "_md")[0];
     assert!(len > 64 << 10);
     let entry = table as usize + 16;
-    // The size of an entry, the offset of its data, its count.
+    // The size of an entry, the offset of its data, and its count.
     for (at, is_known) in [(entry, true), (entry + 19, true), (entry + 43, false)] {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x70;
@@ -804,7 +803,7 @@ fn damage_to_a_large_table_is_known_where_the_walk_meets_it() {
     }
 }
 
-/// The scan takes only so much memory to decode a small table. Where that is not enough, it does not know.
+/// The scan limits its memory for decoding a small table. Beyond that it does not know.
 #[test]
 fn a_small_table_that_asks_for_much_memory_is_not_decoded_by_the_scan() {
     for (blocks, is_known) in [(1000, true), (1 << 18, false)] {
@@ -824,7 +823,7 @@ fn a_small_table_that_asks_for_much_memory_is_not_decoded_by_the_scan() {
     }
 }
 
-/// A header field of an entry that cannot be right is found; whatever is shown is what was written.
+/// An impossible field in an entry's header is noticed; whatever is shown is what was written.
 #[test]
 fn damage_to_entry_sizes_never_shows_other_data() {
     let sample = sample(false);
@@ -850,7 +849,7 @@ fn damage_to_entry_sizes_never_shows_other_data() {
     }
 }
 
-/// Of damaged data only the damaged bytes differ, unless they went through filters.
+/// In damaged data only the damaged bytes differ, unless they passed filters.
 #[test]
 fn random_damage_to_the_data() {
     let mut random = Random(0xfeed_5678_9abc_def1);
@@ -864,7 +863,7 @@ fn random_damage_to_the_data() {
             damage(&mut bytes, &extents, &mut random);
             fs::write(&path, &bytes).unwrap();
             let now = read_all(&path, &sample);
-            // `records` is raw: three bytes at most.
+            // `records` is unfiltered: at most three bytes.
             let (now, before) = (now[0].as_ref().unwrap(), intact[0].as_ref().unwrap());
             let differ = now.iter().zip(before).filter(|(a, b)| a != b).count();
             assert!(differ <= 3);
@@ -896,7 +895,7 @@ fn corpus(name: &str) -> Option<PathBuf> {
     candidates.into_iter().find(|p| p.exists())
 }
 
-/// Files damaged by hand: whatever is wrong with an entry, its datasets say so.
+/// Files damaged by hand: datasets report whatever is wrong with their entries.
 #[test]
 fn damaged_files_of_the_corpus() {
     for name in ["size0", "nsel", "foff", "roff", "refself", "step0", "nproc"] {

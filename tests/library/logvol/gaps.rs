@@ -1,4 +1,4 @@
-//! Where elements of a dataset are missing, against a list of all its elements.
+//! Missing elements of a dataset, compared with a list of all its elements.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +19,7 @@ fn gaps(view: &View, dimension: usize) -> Vec<Gap> {
     gaps
 }
 
-/// The gaps of a dataset of bytes, of which those that were written are not zero.
+/// The gaps of a dataset of bytes in which written elements are not zero.
 fn meant(contents: &[u8], dims: &[u64], dimension: usize) -> Vec<Gap> {
     let mut written = vec![0; dims[dimension] as usize];
     for (place, byte) in coordinates(dims).zip(contents) {
@@ -66,7 +66,7 @@ proptest! {
     #[test]
     fn gaps_are_where_elements_are_missing((dims, chunk, blocks) in recipe()) {
         let mut dataset = Dataset::new("d", 0, Type::U8, &dims).chunked(&chunk);
-        // A chunk may be longer than what can grow.
+        // A chunk may be longer than an unlimited dimension.
         dataset.max.fill(None);
         let entry = |block: &Block| {
             let data = vec![1; block_elements(block) as usize];
@@ -82,7 +82,7 @@ proptest! {
     }
 }
 
-/// Chunks that no record touches are not looked at one by one.
+/// Chunks that no record touches are not examined one by one.
 #[test]
 fn gaps_of_very_many_chunks_are_found_at_once() {
     const SIDE: u64 = 1 << 40;
@@ -100,7 +100,7 @@ fn gaps_of_very_many_chunks_are_found_at_once() {
     assert_eq!(gaps(&open_view(&path).unwrap(), 0), wanted);
 }
 
-/// A caller that has seen enough is not shown more.
+/// A caller that has seen enough gets no more.
 #[test]
 fn no_gap_follows_the_one_that_was_enough() {
     let row = Dataset::new("row", 0, Type::U8, &[9]).chunked(&[2]);

@@ -1,13 +1,13 @@
-//! A log with so many entries that several threads decode them, and that an index of them takes a while.
+//! A log with enough entries that several threads decode them, and an index of them takes a while.
 
 use crate::common::encoder::*;
 use h5logfs_common::task::Task;
 
-/// Of each of two sections.
+/// Entries in each of two sections.
 const ENTRIES: u64 = 40_000;
 const CELL: u64 = 3;
 
-/// One cell each, in random order. Some share the selection of an entry before them, and some of these have two cells.
+/// Cells in random order. Some entries share the selection of an earlier one, and some of these have two cells.
 fn section(seed: u64) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for number in 0..ENTRIES {
@@ -46,7 +46,7 @@ fn many_entries_are_read_and_opening_their_log_does_not_wait_for_them() {
         2 * ENTRIES
     );
     let read = view.log_bytes_read();
-    // What the kernel reads ahead while a program looks at the metadata.
+    // Bytes that the kernel reads ahead while a program looks at the metadata.
     let mut front = vec![0; 1 << 20];
     assert_eq!(view.read_at(0, &mut front).unwrap(), front.len());
     assert_eq!(view.log_bytes_read(), read);

@@ -1,5 +1,5 @@
-//! Random log files against a naive model of what they hold: by the view's chunks, and by libhdf5
-//! reading the view's bytes. `H5LOGFS_TEST_CASES` sets the number of cases.
+//! Random log files compared with a naive model of their content: by the view's chunks, and by libhdf5 reading the
+//! view's bytes. `H5LOGFS_TEST_CASES` sets the number of cases.
 
 use std::path::Path;
 use std::{fmt, fs};
@@ -18,14 +18,14 @@ use proptest::prelude::*;
 
 /// Cases of a whole run.
 const CASES: u32 = 1500;
-/// Of logs that are made into ordinary files.
+/// Cases of logs that are compacted.
 const COMPACTED: u32 = 150;
-/// Of settled logs, which are written to several times.
+/// Cases of settled logs, which are written to several times.
 const SETTLED: u32 = 300;
-/// Of crowded logs, which are large.
+/// Cases of crowded logs, which are large.
 const CROWDED: u32 = 60;
 const MOST_DIMS: usize = 5;
-/// Id of the first of the datasets that were deleted.
+/// ID of the first deleted dataset.
 const DELETED: i32 = 90;
 
 #[derive(Clone)]
@@ -33,13 +33,13 @@ struct Recipe {
     user_block: bool,
     latest: bool,
     reversed: bool,
-    /// 0: not subfiled.
+    /// Number of subfiles; 0 for none.
     subfiles: usize,
     datasets: Vec<DatasetRecipe>,
     writes: Vec<WriteRecipe>,
-    /// Where to read the view, and how much, in parts of its length.
+    /// Ranges of the view to read, as fractions of its length.
     reads: Vec<(u32, u32)>,
-    /// Which blocks of the datasets to read.
+    /// Blocks of the datasets to read.
     slabs: Vec<[(u16, u16); MOST_DIMS]>,
 }
 
@@ -47,9 +47,9 @@ struct Recipe {
 struct DatasetRecipe {
     datatype: Type,
     dims: Vec<u64>,
-    /// What each maximum extent exceeds the extent by.
+    /// The excess of each maximum extent over the extent.
     room: Vec<Room>,
-    /// Sides of the recorded chunk shape, as far as they fit.
+    /// Sides of the recorded chunk shape, where they fit.
     chunk: Option<Vec<u64>>,
     filters: Option<Vec<i32>>,
     fill: Option<u8>,
@@ -65,7 +65,7 @@ enum Room {
 #[derive(Debug, Clone)]
 struct WriteRecipe {
     dataset: usize,
-    /// The entry belongs to a dataset of the same rank that was deleted.
+    /// The entry belongs to a deleted dataset of the same rank.
     deleted: bool,
     flush: usize,
     table: usize,
@@ -75,7 +75,7 @@ struct WriteRecipe {
     record: Option<u64>,
     spelling: SpellingRecipe,
     filtered: bool,
-    /// How many values the bytes take.
+    /// Number of different byte values.
     alphabet: u64,
     seed: u64,
 }
@@ -83,7 +83,7 @@ struct WriteRecipe {
 #[derive(Debug, Clone)]
 enum ShapeRecipe {
     Blocks(Vec<[(u16, u16); MOST_DIMS]>),
-    /// As many blocks of a few elements each.
+    /// This many blocks of a few elements each.
     Scattered(usize),
     /// A block that is one chunk of the recorded shape.
     Chunk(u64),
@@ -93,7 +93,7 @@ enum ShapeRecipe {
 #[derive(Debug, Clone, Copy)]
 enum SpellingRecipe {
     Plain,
-    /// By an extent that was larger by this.
+    /// Encoded by an extent that was larger by this.
     Encoded(u64),
     Deflated(Deflated),
     Shared(usize),
@@ -214,14 +214,14 @@ fn recipe() -> impl Strategy<Value = Recipe> {
         )
 }
 
-/// A log with crowds of entries and of blocks, some of whose data are lost, and how it is read.
+/// A log with crowds of entries and blocks, some without data, and the way of reading it.
 #[derive(Clone)]
 struct Crowded {
     recipe: Recipe,
-    /// Entries of small blocks, and blocks of one entry.
+    /// Number of entries with small blocks, and of blocks in one entry.
     entries: usize,
     blocks: usize,
-    /// Entries whose data lie nowhere: one in so many.
+    /// One in this many entries has no data.
     lost: Option<usize>,
     seed: u64,
 }
@@ -267,7 +267,7 @@ impl Crowded {
         recipe.writes.extend(few.collect::<Vec<_>>());
         recipe.writes.push(write(self.blocks));
         recipe.writes.push(write(1 + self.blocks / 2));
-        // Those that came first are to have their turn of being the last.
+        // Early entries also get their turn as the last one.
         let turn = random() as usize % recipe.writes.len();
         recipe.writes.rotate_left(turn);
         let mut file = recipe.make();
@@ -307,7 +307,7 @@ impl fmt::Debug for Crowded {
     }
 }
 
-/// The log file that comes of it, in one line: that is what a failure has to show.
+/// The resulting log file in one line, for failures.
 impl fmt::Debug for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format!("{:?}", self.make()))
@@ -339,7 +339,7 @@ impl DatasetRecipe {
         dataset.fill = self
             .fill
             .map(|seed| (0..size).map(|i| seed.wrapping_mul(i as u8 + 1)).collect());
-        // libhdf5 refuses chunks that are larger than a dataset that cannot grow.
+        // libhdf5 refuses a chunk larger than a dataset that cannot grow.
         let fits = |(side, max): (&u64, &Option<u64>)| (*side).min(max.unwrap_or(u64::MAX).max(1));
         dataset.chunk = self
             .chunk
@@ -413,7 +413,7 @@ impl WriteRecipe {
         entry
     }
 
-    /// Blocks and their spelling.
+    /// Blocks and their encoding.
     fn select(&self, dataset: &Dataset, section: &[Entry], entry: &mut Entry) {
         let skip = usize::from(entry.record.is_some());
         let dims = &dataset.dims[skip..];
@@ -462,7 +462,7 @@ impl WriteRecipe {
         }
     }
 
-    /// `inside`: no block is empty or leaves `dims`.
+    /// The blocks. With `inside`, none is empty or leaves `dims`.
     fn blocks(&self, dataset: &Dataset, dims: &[u64], inside: bool) -> Vec<Block> {
         let skip = dataset.dims.len() - dims.len();
         let one = |numbers: &[(u16, u16); MOST_DIMS]| -> Block {
@@ -478,7 +478,7 @@ impl WriteRecipe {
             dims.iter().zip(numbers).map(side).unzip()
         };
         match (&self.shape, &dataset.chunk) {
-            // Of single elements one is enough; `many_blocks_without_coordinates` has several.
+            // A single block of single elements is enough; `many_blocks_without_coordinates` has several.
             (ShapeRecipe::Blocks(blocks), _) if dims.is_empty() => vec![one(&blocks[0])],
             (ShapeRecipe::Blocks(blocks), _) => blocks.iter().map(one).collect(),
             (ShapeRecipe::Scattered(_), _) if dims.is_empty() => vec![one(&[(0, 0); MOST_DIMS])],
@@ -492,7 +492,7 @@ impl WriteRecipe {
         }
     }
 
-    /// Up to three elements along each dimension, inside of `dims` unless these are without elements.
+    /// Up to three elements along each dimension, inside of `dims` unless these have no elements.
     fn scattered(&self, number: usize, dims: &[u64]) -> Vec<Block> {
         let mut random = numbers(self.seed);
         let mut side = |dim: &u64| {
@@ -518,7 +518,7 @@ impl WriteRecipe {
         (0..len).map(|_| next()).collect()
     }
 
-    /// The stored form of an entry's data; raw where the sizes could not tell the two apart.
+    /// The stored form of an entry's data; raw where sizes could not distinguish the forms.
     fn stored(&self, dataset: &Dataset, raw: Vec<u8>, entry: &Entry) -> Vec<u8> {
         if !self.filtered || raw.is_empty() {
             return raw;
@@ -528,7 +528,7 @@ impl WriteRecipe {
             None => filter::deflate(&raw),
         };
         let multi_block = !matches!(entry.spelling, Spelling::One);
-        // Section 6.2: counts that could also mean empty blocks are told by the size of raw data.
+        // Section 6.2: the size of raw data tells whether counts mean empty blocks.
         let ambiguous = multi_block && stored.len() % dataset.datatype.size() == 0;
         if stored.len() == raw.len() || ambiguous {
             raw
@@ -561,8 +561,8 @@ fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
     check_reads(recipe, &view)
 }
 
-/// Made into an ordinary file, with the filters of the log and with others, each dataset is the same to libhdf5. The bytes
-/// do not depend on the number of threads.
+/// In the compact file, with the filters of the log and with others, libhdf5 reads the same datasets. The bytes do
+/// not depend on the number of threads.
 fn check_compacted(recipe: &Recipe) -> Result<(), TestCaseError> {
     let dir = tempfile::tempdir().unwrap();
     let (log, out) = (dir.path().join("log.h5"), dir.path().join("out.h5"));
@@ -609,8 +609,8 @@ fn check_compacted(recipe: &Recipe) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The settled log holds what the log said. What is written into one of its datasets changes no other, and the log comes
-/// back as long as nothing was written.
+/// The settled log has the content of the log. A write to one dataset changes no other, and the log can be restored
+/// as long as nothing was written.
 fn check_settled(recipe: &Recipe) -> Result<(), TestCaseError> {
     let failed = |e: Error| TestCaseError::fail(e.to_string());
     let dir = tempfile::tempdir().unwrap();
@@ -696,7 +696,7 @@ fn check_with_libhdf5(
     Ok(())
 }
 
-/// Reads from any place, of any length, agree with the whole.
+/// Reads of any range agree with the whole.
 fn check_reads(recipe: &Recipe, view: &View) -> Result<(), TestCaseError> {
     let whole = read_whole(view).unwrap();
     let len = whole.len() as u64;
@@ -714,8 +714,7 @@ fn check_reads(recipe: &Recipe, view: &View) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A byte for each element of a dataset: 1 where its data are lost. What is lost may have been written
-/// last.
+/// A byte for each element of a dataset: 1 where its data is lost. A lost record may have been the last one.
 fn lost_elements(file: &LogFile, dataset: &Dataset) -> Vec<u8> {
     let mut file = file.clone();
     let mut plain = dataset.clone();
@@ -737,7 +736,7 @@ fn lost_elements(file: &LogFile, dataset: &Dataset) -> Vec<u8> {
     file.contents(&plain)
 }
 
-/// Each chunk holds what the log says, or fails where it would need what is lost.
+/// Each chunk holds what the log says, or fails where it needs lost data.
 fn check_chunks(file: &LogFile, view: &View, how: &str) -> Result<(), TestCaseError> {
     for dataset in &file.datasets {
         let contents = file.contents(dataset);
@@ -818,7 +817,7 @@ proptest! {
 proptest! {
     #![proptest_config(properties(CROWDED))]
 
-    /// In large caches and small ones, by several readers, from a kept index.
+    /// Large and small caches, several readers, a kept index.
     #[test]
     fn however_it_is_read(crowded in crowded()) {
         check_ways(&crowded)?;
@@ -834,7 +833,7 @@ proptest! {
     }
 }
 
-/// A multi-block write that hits one element several times: the last one counts.
+/// A multi-block write may hit one element several times: the last one counts.
 #[test]
 fn many_blocks_without_coordinates() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a scan makes of everything in a log file that is not logged data. libhdf5 reads it back from the view's bytes.
+//! What a scan makes of everything in a log file except logged data. libhdf5 reads it back from the view's bytes.
 
 use std::ffi::c_char;
 use std::fs;
@@ -20,7 +20,7 @@ use hdf5_metno_sys::h5s::*;
 use hdf5_metno_sys::h5t::*;
 use tempfile::TempDir;
 
-/// A log file, and its view as a file that libhdf5 has opened.
+/// A log file and its view as a file opened by libhdf5.
 struct Shown {
     dir: TempDir,
     path: PathBuf,
@@ -28,7 +28,7 @@ struct Shown {
     file: Id,
 }
 
-/// A log with two datasets, `a` and `g/b`, and whatever `add` adds.
+/// A log with two datasets, `a` and `g/b`, and additions of `add`.
 fn log_file() -> LogFile {
     let a = Dataset::new("a", 0, Type::I32, &[6, 5]);
     let entry = Entry::one(0, &[0, 0], &[6, 5], (0..120).collect());
@@ -88,7 +88,7 @@ fn kind_of(bytes: &[u8]) -> H5R_type_t {
     }
 }
 
-/// The address of the object that a reference points at.
+/// The address of a reference's target.
 fn target_of(file: &Id, reference: &[u8]) -> u64 {
     let kind = kind_of(reference);
     let object = Id::own(call!(H5Rdereference2(
@@ -174,7 +174,7 @@ fn object_references_in_compounds_arrays_and_sequences() {
                 p: ptr::null_mut(),
             },
         ];
-        // SAFETY: two lists, as libhdf5 wants them in memory.
+        // SAFETY: two lists in libhdf5's memory layout.
         let bytes =
             unsafe { std::slice::from_raw_parts(lists.as_ptr().cast::<u8>(), size_of_val(&lists)) };
         raw::attribute(file, "lists", &sequence, &raw::space(&[2]), bytes);
@@ -257,7 +257,7 @@ fn references_in_datasets_that_were_never_logged() {
         raw::write(&regions, &[value, [0; 12]].concat());
         let datatype = raw::standard(H5T_STD_REF_OBJ);
         let objects = raw::create_dataset(file, "objects", &datatype, &raw::space(&[2]), &default);
-        // One that points at what the walk meets later.
+        // A reference to something that the walk meets later.
         let later = [
             object_reference(file, "a"),
             object_reference(file, "regions"),
@@ -337,7 +337,7 @@ fn plain_datasets_of_every_layout() {
 fn strings_of_variable_length() {
     let texts = [raw::text("one"), raw::text(""), raw::text("Grüße")];
     let pointers = [texts[0].as_ptr(), texts[1].as_ptr(), texts[2].as_ptr()];
-    // SAFETY: an array of pointers, which is what libhdf5 wants.
+    // SAFETY: an array of pointers, as libhdf5 expects.
     let bytes = unsafe {
         std::slice::from_raw_parts(pointers.as_ptr().cast::<u8>(), size_of_val(&pointers))
     };
@@ -414,7 +414,7 @@ fn attributes_without_values_and_the_layouts_own() {
         raw::attribute_i32(file, "_h5logfs_writer", &[1]);
         raw::attribute_i32(file, "__FillValue", &[5]);
         let group = raw::create_group(file, "g");
-        // Internal on anchors only.
+        // The name is internal on anchor datasets only.
         raw::attribute_i32(&group, "_dims", &[3]);
         raw::attribute_i32(&raw::open(file, "a"), "__ID", &[8]);
     });
@@ -471,7 +471,7 @@ fn comments_and_times() {
     }
 }
 
-/// Whether the creation properties of an object say that it has times.
+/// Whether an object's creation properties say that it has times.
 fn tracks_times(object: &Id) -> bool {
     let list = match raw::info(object).type_ {
         H5O_type_t::H5O_TYPE_GROUP => call!(H5Gget_create_plist(object.get())),
@@ -483,7 +483,7 @@ fn tracks_times(object: &Id) -> bool {
     tracks != 0
 }
 
-/// Objects of all kinds, and between them some with times. Headers of the oldest format cannot say that there are none.
+/// Objects of all kinds, some of them with times. Headers of the oldest format cannot say that there are none.
 #[test]
 fn objects_have_times_as_in_the_log() {
     for (latest, tracked) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
@@ -530,7 +530,7 @@ fn objects_have_times_as_in_the_log() {
                     }
                     names.push(format!("{path}{kind}"));
                 }
-                // The second one is made like the first one.
+                // The second is made like the first.
                 for (id, name) in [(1, "logged"), (2, "logged too")] {
                     let list = set(raw::dataset_properties());
                     let anchor =
@@ -550,7 +550,7 @@ fn objects_have_times_as_in_the_log() {
     }
 }
 
-/// Times of long ago: what the view shows cannot be those of its own making.
+/// Old times: the view cannot have made them itself.
 #[test]
 fn old_times_stay_old() {
     for latest in [false, true] {
@@ -625,14 +625,14 @@ fn names_that_are_escaped_hidden_or_not_ascii() {
         ))));
     });
     let exists = |name: &str| raw::link_exists(&shown.file, name);
-    // The unescaped form where it is free, else the stored one.
+    // The unescaped name where it is free, otherwise the stored one.
     for name in ["_plain", "_odd", "__odd", "__three", "日本"] {
         assert!(exists(name), "{name}");
     }
     for name in ["__plain", "___three"] {
         assert!(!exists(name), "{name}");
     }
-    // The user's own, not the layout's.
+    // The user's own group, not the layout's.
     assert!(exists("_LOG"));
     assert!(!raw::link_exists(&raw::open(&shown.file, "_LOG"), "_ld_0"));
     let group = raw::open(&shown.file, "g");
@@ -667,7 +667,7 @@ fn committed_types_of_datasets_and_attributes() {
         let anchor = raw::create_dataset(file, "typed", &datatype, &null, &creation);
         dataset.mark(&anchor);
         raw::attribute(&anchor, "typed", &datatype, &raw::space(&[1]), &pattern(16));
-        // A type that nothing but its users holds.
+        // A type that only its users hold.
         let nameless = raw::enum_type();
         raw::commit(file, "nameless", &nameless);
         raw::attribute(file, "of it", &nameless, &raw::space(&[1]), &[1, 0]);
@@ -706,7 +706,7 @@ fn user_blocks_are_kept() {
     assert_eq!(raw::read(&a), (0..120).collect::<Vec<u8>>());
 }
 
-/// A file with some of everything that could differ from scan to scan.
+/// A file with everything that could differ between scans.
 fn show_variety(latest: bool) -> Shown {
     let mut log = log_file();
     log.latest = latest;
@@ -725,7 +725,7 @@ fn show_variety(latest: bool) -> Shown {
     })
 }
 
-/// Two daemons, or one that was started anew, have to serve the same file.
+/// Two daemons, or a restarted one, must serve the same file.
 #[test]
 fn opening_twice_gives_the_same_view() {
     for latest in [false, true] {
@@ -740,7 +740,7 @@ fn opening_twice_gives_the_same_view() {
 fn scanning_twice_gives_the_same_bytes() {
     for latest in [false, true] {
         let shown = show_variety(latest);
-        // Across the change of a second, which must not show.
+        // A second passes, which must not matter.
         let first = scan_file(&shown.path).unwrap().to_bytes().unwrap();
         next_second();
         let second = scan_file(&shown.path).unwrap().to_bytes().unwrap();
@@ -749,7 +749,7 @@ fn scanning_twice_gives_the_same_bytes() {
     }
 }
 
-/// Scans in many threads of one process do not meet.
+/// Parallel scans in one process do not interfere.
 #[test]
 fn scans_run_in_parallel() {
     let files: Vec<Shown> = (0..4).map(|_| show(|_| {})).collect();
@@ -765,8 +765,8 @@ fn scans_run_in_parallel() {
     });
 }
 
-/// One underscore is taken off each escaped name, however many it has; a clash with a name that was
-/// never escaped leaves the stored form.
+/// One underscore is removed from each escaped name, however many it has. If the result clashes with a name that was
+/// never escaped, the stored name stays.
 #[test]
 fn names_with_several_underscores() {
     let shown = show(|file| {

@@ -1,5 +1,5 @@
-//! Datasets that their records tile, or nearly do: chunk shapes, and that the contents are the same
-//! whatever they are. `H5LOGFS_TEST_CASES` sets the number of cases.
+//! Datasets that their records tile, or nearly do: their chunk shapes, and their content, which does not depend on
+//! the shape. `H5LOGFS_TEST_CASES` sets the number of cases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 /// Cases of a whole run.
 const CASES: u32 = 120;
 
-/// What makes a tile a chunk, in bytes.
+/// The smallest tile that becomes a chunk, in bytes.
 const SMALLEST_TILE: u64 = 64 << 10;
 const SHORTEST_RUN: u64 = 256;
 
@@ -28,9 +28,9 @@ struct Recipe {
     tile: Vec<u64>,
     dims: Vec<u64>,
     unlimited: bool,
-    /// Which tiles are written, in which order; some of them several times.
+    /// The tiles written, in order; some of them several times.
     cells: Vec<CellRecipe>,
-    /// And which entry.
+    /// An entry to bend, and how.
     bend: Option<(Bend, usize)>,
     latest: bool,
 }
@@ -39,25 +39,25 @@ struct Recipe {
 struct CellRecipe {
     cell: u32,
     process: usize,
-    /// By a record number, where the tile is one index of the first dimension.
+    /// By a record number, if the tile is one index of the first dimension.
     by_record: bool,
-    /// Shares the selection of an earlier entry, where there is one that fits.
+    /// Shares the selection of an earlier entry, if one fits.
     shared: bool,
-    /// The second dataset gets the same block, by a shared selection.
+    /// The second dataset gets the same block by a shared selection.
     twice: bool,
     seed: u64,
 }
 
-/// What one entry has that the tiles do not.
+/// A deviation of one entry from the tiles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Bend {
-    /// Begins later in a dimension, by so much.
+    /// Begins later in a dimension, by this much.
     Shifted(usize, u64),
-    /// Ends one sooner.
+    /// Ends one element early.
     Short(usize),
-    /// Spelled as several blocks, though it is one.
+    /// Encoded as several blocks, although it is one.
     Many,
-    /// Has no elements: no bend at all.
+    /// Has no elements, which is no deviation.
     Empty,
 }
 
@@ -115,7 +115,7 @@ fn recipe() -> impl Strategy<Value = Recipe> {
         )
 }
 
-/// A tile just large enough to be a chunk; `flat`: one index of the first dimension.
+/// A tile just large enough to become a chunk. `flat` has one index of the first dimension.
 fn tile(datatype: Type, rank: usize, flat: bool, last: u64) -> Vec<u64> {
     let elements = SMALLEST_TILE.div_ceil(datatype.size() as u64);
     match (rank, flat) {
@@ -172,7 +172,7 @@ impl Recipe {
             if section.get(target).is_some_and(|t| t.record.is_some())
                 && recipe.seed.is_multiple_of(2)
             {
-                // That of the entry that spells the block out counts.
+                // The record number of the entry with the block counts.
                 again.record = None;
             }
             again.spelled(Spelling::Shared { target })
@@ -206,7 +206,7 @@ impl Recipe {
     }
 }
 
-/// An earlier entry that spells out the same block, or one that a record number makes the same.
+/// An earlier entry with the same block, or one that a record number makes equal.
 fn sharable(section: &Section, entry: &Entry) -> Option<usize> {
     let (start, count) = &entry.blocks[0];
     section.iter().position(|earlier| {
@@ -214,7 +214,7 @@ fn sharable(section: &Section, entry: &Entry) -> Option<usize> {
         let dropped = usize::from(earlier.record.is_none() && entry.record.is_some());
         let same = there[dropped.min(there.len())..] == start[..]
             && extent[dropped.min(extent.len())..] == count[..];
-        // Without a record number of its own an entry gets that of the other.
+        // An entry without a record number gets that of the other.
         let other_lead = entry.record.is_none() && earlier.record.is_some();
         earlier.spelling == Spelling::One && same && !other_lead
     })
@@ -231,7 +231,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// The chunk shape that a dataset has to get, from what its entries mean.
+/// The chunk shape that a dataset must get, according to its entries.
 fn wanted_chunk(file: &LogFile, dataset: &Dataset) -> Vec<u64> {
     let element = dataset.datatype.size() as u64;
     let usual = || choose_chunk(&dataset.dims, &dataset.max, element);
@@ -329,7 +329,7 @@ proptest! {
     }
 }
 
-/// A dataset of 5 tiles of 3 × 4000 doubles, the last one cut off by the edge.
+/// A dataset of 5 tiles of 3 × 4000 doubles, the last one cut by the edge.
 fn tiled() -> LogFile {
     let dataset = Dataset::new("d", 0, Type::F64, &[14, 4000]);
     let entries = (0..5).map(|n| {
@@ -340,7 +340,7 @@ fn tiled() -> LogFile {
     LogFile::with(vec![dataset], entries.collect())
 }
 
-/// Chunks of a file of [`tiled`], after a change to it.
+/// Chunk shape of a file of [`tiled`] after a change.
 fn chunk_after(change: impl FnOnce(&mut LogFile)) -> Vec<u64> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.h5");
@@ -363,7 +363,7 @@ fn damaged_tables_tell_of_no_tiles() {
         flags: 0,
         body: bytes.to_vec(),
     };
-    // An entry that no dataset owns does no harm, even where nothing can be made of it.
+    // An entry of no dataset is harmless, even a meaningless one.
     let strange = |file: &mut LogFile| {
         let entry = Entry::one(7, &[0], &[1], Vec::new()).spelled(body(&[1; 11]));
         file.logs[0].tables[0][0].insert(0, entry);
@@ -386,7 +386,7 @@ fn damaged_tables_tell_of_no_tiles() {
     assert_eq!(chunk_after(unknown_flags), [14, 4000]);
 }
 
-/// The programs that read such files see the tiles, and the same elements with every option.
+/// Programs see the tiles, and the same elements with every option.
 #[test]
 fn clients_read_tiles() {
     use crate::common::readers::Python;

@@ -1,5 +1,4 @@
-//! What the catalog knows of netCDF files and the logs beside them: changes that leave no trace in the file, and
-//! many logs.
+//! The catalog's knowledge of netCDF files and their logs: changes that leave no trace in the file, and many logs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -49,7 +48,7 @@ fn catalog(site: &TempDir) -> Catalog {
     Catalog::new(dir, MemoryLimits::each(64 << 20), InProcess::default())
 }
 
-/// How many files make the log that is presented; 0 where there is none.
+/// Number of files in the presented log; 0 if there is none.
 fn sources(catalog: &Catalog) -> usize {
     match catalog.get(Path::new(FILE)).unwrap() {
         Presented::View { .. } => {
@@ -64,7 +63,7 @@ fn sources(catalog: &Catalog) -> usize {
 #[test]
 fn a_log_that_was_empty_is_noticed_when_it_is_written() {
     let site = site();
-    // As the driver leaves them for a moment.
+    // A state that the driver leaves briefly.
     for name in LOG {
         fs::write(run(&site).join(name), "").unwrap();
     }
@@ -108,7 +107,7 @@ fn what_is_hidden_is_told_fast_however_many_logs_there_are() {
         for (name, part) in LOG.iter().zip(["meta", "data"]) {
             let mut bytes = fs::read(sample(name)).unwrap();
             if part == "meta" {
-                // Numbers of the processes, and of this one.
+                // The number of processes, and of this one.
                 bytes[24..32].copy_from_slice(&u64::to_le_bytes(logs));
                 bytes[32..40].copy_from_slice(&u64::to_le_bytes(rank));
             }
@@ -125,7 +124,7 @@ fn what_is_hidden_is_told_fast_however_many_logs_there_are() {
             assert_eq!(hidden, Lookup::Known(true));
         }
     }
-    // Each of them by itself took longer than 5 ms.
+    // Each of them alone took longer than 5 ms.
     assert!(
         start.elapsed() < Duration::from_secs(6),
         "{:?}",
@@ -138,7 +137,7 @@ fn what_is_hidden_is_told_fast_however_many_logs_there_are() {
 fn a_log_that_cannot_be_opened_costs_no_scan_for_each_name() {
     let site = site();
     LOG.iter().for_each(|name| copy(&site, name));
-    // It could be a file that we may not read.
+    // It could be an unreadable file.
     fs::create_dir(run(&site).join("file.nc_0_1.meta")).unwrap();
     settle_listing(&run(&site));
     let catalog = catalog(&site);
@@ -166,7 +165,7 @@ fn what_is_kept_of_a_file_seen_from_elsewhere_is_not_used_for_logs_elsewhere() {
         fs::create_dir(dir).unwrap();
     }
     fs::write(other.join(FILE), fs::read(sample(FILE)).unwrap()).unwrap();
-    // Their header says that they are of run/file.nc.
+    // Their header says that they belong to run/file.nc.
     for name in LOG {
         fs::write(logs.join(name), fs::read(sample(name)).unwrap()).unwrap();
     }
@@ -183,7 +182,7 @@ fn what_is_kept_of_a_file_seen_from_elsewhere_is_not_used_for_logs_elsewhere() {
         let catalog = catalog.with_settings(settings).with_store(Arc::new(store));
         catalog.get(Path::new(relative)).unwrap()
     };
-    // The name fits, as far as that is known.
+    // The known part of the name fits.
     assert!(matches!(presented(&other, FILE), Presented::View { .. }));
     assert!(matches!(
         presented(site.path(), "other/file.nc"),

@@ -1,5 +1,5 @@
-//! What the tests of the netCDF layout take for granted: their own encoder writes what PnetCDF wrote, byte for byte,
-//! and their model of what it means is what PnetCDF makes of it.
+//! Assumptions of the netCDF tests: their own encoder writes the same bytes as PnetCDF, and their model has the same
+//! meaning as PnetCDF.
 
 use std::fs;
 
@@ -36,13 +36,13 @@ fn classic(
     }
 }
 
-/// The data begin here.
+/// Sets the start of the data.
 fn place_at(classic: &mut Classic, begin: u64) {
     let mut gap = begin - classic.header(Some(0)).len() as u64;
     classic.place(|| std::mem::take(&mut gap));
 }
 
-/// Writes the log of one process, compares it with the real one, and what it means with what PnetCDF made of it.
+/// Writes the log of one process, and compares it with the real one, and its meaning with PnetCDF's result.
 fn expect_as_real(case: &str, classic: Classic, entries: Vec<Entry>) {
     let header = classic.header(Some(0));
     let base = real(case, "file.nc");
@@ -132,7 +132,7 @@ fn requests_of_many_pieces() {
     expect_as_real("varn-cdf2-np1", classic, entries);
 }
 
-/// Every value is converted as PnetCDF does it (2.7).
+/// Every value is converted as by PnetCDF (2.7).
 #[test]
 fn conversions() {
     let integers = |numbers: [i128; 8]| numbers.map(Value::Integer).to_vec();

@@ -1,4 +1,4 @@
-//! netCDF files and logs that would need too much memory, time or descriptors: they are refused, in time.
+//! netCDF files and logs that would need too much memory, time or descriptors are refused in time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn sample(name: &str) -> Vec<u8> {
     fs::read(case.join(name)).unwrap()
 }
 
-/// The file with a log of one entry, which is as long as `metadata` makes it; the files have these lengths.
+/// The file with a log of one entry, which `metadata` makes as long as needed; the files have these lengths.
 struct Site {
     dir: TempDir,
 }
@@ -45,7 +45,7 @@ impl Site {
         self.dir.path().join(name)
     }
 
-    /// A file with these bytes in front, and a hole behind them.
+    /// A file that begins with these bytes and continues with a hole.
     fn sparse(&self, name: &str, bytes: &[u8], len: u64) {
         fs::write(self.path(name), bytes).unwrap();
         let file = File::options().write(true).open(self.path(name)).unwrap();
@@ -70,7 +70,7 @@ impl Site {
     }
 }
 
-/// Where the entries of a log begin: two names make its header longer.
+/// Start of the entries: two names extend the header.
 fn header_len(log: &[u8]) -> usize {
     let name = |at: usize| {
         usize::try_from(u32::from_le_bytes(log[at..at + 4].try_into().unwrap())).unwrap()
@@ -79,7 +79,7 @@ fn header_len(log: &[u8]) -> usize {
     (86 + path + name(73 + path)).next_multiple_of(16)
 }
 
-/// The fixed part of an entry of the record variable, of that type of payload.
+/// The fixed part of an entry of the record variable, with this type of payload.
 fn entry(size: u64, call: i32, data: u64) -> Vec<u8> {
     let log = sample("file.nc_0_0.meta");
     let mut entry = log[header_len(&log)..][..40].to_vec();
@@ -91,7 +91,7 @@ fn entry(size: u64, call: i32, data: u64) -> Vec<u8> {
 
 #[test]
 fn requests_of_too_many_blocks_are_not_followed() {
-    // Each is the first element, without a byte on the disk.
+    // Each block is the first element, without a byte on disk.
     let blocks = 1u64 << 25;
     let size = 40 + 8 * blocks;
     let site = Site::new(
@@ -118,7 +118,7 @@ fn requests_of_many_blocks_take_no_memory_that_was_not_reserved() {
     assert!(refused.contains("no memory for"), "{refused}");
 }
 
-/// A strided request for every second one of twice as many records, of whose payload so many bytes are stored.
+/// A strided request for every second record; `stored` bytes of its payload exist.
 fn far_and_wide(count: u64, stored: u64) -> Site {
     let stride = 2u64;
     let mut strided = entry(64, -4, 4 * count);
@@ -132,7 +132,7 @@ fn far_and_wide(count: u64, stored: u64) -> Site {
 fn commands_end_where_one_entry_spoils_very_many_chunks() {
     let said = |site: &Site, command: &str| {
         let mut run = Command::new("timeout");
-        // An end, not a speed: a busy machine may take long.
+        // A bound, not a speed: a busy machine may take long.
         let run = run.args(["500", env!("CARGO_BIN_EXE_h5logfs"), command]);
         let run = run.arg(site.path("file.nc"));
         String::from_utf8(run.output().unwrap().stdout).unwrap()
@@ -156,7 +156,7 @@ fn commands_end_where_one_entry_spoils_very_many_chunks() {
     }
 }
 
-/// The log of so many processes.
+/// The log of `number` processes.
 fn of_processes(number: u64) -> Site {
     let site = Site::new(&[], 0, 8);
     fs::remove_file(site.path("file.nc_0_0.meta")).unwrap();
@@ -179,7 +179,7 @@ fn commands_have_all_descriptors_that_they_may_have() {
         let line = format!("ulimit {limits} && exec \"$0\" check \"$@\"");
         let mut run = Command::new("bash");
         let run = run.args(["-c", &line, env!("CARGO_BIN_EXE_h5logfs")]);
-        // Twice: a command that looks at several files has workers of another kind.
+        // Twice: a command with several files has workers of another kind.
         let said = run
             .args(vec![site.path("file.nc"); files])
             .output()

@@ -1,6 +1,6 @@
-//! Random netCDF classic files with random burst-buffer logs against a naive model of what they hold: by the
-//! view's chunks, and by what netCDF programs see of the whole file; then the same with damage.
-//! `H5LOGFS_TEST_CASES` sets the number of cases, `H5LOGFS_TEST_SEED` the first seed.
+//! Random netCDF classic files with random burst-buffer logs compared with a naive model of their content: by the
+//! view's chunks, and by what netCDF programs see of the whole file; then with damage. `H5LOGFS_TEST_CASES` sets the
+//! number of cases, `H5LOGFS_TEST_SEED` the first seed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 const NAME: &str = "run_1.nc";
-/// What is read at once of a file whose header says anything.
+/// Bytes read at once of a file whose header may say anything.
 const MOST: u64 = 16 << 20;
 
 // --- a job on disk -------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ struct Written {
 }
 
 impl Written {
-    /// Its logs lie beside the file, or in another directory.
+    /// Logs beside the file, or in another directory.
     fn new(job: &Job, numbers: &mut Numbers) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
@@ -59,7 +59,7 @@ impl Written {
                 let dir = logs.to_str().unwrap().as_bytes();
                 settings.set("burst_dir", dir).unwrap();
             }
-            // All of it was moved since.
+            // All of it has moved since.
             1 => path = format!("/{}/{NAME}", "long/".repeat(numbers.below(20) as usize)),
             _ => {}
         }
@@ -87,7 +87,7 @@ impl Written {
 
 // --- a view and the model ------------------------------------------------------------------------
 
-/// A variable with a dimension's name that is not its first dimension has another name (9.3).
+/// A variable with the name of a dimension other than its first one has another name (9.3).
 fn shown_name(classic: &Classic, variable: &Variable) -> String {
     let mut dimensions = classic.dimensions.iter();
     let of_dimension = dimensions.position(|(name, _)| *name == variable.name);
@@ -98,7 +98,7 @@ fn shown_name(classic: &Classic, variable: &Variable) -> String {
     }
 }
 
-/// What is wrong with a variable, if anything is; where data are lost, an error is not.
+/// The fault of a variable, if any; where data is lost, an error is no fault.
 fn check_variable(
     view: &View,
     model: &Model,
@@ -155,7 +155,7 @@ fn check_view(view: &View, model: &Model, may_fail: bool) -> Vec<String> {
         .collect()
 }
 
-/// The job of one seed, what it means, and where it lies.
+/// The job of a seed, its meaning, and its place.
 fn case(seed: u64) -> (Job, Model, Written, Numbers) {
     let mut numbers = Numbers(seed);
     let job = job(&mut numbers);
@@ -164,7 +164,7 @@ fn case(seed: u64) -> (Job, Model, Written, Numbers) {
     (job, model, written, numbers)
 }
 
-/// In a failure, all that the logs say.
+/// The content of all logs, for failures.
 fn described(job: &Job) -> String {
     let mut text = format!("{:?}\n", job.classic);
     for generation in &job.generations {
@@ -184,7 +184,7 @@ fn described(job: &Job) -> String {
     text
 }
 
-/// Tries many seeds; tells those that fail, and all about the first of them.
+/// Tries many seeds; lists those that fail, and details of the first.
 fn try_seeds(usual: usize, check: impl Fn(u64) -> std::result::Result<(), String>) {
     let first = first_seed();
     let seeds = first..first + cases(usual) as u64;
@@ -225,7 +225,7 @@ fn a_view_holds_what_file_and_logs_say() {
     });
 }
 
-/// In large caches and small ones, by several readers, from a kept index.
+/// Large and small caches, several readers, a kept index.
 #[test]
 fn netcdf_however_it_is_read() {
     try_seeds(60, |seed| {
@@ -241,7 +241,7 @@ fn netcdf_however_it_is_read() {
     });
 }
 
-/// A snapshot may come from a file, or from another process.
+/// A snapshot may come from a file or from another process.
 #[test]
 fn netcdf_snapshots_with_no_sense_make_no_panic() {
     try_seeds(4, |seed| {
@@ -260,9 +260,8 @@ fn expect_same(python: &Python, jobs: &[Json]) {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// The ways of `nclogs.py` by which a file does not read from HDF5 as it does from a classic file: where variables
-/// have the name of a dimension and another shape, or dimensions occur twice; and where nccopy says of text beyond
-/// ASCII that it is ASCII.
+/// The ways of `nclogs.py` in which a file reads differently from HDF5 than from a classic file: variables with the
+/// name of a dimension and another shape, dimensions that occur twice, and nccopy declaring non-ASCII text as ASCII.
 fn ways_that_fail(classic: &Classic, is_by_nccopy: bool) -> &'static [&'static str] {
     let has_own_shape = |variable: &Variable| {
         let mut seen = variable.dimensions.clone();
@@ -317,7 +316,7 @@ fn netcdf_programs_see_what_the_model_would_have_written() {
     expect_same(&python, &jobs.collect::<Vec<_>>());
 }
 
-/// The test of the model's files: what nccopy makes of them is the same to all programs.
+/// Check of the model's files: nccopy's result is the same to all programs.
 #[test]
 fn the_files_of_the_model_are_sound() {
     let Some(python) = Python::new() else {
@@ -340,7 +339,7 @@ fn the_files_of_the_model_are_sound() {
 
 // --- shared logs of more than one stripe ---------------------------------------------------------
 
-/// Both logs of three channels go past their first stripes of 8 MiB: one by its entries, one by its data.
+/// Both logs of three channels exceed their first stripes of 8 MiB, one by entries and one by data.
 #[test]
 fn shared_logs_of_many_stripes() {
     // Elements of 8 bytes, because the model looks at each of them.
@@ -399,7 +398,7 @@ fn shared_logs_of_many_stripes() {
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// If a variable is only in part on disk, because no process wrote the rest there, the rest is a hole.
+/// If only a part of a variable is on disk, because no process wrote the rest there, the rest is a hole.
 #[test]
 fn what_the_file_does_not_have_is_a_hole() {
     let mut classic = Classic {
@@ -438,7 +437,7 @@ fn what_the_file_does_not_have_is_a_hole() {
     assert_eq!(rest.range.end, view.len());
 }
 
-/// As many entries as the header has bytes: the count is what a fresh log has there, too (2.2, rule 3).
+/// As many entries as the header has bytes: a fresh log has this count, too (2.2, rule 3).
 #[test]
 fn as_many_entries_as_the_header_has_bytes() {
     for more in [0, 1] {
@@ -519,7 +518,7 @@ fn has_faults(view: &View) -> bool {
     })
 }
 
-/// What is left of the entries is shown, or nothing; nothing else is.
+/// Either the remaining entries are shown, or nothing.
 #[test]
 fn a_metadata_log_that_was_cut() {
     try_seeds(300, |seed| {
@@ -554,7 +553,7 @@ fn a_metadata_log_that_was_cut() {
     });
 }
 
-/// Variables whose data were lost are as they were, or cannot be read; the others are as they were.
+/// Variables with lost data are unchanged or unreadable; the others are unchanged.
 #[test]
 fn a_data_log_that_was_cut() {
     try_seeds(300, |seed| {
@@ -589,7 +588,7 @@ fn a_data_log_that_was_cut() {
     });
 }
 
-/// Reads what can be read of a file that may say anything. That nothing panics or hangs is all that is asked.
+/// Reads everything readable of an arbitrary file. It must only not panic or hang.
 fn read_all(view: &View) {
     for number in 0..view.snapshot().datasets.len() {
         let dataset = &view.snapshot().datasets[number];
@@ -650,7 +649,7 @@ fn damaged_metadata_logs_and_headers_do_no_harm() {
                 let (metadata, _) = files_of(&written, &job, place);
                 flip(metadata, &mut numbers, u64::MAX);
             }
-            // A panic of the thread that reads is a failure of this test.
+            // A panic of the reading thread fails this test.
             if let Ok(view) = written.open() {
                 read_all(&view);
             }

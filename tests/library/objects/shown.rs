@@ -1,4 +1,4 @@
-//! What the crate `h5logfs-objects` sees of a file, as `tests/tools/objects.py` shows what h5py sees.
+//! What the crate `h5logfs-objects` sees of a file, in the form in which `tests/tools/objects.py` shows h5py's view.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,16 +12,16 @@ use serde_json::{Map, Value as Json, json};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// What is shown besides what the metadata say.
+/// What is shown besides metadata.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Elements {
     /// Chunks, and the elements of datasets without chunks.
     Shown,
-    /// Nothing: the bytes are those of the metadata alone.
+    /// Nothing: only metadata is available.
     Absent,
 }
 
-/// All objects of a file that have a path, each as one value.
+/// All objects of a file that have a path, one value each.
 pub fn objects<B: HeaderBytes>(objects: &Objects<B>, elements: Elements) -> Result<Vec<Json>> {
     let shown = Shown {
         objects,
@@ -93,7 +93,7 @@ impl<B: HeaderBytes> Shown<'_, B> {
         Ok(Json::Object(shown))
     }
 
-    /// All links. Many are found by their names, too.
+    /// All links. In large groups some are also looked up by name.
     fn links(&self, group: u64) -> Result<Json> {
         let links = self.objects.links(group)?;
         let mut shown = Vec::new();
@@ -127,7 +127,7 @@ impl<B: HeaderBytes> Shown<'_, B> {
         self.paths.get(&address).map_or("?", |(_, path)| path)
     }
 
-    /// All attributes. Many are found by their names, too.
+    /// All attributes. Of many, some are also looked up by name.
     fn attributes(&self, object: u64) -> Result<Json> {
         let mut shown = Vec::new();
         let attributes = self.objects.attributes(object)?;
@@ -189,7 +189,7 @@ impl<B: HeaderBytes> Shown<'_, B> {
         Ok(())
     }
 
-    /// The elements of a dataset in one piece. Those that were never written are the fill value.
+    /// The elements of a contiguous dataset. Unwritten elements are the fill value.
     fn contiguous(
         &self,
         address: Option<u64>,
@@ -339,13 +339,13 @@ fn datatype_of(datatype: &Datatype) -> Json {
             ];
             json!(["float", size, big_endian, bits_of(&f.bits), fields, f.bias])
         }
-        // h5py does not tell more.
+        // h5py reports no more.
         Class::Bitfield { .. } => json!(["bits", size]),
         Class::Text { padding, utf8 } => json!(["text", size, padding_of(*padding), utf8]),
         Class::VariableText { padding, utf8 } => json!(["text", null, padding_of(*padding), utf8]),
         Class::Opaque { tag } => json!(["opaque", size, text(tag)]),
         Class::Compound { members } => {
-            // Values of variable length have another size in memory, and libhdf5 tells that one.
+            // Values of variable length have another size in memory, which libhdf5 reports.
             let known = |number: u32| (!has_variable(datatype)).then_some(number);
             let members = members
                 .iter()

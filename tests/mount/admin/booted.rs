@@ -1,5 +1,5 @@
-//! The units that ship, under a systemd that is process 1: what comes before what, ends, crashes, the journal, and what the
-//! daemon cannot do any more.
+//! The shipped units under a systemd that is process 1: order, ends, crashes, the journal, and what the sandboxed
+//! daemon cannot do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn shipped(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// A log below /data/logs, which belongs at /mnt/logs.
+/// A log below /data/logs, to be mounted at /mnt/logs.
 fn files() -> Files {
     let files = Files::new();
     files.copy(&corpus("corpus/fill.log.h5"), "data/logs/fill.h5");
@@ -32,7 +32,7 @@ fn files() -> Files {
     files
 }
 
-/// The canonical form of that log, made without a mount.
+/// The canonical file of that log, made without a mount.
 fn canonical() -> Vec<u8> {
     let mut export = Command::new(PROGRAM);
     let log = corpus("corpus/fill.log.h5");
@@ -41,7 +41,7 @@ fn canonical() -> Vec<u8> {
     output.stdout
 }
 
-/// A unit that starts with the system, needs what `needs` says, and copies the log at `path` once.
+/// A unit that starts with the system, needs `needs`, and copies the log at `path` once.
 fn add_reader(files: &Files, name: &str, needs: &str, path: &str) {
     let unit = format!(
         "[Unit]\n{needs}\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=cp {path} /run/{name}\n"
@@ -50,7 +50,7 @@ fn add_reader(files: &Files, name: &str, needs: &str, path: &str) {
     files.enable(&format!("{name}.service"), &format!("{name}.service"));
 }
 
-/// What the unit has written to the journal: priorities and messages.
+/// Priority and text of the unit's messages in the journal.
 fn journal(container: &Container, unit: &str) -> Vec<(String, String)> {
     container.run("journalctl --sync");
     let lines = container.run(&format!("journalctl --output=json --unit={unit}"));
@@ -86,11 +86,11 @@ fn the_service_starts_in_order_ends_and_comes_back() {
     let state = |name: &str| container.property(SERVICE, name);
     container.wait_for_boot();
     assert_eq!(container.run("systemctl is-system-running"), "running");
-    // The reader began when the mount answered.
+    // The reader started when the mount answered.
     assert!(fs::read(container.path("/run/reader")).unwrap() == expected);
     assert_eq!(state("StatusText"), "/data/logs mounted at /mnt/logs");
     assert_in_journal(&container, SERVICE, "6", "/data/logs mounted at /mnt/logs");
-    // In a container /sys cannot be written. Nothing else is in the way: scans are confined, files are passed through.
+    // In a container /sys is read-only. Nothing else fails: scans are sandboxed, and files are passed through.
     let mut warnings = journal(&container, SERVICE);
     warnings.retain(|(priority, text)| &**priority < "6" && !text.contains("read-ahead"));
     assert_eq!(warnings, []);
@@ -125,19 +125,19 @@ fn the_service_starts_in_order_ends_and_comes_back() {
     assert!(reads(), "it does not answer after a crash");
     assert_eq!(container.mounts("/mnt/logs").len(), 1);
 
-    // Nothing says what belongs there.
+    // Nothing is configured for this mount point.
     let failed = container.output("systemctl start h5logfs@mnt-other.service");
     assert!(!failed.status.success());
     assert_in_journal(&container, "h5logfs@mnt-other.service", "3", "/mnt/other");
 
     let said = container.power_off();
     assert!(!said.contains("Failed unmounting mnt-logs"), "{said}");
-    // That was the crash.
+    // This was the crash.
     let failure = format!("{SERVICE}: Failed with result");
     assert_eq!(said.matches(&failure).count(), 1, "{said}");
 }
 
-/// What of `sandbox.py` a mount for all users needs.
+/// Parts of `sandbox.py` that a mount for all users needs.
 const NEEDED: [&str; 4] = [
     "mount",
     "open a Unix socket",
@@ -148,7 +148,7 @@ const NEEDED: [&str; 4] = [
 /// CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP and CAP_SYS_ADMIN, by their bits.
 const CAPABILITIES: &str = "CapBnd:\t00000000002001e4";
 
-/// Whether root may lower the score by which the kernel chooses processes when memory runs out.
+/// Whether root may protect processes from the out-of-memory killer.
 fn may_spare_processes() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -157,7 +157,7 @@ fn may_spare_processes() -> bool {
     u64::from_str_radix(line.unwrap(), 16).unwrap() >> 24 & 1 == 1
 }
 
-/// Each thing is tried with and without the unit: what fails without proves nothing.
+/// Each action is tried with and without the unit: an action that fails without it proves nothing.
 #[test]
 fn the_daemon_cannot_do_what_the_unit_forbids() {
     if !cfg!(target_arch = "x86_64") {
@@ -184,7 +184,7 @@ fn the_daemon_cannot_do_what_the_unit_forbids() {
     };
     container.wait_for_boot();
     container.run("chown -R 1000:1000 /data/other && chmod 600 /data/other/secret");
-    // The kernel's log.
+    // The kernel log.
     container.run("mknod /data/device c 1 11");
     container.run("python3 /sandbox.py /run/free");
     container.run("systemctl start h5logfs@probe.service");
@@ -206,7 +206,7 @@ fn the_daemon_cannot_do_what_the_unit_forbids() {
     }
     assert_eq!(done, NEEDED);
 
-    // The daemon has all that from the beginning on.
+    // The daemon is confined like this from its start.
     let daemon = container.property(SERVICE, "MainPID");
     let status = fs::read_to_string(container.path(&format!("/proc/{daemon}/status"))).unwrap();
     for line in ["NoNewPrivs:\t1", "Seccomp:\t2", CAPABILITIES] {
@@ -229,7 +229,7 @@ fn the_daemon_cannot_do_what_the_unit_forbids() {
     }
 }
 
-/// A mount of fstab comes before what needs it, one on demand at its first use.
+/// A mount in fstab comes before what needs it; one on demand is mounted at its first use.
 #[test]
 fn lines_of_fstab_and_the_examples_are_mounted() {
     let files = files();

@@ -1,6 +1,6 @@
-//! A container in which systemd is process 1: `container.sh` makes it of the system's own /usr, without network.
+//! A container in which systemd is process 1. `container.sh` makes it from the system's own /usr, without network.
 //!
-//! It goes with the test, also after a failure: its processes end with the first one, and all that was mounted with them.
+//! It ends with the test, even after a failure: all its processes end with the first one, and all mounts with them.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ const SCRIPT: &str = concat!(
 );
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
-/// The files that a container begins with, besides those of the system.
+/// The initial files of a container, besides those of the system.
 pub struct Files(TempDir);
 
 impl Files {
@@ -31,7 +31,7 @@ impl Files {
         files
     }
 
-    /// Where a file lies before the start; the directories above it are made.
+    /// The path of a file before the start. Parent directories are created.
     pub fn at(&self, path: &str) -> PathBuf {
         let path = self.0.path().join(path.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -46,7 +46,7 @@ impl Files {
         fs::copy(from, self.at(to)).unwrap();
     }
 
-    /// The unit starts with the system.
+    /// Makes a unit start with the system.
     pub fn enable(&self, unit: &str, instance: &str) {
         let link = format!("etc/systemd/system/multi-user.target.wants/{instance}");
         let unit = format!("/etc/systemd/system/{unit}");
@@ -54,7 +54,7 @@ impl Files {
     }
 }
 
-/// A cgroup with all groups below it. Removed on drop, when no process is left in it.
+/// A cgroup with its subgroups, removed on drop once it has no processes.
 struct Group(PathBuf);
 
 impl Group {
@@ -78,7 +78,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Processes that were killed are in it for a moment.
+        // Killed processes stay in it briefly.
         for _ in 0..100 {
             if Group::remove(&self.0) {
                 return;
@@ -89,16 +89,16 @@ impl Drop for Group {
 }
 
 pub struct Container {
-    /// The parent of process 1, with which that ends.
+    /// The parent of process 1, which ends with it.
     parent: Child,
-    /// Process 1, as it is called here.
+    /// Process 1, by its number outside.
     first: i32,
-    /// Its root, and its journal.
+    /// Its root and its journal.
     dirs: [TempDir; 2],
     _group: Group,
 }
 
-/// Whether containers can be made here; says why not.
+/// Whether containers can be made here; prints the reason if not.
 fn can_boot() -> bool {
     let mut missing = None;
     if !is_root() {
@@ -115,7 +115,8 @@ fn can_boot() -> bool {
 }
 
 impl Container {
-    /// Starts one, and waits until systemd takes commands. `None` where that cannot be; says why.
+    /// Starts a container, and waits until systemd takes commands. `None`, after printing the reason, where this is
+    /// impossible.
     pub fn start(files: &Files) -> Option<Self> {
         if !can_boot() {
             return None;
@@ -139,7 +140,7 @@ impl Container {
         // SAFETY: only system calls between fork and exec.
         unsafe {
             command.pre_exec(move || {
-                // Ends with the test, however that ends.
+                // The container ends with the test in any case.
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
                 fs::write(&members, "0")
             });
@@ -170,12 +171,12 @@ impl Container {
         !is_refused
     }
 
-    /// A path in it, as seen from here.
+    /// A path in the container, as seen from outside.
     pub fn path(&self, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.first))
     }
 
-    /// What its programs have said, also when it is down.
+    /// The output of its programs, also after the shutdown.
     pub fn said(&self) -> String {
         let journal = self.dirs[1].path();
         let output = fs::read_to_string(journal.join("output")).unwrap();
@@ -184,7 +185,7 @@ impl Container {
         output + &String::from_utf8_lossy(&entries.output().unwrap().stdout)
     }
 
-    /// Runs a shell command in it.
+    /// Runs a shell command in the container.
     pub fn output(&self, script: &str) -> Output {
         let mut command = Command::new("nsenter");
         command
@@ -195,7 +196,7 @@ impl Container {
         command.output().unwrap()
     }
 
-    /// What a shell command prints, which must succeed.
+    /// The output of a shell command, which must succeed.
     #[track_caller]
     pub fn run(&self, script: &str) -> String {
         let output = self.output(script);
@@ -215,18 +216,18 @@ impl Container {
 
     /// Waits until all units that start with the system have started, or failed.
     pub fn wait_for_boot(&self) {
-        // It fails where a unit has.
+        // It fails if a unit has failed.
         self.output("systemctl is-system-running --wait");
     }
 
-    /// The lines of the table of mounts for this mount point.
+    /// The lines of the mount table for this mount point.
     pub fn mounts(&self, point: &str) -> Vec<String> {
         let table = fs::read_to_string(format!("/proc/{}/mountinfo", self.first)).unwrap();
         let here = table.lines().filter(|l| l.split(' ').nth(4) == Some(point));
         here.map(str::to_owned).collect()
     }
 
-    /// Ends the container as a shutdown does, and returns what its programs have said.
+    /// Shuts the container down, and returns the output of its programs.
     pub fn power_off(mut self) -> String {
         let _ = self.output("systemctl poweroff");
         let mut parent = self.parent.try_wait().unwrap();

@@ -1,5 +1,6 @@
-# Makes the root of a container, and runs systemd in it as process 1. Called in namespaces of its own: mounts, processes,
-# host name, IPC, network, cgroups. Of the system it has /usr, for reading; all else is made here, and goes with it.
+# Makes the root of a container, and runs systemd in it as process 1. Called in its own namespaces: mounts, processes,
+# host name, IPC, network, cgroups. The system's /usr is there, read-only; everything else is made here, and
+# disappears with the container.
 #
 # $1: an empty directory, $2: files to put there, $3: the program h5logfs, $4: a directory for the journal.
 set -eu
@@ -12,7 +13,7 @@ mkdir -p usr proc sys dev run tmp var/log/journal var/lib var/cache etc/systemd/
 chmod 1777 tmp
 for dir in bin lib lib64; do ln -s usr/$dir $dir; done
 
-# The program, and the helper of mount(8). That looks in /sbin, which here is not that of /usr.
+# The program, and the helper of mount(8), which is looked up in /sbin, not in /usr.
 mount --rbind /usr usr
 mount -o remount,bind,ro usr
 mount -t tmpfs -o mode=755 local usr/local
@@ -22,7 +23,7 @@ mount --bind "$program" usr/local/bin/h5logfs
 ln -s /usr/sbin/* sbin/
 ln -s /usr/local/bin/h5logfs sbin/mount.h5logfs
 
-# The system's libraries and PAM, and no service of the system.
+# The system's libraries and PAM, but no services.
 for name in alternatives ld.so.cache ld.so.conf ld.so.conf.d nsswitch.conf login.defs pam.d security fuse.conf; do
     test ! -e /etc/$name || cp -a /etc/$name etc/
 done
@@ -35,12 +36,12 @@ echo ID=debian >etc/os-release
 echo 0123456789abcdef0123456789abcdef >etc/machine-id
 touch etc/fstab etc/.updated var/.updated
 for generator in sysv getty; do ln -s /dev/null etc/systemd/system-generators/systemd-$generator-generator; done
-# As Debian's presets have it.
+# Debian's presets.
 mkdir -p etc/systemd/system/multi-user.target.wants
 ln -s /lib/systemd/system/remote-fs.target etc/systemd/system/multi-user.target.wants/
 cp -a "$files/." .
 
-# Nothing of the kernel's can be set: its settings are those of the machine.
+# Kernel settings are those of the machine, and read-only.
 mount -t proc proc proc
 mount --bind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
@@ -60,7 +61,7 @@ pivot_root . old
 cd /
 umount -l old
 rmdir old
-# As systemd makes it on a machine: services with mounts of their own see what is unmounted.
+# As systemd does on a machine: services with their own mounts see unmounts.
 mount --make-rshared /
 exec env -i container=h5logfs-test PATH=/usr/local/bin:/usr/bin:/sbin /lib/systemd/systemd \
     --system --unit=multi-user.target

@@ -1,5 +1,5 @@
-//! What administrators install: the files of `make install` and what they are good for, `make uninstall`,
-//! and the Debian package, which is installed, used, removed and purged.
+//! What administrators install: the files of `make install` and their use, `make uninstall`, and the Debian package,
+//! which is installed, used, removed and purged.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const PREFIX: &str = "/opt/logs";
 const SBINDIR: &str = "/usr/sbin";
 
-/// Runs a command; fails the test where it fails.
+/// Runs a command, which must succeed.
 #[track_caller]
 fn run(command: &mut Command) -> Output {
     let output = command.output();
@@ -30,7 +30,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether a program is here; says so if not.
+/// Whether a program is installed; prints if not.
 fn there_is(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -39,7 +39,7 @@ fn there_is(program: &str) -> bool {
     found
 }
 
-/// A root directory into which everything was installed.
+/// A root directory with everything installed.
 struct Installed {
     root: TempDir,
 }
@@ -52,7 +52,7 @@ impl Installed {
         installed
     }
 
-    /// As root does it whose files are private unless something is done about it.
+    /// Runs make as root with a umask that makes files private by default.
     fn make(&self, target: &str) {
         let mut command = make(target);
         command
@@ -80,7 +80,7 @@ impl Installed {
     }
 }
 
-/// Everything below a directory that is no directory.
+/// All files below a directory.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -134,7 +134,7 @@ fn everything_is_installed_in_its_place() {
         assert_eq!(mode(&installed.path(file)), 0o644, "{file}");
     }
     for file in files(installed.root.path()) {
-        // A user that may not enter a directory can use nothing in it.
+        // A user who cannot enter a directory can use nothing in it.
         let dirs = file.ancestors().skip(1);
         for dir in dirs.take_while(|dir| *dir != installed.root.path()) {
             let used = ["share", "lib/h5logfs"].map(|used| installed.path(used));
@@ -142,7 +142,7 @@ fn everything_is_installed_in_its_place() {
             assert!(!wanted || mode(dir) == 0o755, "{}", dir.display());
         }
     }
-    // Where mount(8) looks, and by the path that it will have when the root is the root.
+    // The place where mount(8) looks, with the path relative to the real root.
     let helper = installed.root.path().join("usr/sbin/mount.h5logfs");
     let target = fs::read_link(helper).unwrap();
     assert_eq!(target, Path::new(PREFIX).join("bin/h5logfs"));
@@ -153,7 +153,7 @@ fn everything_is_installed_in_its_place() {
     );
 }
 
-/// Without the library of the writer the rest is installed, and what is left out is told.
+/// Without the writer library the rest is installed, and the omission is reported.
 #[test]
 fn what_was_not_built_is_told() {
     let root = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn what_was_not_built_is_told() {
     }
 }
 
-/// The units of the project name the program; the installed ones say where it is.
+/// The project's units name the program; the installed ones have its path.
 #[test]
 fn units_start_the_program_that_was_installed() {
     let installed = Installed::new();
@@ -200,11 +200,11 @@ fn uninstalling_leaves_nothing() {
     assert_eq!(files(installed.root.path()), Vec::<PathBuf>::new());
     assert!(!installed.path("share/doc/h5logfs").exists());
     assert!(!installed.path("lib/h5logfs").exists());
-    // There is nothing to do any more, and that is no failure.
+    // A repeated uninstall is no failure.
     installed.make("uninstall");
 }
 
-/// Opens a log with the file driver, and prints whether it has the values of an ordinary file.
+/// Opens a log with the file driver, and prints whether its values are those of an ordinary file.
 const COMPARE: &str = "
 import sys, h5py
 with h5py.File(sys.argv[1]) as log, h5py.File(sys.argv[2]) as plain:
@@ -214,7 +214,7 @@ with h5py.File(sys.argv[1]) as log, h5py.File(sys.argv[2]) as plain:
 print('equal')
 ";
 
-/// The driver finds the program that was installed with it, without any variable for that.
+/// The driver finds the program installed with it, without any variable.
 #[test]
 fn a_program_reads_a_log_with_the_installed_driver() {
     let Some(python) = Python::new() else {
@@ -262,7 +262,7 @@ fn manual_pages_are_well_formed() {
     }
 }
 
-/// Each command has a page, and no page is of something else.
+/// Each command has a page, and each page belongs to a command.
 #[test]
 fn pages_are_those_of_the_commands() {
     let help = text(&run(Command::new(crate::common::PROGRAM).arg("--help")));
@@ -282,7 +282,7 @@ fn pages_are_those_of_the_commands() {
     ];
     expected.extend(written.map(String::from));
     let installed = Installed::new();
-    // It comes with the library of the writer, where that was built.
+    // It is installed with the writer library, if that was built.
     let for_jobs = installed.path("bin/h5logfs-compact-mpi").exists();
     expected.extend(for_jobs.then(|| "h5logfs-compact-mpi.1".to_owned()));
     let pages = installed.pages();
@@ -303,13 +303,13 @@ fn documented_options() -> BTreeSet<String> {
     names
 }
 
-/// The page is written by hand, and must neither lag behind nor promise anything.
+/// The page is written by hand. It must have exactly the existing options.
 #[test]
 fn the_page_of_mount_8_has_every_option() {
     let page = fs::read_to_string(project().join("packaging/man/mount.h5logfs.8")).unwrap();
     let section = page.split("\n.SH OPTIONS\n").nth(1).unwrap();
     let section = section.split("\n.SH ").next().unwrap();
-    // The line after `.TP` has the option, maybe after a macro for the font.
+    // The line after `.TP` has the option, possibly after a font macro.
     let entries = section.split("\n.TP\n").skip(1);
     let name = |entry: &str| {
         let line = entry.lines().next().unwrap();
@@ -352,7 +352,7 @@ fn all_options_of_the_driver_are_described() {
     assert_eq!(documented.collect::<BTreeSet<_>>(), names);
 }
 
-/// The page of the connector, the table in docs/user-guide.md, and what its code knows.
+/// The page of the connector, the table in docs/user-guide.md, and the options in its code.
 #[test]
 fn all_options_of_the_connector_are_described() {
     let names: BTreeSet<String> = OPTIONS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -420,7 +420,7 @@ fn completions_complete() {
 fn completions_of_mount_options() {
     let installed = Installed::new();
     let bash = installed.path("share/bash-completion/completions/h5logfs");
-    // The words are those into which bash cuts the line.
+    // The words into which bash splits the line.
     let script = r#"
         source "$1"; shift
         COMP_LINE=$1 COMP_POINT=${#1}; shift
@@ -466,7 +466,7 @@ fn completions_of_mount_options() {
     assert_eq!(names, documented_options());
     let reading = offered("h5logfs check -o b", &["h5logfs", "check", "-o", "b"]);
     assert_eq!(reading, ["burst_dir="]);
-    // The form of mount(8).
+    // The syntax of mount(8).
     let helper = offered("h5logfs a b -o thr", &["h5logfs", "a", "b", "-o", "thr"]);
     assert_eq!(helper, ["threads="]);
 
@@ -485,8 +485,8 @@ fn completions_of_mount_options() {
 
 // --- the Debian package --------------------------------------------------------------------------
 
-/// Runs with namespaces for mounts and processes of its own: `package.sh DEB SOURCE COMPARE [PYTHON]`. The package is
-/// installed over the machine's own root, in a layer of memory that goes with the namespace.
+/// Runs in its own mount and process namespaces: `package.sh DEB SOURCE COMPARE [PYTHON]`. The package is installed
+/// over the machine's root, in an overlay in memory that disappears with the namespace.
 const PACKAGE: &str = r#"
 set -eu
 top=$1 package=$2 source=$3 compare=$4 python=${5:-}
@@ -555,7 +555,7 @@ left=$(find "$top/upper" -name '*h5logfs*' ! -type c)
 echo COMPLETE
 "#;
 
-/// Why the package cannot be tried, if so.
+/// Why the package cannot be tried.
 fn hindrance() -> Option<&'static str> {
     let works = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output();
@@ -575,7 +575,7 @@ fn hindrance() -> Option<&'static str> {
     }
 }
 
-/// Name and description of the packages of cargo of which Debian packages are made.
+/// Name and description of the cargo packages from which Debian packages are made.
 fn synopses() -> [(String, String); 2] {
     ["Cargo.toml", "crates/writer/Cargo.toml"].map(|manifest| {
         let text = fs::read_to_string(project().join(manifest)).unwrap();
@@ -588,7 +588,7 @@ fn synopses() -> [(String, String); 2] {
     })
 }
 
-/// cargo-deb breaks longer lines, and Debian takes the first one for the synopsis.
+/// cargo-deb breaks longer lines, and Debian uses the first one as the synopsis.
 #[test]
 fn synopses_of_debian_packages_are_one_line() {
     for (name, synopsis) in synopses() {

@@ -1,9 +1,9 @@
-//! The ways in which administrators mount: mount(8), /etc/fstab, autofs; each is really taken.
+//! The ways in which administrators mount: mount(8), /etc/fstab, autofs. Each is really used.
 //!
-//! Every test runs a shell script as root in mount and process namespaces of its own. There the
-//! system's directories are covered: /sbin has the helper, /usr/local/bin the program, /etc/fstab is
-//! the test's. Nothing outside changes, and with the namespaces all that was mounted or started in them
-//! goes, also after a failure. Where that cannot be had a test says so and passes.
+//! Every test runs a shell script as root in its own mount and process namespaces. There the system's directories are
+//! covered: /sbin has the helper, /usr/local/bin the program, and /etc/fstab belongs to the test. Nothing outside
+//! changes, and all mounts and processes disappear with the namespaces, even after a failure. Where this is
+//! impossible a test says so and passes.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::common::{PROGRAM, User, can_act, can_mount, is_root, source};
 
-/// What every script begins with. $W is a directory of the test's own, $SRC and $MNT what is mounted
-/// where; `as_user` is an ordinary user.
+/// The start of every script. $W is the test's own directory, $SRC and $MNT are source and mount point; `as_user`
+/// runs a command as an ordinary user.
 const PREPARATION: &str = r#"
 set -u
 # Those of other tests would not end as long as they are here, too.
@@ -67,7 +67,7 @@ struct Place {
     work: TempDir,
 }
 
-/// Where a script can run; says why not.
+/// A place for scripts; prints the reason if there is none.
 fn place() -> Option<Place> {
     if !is_root() {
         eprintln!("skipped: only root has these ways to mount");
@@ -96,7 +96,7 @@ fn place() -> Option<Place> {
     Some(Place { source, work })
 }
 
-/// A script in namespaces of its own.
+/// A command that runs a script in its own namespaces.
 fn namespaces(work: &Path, script: &str) -> Command {
     let mut command = Command::new("timeout");
     command
@@ -119,7 +119,7 @@ fn namespaces(work: &Path, script: &str) -> Command {
 }
 
 impl Place {
-    /// Fails the test when the script fails.
+    /// Runs a script, which must succeed.
     fn run(&self, script: &str) -> String {
         let script = format!("{PREPARATION}{script}\nexit 0");
         let output = namespaces(self.work.path(), &script)
@@ -161,7 +161,7 @@ fn mount_with_either_type() {
     );
 }
 
-/// Paths with what a shell would take apart reach the program as they are.
+/// Paths with characters special to a shell reach the program unchanged.
 #[test]
 fn paths_may_have_any_name() {
     run(r#"
@@ -294,7 +294,7 @@ fn users_mount_and_unmount_what_fstab_lets_them() {
     );
 }
 
-/// mount(8) clears the environment for ordinary users. The home is that of the user database.
+/// mount(8) clears the environment for ordinary users. The home directory comes from the user database.
 #[test]
 fn users_without_an_environment_have_their_files() {
     run_with_user(
@@ -364,7 +364,7 @@ fn the_configuration_file_of_root_holds() {
         "#);
 }
 
-/// The system's own file, which is also the one of the helper; ordinary users have another.
+/// The system's file, which the helper uses, too; ordinary users have their own.
 #[test]
 fn the_usual_configuration_files() {
     run_with_user(
@@ -457,7 +457,7 @@ fn a_user_unmounts_what_the_user_has_mounted() {
     );
 }
 
-/// The map that ships as an example, with the paths of the test.
+/// The map shipped as an example, with the paths of the test.
 #[test]
 fn autofs_mounts_when_somebody_enters() {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();

@@ -1,7 +1,7 @@
-//! scripts/setup.sh, while another program installs packages.
+//! scripts/setup.sh while another program installs packages.
 //!
-//! apt-get has directories of its own here, with a lock of its own, and no source of packages. It is asked for the lists
-//! only: what it would install is noted.
+//! apt-get has its own directories here, with its own lock and no package source. Only lists are really requested:
+//! installations are recorded instead.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::common::is_root;
 use crate::common::readers::project;
 
-/// Locks a file as apt does, says so, and ends with its input.
+/// Locks a file as apt does, reports it, and ends with its input.
 const HOLDER: &str = "
 import fcntl, sys
 file = open(sys.argv[1], 'w')
@@ -23,7 +23,7 @@ print('locked', flush=True)
 sys.stdin.read()
 ";
 
-/// No package is installed, as far as the script can see.
+/// Tells the script that no package is installed.
 const DPKG_QUERY: &str = "exit 1";
 
 const APT_GET: &str = r#"
@@ -41,7 +41,7 @@ struct Place {
 }
 
 impl Place {
-    /// Says why there is none, if so.
+    /// The setup; prints the reason if it is impossible.
     fn new() -> Option<Self> {
         if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
             eprintln!("skipped: only root can run apt-get, on a Debian system");
@@ -63,7 +63,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Another program that holds the lock of the lists.
+    /// Starts another program that holds the lock of the lists.
     fn lock(&self) -> Child {
         let mut holder = Command::new("python3");
         holder.args(["-c", HOLDER]).arg(self.path("lists/lock"));
@@ -128,7 +128,7 @@ fn setup_does_not_wait_for_ever() {
     holder.wait().unwrap();
 }
 
-/// They compile an HDF5, and programs for it.
+/// The benchmarks compile an HDF5 and programs for it.
 #[test]
 fn the_benchmarks_of_writing_get_what_they_compile_with() {
     let Some(place) = Place::new() else { return };
@@ -142,7 +142,7 @@ fn the_benchmarks_of_writing_get_what_they_compile_with() {
     }
 }
 
-/// Another failure is told at once.
+/// Any other failure is reported at once.
 #[test]
 fn setup_tells_what_apt_says() {
     let Some(place) = Place::new() else { return };

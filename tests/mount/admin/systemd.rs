@@ -1,5 +1,5 @@
-//! The units that ship, as far as they can be tried where systemd does not run: systemd's own checks of
-//! them, what the daemon tells a service manager, and the daemon with the rights that the unit leaves it.
+//! The shipped units, as far as they can be tried without a running systemd: systemd's own checks, the daemon's
+//! messages to a service manager, and the daemon with the rights that the unit leaves it.
 //!
 //! `booted` tries them under a systemd.
 
@@ -17,8 +17,8 @@ use crate::common::{
     Mounted, PROGRAM, User, can_mount, is_root, messages, mount_type, source, wait_until,
 };
 
-/// The most that `systemd-analyze security` may find exposed, in tenths: 10 is everything. A service that
-/// may mount for all cannot come down to those that get a file system of their own.
+/// Limit of the exposure that `systemd-analyze security` finds, in tenths: 10 is everything. A service that may mount
+/// for all users cannot be as low as one with its own file system.
 const MOST_EXPOSED: &str = "45";
 
 fn unit(path: &str) -> PathBuf {
@@ -27,7 +27,7 @@ fn unit(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// Whether systemd-analyze can `what`; says why not.
+/// Whether systemd-analyze supports `what`; prints if not.
 fn can_analyze(what: &str) -> bool {
     match Command::new("systemd-analyze").arg("--help").output() {
         Err(_) => eprintln!("skipped: systemd-analyze (package systemd) is not installed"),
@@ -39,7 +39,7 @@ fn can_analyze(what: &str) -> bool {
     false
 }
 
-/// A copy in which the program is named by its path: verify looks whether it is there.
+/// A copy that names the program by its real path, because verify looks for it.
 fn with_program(from: &str, dir: &TempDir, name: &str) -> PathBuf {
     let text = fs::read_to_string(unit(from)).unwrap();
     let copy = dir.path().join(name);
@@ -63,7 +63,7 @@ fn systemd_accepts_the_units() {
         ("examples/mnt-logs.mount", "mnt-logs.mount", false),
         ("examples/mnt-logs.automount", "mnt-logs.automount", false),
     ];
-    // All at first: the automount wants its mount.
+    // All copies first: the automount needs its mount.
     let copies = units.map(|(from, name, user)| (with_program(from, &dir, name), user));
     for (copy, user) in copies {
         let output = Command::new("systemd-analyze")
@@ -73,12 +73,12 @@ fn systemd_accepts_the_units() {
                 if user { "--user" } else { "--system" },
             ])
             .arg(&copy)
-            // It only wants to know where that would be.
+            // It only asks for the path of this.
             .env("XDG_RUNTIME_DIR", dir.path())
             .output()
             .unwrap();
         let said = messages(&output);
-        // It passes over what it does not know, with a message and status 0.
+        // It skips unknown settings, with a message and status 0.
         assert!(
             output.status.success() && said.is_empty(),
             "{}: {said}",
@@ -103,8 +103,8 @@ fn the_service_is_not_too_exposed() {
     assert!(output.status.success(), "{said}");
 }
 
-/// The settings for which systemd gives a service a mount namespace of its own, systemd.exec(5): other
-/// processes do not see a mount in it.
+/// The settings for which systemd gives a service its own mount namespace (systemd.exec(5)): other processes do not
+/// see mounts in it.
 #[test]
 fn nothing_hides_the_mount_from_others() {
     const HIDING: [&str; 20] = [
@@ -139,7 +139,7 @@ fn nothing_hides_the_mount_from_others() {
     }
 }
 
-/// The value of a setting that a unit has once.
+/// The value of a setting that occurs once in a unit.
 fn setting(unit_path: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(unit(unit_path)).unwrap();
     let values = text
@@ -151,7 +151,7 @@ fn setting(unit_path: &str, key: &str) -> Option<String> {
     value
 }
 
-/// If memory runs out, a scan ends before the daemon, and the daemon has room for what its options allow.
+/// When memory runs out, a scan ends before the daemon, and the daemon has room for what its options allow.
 #[test]
 fn the_kernel_ends_scans_before_the_daemon() {
     let daemon = (256 + 256 + 192) << 20;
@@ -178,7 +178,7 @@ fn the_kernel_ends_scans_before_the_daemon() {
     );
 }
 
-/// Listens as a service manager does.
+/// Listens like a service manager.
 struct Manager {
     dir: TempDir,
     socket: UnixDatagram,
@@ -200,7 +200,7 @@ impl Manager {
         String::from_utf8_lossy(&buf[..len]).into_owned()
     }
 
-    /// A mount of `source` at `mount_point`, in the foreground, by `command`.
+    /// Mounts `source` at `mount_point`, in the foreground, by `command`.
     fn start(&self, command: &mut Command, source: &Path, mount_point: &Path) -> Child {
         command
             .args(["mount", "-f"])
@@ -222,7 +222,7 @@ fn the_service_manager_is_told() {
     let mut command = User::Caller.command(PROGRAM);
     let child = manager.start(&mut command, source.path(), dir.path());
     let ready = manager.next();
-    // At this word the mount is there.
+    // This message means that the mount is there.
     assert_eq!(mount_type(dir.path()).as_deref(), Some("fuse.h5logfs"));
     let mounted = Mounted::at(User::Caller, dir);
     let mut lines = ready.lines();
@@ -234,7 +234,7 @@ fn the_service_manager_is_told() {
         "{status}"
     );
 
-    // The watcher of auto_unmount is a child: it must not be able to speak for the daemon.
+    // The watcher of auto_unmount is a child, and must not be able to speak for the daemon.
     let children = format!("/proc/{0}/task/{0}/children", mounted.daemon.as_raw_pid());
     let watcher = fs::read_to_string(children).unwrap();
     let environment = format!(
@@ -265,8 +265,8 @@ fn a_mount_that_fails_is_not_ready() {
     assert!(manager.socket.recv(&mut [0; 10]).is_err());
 }
 
-/// The capabilities of the unit are enough, with no way to more: for the mount, for a file of which root is
-/// not the owner, and for the end.
+/// The unit's capabilities suffice, without a way to more: for the mount, for a file that root does not own, and for
+/// the end.
 #[test]
 fn the_rights_that_the_unit_leaves_are_enough() {
     if !is_root() || !can_mount(User::Caller) {

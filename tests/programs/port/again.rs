@@ -1,5 +1,5 @@
-//! A log that three jobs write one after the other, on numbers of ranks that differ. Before the last one closes it, its
-//! files are copied, so that another program can close the copy.
+//! A log written by three jobs in turn, on different numbers of ranks. Before the last one closes it, its files are
+//! copied, so that another program can close the copy.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use mpi::traits::*;
 
 use crate::Result;
 
-/// Elements of a row that a rank may write.
+/// Elements of a rank's row.
 const WIDTH: u64 = 800;
 const FLUSHES: u64 = 4;
 
@@ -28,7 +28,7 @@ pub fn write(path: &str, world: &SimpleCommunicator, subfiles: u32) -> Result {
     file.dataset("/rows", spec)?;
     advance(&mut file, world)?;
     file.close()?;
-    // It is not closed.
+    // The log is not closed.
     on_some(world, ranks.div_ceil(2), |writers| {
         let mut file = Writer::open(path, writers, Options::default())?;
         advance(&mut file, writers)
@@ -44,7 +44,7 @@ pub fn write(path: &str, world: &SimpleCommunicator, subfiles: u32) -> Result {
     })
 }
 
-/// Lets the first ranks do something, while the others wait.
+/// Lets the first ranks act while the others wait.
 fn on_some(
     world: &SimpleCommunicator,
     number: u64,
@@ -77,8 +77,8 @@ fn copy(path: &str) -> Result {
     Ok(())
 }
 
-/// Some flushes. A rank writes nothing in some of them, and every other element in the others, which takes as many blocks
-/// as its number says.
+/// Some flushes. In some of them a rank writes nothing, in the others every second element, in as many blocks as its
+/// number.
 fn advance(file: &mut Writer, writers: &SimpleCommunicator) -> Result {
     let rank = writers.rank() as u64;
     let rows = file.open_dataset::<u16>("/rows")?;

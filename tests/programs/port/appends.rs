@@ -1,5 +1,5 @@
-//! Particles: each rank appends its own number of rows, and asks where they went. One flush fails on one rank, one
-//! dataset is unknown to some ranks at first, and some appends are refused.
+//! Particles: each rank appends its own number of rows, and asks for their places. One flush fails on one rank, some
+//! ranks do not know one dataset at first, and some appends are refused.
 
 use h5logfs_writer::{Dataset, DatasetSpec, Error, Writer};
 use mpi::collective::SystemOperation;
@@ -10,15 +10,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::Result;
 
 const ROUNDS: u64 = 5;
-/// In this round no data reach the file of rank 1 at first.
+/// In this round the data of rank 1 does not reach the file at first.
 const FAILING: u64 = 3;
 
 struct Particles<'c> {
     file: Writer,
     world: &'c SimpleCommunicator,
-    /// Rows of three numbers: rank, round, number of the row in the round.
+    /// Rows of three numbers: rank, round, index of the row in the round.
     particles: Dataset,
-    /// Rows so far.
+    /// Number of rows so far.
     rows: u64,
 }
 
@@ -37,7 +37,7 @@ pub fn write(file: Writer, world: &SimpleCommunicator) -> Result {
     };
     for round in 0..ROUNDS {
         run.append(round)?;
-        // Only rank 1 ever appends to it, and to begin with, all ranks have written to it.
+        // Only rank 1 ever appends to it, and at first all ranks have written to it.
         run.file.extend(plain, &[10 + 2 * round])?;
         if world.rank() == 1 {
             run.file.append(plain, &[round as u32, 7])?;
@@ -55,7 +55,7 @@ pub fn write(file: Writer, world: &SimpleCommunicator) -> Result {
 }
 
 impl Particles<'_> {
-    /// Copied rows, in two calls, and rows that are lent; none on some ranks.
+    /// Copied rows in two calls, and lent rows; none on some ranks.
     fn append(&mut self, round: u64) -> Result {
         let (file, particles) = (&mut self.file, self.particles);
         let rows = rows(self.world.rank() as u64, round);
@@ -65,7 +65,7 @@ impl Particles<'_> {
         Ok(())
     }
 
-    /// A flush that fails leaves the rows to the next one. Meanwhile another rank gets more.
+    /// A failed flush leaves its rows to the next one. Meanwhile another rank gets more.
     fn fail(&mut self) -> Result {
         let rank = self.world.rank();
         let limit = getrlimit(Resource::Fsize);
@@ -85,7 +85,7 @@ impl Particles<'_> {
         Ok(())
     }
 
-    /// The rows lie where the library says, behind those of lower ranks.
+    /// The rows are where the library says, after those of lower ranks.
     fn check(&mut self, round: u64) -> Result {
         let rank = self.world.rank() as u64;
         let mut number = number(rank, round);
@@ -116,7 +116,7 @@ fn rows(rank: u64, round: u64) -> Vec<f64> {
     (0..number(rank, round)).flat_map(row).collect()
 }
 
-/// Rows of the rank in the flush that fails.
+/// Rows of the rank in the failing flush.
 fn extra(rank: u64) -> Vec<f64> {
     (0..rank)
         .flat_map(|n| [rank as f64, -1.0, n as f64])
@@ -135,7 +135,7 @@ fn track(file: &mut Writer, rank: u64) -> Result {
     Ok(())
 }
 
-/// What is no row is refused, and told at the flush.
+/// Data that is no row is refused, and reported at the flush.
 fn refuse(file: &mut Writer, particles: Dataset) -> Result {
     let fixed = file.dataset("/fixed", DatasetSpec::new::<f64>(&[4]))?;
     let refused = |outcome: h5logfs_writer::Result<()>, words: &str| match outcome {
@@ -152,7 +152,7 @@ fn refuse(file: &mut Writer, particles: Dataset) -> Result {
     Ok(())
 }
 
-/// A rank that appends to a dataset which the others have not defined gets an error as they do. No rank waits.
+/// A rank that appends to a dataset which the others have not defined gets an error, as they do. No rank waits.
 fn differ(file: &mut Writer, world: &SimpleCommunicator) -> Result {
     let spec = || DatasetSpec::new::<u8>(&[0]).unlimited(0);
     let early = match world.rank() {

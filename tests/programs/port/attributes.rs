@@ -1,4 +1,4 @@
-//! Attributes from all that a program may hold its values in.
+//! Attributes from all containers in which a program may hold values.
 
 use h5logfs_writer::{Writer, array_value};
 

@@ -6,7 +6,7 @@ use mpi::traits::*;
 
 use crate::Result;
 
-/// Inner cells of a rank: rows, columns.
+/// Inner cells of a rank: rows and columns.
 const INNER: [u64; 2] = [3, 5];
 /// Ghost cells on each side.
 const GHOSTS: u64 = 2;
@@ -26,7 +26,7 @@ pub fn write(mut file: Writer, world: &SimpleCommunicator) -> Result {
     };
     file.write_from(field, Selection::block(&corner, &INNER), inner, &cells)?;
 
-    // The same with filters, and lent; and each second column alone.
+    // With filters, and lent; then only every second column.
     let spec = DatasetSpec::new::<f64>(&whole).chunk(&[2, 4]).deflate(6);
     let filtered = file.dataset("/filtered", spec)?;
     let lent = file.dataset("/lent", DatasetSpec::new::<f64>(&whole))?;
@@ -55,7 +55,7 @@ pub fn write(mut file: Writer, world: &SimpleCommunicator) -> Result {
     Ok(())
 }
 
-/// Each inner cell says where in the whole grid it lies; ghost cells are -1.
+/// Each inner cell tells its place in the whole grid; ghost cells are -1.
 fn cells(rank: u64, dims: [u64; 2]) -> Vec<f64> {
     let place = |index: u64| {
         let inner = |at: u64, d: usize| {

@@ -1,5 +1,4 @@
-//! What programs that are ported to the writer do, each on its own. `tests/writer/port.rs` knows what the file
-//! must hold.
+//! What programs ported to the writer do, separately. `tests/writer/port.rs` knows what the file must hold.
 //!
 //! ```text
 //! writer-port WHAT FILE
@@ -17,7 +16,7 @@ use h5logfs_writer::{Options, Writer};
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() {
-    // Else a rank that fails would wait for the others in MPI_Finalize.
+    // Otherwise a failing rank would wait for the others in MPI_Finalize.
     std::panic::set_hook(Box::new(|why| {
         eprintln!("{why}");
         std::process::exit(1);
@@ -52,7 +51,7 @@ fn main() {
     written.unwrap();
 }
 
-/// Else the signal would end the process; without it the write fails.
+/// Ignores SIGXFSZ, which would end the process. The write then fails instead.
 ///
 /// # Safety
 /// No other thread may handle signals.

@@ -1,5 +1,5 @@
-//! A program that goes on where an earlier job ended: with the file that it closed, and with the file that it did not
-//! close, on fewer ranks. What does not fit the file is refused.
+//! A program that continues an earlier job's file: one that was closed, and one that was not, on fewer ranks.
+//! Definitions that do not fit the file are refused.
 
 use h5logfs_writer::{Dataset, DatasetSpec, Error, Options, Selection, Writer};
 use hdf5::H5Type;
@@ -8,7 +8,7 @@ use mpi::traits::*;
 
 use crate::Result;
 
-/// With a gap in memory.
+/// A type with a gap in memory.
 #[derive(H5Type, Clone, Copy)]
 #[repr(C)]
 struct Event {
@@ -16,7 +16,7 @@ struct Event {
     step: f64,
 }
 
-/// The same members at other places in memory.
+/// The same members at other offsets in memory.
 #[derive(H5Type, Clone, Copy)]
 #[repr(C, packed)]
 struct Packed {
@@ -47,7 +47,7 @@ pub fn write(path: &str, world: &SimpleCommunicator) -> Result {
     file.make_scale(events, "event")?;
     file.attribute("/", "title", "begun")?;
     advance(&mut file, rank, series, events)?;
-    // Of a dataset that was just made, too.
+    // Also for a dataset just created.
     assert_eq!(file.open_dataset::<Event>("/events")?, events);
     file.close()?;
 
@@ -93,7 +93,7 @@ fn advance_opened(file: &mut Writer, rank: u64) -> Result {
     advance(file, rank, series, events)
 }
 
-/// Writes a few steps. In each, each rank has one value and as many events as its number says.
+/// Writes a few steps. In each, each rank has one value and as many events as its number.
 fn advance(file: &mut Writer, rank: u64, series: Dataset, events: Dataset) -> Result {
     let [first, ranks] = *file.dims(series)? else {
         return Err("another series".into());

@@ -1,4 +1,4 @@
-//! Dimensions that netCDF and xarray know by name. The file of `write_open` stays open.
+//! Dimensions with names for netCDF and xarray. The file of `write_open` stays open.
 
 use h5logfs_writer::{Dataset, DatasetSpec, NETCDF_DIMENSION, Selection, Writer};
 use mpi::topology::SimpleCommunicator;
@@ -64,7 +64,7 @@ fn dimension_without_variable(file: &mut Writer) -> Result {
     Ok(())
 }
 
-/// netCDF knows one scale for each dimension; HDF5 any number, and scales without a name.
+/// netCDF knows one scale per dimension; HDF5 any number, and scales without names.
 fn several_scales(file: &mut Writer) -> Result {
     let line = |file: &mut Writer, path| file.dataset(path, DatasetSpec::new::<f64>(&[3]));
     let (centre, edge) = (line(file, "/hdf5/_centre")?, line(file, "/hdf5/edge")?);
@@ -76,7 +76,7 @@ fn several_scales(file: &mut Writer) -> Result {
     Ok(())
 }
 
-/// So many uses that no object header could hold the list of them.
+/// Too many users of a scale for any object header to list.
 pub fn write_many(mut file: Writer) -> Result {
     let scale = file.dataset("/cell", DatasetSpec::new::<f64>(&[2]))?;
     file.make_scale(scale, "cell")?;

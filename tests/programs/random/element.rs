@@ -1,5 +1,5 @@
-//! Element types: those that Rust has, and those that only a datatype describes. What a Rust type is
-//! as a datatype is spelled out here once more, so that the crate's own answer is tested.
+//! Element types: those that Rust has, and those that only a datatype describes. The datatype of each Rust type is
+//! written out here again, to test the crate's own answer.
 
 use std::mem::{offset_of, size_of};
 
@@ -22,7 +22,7 @@ pub enum Colour {
     Blue = 7,
 }
 
-/// With gaps behind `id` and `kind`.
+/// With gaps after `id` and `kind`.
 #[derive(H5Type, Clone, Copy)]
 #[repr(C)]
 pub struct Event {
@@ -42,7 +42,7 @@ pub struct Track {
     slope: f32,
 }
 
-/// Bytes of elements, so placed that they can be looked at as the elements that they are.
+/// Bytes of elements, aligned so that they can be viewed as elements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bytes {
     words: Vec<u64>,
@@ -71,7 +71,7 @@ impl Bytes {
     }
 
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: the words hold so many bytes.
+        // SAFETY: the words hold this many bytes.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), self.len) }
     }
 
@@ -91,7 +91,7 @@ impl Serialize for Bytes {
     }
 }
 
-/// What takes writes: a writer, or a batch of it.
+/// A target of writes: a writer, or a batch of it.
 pub trait Sink<'d> {
     fn put<T: H5Type>(&mut self, to: Dataset, at: Selection<'_>, data: &'d [T]) -> Result<()>;
 
@@ -188,7 +188,7 @@ macro_rules! native {
             /// An attribute's value.
             pub fn value(self, data: &Bytes, dims: &[u64]) -> Result<Value, Fault> {
                 match self {
-                    // SAFETY: the elements were drawn as ones of this type.
+                    // SAFETY: the elements were drawn with this type.
                     $(Native::$name => array_value(unsafe { data.values::<$rust>() }, dims)),*
                 }
             }
@@ -339,7 +339,7 @@ impl Element {
         }
     }
 
-    /// As the program has it in memory.
+    /// The type in the program's memory.
     pub fn datatype(&self) -> Datatype {
         match self {
             Element::Native(native) => native.datatype(),
@@ -398,7 +398,7 @@ impl Element {
     }
 }
 
-/// Types that Rust does not have: the other byte order, opaque bytes, members in any order.
+/// Types that Rust lacks: the other byte order, opaque bytes, members in any order.
 fn described(random: &mut Random) -> Datatype {
     let big_endian = random.percent(50);
     let size = *random.pick(&[1u32, 2, 4, 8]);
@@ -446,7 +446,7 @@ fn described_simple(random: &mut Random) -> Datatype {
     }
 }
 
-/// Members with gaps between them, in another order than that of their places.
+/// Members with gaps between them, in another order than their offsets.
 fn described_compound(random: &mut Random) -> Datatype {
     let mut at = random.below(4) as usize;
     let mut members = Vec::new();
@@ -465,8 +465,8 @@ fn described_compound(random: &mut Random) -> Datatype {
     compound(at, &members)
 }
 
-/// Bytes of `count` elements as a program has them in memory; `alphabet`: how many values the bytes
-/// of a number take, so that some data deflate well.
+/// Bytes of `count` elements as in a program's memory. `alphabet` is the number of different byte values in numbers,
+/// so that some data deflates well.
 pub fn draw_elements(datatype: &Datatype, count: u64, alphabet: u64, random: &mut Random) -> Bytes {
     let size = datatype.size() as usize;
     let mut bytes = vec![0; size * count as usize];
@@ -506,7 +506,7 @@ fn draw_element(datatype: &Datatype, alphabet: u64, random: &mut Random, out: &m
             }
         }
         Datatype::Compound { members, .. } => {
-            // What lies in the gaps must not show in the file.
+            // Gaps must not show in the file.
             out.fill(0xa5);
             for member in members {
                 let (at, size) = (member.offset as usize, member.datatype.size() as usize);

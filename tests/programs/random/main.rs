@@ -4,10 +4,10 @@
 //! writer-random FOLDER FIRST-SEED NUMBER [--abort|--settle]
 //! ```
 //!
-//! Each seed stands for a program, which every rank draws by itself. It writes `SEED.h5`, and what it
-//! means to `SEED.json`, of which `tests/tools/serial.py` makes the file that libhdf5 would have
-//! written. With `--abort` the processes kill themselves as soon as a program with two flushes would leave its
-//! file open. With `--settle` the last close settles the file, where it has no subfiles.
+//! Each seed stands for a program, which every rank draws by itself. It writes `SEED.h5`, and its meaning to
+//! `SEED.json`, from which `tests/tools/serial.py` makes the file that libhdf5 would have written. With `--abort` the
+//! processes kill themselves as soon as a program with two flushes would leave its file open. With `--settle` the
+//! last close settles the file, if it has no subfiles.
 
 mod element;
 mod program;
@@ -26,7 +26,7 @@ use element::Element;
 use program::{Appends, Content, NewDataset, Program, Round, Step, Writes};
 
 fn main() {
-    // Else a rank that fails would wait for the others in MPI_Finalize.
+    // Otherwise a failing rank would wait for the others in MPI_Finalize.
     std::panic::set_hook(Box::new(|why| {
         eprintln!("{why}");
         std::process::exit(1);
@@ -110,7 +110,7 @@ fn write(program: &Program, path: &Path, world: &SimpleCommunicator, mode: Mode)
     if program.closed {
         running.map(|r| r.leave(true)).transpose()?;
     } else if mode == Mode::Abort && program.rounds.len() > 2 {
-        // All are to come this far: mpirun ends the others with the first.
+        // All must get this far: mpirun ends the others with the first.
         world.barrier();
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
@@ -144,7 +144,7 @@ fn options(program: &Program) -> Options {
     }
 }
 
-/// Opens the file again, with these datasets. `left`: the extents that this rank knows.
+/// Reopens the file, with these datasets. `left` has the extents that this rank knows.
 fn reopen(
     options: Options,
     path: &Path,
@@ -166,11 +166,11 @@ fn reopen(
     Ok(running)
 }
 
-/// How a round ends.
+/// The end of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Flush,
-    /// Flushed by the close.
+    /// The close flushes.
     Close,
     Open,
 }
@@ -196,7 +196,7 @@ impl Running {
         self.datasets.iter().map(|d| extent(d).unwrap()).collect()
     }
 
-    /// Ends the work on the file. Returns the extents that it had.
+    /// Ends the work on the file. Returns its extents.
     fn leave(mut self, closed: bool) -> Result<Vec<Vec<u64>>> {
         let extents = self.extents();
         if closed {
@@ -238,11 +238,11 @@ impl Running {
     fn step(&mut self, step: &Step) -> Result<()> {
         let file = &mut self.file;
         match step {
-            // It is done.
+            // Done already.
             Step::Reopen { .. } => Ok(()),
             Step::Group { path } => file.group(path),
             Step::Dataset(new) => {
-                // Paths may lack the slash in front.
+                // Paths may lack the leading slash.
                 let path = match new.dims.len() % 2 {
                     0 => &new.path,
                     _ => &new.path[1..],
@@ -291,7 +291,7 @@ impl Running {
         if flush { batch.flush() } else { Ok(()) }
     }
 
-    /// Lends the data of some writes; without a flush the writer gets copies of them.
+    /// Lends the data of some writes; without a flush the writer gets copies.
     fn batch(&mut self, writes: &Writes, flush: bool) -> Result<()> {
         let mut batch = self.file.batch();
         for write in &writes.list {

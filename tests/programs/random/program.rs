@@ -1,4 +1,4 @@
-//! A program: what all ranks define, what each one writes, and when they flush.
+//! A program: the definitions of all ranks, the writes of each, and the flushes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,16 +13,16 @@ use crate::rng::Random;
 pub struct Program {
     pub seed: u64,
     pub ranks: u32,
-    /// 0: the log lies in the file itself.
+    /// Number of subfiles; 0 if the log lies in the file itself.
     pub subfiles: u32,
     pub share: bool,
     pub encode: bool,
-    /// If not, the last round is not flushed, and the file stays open.
+    /// Otherwise the last round is not flushed, and the file stays open.
     pub closed: bool,
     pub rounds: Vec<Round>,
 }
 
-/// What happens between two flushes. The first step may be [`Step::Reopen`].
+/// The work between two flushes. The first step may be [`Step::Reopen`].
 #[derive(Debug, Serialize)]
 pub struct Round {
     pub steps: Vec<Step>,
@@ -44,14 +44,14 @@ pub enum Step {
         dataset: usize,
         dims: Vec<u64>,
     },
-    /// The file is left, closed or not, and opened again by the first `ranks` ranks.
+    /// The file is left, closed or not, and reopened by the first `ranks` ranks.
     Reopen {
         ranks: u32,
         closed: bool,
     },
-    /// By rank.
+    /// Writes by rank.
     Writes(Vec<Writes>),
-    /// By rank.
+    /// Appends by rank.
     Appends(Vec<Appends>),
 }
 
@@ -62,11 +62,11 @@ pub struct Appends {
     pub list: Vec<Append>,
 }
 
-/// Rows that are appended to a dataset.
+/// Rows appended to a dataset.
 #[derive(Debug, Serialize)]
 pub struct Append {
     pub dataset: usize,
-    /// Their extent.
+    /// Extent of the rows.
     pub dims: Vec<u64>,
     pub data: Bytes,
 }
@@ -119,12 +119,12 @@ pub struct Write {
     pub data: Bytes,
 }
 
-/// Elements that a dataset has at most when it is made, and bytes that a write has.
+/// Limit of the elements of a new dataset, and of the bytes of a write.
 const MOST_ELEMENTS: u64 = 4000;
 const MOST_BYTES: u64 = 64 << 10;
 
 impl Program {
-    /// Draws a program for so many ranks.
+    /// Draws a program for `ranks` ranks.
     pub fn draw(seed: u64, ranks: u32) -> Self {
         let mut random = Random::new(seed.wrapping_mul(64) + u64::from(ranks));
         let subfiles = if random.percent(35) {
@@ -162,17 +162,17 @@ impl Program {
 struct Drawing {
     random: Random,
     ranks: u32,
-    /// How many of the ranks have the file open.
+    /// Number of ranks that have the file open.
     writers: u32,
     subfiles: u32,
     /// Objects that can have attributes.
     paths: Vec<String>,
-    /// Paths, and attributes behind an `@`.
+    /// Paths, and attributes after an `@`.
     names: HashSet<String>,
-    /// With the extents that they have now.
+    /// Datasets with their present extents.
     datasets: Vec<NewDataset>,
-    /// Of subfiled logs: which subfile an element belongs to. The layout defines no order among
-    /// writes of several.
+    /// The subfile that each element of a subfiled log belongs to. The layout defines no order among writes of
+    /// several subfiles.
     owners: HashMap<(usize, Vec<u64>), u32>,
     /// Regions that each rank wrote: programs repeat themselves.
     earlier: Vec<Vec<Region>>,
@@ -256,7 +256,7 @@ impl Drawing {
         })
     }
 
-    /// What the flush does: the rows get their places behind the extents of the round's end.
+    /// The effect of the flush: rows get their places after the extents of the round's end.
     fn place_rows(&mut self, steps: &[Step]) {
         for rank in 0..self.ranks {
             let steps = steps.iter().filter_map(|step| match step {
@@ -275,7 +275,7 @@ impl Drawing {
         }
     }
 
-    /// A path that is not taken, mostly below a group that is there.
+    /// A free path, mostly in an existing group.
     fn path(&mut self) -> Option<String> {
         const NAMES: &[&str] = &[
             "a",
@@ -317,7 +317,7 @@ impl Drawing {
         self.datasets.iter().all(|d| d.path != path)
     }
 
-    /// Takes a path, and those of the groups around it, unless something is in the way.
+    /// Claims a path and its missing parent groups, unless something is in the way.
     fn claim(&mut self, path: &str) -> bool {
         let parents = path.match_indices('/').skip(1).map(|(end, _)| &path[..end]);
         let parents: Vec<String> = parents.map(str::to_owned).collect();
@@ -478,7 +478,7 @@ impl Drawing {
         })
     }
 
-    /// A region that the rank may write; none where a few attempts found none.
+    /// A region that the rank may write; none if a few attempts fail.
     fn region(&mut self, dataset: usize, rank: u32, dims: &[u64]) -> Option<Region> {
         for _ in 0..12 {
             let earlier = &self.earlier[rank as usize];
@@ -497,7 +497,7 @@ impl Drawing {
         None
     }
 
-    /// Whether no other subfile has elements of the region; if so, they are this one's from now on.
+    /// Whether no other subfile has elements of the region; if so, they belong to this one from now on.
     fn own(&mut self, dataset: usize, rank: u32, region: &Region) -> bool {
         if self.subfiles < 2 {
             return true;

@@ -1,5 +1,5 @@
-//! What a write covers, as a program has it: owned, and listed element by element where it matters
-//! who owns them.
+//! The region of a write as a program has it: owned, and listed element by element where the owner of elements
+//! matters.
 
 use h5logfs_writer::Selection;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::rng::Random;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Region {
-    /// The whole extent, which is that of the moment.
+    /// The whole extent at the time.
     All {
         dims: Vec<u64>,
     },
@@ -134,7 +134,7 @@ impl Region {
         }
     }
 
-    /// The same in a dataset of this extent, perhaps in another row; `None` where it does not fit.
+    /// The region in a dataset of this extent, perhaps in another row; `None` where it does not fit.
     pub fn moved_into(mut self, dims: &[u64], random: &mut Random) -> Option<Self> {
         let rows = |start: u64, dim: u64| (dim > 0).then(|| start % dim);
         if let Region::Block { start, count } = &mut self
@@ -157,7 +157,7 @@ impl Region {
             Region::Block { start, .. } | Region::Hyperslab { start, .. } => start.len(),
             Region::Blocks { rank, .. } | Region::Points { rank, .. } => *rank,
         };
-        // A block without elements has to lie inside as well.
+        // A block without elements must lie inside as well.
         if let Region::Blocks { starts, counts, .. } = &self {
             let mut places = starts.iter().zip(counts).zip(dims.iter().cycle());
             if places.any(|((start, count), dim)| start + count > *dim) {
@@ -195,7 +195,7 @@ fn draw_block(dims: &[u64], random: &mut Random) -> (Vec<u64>, Vec<u64>) {
             6..=9 => dim - start,
             _ => random.between(0, dim - start),
         };
-        // Whole rows, too: their encoding has to be avoided.
+        // Whole rows, too: their encoding must be avoided.
         let whole = random.percent(15);
         starts.push(if whole { 0 } else { start });
         counts.push(if whole { *dim } else { count });
@@ -210,7 +210,7 @@ fn draw_hyperslab(dims: &[u64], random: &mut Random) -> Region {
         let first = random.below(*dim);
         let long = random.between(1, 3).min(dim - first);
         let step = long.max(1) + random.below(4);
-        // Blocks that fit from here, the last one without the gap behind it.
+        // Blocks that fit from here, the last one without the gap after it.
         let fit = match long {
             0 => 0,
             _ => (dim - first - long) / step + 1,
@@ -234,7 +234,7 @@ fn draw_hyperslab(dims: &[u64], random: &mut Random) -> Region {
 
 fn draw_blocks(dims: &[u64], random: &mut Random) -> Region {
     let (mut starts, mut counts) = (Vec::new(), Vec::new());
-    // Small ones more often than those that cover each other.
+    // Small blocks more often than overlapping ones.
     let small = random.percent(60);
     for _ in 0..random.below(7) {
         let (start, mut count) = draw_block(dims, random);
@@ -256,7 +256,7 @@ fn draw_points(dims: &[u64], random: &mut Random) -> Region {
     if !dims.contains(&0) {
         for _ in 0..random.below(25) {
             let mut point: Vec<u64> = dims.iter().map(|d| random.below(*d)).collect();
-            // Neighbours, and the same one twice.
+            // Neighbours, and the same point twice.
             if let Some(before) = points.last()
                 && random.percent(40)
             {

@@ -1,34 +1,34 @@
-//! The blocks of code in the documents, and how the output that they show is compared.
+//! The code blocks in the documents, and the comparison of the output that they show.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::readers::project;
 
-/// In front of a block that is not run: `<!-- not run: REASON -->`.
+/// Precedes a block that is not run: `<!-- not run: REASON -->`.
 const NOT_RUN: &str = "<!-- not run: ";
 
-/// In front of a block of Rust, or of a part of a program in C: `<!-- part of: PATH -->`.
+/// Precedes a block of Rust, or of a part of a C program: `<!-- part of: PATH -->`.
 const PART_OF: &str = "<!-- part of: ";
 
-/// Stands for any text within a line, and for any number of lines if it is alone in one.
+/// Stands for any text within a line, or for any number of lines if alone in a line.
 const ANYTHING: char = '…';
 
-/// One block of code.
+/// A code block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The document and the line, for messages.
+    /// Document and line, for messages.
     pub place: String,
-    /// The word behind the first fence; empty if there is none.
+    /// The word after the first fence; empty if there is none.
     pub language: String,
     pub text: String,
-    /// Why it is not run.
+    /// Why the block is not run.
     pub not_run: Option<String>,
-    /// The file that has its lines.
+    /// The file that contains its lines.
     pub part_of: Option<String>,
 }
 
-/// One command of a `console` block, and the lines of output that follow it.
+/// A command of a `console` block, and its lines of output.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step {
     pub command: String,
@@ -52,7 +52,7 @@ impl Block {
     }
 }
 
-/// All blocks of one language that are not exempt, and are no part of a program.
+/// All blocks of a language that are neither exempt nor part of a program.
 pub fn to_be_run(language: &str) -> Vec<Block> {
     let blocks = of_documents().into_iter();
     let is_whole = |b: &Block| b.not_run.is_none() && b.part_of.is_none();
@@ -115,7 +115,7 @@ fn parse(document: &Path, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether the output is the one that a document shows.
+/// Whether the output is what a document shows.
 pub fn is_shown(shown: &[&str], output: &[&str]) -> bool {
     let Some((first, rest)) = shown.split_first() else {
         return output.is_empty();
@@ -147,8 +147,8 @@ fn line_is_shown(shown: &str, line: &str) -> bool {
     line.ends_with(end)
 }
 
-/// Whether `whole` has the lines of `part` in this order. Comments and white space do not count: rustfmt breaks lines
-/// elsewhere.
+/// Whether `whole` contains the lines of `part` in order. Comments and white space do not count, because rustfmt
+/// breaks lines elsewhere.
 pub fn is_part(part: &str, whole: &str) -> bool {
     let code = |line: &str| {
         let line = line.trim().trim_start_matches("///");

@@ -18,11 +18,11 @@ const RANKS: u32 = 4;
 /// The file that the program writes.
 const FILE: &str = "run.h5";
 
-/// What the program does in each step, and how it dies when it has done that often enough.
+/// The program's action in each step. It dies after enough of them.
 const FLUSH: &str = "check(h5logfs_flush(file));";
 const FLUSH_AND_DIE: &str = "check(h5logfs_flush(file)); if (step == 6) raise(9);";
 
-/// The programs of C in the documents, each with its place.
+/// The C programs in the documents, each with its place.
 fn sources() -> Vec<String> {
     to_be_run("c").into_iter().map(|block| block.text).collect()
 }
@@ -39,7 +39,7 @@ fn start(program: &Path, dir: &TempDir) -> Job {
     Job::start(RANKS, "/bin/sh".as_ref(), &["-c", &script])
 }
 
-/// Runs the program and kills it after the seventh flush. Its log is then at `path`.
+/// Runs the program and kills it after the seventh flush. The log is then at `path`.
 pub fn leave_unclosed(path: &Path) {
     let dir = tempfile::tempdir().unwrap();
     let source = sources().remove(0);
@@ -56,7 +56,7 @@ pub fn leave_unclosed(path: &Path) {
     }
 }
 
-/// All of them succeed, and write the same elements.
+/// All versions succeed and write the same elements.
 pub fn check() {
     let programs = sources().into_iter().map(|source| {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The directory in which the samples of the documents are run. It has the files that they name.
+//! The directory in which the documents' samples run, with the files that they name.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,9 +14,8 @@ use crate::common::mpirun::{self, Mpi, program};
 use crate::common::readers::{Python, project, said};
 use crate::common::{PROGRAM, User, is_root, mount, unmount_by_force};
 
-/// Commands that would build, install or change something. The tests stand on what they build, so here they do less: make
-/// only looks whether it has the targets.
-/// `python` is the one with current packages.
+/// Commands that would build, install or change something. The tests use what they build, so these do less: make only
+/// checks whether the targets exist. `python` is the one with current packages.
 const REPLACED: [(&str, &str); 4] = [
     ("python", "exec \"$PYTHON\" \"$@\""),
     ("cargo", "exit 0"),
@@ -27,10 +26,10 @@ const REPLACED: [(&str, &str); 4] = [
     ),
 ];
 
-/// Where the package has the file driver.
+/// The package's directory of the file driver.
 const PLUGINS: &str = "/usr/lib/h5logfs/plugins";
 
-/// Seconds that a sample may take.
+/// Time limit of a sample in seconds.
 const DEADLINE: &str = "120";
 
 /// The directory is also the home of the user who runs the samples.
@@ -39,7 +38,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// With all that `sample` names.
+    /// A directory with everything that `sample` names.
     pub fn of(sample: &str) -> Self {
         let place = Place {
             dir: tempfile::tempdir().unwrap(),
@@ -104,7 +103,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Runs a script of bash, with these names instead of those of the documents.
+    /// Runs a bash script, with these names in place of those in the documents.
     pub fn run(&self, script: &str) -> Output {
         // An ordinary user cannot umount.
         let umount = "umount() { fusermount3 -u \"$@\"; }";
@@ -150,8 +149,8 @@ impl Place {
             .replace(PLUGINS, &self.path("plugins").display().to_string())
     }
 
-    /// What a command has printed, as the documents shorten it: without the directory, and without the remark of a mount
-    /// on a machine that has no system log.
+    /// The output of a command as documents shorten it: without the directory, and without a mount's remark about a
+    /// missing system log.
     pub fn shortened(&self, output: &Output) -> String {
         let dir = format!("{}/", self.dir.path().display());
         let text = said(output).replace(&dir, "");

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::fields::Fields;
 use crate::model::{Attribute, Type, Value};
 
-/// Reads an entry. Takes as many off `most` as it has texts.
+/// Reads an entry. Subtracts the number of its texts from `most`.
 pub(super) fn read(mut entry: Fields<'_>, most: &mut usize) -> Result<Attribute> {
     let _id = entry.u32()?;
     let _group = entry.text()?;
@@ -29,7 +29,7 @@ fn value(mut entry: Fields<'_>, most: &mut usize) -> Result<Value> {
         (Type::Text, types::TEXTS) => Value::Texts(texts(value, most)?),
         (Type::Text, _) => Value::Text(value.text()?.to_owned()),
         (ty, _) => Value::Numbers {
-            // One value and an array of one look the same.
+            // A single value and an array of one look the same.
             is_single: value.rest().len() as u64 == ty.size(),
             bytes: value.rest().to_vec(),
             ty,

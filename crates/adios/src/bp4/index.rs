@@ -5,13 +5,13 @@ use crate::fields::Fields;
 use crate::header::Header;
 use crate::{Bytes, Result};
 
-/// Bytes of each row behind the header.
+/// Bytes of a row.
 const ROW: usize = 64;
 
 /// Rows that are read at a time.
 const ROWS: usize = 1024;
 
-/// Where the header has the version of ADIOS2: three numbers as characters, `:` of 10.
+/// Offset of ADIOS2's version in the header: three numbers as characters, where `:` is 10.
 const VERSION_AT: u64 = 32;
 
 /// The first version of ADIOS2 whose operators have the header of section 5.
@@ -21,18 +21,18 @@ const HEADERS_SINCE: [u8; 3] = [2, 8, 0];
 #[derive(Debug)]
 pub struct Index {
     pub(super) is_big_endian: bool,
-    /// Blocks with an operator have no header of section 5 (section 4.7).
+    /// Blocks with an operator lack the header of section 5 (section 4.7).
     pub(super) has_bare_operators: bool,
     rows: Vec<Row>,
     problems: Vec<String>,
 }
 
-/// Where the metadata of one step lie in `md.0`: its indices follow each other.
+/// Where the metadata of one step lies in `md.0`. Its indices are contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
-    /// The number of the step, from 0. A step into which nothing was put may have no row.
+    /// Number of the step, from 0. An empty step may have no row.
     pub step: usize,
-    /// Of process groups.
+    /// Start of the process groups.
     pub begin: u64,
     pub variables: u64,
     pub attributes: u64,
@@ -40,7 +40,7 @@ pub(super) struct Row {
 }
 
 impl Index {
-    /// Reads the rows of `md.idx`. The first one that is not complete, or whose metadata are not all there, ends the list.
+    /// Reads the rows of `md.idx`, up to the first that is incomplete or whose metadata is.
     pub fn open(files: Files<'_>, header: Header) -> Result<Self> {
         let index = files.index;
         let mut version = [0; 3];
@@ -69,13 +69,13 @@ impl Index {
         }
         let rest = index.len().saturating_sub(at);
         if rest > 0 && !header.is_active {
-            let problem = format!("md.idx: its last {rest} bytes are no whole row");
+            let problem = format!("md.idx: its last {rest} bytes are an incomplete row");
             this.problems.push(problem);
         }
         Ok(this)
     }
 
-    /// Adds a row where it keeps to the rules, and `md.0`, of `len` bytes, has its step. Returns whether it does.
+    /// Adds a row if it is valid and an `md.0` of `len` bytes has its step. Returns whether it was added.
     fn add(&mut self, row: &[u8], len: u64) -> bool {
         let step = self.steps();
         match Row::read(Fields::new(row, self.is_big_endian), step, len) {
@@ -87,7 +87,7 @@ impl Index {
         self.problems.is_empty()
     }
 
-    /// Number of complete steps, also of those without a row.
+    /// Number of complete steps, including those without a row.
     pub fn steps(&self) -> usize {
         self.rows.last().map_or(0, |row| row.step.saturating_add(1))
     }
@@ -97,7 +97,7 @@ impl Index {
         self.rows.iter().map(|row| row.step)
     }
 
-    /// Bytes of metadata of a step; 0 of one without.
+    /// Bytes of metadata of a step; 0 without a row.
     pub fn metadata_len(&self, step: usize) -> u64 {
         let row = self.row(step).ok().flatten();
         row.map_or(0, |row| row.end - row.begin)
@@ -108,12 +108,13 @@ impl Index {
         self.rows.capacity() * size_of::<Row>()
     }
 
-    /// Why the list of steps ends, where it is not the end of `md.idx`.
+    /// Why the list of steps ends before `md.idx` does.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// The most writers of a step. Their number changes where a program appends: the first and the last step are asked.
+    /// The largest number of writers of a step. It changes only where a program appends, so the first and last step
+    /// are read.
     pub fn writers(&self, metadata: &dyn Bytes) -> Result<u64> {
         let mut most = 0;
         for row in self.rows.first().into_iter().chain(self.rows.last()) {
@@ -124,7 +125,7 @@ impl Index {
         Ok(most)
     }
 
-    /// The row of a step; `None` of one without. Fails where there is no such step.
+    /// The row of a step; `None` if it has none. Fails where there is no such step.
     pub(super) fn row(&self, step: usize) -> Result<Option<&Row>> {
         if step >= self.steps() {
             return Err(format!("there is no step {step}").into());
@@ -135,10 +136,10 @@ impl Index {
 }
 
 impl Row {
-    /// `least`: the least number that its step can have, because numbers ascend.
+    /// Reads a row. `least` is the smallest step number that it can have, because numbers ascend.
     fn read(mut fields: Fields<'_>, least: usize, len: u64) -> Result<Self> {
         let (step, _rank) = (fields.u64()?, fields.u64()?);
-        // Metadata have it in four bytes.
+        // Metadata stores the number in four bytes.
         let step = u32::try_from(step)
             .ok()
             .and_then(|step| usize::try_from(step.checked_sub(1)?).ok());
@@ -172,7 +173,7 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// What is read of these rows, and one that is being written, where `md.0` has `len` bytes.
+    /// The index of these rows and of an incomplete one, where `md.0` has `len` bytes.
     fn open(rows: &[[u64; 6]], version: &[u8; 3], len: usize) -> Index {
         let mut bytes = vec![0; 64];
         bytes[..10].copy_from_slice(b"ADIOS-BP v");

@@ -1,7 +1,7 @@
 //! Metadata of BP4 (section 4).
 //!
-//! * `index`: the rows of `md.idx`, one a step.
-//! * `set`: what the metadata say of one block.
+//! * `index`: the rows of `md.idx`, one per step.
+//! * `set`: the metadata of one block.
 //! * `variable`, `attribute`: one entry of the indices of a step.
 
 mod attribute;
@@ -25,26 +25,26 @@ use crate::fields::Fields;
 use crate::model::Step;
 use crate::{Result, numbers};
 
-/// The most problems of a step that are told.
+/// Largest number of problems reported for a step.
 const MOST_PROBLEMS: usize = 100;
 
-/// Bytes of metadata for each text in the arrays of a step, on average: texts take more memory than that. More than
-/// [`SOME_TEXTS`] empty ones could ask for many times the memory of the metadata.
+/// Average bytes of metadata per text in the arrays of a step. A text takes more memory than that: beyond
+/// [`SOME_TEXTS`], empty texts could demand many times the memory of the metadata.
 const TEXT: usize = 12;
 const SOME_TEXTS: usize = 4096;
 
 /// What holds for all variables of a step.
 #[derive(Debug, Clone, Copy)]
 struct Writing {
-    /// Dimensions are in the order of Fortran.
+    /// Dimensions are in Fortran order.
     is_column_major: bool,
     /// Where the section of the step begins in `md.0`.
     begin: u64,
-    /// Blocks with an operator have no header of section 5 (section 4.7).
+    /// Blocks with an operator lack the header of section 5 (section 4.7).
     has_bare_operators: bool,
 }
 
-/// Reads the metadata of step `number`, counted from 0, as they are stored, into `section`: none of one without a row.
+/// Reads the stored metadata of step `number`, counted from 0, into `section`: nothing where the step has no row.
 pub fn section(
     index: &Index,
     files: Files<'_>,
@@ -63,7 +63,7 @@ pub fn section(
     }
 }
 
-/// Reads the metadata of step `number`, whose section this is.
+/// Decodes the metadata of step `number` from its section.
 pub fn step(index: &Index, number: usize, section: &[u8], asked: Asked<'_>) -> Result<Step> {
     let Some(row) = index.row(number)? else {
         return Ok(Step::default());
@@ -72,7 +72,7 @@ pub fn step(index: &Index, number: usize, section: &[u8], asked: Asked<'_>) -> R
         return Err("the section of another step".into());
     }
     let part = |begin, end| {
-        // `Index` has put these in order.
+        // `Index` has checked the order of these.
         let mut part = Fields::new(&section[..(end - row.begin) as usize], index.is_big_endian);
         part.take((begin - row.begin) as usize).map(|_| part)
     };
@@ -81,7 +81,7 @@ pub fn step(index: &Index, number: usize, section: &[u8], asked: Asked<'_>) -> R
     if let Some(Group { step, .. }) = group
         && step as usize != row.step + 1
     {
-        // Otherwise values could be shown as those of another step.
+        // A value must not be shown as that of another step.
         let row = row.step + 1;
         return Err(
             format!("md.idx says that it is number {row}, and md.0 that it is {step}").into(),
@@ -129,13 +129,13 @@ fn add_attributes(index: Fields<'_>, step: &mut Step) {
 
 /// A process group.
 struct Group {
-    /// Dimensions are in the order of Fortran.
+    /// Dimensions are in Fortran order.
     is_column_major: bool,
-    /// The number of its step, from 1 on.
+    /// Number of the step, from 1.
     step: u32,
 }
 
-/// The first process group, which tells for all of the step. `None` where there is none.
+/// The first process group, which stands for all of the step. `None` where there is none.
 fn first_group(mut groups: Fields<'_>) -> Result<Option<Group>> {
     if groups.u64()? == 0 {
         return Ok(None);
@@ -152,7 +152,7 @@ fn first_group(mut groups: Fields<'_>) -> Result<Option<Group>> {
     }))
 }
 
-/// Hands each entry of an index to `entry`. What it fails at is a problem; its length leads to the entry behind it.
+/// Passes each entry of an index to `entry`. A failure is a problem of that entry; its length leads to the next one.
 fn each<'a>(
     index: Fields<'a>,
     what: &str,

@@ -1,4 +1,4 @@
-//! A set of characteristics: what the metadata say of one block, or of an attribute (section 4.3).
+//! A set of characteristics: the metadata of one block or attribute (section 4.3).
 
 use super::types;
 use crate::Result;
@@ -8,11 +8,11 @@ use crate::model::Type;
 /// One set.
 #[derive(Debug, Default)]
 pub(super) struct Set<'a> {
-    /// In the order of the writer.
+    /// Dimensions in the order of the writer.
     pub dims: Vec<Dim>,
-    /// The value itself: one element of a variable, all of an attribute.
+    /// The value: one element of a variable, all of an attribute.
     pub value: Option<Fields<'a>>,
-    /// The number of the file with the elements, and where they begin there.
+    /// Number of the file that holds the elements, and their offset there.
     pub file: u32,
     pub payload: Option<u64>,
     pub operator: Option<Operator<'a>>,
@@ -26,15 +26,15 @@ pub(super) struct Dim {
     pub start: u64,
 }
 
-/// What changed the elements before they were stored (section 4.6).
+/// The transformation of the elements before they were stored (section 4.6).
 #[derive(Debug)]
 pub(super) struct Operator<'a> {
     pub name: &'a str,
-    /// Bytes that are stored.
+    /// Number of stored bytes.
     pub stored: u64,
 }
 
-/// Whose set it is.
+/// The owner of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Variable,
@@ -42,7 +42,7 @@ pub(super) enum Of {
 }
 
 impl<'a> Set<'a> {
-    /// Takes one set.
+    /// Reads one set.
     pub fn read(fields: &mut Fields<'a>, ty: &Type, of: Of) -> Result<Self> {
         let count = fields.u8()?;
         let len = fields.u32()?;
@@ -63,7 +63,7 @@ impl<'a> Set<'a> {
                 };
                 self.value = Some(types::elements(items, ty, count)?);
             }
-            // Least and greatest value, of old writers.
+            // Least and greatest value, from old writers.
             1 | 2 => {
                 types::elements(items, ty, 1)?;
             }
@@ -85,7 +85,7 @@ impl<'a> Set<'a> {
         Ok(())
     }
 
-    /// Passes over least and greatest values, of the block and of parts of it.
+    /// Skips the least and greatest values of the block and its parts.
     fn statistics(&self, items: &mut Fields<'a>, ty: &Type) -> Result<()> {
         let parts = items.u16()?;
         types::elements(items, ty, 2)?;

@@ -1,4 +1,4 @@
-//! Writes small directories, as ADIOS2 does.
+//! Small directories as ADIOS2 writes them.
 
 use super::Index;
 use super::set::Dim;
@@ -8,24 +8,24 @@ use crate::asked::Asked;
 use crate::header::Header;
 use crate::model::Step;
 
-/// A directory with its metadata alone.
+/// A directory that has only its metadata.
 #[derive(Debug, Clone)]
 pub struct Directory {
     pub index: Vec<u8>,
     pub metadata: Vec<u8>,
 }
 
-/// The number of a type in the metadata.
+/// Type numbers of the metadata, with the bytes of an element.
 pub const TYPES: [(u8, usize); 4] = [(0, 1), (52, 4), (6, 8), (11, 16)];
 
-/// What makes one set of characteristics.
+/// The content of one set of characteristics.
 #[derive(Debug, Clone, Default)]
 pub struct Set {
     pub dims: Vec<Dim>,
     pub value: Option<Vec<u8>>,
     pub file: u32,
     pub payload: u64,
-    /// Name, and bytes that are stored.
+    /// Name of the operator, and the number of stored bytes.
     pub operator: Option<(&'static str, u64)>,
     /// Least and greatest value.
     pub statistics: Option<Vec<u8>>,
@@ -40,7 +40,7 @@ pub struct Entry {
 }
 
 impl Directory {
-    /// One without steps.
+    /// A directory without steps.
     pub fn new() -> Self {
         let mut header = vec![0; 64];
         header[..28].copy_from_slice(b"ADIOS-BP v2.<.1 Index Table ");
@@ -68,7 +68,7 @@ impl Directory {
             .extend(places.iter().flat_map(|n| n.to_le_bytes()));
     }
 
-    /// Its files.
+    /// The files of the directory.
     pub fn files(&self) -> Files<'_> {
         Files {
             index: &self.index,
@@ -77,12 +77,12 @@ impl Directory {
         }
     }
 
-    /// Opens it.
+    /// Opens the directory.
     pub fn open(&self) -> Result<Index> {
         Index::open(self.files(), Header::read(&self.index)?)
     }
 
-    /// Reads a step of it.
+    /// Reads a step.
     pub fn read(&self, number: usize) -> Result<Step> {
         let index = self.open()?;
         let mut section = Vec::new();
@@ -105,7 +105,7 @@ fn groups(is_column_major: bool, step: u64) -> Vec<u8> {
     out
 }
 
-/// An index. `middle` adds what is between name and type.
+/// An index. `middle` adds the fields between name and type.
 fn entries(entries: &[Entry], middle: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut all = Vec::new();
     for (id, entry) in entries.iter().enumerate() {
@@ -127,7 +127,7 @@ fn entries(entries: &[Entry], middle: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Adds a text with its length.
+/// Adds a text after its length.
 pub fn text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend((text.len() as u16).to_le_bytes());
     out.extend(text);

@@ -30,7 +30,7 @@ fn entry(name: &str, ty: u8, sets: Vec<Set>) -> Entry {
     }
 }
 
-/// A step with these variables alone.
+/// A step with only these variables.
 fn read(is_column_major: bool, variables: &[Entry]) -> Step {
     let mut directory = Directory::new();
     directory.step(is_column_major, variables, &[]);
@@ -172,7 +172,7 @@ fn blocks_tell_the_kind() {
                     set(&[[2, 5, 3], [1, JOINED, 0]]),
                 ],
             ),
-            // A block of a smaller array than the last one.
+            // A block of a smaller array than the last.
             entry("global", 0, vec![set(&[[1, 4, 0]]), set(&[[2, 6, 4]])]),
         ],
     );
@@ -238,7 +238,8 @@ fn bytes_of_an_operator() {
 #[test]
 fn statistics_of_parts_of_a_block_are_passed_over() {
     let mut parts = set(&[[8, 8, 0]]);
-    // Least and greatest value, of the block and of two parts; behind the number of parts, of which `bytes` writes 1.
+    // The least and greatest value of the block and of two parts. `bytes` writes 1 in front, after which comes the
+    // number of parts.
     parts.statistics = Some(
         [
             &[0; 8][..],
@@ -310,7 +311,7 @@ fn a_step_has_one_number() {
     of.step(false, &[entry("x", 1, vec![set(&[[3, 3, 0]])])], &[]);
     let read = |of: &Directory, number| of.read(number).map_err(|fault| fault.to_string());
     assert_eq!(read(&of, 0).unwrap().variables.len(), 1);
-    // Where the row begins.
+    // Offset 64 is the start of the row.
     of.index[64] = 3;
     let refused = read(&of, 2).unwrap_err();
     assert!(
@@ -404,7 +405,7 @@ fn sound() -> Directory {
     directory
 }
 
-/// Nothing that a file says makes a reader panic.
+/// No content of a file makes a reader panic.
 #[test]
 fn damaged_bytes_are_answered() {
     let whole = sound();
@@ -436,7 +437,7 @@ fn damaged_bytes_are_answered() {
 }
 
 prop_compose! {
-    /// Blocks of an array in a space of `rank` dimensions, and where they lie.
+    /// Blocks of an array of `rank` dimensions, and their places.
     fn blocks()(rank in 1..4_usize)(
         dims in prop::collection::vec(prop::collection::vec([0..4_u64, 4..9_u64, 0..4_u64], rank), 1..5),
         places in prop::collection::vec((0..3_u32, any::<u64>()), 5),
@@ -451,7 +452,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// What is read is what was written.
+    /// Arrays are read as they were written.
     #[test]
     fn arrays_are_read_back(sets in blocks(), ty in 0..4_usize, is_column_major: bool) {
         let (number, size) = TYPES[ty];

@@ -1,10 +1,10 @@
-//! Numbers of types (section 4.2), and their elements in the metadata.
+//! Type numbers (section 4.2), and elements in the metadata.
 
 use crate::Result;
 use crate::fields::Fields;
 use crate::model::Type;
 
-/// The number of an attribute of several texts.
+/// The number of an attribute with several texts.
 pub(super) const TEXTS: u8 = 12;
 
 /// The type with this number.

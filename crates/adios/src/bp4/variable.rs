@@ -7,13 +7,13 @@ use crate::fields::Fields;
 use crate::model::{Block, File, Kind, Place, Type, Variable};
 use crate::numbers::EXTENT;
 
-/// The shape of a dimension along which blocks follow each other.
+/// Extent that marks the dimension along which blocks are joined.
 const JOINED: u64 = u64::MAX - 1;
 
-/// The shape of a value that each writer has.
+/// Extent that marks a value of each writer.
 const LOCAL_VALUE: u64 = u64::MAX - 2;
 
-/// The name of an entry, and what is behind it.
+/// The name of an entry, and the fields after it.
 pub(super) fn name(mut entry: Fields<'_>) -> Result<(&str, Fields<'_>)> {
     let _id = entry.u32()?;
     let _group = entry.text()?;
@@ -21,7 +21,7 @@ pub(super) fn name(mut entry: Fields<'_>) -> Result<(&str, Fields<'_>)> {
     Ok((name, entry))
 }
 
-/// Reads what is behind the name.
+/// Reads the fields after the name.
 pub(super) fn read(name: &str, mut entry: Fields<'_>, writing: Writing) -> Result<Variable> {
     let _order = entry.u16()?;
     let number = entry.u8()?;
@@ -64,7 +64,7 @@ pub(super) fn read(name: &str, mut entry: Fields<'_>, writing: Writing) -> Resul
     Ok(variable)
 }
 
-/// The sets of a variable, one after the other. Many of them together would take many times the memory of their bytes.
+/// The sets of a variable, read one after the other: in memory together they would take many times their stored size.
 #[derive(Clone)]
 struct Sets<'a, 'b> {
     left: Fields<'a>,
@@ -87,8 +87,8 @@ impl<'a> Iterator for Sets<'a, '_> {
     }
 }
 
-/// The kind of a variable, that of its blocks; how many of these there are; and the dimensions of the last one. Those without any
-/// extent may be of each kind.
+/// The kind of a variable's blocks, their number, and the dimensions of the last one. Blocks without dimensions fit
+/// any kind.
 fn overview(sets: Sets<'_, '_>) -> Result<(Kind, usize, Vec<Dim>)> {
     let (mut kind, mut number, mut last) = (None, 0, Vec::new());
     for set in sets {
@@ -125,7 +125,7 @@ fn kind_of(set: &Set<'_>) -> Option<Kind> {
     }
 }
 
-/// Adds a value, which lies in the metadata.
+/// Adds a value, which is stored in the metadata.
 fn add_value(variable: &mut Variable, set: Set<'_>, writing: Writing) -> Result<()> {
     let mut value = set.value.ok_or("a block without its value")?;
     if variable.ty == Type::Text {
@@ -144,7 +144,7 @@ fn add_value(variable: &mut Variable, set: Set<'_>, writing: Writing) -> Result<
     Ok(())
 }
 
-/// Adds the blocks of an array, without those that have no elements. The array has the shape that its last block tells.
+/// Adds the blocks of an array, except empty ones. The last block decides the shape.
 fn add_arrays(
     variable: &mut Variable,
     sets: Sets<'_, '_>,
@@ -191,7 +191,7 @@ fn add_arrays(
     Ok(())
 }
 
-/// Where the elements of a block are.
+/// The place of a block's elements.
 fn block(set: &Set<'_>, ty: &Type, writing: Writing) -> Result<Block> {
     let plain = plain(&set.dims, ty).ok_or("a block of too many elements")?;
     let operator = set.operator.as_ref();
@@ -210,7 +210,7 @@ fn block(set: &Set<'_>, ty: &Type, writing: Writing) -> Result<Block> {
     })
 }
 
-/// Bytes of the elements. `None` where a number is too large, or the block ends beyond any array.
+/// Bytes of a block's elements. `None` on overflow, or where the block ends past the largest extent.
 fn plain(dims: &[Dim], ty: &Type) -> Option<u64> {
     let is_below = |number: &u64| *number < EXTENT;
     dims.iter().try_fold(ty.size(), |len, dim| {

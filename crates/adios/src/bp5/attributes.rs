@@ -6,10 +6,10 @@ use super::types;
 use crate::Result;
 use crate::model::{Attribute, Type, Value};
 
-/// Added to the number of the type of an attribute that is an array.
+/// The type number of an array attribute is that of its elements plus this.
 const ARRAY: u32 = 18;
 
-/// The attributes of records, and what is wrong with others.
+/// The attributes of records, and the problems of the damaged ones.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
     pub all: Vec<Attribute>,
@@ -17,7 +17,7 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Adds one, unless it is damaged.
+    /// Adds an attribute, unless it is damaged.
     fn add(&mut self, attribute: Result<Attribute>) -> Result<()> {
         match attribute {
             Ok(attribute) => self.all.push(attribute),
@@ -27,7 +27,7 @@ impl Attributes {
     }
 }
 
-/// A format whose records have lists of attributes: one of numbers, one of texts.
+/// A format whose records have two lists of attributes: numbers and texts.
 #[derive(Debug)]
 pub(super) struct NamedFields {
     numbers: List,
@@ -73,7 +73,7 @@ impl NamedFields {
                 let mut texts = texts(record, item.values, item.count, self.pointer)?;
                 match (is_single, texts.pop()) {
                     (true, Some(text)) if texts.is_empty() => Ok(Value::Text(text)),
-                    (true, _) => Err("it is single, but has another number of texts".into()),
+                    (true, _) => Err("it is single, but does not have one text".into()),
                     (false, last) => {
                         texts.extend(last);
                         Ok(Value::Texts(texts))
@@ -85,7 +85,7 @@ impl NamedFields {
     }
 }
 
-/// A list of structs that have a name, a number of what they point to, and the pointer.
+/// A list of structs, each with a name, a count and a pointer to the counted values.
 #[derive(Debug)]
 struct List {
     count: Slot,
@@ -105,7 +105,8 @@ struct Item {
 }
 
 impl List {
-    /// The fields `count` and `items` of records, the struct `item` with its field `size`, and bytes of what this counts.
+    /// Finds a list: the record's fields `count` and `items`, and the struct `item` with its field `size`. `size`
+    /// counts units of `unit` bytes.
     fn of(
         format: &Format,
         (count, items): (&str, &str),
@@ -115,7 +116,7 @@ impl List {
         let top = format.top();
         let (_, of) = format
             .sub(item)
-            .ok_or_else(|| format!("struct {item:?} is not there"))?;
+            .ok_or_else(|| format!("struct {item:?} is missing"))?;
         Ok(List {
             count: top.number(count)?,
             items: top.pointer(items, of.len)?,
@@ -142,7 +143,7 @@ impl List {
 }
 
 impl Item {
-    /// The attribute whose value `value` makes of the number of its type, and of whether it is single. The first
+    /// An attribute whose value `value` makes from the number of its type and whether it is single. The first
     /// character of the name tells both.
     fn named(
         &self,
@@ -177,7 +178,7 @@ enum Own {
 }
 
 impl OwnFields {
-    /// Finds the attributes. Fields that count the elements of others are none.
+    /// Finds the attributes. Fields that count the elements of others are not attributes.
     pub fn of(format: &Format) -> Result<Self> {
         let top = format.top();
         let mut attributes = Vec::new();
@@ -209,7 +210,7 @@ impl OwnFields {
 }
 
 impl Own {
-    /// What a field is, and the name of its attribute; `None` if it counts the elements of another one.
+    /// The name and the layout of a field's attribute; `None` if the field counts the elements of another one.
     fn of(top: &Struct, field: &Field) -> Result<Option<(String, Self)>> {
         if let Some(name) = field.name.strip_prefix("BPG_") {
             let Some((ty, count)) = field.ty.split_once('[') else {
@@ -278,7 +279,7 @@ fn attribute(name: &str, value: Result<Value>) -> Result<Attribute> {
 fn numbers(ty: Type, is_single: bool, bytes: &[u8]) -> Result<Value> {
     let (len, size) = (bytes.len() as u64, ty.size());
     if len % size != 0 || is_single && len != size {
-        return Err(format!("its {len} bytes are no values of {size} bytes").into());
+        return Err(format!("its {len} bytes are not a multiple of {size}").into());
     }
     Ok(Value::Numbers {
         ty,
@@ -287,7 +288,7 @@ fn numbers(ty: Type, is_single: bool, bytes: &[u8]) -> Result<Value> {
     })
 }
 
-/// As many texts as there are pointers of `size` bytes at `values`.
+/// `count` texts, through pointers of `size` bytes at `values`.
 fn texts(record: &Record<'_>, values: u64, count: u64, size: u8) -> Result<Vec<String>> {
     let pointers = record.target(values, count, u64::from(size))?;
     let text = |number| {

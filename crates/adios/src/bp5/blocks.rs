@@ -1,4 +1,4 @@
-//! The blocks of one variable in one step, of all writers (section 3.6).
+//! The blocks of one variable in one step, from all writers (section 3.6).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::numbers::{EXTENT, Numbers};
 /// Stands in a shape for the dimension along which blocks are joined.
 const JOINED: u64 = u64::MAX - 1;
 
-/// Where a block lies that has no data: one of a derived variable of which only statistics are kept.
+/// The place of a block without data: of a derived variable that has statistics only.
 const NOWHERE: u64 = u64::MAX;
 
 const OTHER_DIMENSIONS: &str = "it has other dimensions than with the writers before";
 const NO_STARTS: &str = "its blocks have no starts";
-const TOO_LARGE: &str = "it has a block that is larger than anything";
+const TOO_LARGE: &str = "it has a block that is too large";
 const DERIVED: &str = "it is derived, and its data are not stored";
 
-/// Dimensions of an array at most: BP4 has one byte for their number.
+/// The largest rank: BP4 stores the number of dimensions in one byte.
 const RANK: u64 = 255;
 
 /// The writer of a record.
@@ -30,10 +30,10 @@ pub(super) struct Writer<'a> {
     pub places: WriterPlaces<'a>,
 }
 
-/// What is known of a variable.
+/// What the writers read so far say about a variable.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// `None` until a writer has it.
+    /// `None` until a writer has the variable.
     kind: Option<(Kind, Type)>,
     rank: usize,
     shape: Vec<u64>,
@@ -45,7 +45,7 @@ pub(super) struct Blocks {
     texts: Vec<String>,
 }
 
-/// What a writer says about an array: all numbers of 8 bytes, in its order of dimensions.
+/// One writer's description of an array, in its order of dimensions. Every number has 8 bytes.
 struct Array<'a> {
     rank: usize,
     shape: Option<Numbers<'a>>,
@@ -57,7 +57,8 @@ struct Array<'a> {
 }
 
 impl Blocks {
-    /// Adds those of a writer, which come after those of the writers before it. `is_outline`: those of a global array as one.
+    /// Adds the blocks of one writer after those of the writers before it. With `is_outline`, the blocks of a global
+    /// array are added as one.
     pub fn add(
         &mut self,
         writer: &Writer<'_>,
@@ -75,7 +76,7 @@ impl Blocks {
             return Err("it has another kind or type than with the writers before".into());
         }
         match field.content {
-            // One value for all: that of the first writer.
+            // The first writer's value stands for all.
             _ if *kind == Kind::GlobalValue && !is_first => Ok(()),
             Content::Value { offset } => {
                 let at = u64::from(offset);
@@ -121,7 +122,7 @@ impl Blocks {
         });
     }
 
-    /// The shape is that of the first writer that has the variable.
+    /// Sets the shape. The first writer that has the variable decides it.
     fn set_shape(&mut self, kind: Kind, array: &Array<'_>) -> Result<()> {
         self.rank = array.rank;
         if kind == Kind::LocalArray {
@@ -133,7 +134,7 @@ impl Blocks {
             self.shape[self.joined] = 0;
         }
         match self.shape.iter().find(|extent| **extent >= EXTENT) {
-            Some(extent) => Err(format!("{extent} is no extent of an array").into()),
+            Some(extent) => Err(format!("{extent} is not a valid extent").into()),
             None => Ok(()),
         }
     }
@@ -162,7 +163,7 @@ impl Blocks {
         self.blocks.reserve(many);
         let size = field.ty.size();
         let mut stored = array.stored.map(Numbers::u64s);
-        // Blocks without elements are left out: those behind them move up.
+        // Blocks without elements are left out; later blocks move up.
         let mut end = begin;
         for (at, location) in (begin..).step_by(rank).zip(array.locations.u64s()) {
             let stored = stored.as_mut().and_then(Iterator::next);
@@ -196,8 +197,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Where the block whose counts are at `begin` starts in the dimension along which blocks are joined. The array ends
-    /// behind it.
+    /// Where the block with the counts at `begin` starts along the joined dimension. The array grows to the end of
+    /// the block.
     fn join(&mut self, kind: Kind, begin: usize) -> Result<Option<u64>> {
         if kind != Kind::JoinedArray {
             return Ok(None);
@@ -209,7 +210,7 @@ impl Blocks {
         Ok(Some(start))
     }
 
-    /// Bytes of the elements of the block whose starts and counts are these.
+    /// Bytes of the block whose starts and counts are in `row`.
     fn len_of(&self, row: Range<usize>, size: u64) -> Result<u64> {
         let mut len = Some(size);
         for (start, count) in self.starts[row.clone()].iter().zip(&self.counts[row]) {
@@ -220,8 +221,8 @@ impl Blocks {
         len.ok_or_else(|| TOO_LARGE.into())
     }
 
-    /// Adds the blocks of a global array as one, which has the bytes until their last end. Fails where
-    /// [`Blocks::push_blocks`] does.
+    /// Adds the blocks of a global array as one block, up to their last end. Fails where [`Blocks::push_blocks`]
+    /// does.
     fn push_outline(
         &mut self,
         writer: &Writer<'_>,
@@ -233,7 +234,7 @@ impl Blocks {
         }
         let (size, has_flushes) = (field.ty.size(), writer.places.has_flushes());
         let mut last: Option<Place> = None;
-        // Without flushes the bytes of a writer follow each other, so where they end together is enough.
+        // Without flushes a writer's bytes are contiguous, so their common end is enough.
         let mut end = None;
         let starts = array.starts.unwrap_or(array.counts).words();
         let rows = array.counts.words().chunks_exact(array.rank);
@@ -242,7 +243,7 @@ impl Blocks {
         for (block, (location, (counts, starts))) in
             array.locations.words().iter().zip(rows).enumerate()
         {
-            // There may be millions, so their numbers are looked at without a branch.
+            // There may be millions of blocks, so the loop has no branch.
             let (mut len, mut is_empty, mut is_sound) = (size, false, true);
             for (count, start) in counts.iter().zip(starts) {
                 let (count, start) = (word(count), word(start));
@@ -269,7 +270,7 @@ impl Blocks {
             }
             match location.checked_add(len) {
                 Some(block_end) if !has_flushes => end = end.max(Some(block_end)),
-                // It tells what is wrong with a block that lies nowhere, too.
+                // This also reports a block that lies nowhere.
                 _ => {
                     let place = writer.places.of(location, len)?;
                     if last.and_then(|last| last.end()) < place.end() {
@@ -289,7 +290,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// The variable, if any writer has it.
+    /// The variable, if a writer has it.
     pub fn finish(mut self, name: &Arc<str>) -> Option<Variable> {
         let (kind, ty) = self.kind?;
         if kind == Kind::LocalValue {
@@ -310,7 +311,7 @@ impl Blocks {
 }
 
 impl<'a> Array<'a> {
-    /// Reads the struct at `base`. As many numbers as it names must be there.
+    /// Reads the struct at `base`. Fails unless all the numbers that it announces are there.
     fn read(
         record: &Record<'a>,
         base: u64,
@@ -342,7 +343,7 @@ impl<'a> Array<'a> {
         })
     }
 
-    /// Appends numbers: one along each dimension for each row.
+    /// Appends rows of numbers, one number per dimension.
     fn push_rows(&self, rows: Numbers<'_>, to: &mut Vec<u64>) {
         let begin = to.len();
         to.extend(rows.u64s());

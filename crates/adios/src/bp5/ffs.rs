@@ -18,10 +18,10 @@ const FIELD: u64 = 16;
 /// The version of representations and of records that writers of BP5 make.
 const VERSION: u64 = 2;
 
-/// Names a format in the records.
+/// The id by which records name their format.
 pub(super) type Id = [u8; 12];
 
-/// The structs of a representation: that of records first, then those that it contains.
+/// The structs of a representation: first that of records, then those it contains.
 #[derive(Debug)]
 pub(super) struct Format<'a> {
     structs: Vec<Struct<'a>>,
@@ -32,7 +32,7 @@ pub(super) struct Format<'a> {
 pub(super) struct Struct<'a> {
     pub name: &'a str,
     pub fields: Vec<Field<'a>>,
-    /// Its bytes in memory.
+    /// Bytes of the struct in memory.
     pub len: u32,
     /// Bytes of a pointer: 4 or 8.
     pub pointer: u8,
@@ -42,15 +42,15 @@ pub(super) struct Struct<'a> {
 #[derive(Debug)]
 pub(super) struct Field<'a> {
     pub name: &'a str,
-    /// As `integer`, `float[3]`, `integer[Count]`, `string`, or the name of a struct.
+    /// The type: `integer`, `float[3]`, `integer[Count]`, `string`, or the name of a struct.
     pub ty: &'a str,
     /// Bytes of one element.
     pub size: u32,
-    /// Where it begins in the struct.
+    /// Offset in the struct.
     pub offset: u32,
 }
 
-/// Where an unsigned number or a pointer lies in a struct.
+/// The place of an unsigned number or pointer in a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub offset: u32,
@@ -89,7 +89,7 @@ impl<'a> Format<'a> {
         &self.structs[0]
     }
 
-    /// The struct of this name that records contain, and its number.
+    /// The contained struct of this name, and its index.
     pub fn sub(&self, name: &str) -> Option<(usize, &Struct<'a>)> {
         let mut subs = self.structs.iter().enumerate().skip(1);
         subs.find(|(_, sub)| sub.name == name)
@@ -97,7 +97,7 @@ impl<'a> Format<'a> {
 }
 
 impl<'a> Struct<'a> {
-    /// Decodes a description. `strings` is how many bytes of names there may still be: they could lie on each other.
+    /// Decodes a description. `strings` is the number of bytes that names may still take: names could overlap.
     fn decode(all: Numbers<'a>, strings: &Cell<usize>) -> Result<Self> {
         let number = |at, size| all.unsigned(at, size);
         let pointer = u8::try_from(number(16, 1)?)?;
@@ -125,18 +125,18 @@ impl<'a> Struct<'a> {
         Ok(decoded)
     }
 
-    /// A field by its name, which must be there.
+    /// A field by name. Fails if there is none.
     pub fn field(&self, name: &str) -> Result<&Field<'a>> {
         let field = self.fields.iter().find(|field| field.name == name);
         field.ok_or_else(|| format!("struct {:?} has no field {name:?}", self.name).into())
     }
 
-    /// A field that is an integer.
+    /// An integer field.
     pub fn number(&self, name: &str) -> Result<Slot> {
         let field = self.field(name)?;
         let is_number = matches!(field.ty, "integer" | "unsigned integer");
         if !is_number || !matches!(field.size, 1 | 2 | 4 | 8) {
-            return Err(format!("field {name:?} is no integer").into());
+            return Err(format!("field {name:?} is not an integer").into());
         }
         self.slot(field.offset, u8::try_from(field.size)?)
     }
@@ -158,7 +158,7 @@ impl<'a> Struct<'a> {
         self.slot(offset, self.pointer)
     }
 
-    /// A part of the struct.
+    /// A slot of `size` bytes at `offset`. Fails outside of the struct.
     pub fn slot(&self, offset: u32, size: u8) -> Result<Slot> {
         let end = offset.checked_add(u32::from(size));
         if end.is_none_or(|end| end > self.len) {
@@ -168,7 +168,8 @@ impl<'a> Struct<'a> {
     }
 }
 
-/// A length whose lower half is at `low`, its upper half at `high`; big-endian in either byte order.
+/// A length stored in two halves, the low one at `low`, the high one at `high`. Both are big-endian in either byte
+/// order.
 fn split_length(all: &Numbers<'_>, low: u64, high: u64) -> Result<u64> {
     let big = Numbers {
         is_big_endian: true,

@@ -1,4 +1,4 @@
-//! What the fields of variable metadata are (section 3.6).
+//! The meaning of the fields of variable metadata (section 3.6).
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -11,19 +11,19 @@ use super::types;
 use crate::Result;
 use crate::model::{Kind, StructType, Type};
 
-/// The last field that is not one of a variable.
+/// The last field that belongs to no variable.
 const LAST_OF_ALL: &str = "DataBlockSize";
 
 /// The fields of one format.
 #[derive(Debug)]
 pub(super) struct Fields {
-    /// Number of words that tell which variables are present.
+    /// Number of the words that tell which variables are present.
     pub bit_words: Slot,
-    /// Points to these words.
+    /// Pointer to these words.
     pub bits: Slot,
-    /// One for each variable.
+    /// One field per variable.
     pub variables: Vec<VariableField>,
-    /// Hash and number of each of these, by hash, once a name was looked for.
+    /// Hash and index of each variable, by hash. Filled when a name is first looked up.
     by_name: OnceLock<Vec<(u64, usize)>>,
     hasher: RandomState,
     /// Structs of arrays.
@@ -33,13 +33,13 @@ pub(super) struct Fields {
 /// The field of one variable.
 #[derive(Debug)]
 pub(super) struct VariableField {
-    /// The name of the variable; that of the field where it has not the parts that it should have.
+    /// Name of the variable, or of the field where it cannot be taken apart.
     pub name: Arc<str>,
-    /// What the field is, or why nobody knows.
+    /// What the field describes, or the reason why it is not understood.
     pub described: std::result::Result<Described, String>,
 }
 
-/// What a field says without its value.
+/// What a field's name and type say.
 #[derive(Debug)]
 pub(super) struct Described {
     pub kind: Kind,
@@ -47,14 +47,14 @@ pub(super) struct Described {
     pub content: Content,
 }
 
-/// What a field of a variable contains.
+/// The content of a variable's field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {
     /// The value itself.
     Value { offset: u32 },
     /// A pointer to the value.
     Text(Slot),
-    /// A struct, which is one of [`Fields::arrays`].
+    /// A struct, described by [`Fields::arrays`].
     Array { offset: u32, fields: usize },
 }
 
@@ -65,18 +65,18 @@ pub(super) struct ArrayFields {
     pub len: u32,
     pub rank: Slot,
     pub blocks: Slot,
-    /// Rank times blocks.
+    /// Number of extents: rank times blocks.
     pub extents: Slot,
     pub shape: Slot,
     pub counts: Slot,
     pub starts: Slot,
     pub locations: Slot,
-    /// Bytes that are stored of each block, if an operator made them.
+    /// Stored bytes of each block, if an operator made them.
     pub stored: Option<Slot>,
 }
 
 impl Fields {
-    /// Finds out what the fields of a format are. `members` gives the type that another format describes.
+    /// Interprets the fields of a format. `members` gives the struct type that another format describes.
     pub fn of(format: &Format, members: impl Fn(&Id) -> Result<Arc<StructType>>) -> Result<Self> {
         let top = format.top();
         let last = top
@@ -116,7 +116,7 @@ impl Fields {
         })
     }
 
-    /// The fields of a variable by their numbers, ascending: one, of a sound format.
+    /// The indices of the fields with this name, ascending. A sound format has one at most.
     pub fn numbers_of(&self, name: &str) -> impl Iterator<Item = usize> {
         let by_name = self.by_name();
         let hash = self.hasher.hash_one(name);
@@ -128,7 +128,7 @@ impl Fields {
         numbers.filter(move |number| *self.variables[*number].name == *name)
     }
 
-    /// Whether no two variables have the same name, as far as hashes tell.
+    /// Whether all names differ, judged by their hashes.
     pub fn has_own_names(&self) -> bool {
         let by_name = self.by_name();
         by_name.is_sorted_by(|(a, _), (b, _)| a < b)
@@ -145,11 +145,11 @@ impl Fields {
     }
 }
 
-/// What is needed to find out what fields are.
+/// State while the fields of a format are interpreted.
 struct Making<'a, M> {
     format: &'a Format<'a>,
     members: M,
-    /// Which of `arrays` is that of a struct.
+    /// Index in `arrays` of each struct.
     numbers: HashMap<usize, usize>,
     arrays: Vec<ArrayFields>,
 }
@@ -203,12 +203,12 @@ impl<M: Fn(&Id) -> Result<Arc<StructType>>> Making<'_, M> {
         Ok((ty, Content::Array { offset, fields }))
     }
 
-    /// Which of the structs of arrays this is.
+    /// The index in `arrays` of the struct of this name.
     fn fields_of(&mut self, ty: &str) -> Result<usize> {
         let (sub, fields) = self
             .format
             .sub(ty)
-            .ok_or_else(|| format!("struct {ty:?} is not there"))?;
+            .ok_or_else(|| format!("struct {ty:?} is missing"))?;
         if let Some(known) = self.numbers.get(&sub) {
             return Ok(*known);
         }
@@ -242,21 +242,21 @@ impl ArrayFields {
 struct Named<'a> {
     kind: Kind,
     name: &'a str,
-    /// Of arrays. The field of a value has the type itself.
+    /// Elements of an array. The field of a value has the type itself.
     elements: Option<Elements>,
 }
 
 /// What the name of the field of an array says about its elements.
 #[derive(Debug, PartialEq)]
 struct Elements {
-    /// Bytes of each.
+    /// Bytes of an element.
     size: u64,
     ty: u32,
-    /// The format of a struct type.
+    /// Format of a struct type.
     members: Option<Id>,
 }
 
-/// Takes the name of a field apart. The expression of a derived variable is skipped.
+/// Splits the name of a field. The expression of a derived variable is skipped.
 fn named(field: &str) -> Option<Named<'_>> {
     let rest = field.strip_prefix("BP")?;
     let kind = match rest.as_bytes().first()? {

@@ -1,4 +1,4 @@
-//! The formats of `mmd.0` (section 3.3). Each is decoded when a record of it is read first, and kept.
+//! The formats of `mmd.0` (section 3.3). Each is decoded on first use and kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -11,12 +11,12 @@ use crate::model::StructType;
 use crate::numbers::{self, Numbers};
 use crate::{Bytes, Result};
 
-/// The most formats that are kept, and the most bytes of one: some hundred thousand variables. Decoded they take several times as
-/// much memory.
+/// The largest number of formats kept, and the largest size of one in bytes: some hundred thousand variables. A
+/// decoded format takes several times its size in memory.
 const MOST: usize = 1 << 20;
 const MOST_BYTES: u64 = 32 << 20;
 
-/// Bytes of memory for each byte of a format: a field of 60 bytes takes some 150.
+/// Bytes of memory per byte of a format: a field of 60 bytes takes about 150.
 const DECODED: usize = 3;
 
 /// Bytes of an entry before its body: two lengths and the id.
@@ -37,22 +37,22 @@ struct Entry {
     members: Kept<Arc<StructType>>,
 }
 
-/// What came of decoding, or what is wrong with the format.
+/// A decoded format, or the reason why it cannot be decoded.
 type Kept<T> = OnceLock<std::result::Result<T, String>>;
 
-/// What the records of a format are.
+/// What the records of a format describe.
 #[derive(Debug)]
 pub(super) enum Meaning {
     /// Variables of one writer in one step.
     Variables(Fields),
-    /// Attributes by a name each.
+    /// Attributes whose names are values of the record.
     Attributes(NamedFields),
     /// Attributes as fields of the format.
     OwnAttributes(OwnFields),
 }
 
 impl Formats {
-    /// Finds all formats. Ends before the first that is not complete.
+    /// Finds all formats, up to the first incomplete one.
     pub fn read(file: &dyn Bytes, is_big_endian: bool) -> Result<Self> {
         let mut entries = HashMap::new();
         let (mut at, end) = (0, file.len());
@@ -83,14 +83,14 @@ impl Formats {
         })
     }
 
-    /// Memory that the formats take once all are decoded, in bytes.
+    /// Memory in bytes once all formats are decoded.
     pub fn bytes(&self) -> usize {
         let bodies = self.entries.values().map(|entry| entry.len as usize);
         let bodies = bodies.fold(0, usize::saturating_add);
         self.entries.capacity() * size_of::<(Id, Entry)>() + bodies.saturating_mul(DECODED)
     }
 
-    /// What the records of this format are.
+    /// What the records of a format describe.
     pub fn meaning(&self, file: &dyn Bytes, id: &Id) -> Result<&Meaning> {
         let entry = self.entry(id)?;
         self.kept(file, entry, &entry.meaning, |format| {
@@ -105,7 +105,7 @@ impl Formats {
         })
     }
 
-    /// The struct that this format describes, as the type of a variable.
+    /// The struct that a format describes, as the type of a variable.
     fn members(&self, file: &dyn Bytes, id: &Id) -> Result<Arc<StructType>> {
         let entry = self.entry(id)?;
         let members = self.kept(file, entry, &entry.members, |format| {
@@ -119,7 +119,7 @@ impl Formats {
         entry.ok_or_else(|| format!("mmd.0 has no format {}", hex(id)).into())
     }
 
-    /// Decodes a format, or takes what was made of it before. What is wrong with its bytes is kept, too.
+    /// Decodes a format on first use. A failure that its bytes cause is kept, too.
     fn kept<'a, T>(
         &self,
         file: &dyn Bytes,

@@ -5,14 +5,14 @@ use crate::model::{File, Place};
 use crate::numbers::{self, Numbers};
 use crate::{Bytes, Result};
 
-/// Bytes that the walk through `md.idx` reads at once: most records are short, and long ones are not read whole.
+/// Bytes of `md.idx` read at once during the walk. Most records are short; long ones are not read whole.
 const WINDOW: u64 = 4096;
 
-/// Bytes of `md.idx` that are kept: the records of thousands of steps. Those behind them are read when a step is.
+/// Bytes of `md.idx` kept in memory: the records of thousands of steps. Later records are read when their step is.
 const KEPT: u64 = 1 << 20;
 
-/// The most steps, and the most writer maps, that are kept: what lies behind them is left out. With more, an index could ask for
-/// several times its size in memory.
+/// The largest number of steps, and of writer maps, kept; later ones are left out. Without this limit an index could
+/// demand several times its size in memory.
 const MOST: usize = 1 << 22;
 
 /// Bytes of a record before its content: its type and its length.
@@ -25,22 +25,22 @@ pub(super) struct Records {
     front: Vec<u8>,
     pub steps: Vec<StepRecord>,
     maps: Vec<MapRecord>,
-    /// Bytes behind the last complete record.
+    /// Bytes after the last complete record.
     pub rest: u64,
 }
 
-/// The record of a step, whose number of bytes is not checked yet.
+/// The record of a step. Its length is not checked yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepRecord {
-    /// Where its content begins in `md.idx`.
+    /// Where the record's content begins in `md.idx`.
     at: u64,
     /// Where the section of the step begins in `md.0`.
     pub metadata: u64,
-    /// How many bytes the section has.
+    /// Bytes of the section.
     pub size: u64,
-    /// How many of [`Records::maps`] come before it.
+    /// Number of entries of [`Records::maps`] before this step.
     maps: u32,
-    /// It says that it is the record of a step.
+    /// The record's type is that of a step.
     is_known: bool,
 }
 
@@ -53,7 +53,7 @@ struct MapRecord {
 }
 
 impl StepRecord {
-    /// Whether `md.0` with this length has its section.
+    /// Whether an `md.0` of length `len` contains the section.
     pub fn is_below(&self, len: u64) -> bool {
         self.metadata
             .checked_add(self.size)
@@ -83,7 +83,7 @@ impl Records {
                     len,
                     writers: window.first(content, len, 0)?,
                 }),
-                // The steps behind it keep their numbers.
+                // Later steps keep their numbers.
                 _ if records.is_next_step(&mut window, content, len)? => {
                     records.push_step(&mut window, content, len, false)?;
                 }
@@ -113,7 +113,8 @@ impl Records {
         Ok(())
     }
 
-    /// Whether a record of an unknown type is that of a step whose type is damaged: its metadata follow those of the step before.
+    /// Whether a record of an unknown type is a step with a damaged type: its metadata follows that of the step
+    /// before.
     fn is_next_step(&self, window: &mut Window<'_>, at: u64, len: u64) -> Result<bool> {
         let before = self.steps.last();
         let end = before.map_or(0, |step| step.metadata.saturating_add(step.size));
@@ -165,7 +166,7 @@ impl Records {
         })
     }
 
-    /// The numbers of 8 bytes of a part of `md.idx`.
+    /// A part of `md.idx` as numbers of 8 bytes.
     fn words(&self, index: &dyn Bytes, header: &Header, at: u64, len: u64) -> Result<Vec<u64>> {
         let words = |bytes| {
             let is_big_endian = header.is_big_endian;
@@ -182,7 +183,7 @@ impl Records {
     }
 }
 
-/// `len` bytes from `at`, if they are all there.
+/// `len` bytes from `at`; `None` if some are missing.
 fn part_of(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
     bytes.get(at..at.checked_add(len)?)
@@ -195,12 +196,12 @@ pub(super) struct Places {
     flushes: usize,
     /// The file of each writer.
     files: Vec<u64>,
-    /// For each writer where each flush lies and how long it is, and where the last write lies.
+    /// For each writer: the position and length of each flush, then the position of the last write.
     row: Vec<u64>,
 }
 
 impl Places {
-    /// Their number, which is below 2^32.
+    /// Number of writers, below 2^32.
     pub fn writers(&self) -> usize {
         self.files.len()
     }
@@ -230,19 +231,19 @@ pub(super) struct WriterPlaces<'a> {
     file: u64,
     /// Position and size of each flush.
     flushes: &'a [[u64; 2]],
-    /// How many bytes the writer put until the end of each flush.
+    /// Bytes that the writer had put by the end of each flush.
     ends: Vec<u64>,
-    /// Position of what no flush wrote.
+    /// Position of the bytes that no flush wrote.
     last: u64,
 }
 
 impl WriterPlaces<'_> {
-    /// Whether the data were written in several parts.
+    /// Whether the data was written in several parts.
     pub fn has_flushes(&self) -> bool {
         !self.flushes.is_empty()
     }
 
-    /// Where the `len` bytes at `location` of what the writer put in this step lie: in one flush.
+    /// The place of the `len` bytes at `location` in the writer's data of this step. They lie within one flush.
     pub fn of(&self, location: u64, len: u64) -> Result<Place> {
         let flush = self.ends.partition_point(|end| *end <= location);
         let begin = flush.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -257,7 +258,7 @@ impl WriterPlaces<'_> {
         Ok(Place {
             file: File::Data(u32::try_from(self.file)?),
             offset: offset.ok_or_else(|| {
-                format!("the block at byte {location} of the writer's data lies nowhere")
+                format!("the block at byte {location} lies outside of the writer's data")
             })?,
             len,
         })
@@ -285,7 +286,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The bytes from `at`, which the file has.
+    /// `len` bytes from `at`. The file has them.
     fn get(&mut self, at: u64, len: u64) -> Result<Numbers<'_>> {
         if let Some(bytes) = part_of(self.front, at, len) {
             let is_big_endian = self.is_big_endian;
@@ -307,7 +308,8 @@ impl<'a> Window<'a> {
         numbers.part(at - self.at, len)
     }
 
-    /// A number of the content of a record, which is at `at` and has `len` bytes; 0 where it has too few.
+    /// The number at offset `within` of a record's content, which is `len` bytes at `at`; 0 where the content is too
+    /// short.
     fn first(&mut self, at: u64, len: u64, within: u64) -> Result<u64> {
         if len < within + 8 {
             return Ok(0);

@@ -6,23 +6,23 @@ use super::ffs::{Id, Slot};
 use crate::Result;
 use crate::numbers::Numbers;
 
-/// Bytes before the base: the id, the length, padding.
+/// Bytes before the base: id, length and padding.
 const HEADER: u64 = 24;
 
-/// One record: a struct as in the writer's memory, and what its pointers reach.
+/// A record: a struct as it was in the writer's memory, and what its pointers reach.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
-    /// From the base on, from which pointers count.
+    /// The bytes from the base on. Pointers count from there.
     bytes: Numbers<'a>,
     /// Where the base lies in `md.0`.
     at: u64,
-    /// How many bytes may still be taken. No byte of a record belongs to two fields, so all of them together have no more
-    /// than the record. Without this bound fields that lie on each other could ask for any amount of memory.
+    /// Bytes that may still be taken. No byte of a record belongs to two fields, so all fields together are at most
+    /// as long as the record. Without this bound, overlapping fields could demand any amount of memory.
     left: Cell<u64>,
 }
 
 impl<'a> Record<'a> {
-    /// The format of a record, and the record. `block` lies at byte `at` of `md.0`.
+    /// The format id of a record, and the record. `block` lies at byte `at` of `md.0`.
     pub fn open(block: Numbers<'a>, at: u64) -> Result<(Id, Self)> {
         let id = block
             .bytes
@@ -45,18 +45,18 @@ impl<'a> Record<'a> {
         Ok(part)
     }
 
-    /// Takes what a pointer reaches: nothing where there is nothing to be reached.
+    /// Takes the bytes that a pointer reaches; none where the count is zero.
     pub fn target(&self, pointer: u64, count: u64, size: u64) -> Result<Numbers<'a>> {
         let len = count
             .checked_mul(size)
             .ok_or("an array of more than 2^64 bytes")?;
         if len > 0 && pointer == 0 {
-            return Err("an array is not there".into());
+            return Err("an array is missing".into());
         }
         self.take(pointer, len)
     }
 
-    /// Takes the text that a pointer reaches; nothing is an empty one.
+    /// Takes the text that a pointer reaches. A null pointer is an empty text.
     pub fn text(&self, pointer: u64) -> Result<&'a str> {
         if pointer == 0 {
             return Ok("");

@@ -1,4 +1,4 @@
-//! Writes small directories as writers of BP5 do.
+//! Small directories as a BP5 writer makes them.
 
 use crate::Files;
 use crate::model::Kind;
@@ -12,16 +12,16 @@ pub struct Directory {
     pub is_big_endian: bool,
 }
 
-/// What one writer has in one step.
+/// The data of one writer in one step.
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     pub puts: Vec<Put>,
-    /// Variables that its format knows too, but that it does not have in this step.
+    /// Variables of its format that this step does not have.
     pub absent: Vec<Put>,
     pub attributes: Vec<Attribute>,
     /// Position and size of each flush.
     pub flushes: Vec<(u64, u64)>,
-    /// Position of what no flush wrote.
+    /// Position of the bytes that no flush wrote.
     pub last: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Put {
     pub content: Content,
 }
 
-/// What a variable of one writer contains. Types are numbers of section 3.7.
+/// The content of one writer's variable. Types are numbers of section 3.7.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     Value { ty: u32, bytes: Vec<u8> },
@@ -41,7 +41,7 @@ pub enum Content {
     Array(Array),
 }
 
-/// An array of one writer, in its order of dimensions.
+/// An array of one writer, in the writer's order of dimensions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array {
     pub ty: u32,
@@ -51,7 +51,7 @@ pub struct Array {
     pub blocks: Vec<Block>,
 }
 
-/// A block: where it begins, its extents, its place in what the writer put, how many bytes are stored.
+/// A block: its start, its extents, its location in the writer's data, and the number of stored bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
     pub start: Vec<u64>,
@@ -60,14 +60,14 @@ pub struct Block {
     pub stored: u64,
 }
 
-/// An attribute: its type, whether it is single, its values.
+/// An attribute: type, whether it is single, values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
     Numbers(String, u32, bool, Vec<u8>),
     Texts(String, bool, Vec<String>),
 }
 
-/// A struct of FFS: fields are name, type, bytes of an element, offset.
+/// A struct of FFS. A field is a name, a type, bytes of an element and an offset.
 #[derive(Clone)]
 pub struct Struct {
     pub name: String,
@@ -76,7 +76,7 @@ pub struct Struct {
 }
 
 impl Directory {
-    /// One without steps.
+    /// A directory without steps.
     pub fn new(is_big_endian: bool, is_column_major: bool) -> Self {
         let mut index = vec![0; 64];
         index[..28].copy_from_slice(b"ADIOS-BP v2.<.1 Index Table ");
@@ -110,7 +110,7 @@ impl Directory {
         }
     }
 
-    /// Says which file each writer writes.
+    /// Adds a writer map: the file of each writer.
     pub fn map(&mut self, files: &[u64]) {
         let mut words = vec![files.len() as u64, 1, files.len() as u64];
         words.extend(files);
@@ -373,7 +373,7 @@ impl Record {
         self.bytes[at..at + 8].copy_from_slice(&bytes);
     }
 
-    /// Adds bytes, and the pointer to them at `at`.
+    /// Adds bytes, and at `at` the pointer to them.
     fn target(&mut self, at: usize, bytes: &[u8]) -> usize {
         let begin = self.bytes.len();
         if !bytes.is_empty() {

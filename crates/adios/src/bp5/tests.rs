@@ -9,14 +9,14 @@ fn open(written: &Directory) -> crate::Result<directory::Directory> {
     directory::Directory::open(written.files())
 }
 
-/// All steps.
+/// All steps of the directory.
 fn steps(written: &Directory) -> Vec<Step> {
     let read = open(written).unwrap();
     let step = |step| read.step(written.files(), step, &|_| true).unwrap();
     (0..read.steps()).map(step).collect()
 }
 
-/// Numbers of two hexadecimal digits; `*n` repeats the one before, so that there are `n` of them.
+/// Bytes in hexadecimal. `*n` repeats the byte before it, `n` in all.
 fn bytes(text: &str) -> Vec<u8> {
     let mut all = Vec::new();
     for word in text.split_whitespace() {
@@ -156,7 +156,7 @@ fn a_step_whose_record_is_damaged_keeps_its_number() {
     assert_eq!(damaged.len(), 3);
     assert_eq!((&damaged[0], &damaged[2]), (&sound[0], &sound[2]));
     assert!(damaged[1].variables.is_empty() && damaged[1].problems[0].contains("unknown type"));
-    // Others are passed over.
+    // Other attributes are skipped.
     let mut of = example();
     let sound = steps(&of);
     of.record(b'x', &[7, 7, 7]);
@@ -171,7 +171,7 @@ fn put(name: &str, kind: Kind, content: Content) -> Put {
     }
 }
 
-/// An array of bytes with one dimension, of blocks with start, count, location.
+/// A one-dimensional array of bytes whose blocks have a start, a count and a location.
 fn array(name: &str, kind: Kind, shape: u64, blocks: &[(u64, u64, u64)]) -> Put {
     let block = |(start, count, location): &(u64, u64, u64)| testing::Block {
         start: vec![*start],
@@ -213,15 +213,15 @@ fn a_damaged_variable_alone_is_missing() {
     for (bad, reason) in [
         (
             array("bad", Kind::GlobalArray, 4, &[(0, u64::MAX, 0)]),
-            "larger than anything",
+            "too large",
         ),
         (
             array("bad", Kind::GlobalArray, 4, &[(u64::MAX, 1, 0)]),
-            "larger than anything",
+            "too large",
         ),
         (
             array("bad", Kind::GlobalArray, u64::MAX, &[(0, 1, 0)]),
-            "no extent",
+            "not a valid extent",
         ),
         (
             array("bad", Kind::GlobalArray, 4, &[(0, 1, u64::MAX)]),
@@ -229,7 +229,7 @@ fn a_damaged_variable_alone_is_missing() {
         ),
         (
             array("bad", Kind::GlobalArray, 4, &[(0, 4, u64::MAX - 1)]),
-            "lies nowhere",
+            "outside of the writer's data",
         ),
         (
             array("bad", Kind::JoinedArray, 4, &[(0, 1, 0)]),
@@ -272,7 +272,7 @@ fn writers_that_disagree_about_a_variable() {
     );
 }
 
-/// A format may come back for a variable that another one has told of first.
+/// A format may return for a variable that another format described first.
 #[test]
 fn writers_with_the_same_variable_in_two_formats() {
     let x = || value("x", Kind::LocalValue, 1);
@@ -303,7 +303,7 @@ fn a_record_that_nobody_understands_hides_all_variables_of_the_step() {
             writer(vec![value("x", Kind::LocalValue, 1)]),
         ]);
     }
-    // The id of the record of the second writer in the first step.
+    // Where the id of the second writer's record begins, in the first step.
     let first = 8 * 5 + 24 + 40;
     written.metadata[first + 3] ^= 1;
     let read = steps(&written);
@@ -323,7 +323,7 @@ fn what_is_not_complete_ends_the_list_of_steps() {
     written.index.pop();
     let read = open(&written).unwrap();
     assert_eq!((read.steps(), read.problems().len()), (2, 1));
-    // A writer that is at work has not finished its last record.
+    // An active writer has not finished its last record.
     written.index[39] = 1;
     let read = open(&written).unwrap();
     assert_eq!(
@@ -389,7 +389,7 @@ fn a_bad_attribute_alone_is_missing() {
     assert_eq!(step.problems.len(), named.len());
 }
 
-/// Overlapping arrays would make blocks without end from few bytes.
+/// Overlapping arrays would turn a few bytes into any number of blocks.
 #[test]
 fn fields_that_lie_on_each_other_are_damage() {
     let mut written = Directory::new(false, false);
@@ -400,7 +400,7 @@ fn fields_that_lie_on_each_other_are_damage() {
     };
     written.step(&[writer(arrays(0).collect())]);
     assert_eq!(steps(&written)[0].problems, [""; 0]);
-    // All pointers of the second and the third array become those of the first.
+    // Every pointer of the second and third array is replaced by that of the first.
     let base = 8 * 3 + 24;
     let first = written.metadata[base + 24..][..56].to_vec();
     for number in 1..3 {
@@ -428,7 +428,7 @@ fn hostile_bytes_give_an_answer_or_a_fault() {
             damaged += step.is_ok_and(|step| !step.problems.is_empty()) as usize;
         }
     };
-    // The formats of the other one are many, and of the same kind.
+    // The second directory has many formats of the same kind.
     for (sound, files) in [(example(), 3), (random(3, 4, 1).0, 2)] {
         for file in 0..files {
             let mut written = sound.clone();
@@ -448,7 +448,7 @@ fn hostile_bytes_give_an_answer_or_a_fault() {
     assert!(damaged > 100);
 }
 
-/// A directory of random content with this many variables at most and this many writer maps, and what it means.
+/// A random directory of at most `variables` variables and `maps` writer maps, and the steps that it describes.
 fn random(seed: u64, variables: u64, maps: u64) -> (Directory, Vec<Step>) {
     let mut dice = Dice(seed);
     let is_column_major = dice.roll(3) == 0;
@@ -473,7 +473,7 @@ fn random(seed: u64, variables: u64, maps: u64) -> (Directory, Vec<Step>) {
     (written, meaning)
 }
 
-/// What writers have put, by the rules of section 3. Places of values in `md.0` are 0.
+/// The step that the writers' data make by the rules of section 3. Values in `md.0` have place 0.
 fn expected(writers: &[Writer], files: &[u64], is_column_major: bool) -> Step {
     let mut step = Step::default();
     let row = |row: &[u64]| {
@@ -549,7 +549,7 @@ fn expected(writers: &[Writer], files: &[u64], is_column_major: bool) -> Step {
     step
 }
 
-/// The variable of the first writer that has it, without blocks.
+/// A variable without blocks, from the first writer that has it.
 fn declared(put: &Put, row: &dyn Fn(&[u64]) -> Vec<u64>) -> Variable {
     let (ty, shape, rank) = match &put.content {
         Content::Value { ty, .. } => (type_of(*ty), Vec::new(), 0),
@@ -739,7 +739,7 @@ impl Dice {
 }
 
 impl Writer {
-    /// The place, in all that the writer put, of `len` bytes in a flush that has room for them, or behind all flushes.
+    /// A location, in the data of the writer, for `len` bytes: in a flush with room for them, or after all flushes.
     fn location(&self, flush: usize, within: u64, len: u64) -> u64 {
         let before = |flush: usize| {
             self.flushes[..flush]
@@ -753,7 +753,7 @@ impl Writer {
         }
     }
 
-    /// Where a location is in the file.
+    /// The position of a location in the file.
     fn position(&self, mut location: u64) -> u64 {
         for (at, size) in &self.flushes {
             if location < *size {
@@ -808,7 +808,7 @@ proptest! {
     }
 }
 
-/// The real directories: nothing is wrong with them but what was cut off.
+/// The real directories have no problem except where they were cut.
 #[test]
 fn real_directories_have_no_problems() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus-adios");

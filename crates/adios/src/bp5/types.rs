@@ -1,13 +1,13 @@
-//! Types of elements, as FFS and as BP5 name them (sections 3.6 and 3.7).
+//! Element types of FFS and of BP5 (sections 3.6 and 3.7).
 
 use super::ffs::Struct;
 use crate::Result;
 use crate::model::{Member, StructType, Type};
 
-/// The number of struct types, which have an id besides.
+/// The number of struct types. They have an id as well.
 pub(super) const STRUCT: u32 = 16;
 
-/// The type of a number of section 3.7. Struct types need more than a number.
+/// The type with a number of section 3.7; `None` for struct types, which need their id.
 pub(super) fn of_number(number: u32) -> Option<Type> {
     Some(match number {
         1 => Type::I8,
@@ -51,12 +51,12 @@ pub(super) fn of_field(ty: &str, size: u32) -> Option<Type> {
     })
 }
 
-/// The type that a struct of FFS describes.
+/// The struct type that an FFS struct describes.
 pub(super) fn members(of: &Struct<'_>) -> Result<StructType> {
     let members = of.fields.iter().map(|field| {
         let wrong = || {
             format!(
-                "member {:?} of struct {:?}: {:?} of {} bytes is no type of a member",
+                "member {:?} of struct {:?}: {:?} of {} bytes cannot be the type of a member",
                 field.name, of.name, field.ty, field.size
             )
         };

@@ -1,4 +1,4 @@
-//! The variables of one step: what all writers say about each, put together (section 3.6).
+//! The variables of one step: what every writer's metadata says, put together (section 3.6).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use crate::Result;
 use crate::asked::Asked;
 use crate::model::Variable;
 
-/// Puts the variables of one step together, writer by writer in the order of their ranks.
+/// Collects the variables of one step, writer by writer in the order of ranks.
 pub(super) struct Variables<'a> {
     is_column_major: bool,
     asked: Asked<'a>,
-    /// What each name became, once there are several formats, or names that come twice.
+    /// The result for each name. It is filled once there are several formats, or a name occurs twice.
     by_name: HashMap<&'a str, Known, RandomState>,
     is_by_name: bool,
-    /// What the fields of each format became, so that a name is looked up once and not for each writer.
+    /// The result for each field of each format: a name is looked up once, not once per writer.
     by_format: HashMap<Id, Vec<Option<Known>>>,
     gathered: Vec<Gathered<'a>>,
     problems: Vec<String>,
 }
 
-/// What a name became.
+/// The result of looking up a name.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     NotAsked,
-    /// One of those that are gathered.
+    /// Index among the gathered variables.
     Number(usize),
 }
 
-/// A variable, as far as writers have told about it.
+/// A variable, from the writers read so far.
 struct Gathered<'a> {
     name: &'a Arc<str>,
-    /// `None` once a writer has told what cannot be understood.
+    /// `None` after a writer has described it in a way that cannot be understood.
     blocks: Option<Blocks>,
 }
 
 impl<'a> Variables<'a> {
-    /// None so far. Dimensions of a column-major writer are reversed.
+    /// An empty collection. The dimensions of a column-major writer are reversed.
     pub fn new(is_column_major: bool, asked: Asked<'a>) -> Self {
         Variables {
             is_column_major,
@@ -55,7 +55,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// Adds what a writer has. A fault says that nobody knows what that is.
+    /// Adds one writer. Fails where the meaning of its record is unknown.
     pub fn add(
         &mut self,
         writer: &Writer<'_>,
@@ -155,7 +155,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// The variables that all writers have told well, and what is wrong with the others.
+    /// The variables that every writer describes correctly, and the problems of the others.
     pub fn finish(self) -> (Vec<Variable>, Vec<String>) {
         let all = self.gathered.into_iter();
         let whole = all.filter_map(|Gathered { name, blocks }| blocks?.finish(name));

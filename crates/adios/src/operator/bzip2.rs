@@ -4,7 +4,7 @@ use bzip2::{Decompress, Status};
 
 use crate::Result;
 
-/// Decodes batches that follow each other, in the stored bytes as in `out`.
+/// Decodes consecutive batches. They are contiguous in the stored bytes and in `out`.
 pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
     let mut table = super::behind_size(stored, out.len() as u64)?;
     let batches = table.u64()?;
@@ -14,7 +14,7 @@ pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
     for batch in 0..batches {
         let (begin, len) = (table.u32()?, table.u32()? as usize);
         let (from, packed) = (table.u32()?, table.u32()?);
-        // Places beyond 4 GiB have lost their high bits.
+        // Offsets past 4 GiB have lost their high bits.
         if (begin, from) != (decoded as u32, streams.at() as u32) {
             return Err(format!("batch {batch} does not follow the one before it").into());
         }
@@ -29,7 +29,7 @@ pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Decodes one stream, which makes all of `out`.
+/// Decodes a stream that fills `out`.
 fn stream(stored: &[u8], out: &mut [u8]) -> Result<()> {
     let mut decoder = Decompress::new(false);
     loop {
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// What ADIOS2 stores of `parts`, one a batch.
+    /// The bytes that ADIOS2 stores for `parts`, one batch each.
     fn stored(parts: &[&[u8]]) -> Vec<u8> {
         let mut streams = Vec::new();
         let mut out = vec![1, 1, 0, 0];
@@ -100,7 +100,7 @@ mod tests {
             for flip in [1, 0xff] {
                 let mut bad = whole.clone();
                 bad[at] ^= flip;
-                // The checksum leaves no other answer than the right one.
+                // The checksum allows only the right answer.
                 if at > 3 && decode(&bad, &mut out).is_ok() {
                     assert_eq!(&out, b"abcabcabcdefg");
                 }

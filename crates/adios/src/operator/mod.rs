@@ -11,18 +11,18 @@ mod bzip2;
 use crate::Result;
 use crate::fields::Fields;
 
-/// Bytes of memory that a decoder of bzip2 takes.
+/// Bytes of memory of a bzip2 decoder.
 const BZIP2_STATE: u64 = 4 << 20;
 
-/// The operators that are read.
+/// The supported operators.
 const BLOSC: u8 = 0;
 const BZIP2: u8 = 1;
 const NULL: u8 = 127;
 
-/// The version of the header of each of them.
+/// The header version of all of them.
 const VERSION: u8 = 1;
 
-/// The most bytes of memory that decoding takes besides the stored bytes and `len` bytes of elements.
+/// The largest memory use of decoding in bytes, besides the stored bytes and the `len` bytes of elements.
 pub fn memory(stored: &[u8], len: u64) -> u64 {
     match stored.first() {
         Some(&BLOSC) => blosc::memory(stored, len),
@@ -31,21 +31,23 @@ pub fn memory(stored: &[u8], len: u64) -> u64 {
     }
 }
 
-/// Decodes what an operator made of a block. `out` has the length of the block's elements. Fails where the stored bytes
-/// make another number of bytes, are damaged, or are of an operator that is not read: the fault names it.
+/// Decodes the stored bytes of a block. `out` has the length of the block's elements. Fails where the bytes are
+/// damaged, decode to another length, or belong to an unsupported operator, which the fault names.
 pub fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
-    let operator = *stored.first().ok_or("no header of an operator is there")?;
+    let operator = *stored
+        .first()
+        .ok_or("the header of an operator is missing")?;
     let name = name(operator);
     let decoded = match operator {
         BLOSC => blosc::decode,
         BZIP2 => bzip2::decode,
         NULL => null,
-        _ => return Err(format!("operator {name} is none that h5logfs can undo").into()),
+        _ => return Err(format!("h5logfs cannot undo operator {name}").into()),
     };
     decoded(stored, out).map_err(|fault| fault.at(format!("operator {name}")))
 }
 
-/// The name of an operator by the number that its header begins with.
+/// The name of an operator, by the number at the start of its header.
 fn name(operator: u8) -> String {
     let name = match operator {
         BLOSC => "blosc",
@@ -69,8 +71,8 @@ fn name(operator: u8) -> String {
     name.to_owned()
 }
 
-/// What is behind the common header and the number of bytes before the operator, in the byte order of the writer. That
-/// number is known beforehand, so it tells the order.
+/// What follows the common header and the decoded length, in the byte order of the writer. The decoded length is
+/// known to be `len`, so it reveals the byte order.
 fn behind_size(stored: &[u8], len: u64) -> Result<Fields<'_>> {
     for is_big_endian in [false, true] {
         let mut fields = Fields::new(stored, is_big_endian);
@@ -87,7 +89,7 @@ fn behind_size(stored: &[u8], len: u64) -> Result<Fields<'_>> {
     Err(format!("it does not hold the {len} bytes of the block").into())
 }
 
-/// Nothing was done.
+/// No operation: the elements are stored as they are.
 fn null(stored: &[u8], out: &mut [u8]) -> Result<()> {
     let mut fields = behind_size(stored, out.len() as u64)?;
     out.copy_from_slice(fields.take(out.len())?);
@@ -98,7 +100,7 @@ fn null(stored: &[u8], out: &mut [u8]) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A common header and the number of bytes.
+    /// A common header and a decoded length.
     fn header(operator: u8, len: u64) -> Vec<u8> {
         [&[operator, 1, 0, 0][..], &len.to_le_bytes()].concat()
     }

@@ -9,28 +9,28 @@ use super::summary::{Extent, Form, Part, Problems, Seen, Summary};
 use super::{Content, Dataset, Object, Source, Steps, Tree};
 use crate::model::{Kind, Type, Value};
 
-/// Dimensions that a dataset of HDF5 may have.
+/// The largest rank in HDF5.
 const MOST_DIMENSIONS: usize = 32;
 
-/// Numbers that the blocks of one variable have in `adios2_steps` together. Where these are more, the group has the attribute.
+/// Limit of the numbers in all `adios2_steps` of one variable's blocks. Beyond it the attribute is set on the group.
 const MOST_NOTED: u64 = 1 << 20;
 
 /// The attribute that labels the dimensions of a dataset.
 const LABELS: &str = "DIMENSION_LABELS";
 
-/// What is to be shown, by names.
+/// Variables and attributes to show, by name.
 #[derive(Default)]
 pub(super) struct Shown<'a> {
-    /// Steps of the directory.
+    /// Number of steps of the directory.
     pub steps: u64,
-    /// Each name once.
+    /// The variables. Names are unique.
     pub variables: Vec<(Cow<'a, str>, View<'a>)>,
     pub attributes: BTreeMap<Cow<'a, str>, Arc<Value>>,
-    /// Paths of groups that are there even if nothing is in them.
+    /// Paths of groups that exist even when empty.
     pub groups: BTreeSet<String>,
 }
 
-/// What is shown of a variable.
+/// How a variable is shown.
 pub(super) struct View<'a> {
     /// Its name as the writer gave it.
     pub variable: &'a Arc<str>,
@@ -41,22 +41,22 @@ pub(super) struct View<'a> {
 /// Which steps of a variable are shown.
 pub(super) enum Which {
     All,
-    /// The blocks of all steps as those of one.
+    /// All steps as one, with the blocks of all.
     Flat,
-    /// This one, as if there were no others.
+    /// This step alone.
     Step(u64),
 }
 
-/// What an attribute belongs to.
+/// The owner of an attribute.
 enum Host {
-    /// The variable with this number.
+    /// The variable with this index.
     Variable(usize),
     /// The group at this path.
     Group(String),
 }
 
 impl<'a> Shown<'a> {
-    /// All that a directory has.
+    /// Everything in a directory.
     pub fn of(summary: &'a Summary) -> Self {
         let mut shown = Shown {
             steps: summary.steps,
@@ -84,7 +84,7 @@ impl<'a> Shown<'a> {
 }
 
 impl Seen {
-    /// How its steps are shown as one; `None` where each is shown.
+    /// How the steps are shown as one; `None` where each is shown.
     fn flattened(&self) -> Option<Which> {
         let first = self.parts.first()?;
         let rank = |part: &Part| match &part.form.extent {
@@ -103,7 +103,7 @@ impl Seen {
 }
 
 impl Shown<'_> {
-    /// The number of a variable.
+    /// The index of a variable.
     fn variable(&self, name: &str) -> Option<usize> {
         let by_name = |(other, _): &(Cow<'_, str>, View<'_>)| (**other).cmp(name);
         self.variables.binary_search_by(by_name).ok()
@@ -140,7 +140,8 @@ pub(super) fn tree(shown: Shown<'_>, problems: Problems) -> Tree {
     builder.finish()
 }
 
-/// All groups that variables do not make by their own shapes. None is at the path of a variable, unless something is in it.
+/// All groups except those that hold the steps or blocks of a variable. A group at the path of a variable is listed
+/// only if something is in it.
 fn groups(
     shown: &Shown<'_>,
     paths: &[Cow<'_, str>],
@@ -174,7 +175,7 @@ fn groups(
     groups
 }
 
-/// Gives each variable a path of its own. A name that is the path gets it before others do.
+/// Gives each variable a unique path. A variable whose name is already a path keeps it.
 fn place<'s>(
     shown: &Shown<'_>,
     paths: &'s [Cow<'_, str>],
@@ -193,44 +194,45 @@ fn place<'s>(
         if plain == *path && !is_group && (plain.len() == name.len() || !has(path, path)) {
             continue;
         }
-        let wish = if is_group {
+        let wanted = if is_group {
             Cow::Owned(paths::join(path, "_value"))
         } else {
             Cow::Borrowed(&**path)
         };
-        let order = (plain != wish, plain != *path, name.starts_with('/'));
-        others.push((order, number, wish));
+        let order = (plain != wanted, plain != *path, name.starts_with('/'));
+        others.push((order, number, wanted));
     }
-    // Names are in order already.
+    // Names are already sorted.
     others.sort_by_key(|(order, ..)| *order);
     let mut unique = Unique::default();
-    for (_, number, wish) in others {
+    for (_, number, wanted) in others {
         let is_free = |path: &str| {
             !groups.contains(path) && !has(path, path) && !has(&format!("/{path}"), path)
         };
-        placed[number] = Cow::Owned(unique.name(&wish, is_free));
+        placed[number] = Cow::Owned(unique.name(&wanted, is_free));
     }
     placed
 }
 
 struct Builder {
-    /// Steps of the directory.
+    /// Number of steps of the directory.
     steps: u64,
-    /// What is known of objects, in any order. What is said of one path belongs together, and comes in the order in which it was said.
+    /// Facts about objects, in any order of paths. Facts about one path are merged in the order in which they were
+    /// added.
     objects: Vec<Object>,
-    /// The last list of a single step.
+    /// The last list of a single step, shared by neighbours.
     only: Option<Arc<Steps>>,
     problems: Problems,
 }
 
-/// What one or several datasets of a variable are made of.
+/// The source of one or more datasets of a variable.
 #[derive(Clone)]
 struct Piece<'p> {
     variable: &'p Arc<str>,
     form: &'p Form,
     steps: Arc<Steps>,
     has_steps: bool,
-    /// Whether `adios2_steps` says which steps these are.
+    /// Whether `adios2_steps` lists the steps.
     is_noted: bool,
     texts: &'p [Arc<str>],
     /// `adios2_shape` of a local array.
@@ -243,7 +245,7 @@ const CHANGES: &str = "changes with the step";
 impl Builder {
     // --- attributes ------------------------------------------------------------------------------
 
-    /// Finds what each attribute belongs to, and its name there. Those whose names are as they have to be come first.
+    /// Finds the owner of each attribute, and the attribute's name there. Names that need no change come first.
     fn hosted<'s>(
         &mut self,
         shown: &'s Shown<'_>,
@@ -329,7 +331,7 @@ impl Builder {
         }
     }
 
-    /// The blocks of all steps as those of one.
+    /// Shows the blocks of all steps as those of one.
     fn flat(&mut self, path: &str, view: &View<'_>, parts: &[Part]) {
         let Some(first) = parts.first() else { return };
         let extent = match &first.form.extent {
@@ -363,7 +365,7 @@ impl Builder {
         self.piece(path, &piece);
     }
 
-    /// Groups of steps.
+    /// Shows each step in its own group.
     fn by_step(&mut self, path: &str, variable: &Arc<str>, parts: &[Part]) {
         let is_local = |part: &Part| matches!(part.form.extent, Extent::Blocks { .. });
         let is_local = parts.iter().all(is_local);
@@ -378,7 +380,7 @@ impl Builder {
         }
     }
 
-    /// One step of a part, which is the `at`th of it.
+    /// Shows step `at` of a part.
     fn step(
         &mut self,
         path: &str,
@@ -457,7 +459,7 @@ impl Builder {
 
     // --- objects ---------------------------------------------------------------------------------
 
-    /// The object at a path: a group, if there was none.
+    /// The object at a path. Creates a group if there is none.
     fn object(&mut self, path: &str) -> &mut Object {
         let at = match self.objects.last() {
             Some(last) if last.path[1..] == *path => self.objects.len() - 1,
@@ -472,7 +474,7 @@ impl Builder {
         &mut self.objects[at]
     }
 
-    /// This step alone. Neighbours share it.
+    /// A list of this step alone, shared by neighbours.
     fn only(&mut self, step: u64) -> Arc<Steps> {
         let is_it = |only: &&Arc<Steps>| only.get(0) == Some(step);
         if let Some(only) = self.only.as_ref().filter(is_it) {
@@ -505,10 +507,10 @@ impl Builder {
 }
 
 impl Object {
-    /// Gives each attribute a name of its own, and puts them in the order of these.
+    /// Makes the attributes of each object unique by name, and sorts them.
     fn name_attributes(&mut self) {
         let dataset = self.dataset.as_ref();
-        // The label of the dimension is an attribute, too.
+        // The label of the step dimension is an attribute, too.
         let has_label = dataset.is_some_and(|dataset| dataset.has_steps);
         if self.attributes.len() + usize::from(has_label) < 2 {
             return;
@@ -524,7 +526,7 @@ impl Object {
     }
 }
 
-/// The variable that an attribute belongs to: that with the longest name in front of it.
+/// The owner of an attribute: the variable with the longest name that is a prefix of the attribute's.
 fn host(shown: &Shown<'_>, by_path: &HashMap<&str, usize>, name: &str) -> Option<(Host, String)> {
     for (at, _) in paths::cut(name).rmatch_indices('/') {
         let before = &name[..at];
@@ -541,7 +543,7 @@ fn host(shown: &Shown<'_>, by_path: &HashMap<&str, usize>, name: &str) -> Option
     None
 }
 
-/// Why HDF5 cannot have a dataset of this shape.
+/// The reason why HDF5 cannot have a dataset of this shape.
 fn refused(ty: &Type, shape: &[u64]) -> Option<&'static str> {
     if shape.len() > MOST_DIMENSIONS {
         return Some("HDF5 has at most 32 dimensions");

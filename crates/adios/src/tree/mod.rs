@@ -1,21 +1,21 @@
 //! The HDF5 objects of a directory: groups, datasets and attributes of all steps (section 8).
 //!
-//! A [`Summary`] is given the steps one after the other and keeps what decides the objects. Its memory grows with what
-//! changes between steps, not with their number. [`Summary::finish`] makes the [`Tree`].
+//! [`Summary`] takes the steps one after the other and keeps the facts that decide the objects. Its memory grows with
+//! the changes between steps, not with their number. [`Summary::finish`] makes the [`Tree`].
 //!
-//! * `summary` collects, `steps` keeps numbers of steps in runs.
-//! * `paths` makes paths of names, `build` the objects.
-//! * `openpmd`: files of openPMD have names that say where their steps belong.
+//! * `summary` collects facts; `steps` stores numbers of steps in runs.
+//! * `paths` turns names into paths; `build` makes the objects.
+//! * `openpmd` finds the iteration of each step of an openPMD file.
 //!
 //! What the section leaves open:
 //!
-//! * A variable that changes its type between steps is shown like one that changes its shape: in groups of steps.
+//! * A variable whose type changes between steps is shown as one whose shape changes: in groups of steps.
 //! * A variable that openPMD's writer put into several steps under one path is shown as of the last of them.
-//! * In a directory with flattened steps a global value is that of the first step. Local values and joined arrays cannot be
-//!   flattened: each step is shown.
-//! * Paths are at most 64 levels deep and 1,024 bytes long. What is longer is cut, and `adios2_name` has the whole name.
+//! * In a directory with flattened steps a global value is that of the first step. Local values and joined arrays
+//!   cannot be flattened: each step is shown.
+//! * Paths have at most 64 levels and 1,024 bytes. Longer ones are cut, and `adios2_name` has the whole name.
 //! * A zero byte in a name becomes U+FFFD: HDF5 cannot store it.
-//! * Two attributes of one object that get the same name: the second has `_2` behind it, as the datasets have.
+//! * Where two attributes of one object get the same name, the second gets the suffix `_2`, as with datasets.
 
 mod build;
 mod openpmd;
@@ -35,34 +35,34 @@ pub use summary::Summary;
 
 use crate::model::{Type, Value};
 
-/// What a reader sees of a directory.
+/// The objects that a reader sees of a directory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
-    /// By path: the root first, each group before what is in it.
+    /// Objects by path: the root first, each group before its members.
     pub objects: Vec<Object>,
-    /// What is missing, and why: a text names the step, the variable or the attribute.
+    /// What is missing, and why. A text names the step, the variable or the attribute.
     pub problems: Vec<String>,
 }
 
 /// A group or a dataset.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Object {
-    /// From the root, `/`.
+    /// Absolute path.
     pub path: String,
-    /// By name.
+    /// Attributes by name.
     pub attributes: Vec<(String, Content)>,
-    /// `None` is a group.
+    /// `None` for a group.
     pub dataset: Option<Dataset>,
 }
 
 /// A dataset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    /// Type of its elements. [`Type::Char`] is shown as [`Type::I8`].
+    /// Element type. [`Type::Char`] is shown as [`Type::I8`].
     pub ty: Type,
     /// Number of elements along each dimension.
     pub shape: Vec<u64>,
-    /// The first dimension is that of the steps: it may grow, and its label is `step`.
+    /// The first dimension counts steps: it can grow, and its label is `step`.
     pub has_steps: bool,
     /// Where the elements are.
     pub source: Source,
@@ -70,23 +70,24 @@ pub struct Dataset {
     pub texts: Vec<Arc<str>>,
 }
 
-/// Blocks that a dataset is made of.
+/// The blocks that make up a dataset.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Name of the variable, as the writer gave it.
+    /// Name of the variable as the writer gave it.
     pub variable: Arc<str>,
-    /// Row `n` of a dataset with steps is the `n`th of these. Without steps it is one, or several that are flattened.
+    /// Steps of the rows: row `n` of a dataset with steps is step `n` of this list. Without steps there is one, or
+    /// several that are flattened.
     pub steps: Arc<Steps>,
-    /// Which block of a local array: its number in the step. Where steps are flattened, the blocks of all steps are counted.
+    /// Index of the block of a local array within its step. Where steps are flattened, it counts through all steps.
     pub block: Option<u64>,
 }
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// A value of a writer, or a text of the tree.
+    /// A writer's value, or a text that the tree adds.
     Value(Arc<Value>),
-    /// Numbers of steps, an array of `int64`.
+    /// Numbers of steps as an array of `int64`.
     Steps(Arc<Steps>),
 }
 

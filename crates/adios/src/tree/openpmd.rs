@@ -1,4 +1,4 @@
-//! Files of openPMD (section 8, rule 12): names say which iteration a step is, as openPMD's own HDF5 files say it.
+//! openPMD files (section 8, rule 12): a name says which iteration a step is, as in openPMD's own HDF5 files.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,19 +9,20 @@ use super::paths::{self, below};
 use super::summary::{History, Problems, Seen, Summary};
 use crate::model::{Type, Value};
 
-/// Attributes below this name groups that may be empty. Their values are the steps that the groups belong to.
+/// Attributes below this name stand for groups that may be empty. Their values are the steps of the group.
 const GROUPS: &str = "__openPMD_groups";
-/// Attributes below this are for openPMD's own reader.
+/// Attributes below this name are for openPMD's own reader.
 const INTERNAL: &str = "__openPMD_internal";
-/// What iterations consist of is below this.
+/// The group of the iterations.
 const DATA: &str = "data";
-/// The attribute that says which iteration a step is.
+/// The attribute with the iteration of a step.
 const SNAPSHOT: &str = "data/snapshot";
 
-/// Bytes that the attributes of all iterations may take. One that was written once is shown in each iteration.
+/// Limit, in bytes, of the attributes of all iterations. An attribute that was written once is shown in each
+/// iteration.
 const MOST_COPIED: u64 = 512 << 20;
 
-/// What is shown of a file of openPMD; `None` of others.
+/// The view of an openPMD file; `None` of others.
 pub(super) fn shown<'a>(summary: &'a Summary, problems: &mut Problems) -> Option<Shown<'a>> {
     root_attribute(summary, "openPMD")?;
     let encoding = root_attribute(summary, "iterationEncoding");
@@ -32,7 +33,7 @@ pub(super) fn shown<'a>(summary: &'a Summary, problems: &mut Problems) -> Option
     Some(group_based(summary))
 }
 
-/// Names are the same as in HDF5; there is no dimension of steps.
+/// Names equal those of HDF5; there is no step dimension.
 fn group_based(summary: &Summary) -> Shown<'_> {
     let mut shown = Shown::of(summary);
     for (_, view) in &mut shown.variables {
@@ -51,13 +52,13 @@ fn group_based(summary: &Summary) -> Shown<'_> {
     shown
 }
 
-/// Each step is an iteration, and names do not say which.
+/// A file in which each step is an iteration, and names do not say which.
 struct Series<'a> {
     summary: &'a Summary,
     snapshots: Option<&'a History>,
-    /// Variables below `data`, by the rest of the path.
+    /// Variables below `data`, by their path from there.
     variables: BTreeMap<String, (&'a Arc<str>, &'a Seen)>,
-    /// Steps of the groups below `data`, by the rest of the path.
+    /// Steps of the groups below `data`, by their path from there.
     groups: BTreeMap<String, Vec<u64>>,
 }
 
@@ -141,7 +142,7 @@ impl<'a> Series<'a> {
 
     fn attributes(&self, shown: &mut Shown<'a>, problems: &mut Problems) {
         let mut left = MOST_COPIED;
-        // Attributes of one object follow each other.
+        // Attributes of one object are adjacent.
         let mut parent = None;
         let mut steps = Vec::new();
         for (name, history) in &self.summary.attributes {
@@ -185,7 +186,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// The steps that have the object at a path below `data`.
+    /// The steps in which the object at a path below `data` exists.
     fn steps_with(&self, path: &str) -> Vec<u64> {
         let mut steps = BTreeSet::new();
         let mut is_known = false;
@@ -209,7 +210,7 @@ impl<'a> Series<'a> {
         (0..self.summary.steps).collect()
     }
 
-    /// The path of what a step has below `data`.
+    /// The path, in one step, of an object below `data`.
     fn path(&self, step: u64, rest: &str) -> String {
         let snapshot = self.snapshots.and_then(|history| as_of(history, step));
         let number = snapshot.and_then(|value| self.summary.number(value));
@@ -222,7 +223,7 @@ impl<'a> Series<'a> {
 }
 
 impl Summary {
-    /// The steps that a group belongs to: those that were the value of its attribute when they were written.
+    /// The steps of a group: the values that its attribute had in the step that wrote them.
     fn steps_of(&self, history: &History) -> Vec<u64> {
         let ends = history.iter().skip(1).map(|(step, _)| *step);
         let ends = ends.chain([self.steps]);
@@ -234,7 +235,7 @@ impl Summary {
         steps.collect()
     }
 
-    /// The first number of an attribute of integers.
+    /// The first element of an integer attribute.
     fn number(&self, value: &Value) -> Option<u64> {
         let Value::Numbers { ty, bytes, .. } = value else {
             return None;
@@ -262,7 +263,7 @@ impl Seen {
     }
 }
 
-/// The value that an attribute has in a step.
+/// The value of an attribute as of a step.
 fn as_of(history: &History, step: u64) -> Option<&Arc<Value>> {
     let set = history.partition_point(|(at, _)| *at <= step);
     let (_, value) = history.get(set.checked_sub(1)?)?;

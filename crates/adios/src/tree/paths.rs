@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Bytes of a path, and of the name of an attribute, that are kept.
+/// Longest path, and longest name of an attribute, in bytes.
 pub const LONGEST: usize = 1024;
 
-/// Levels of groups that are kept.
+/// Largest depth of groups.
 const DEEPEST: usize = 64;
 
-/// The path of a name, from the root and without `/` in front: without empty segments, without `.`, and not longer than what
-/// is kept.
+/// The path for a name, from the root and without a leading `/`. Empty segments and `.` are dropped; a long path is
+/// cut.
 pub fn of_name(name: &str) -> Cow<'_, str> {
     let plain = name.strip_prefix('/').unwrap_or(name);
     if is_path(plain) {
@@ -27,7 +27,7 @@ pub fn of_name(name: &str) -> Cow<'_, str> {
         }
     }
     path.truncate(cut(&path).len());
-    // HDF5 has no end of a name but this one.
+    // HDF5 ends a name at a zero byte.
     let path = path.replace('\0', "\u{fffd}");
     let cut = path.strip_suffix("/.").unwrap_or(&path);
     Cow::Owned(cut.trim_end_matches('/').to_owned())
@@ -44,25 +44,25 @@ fn is_path(name: &str) -> bool {
         })
 }
 
-/// As much of a text as is kept.
+/// The text, cut to the longest length.
 pub fn cut(text: &str) -> &str {
     let end = text.len().min(LONGEST);
     let end = (0..=end).rev().find(|end| text.is_char_boundary(*end));
     end.map_or("", |end| &text[..end])
 }
 
-/// What a name has between slashes.
+/// The parts of a name between slashes.
 pub fn segments(name: &str) -> impl DoubleEndedIterator<Item = &str> {
     let parts = name.split('/');
     parts.filter(|part| !part.is_empty() && *part != ".")
 }
 
-/// The group that an object is in, and its name there.
+/// The group of an object, and the object's name there.
 pub fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
-/// A path below another, which may be the root.
+/// The path of `name` below `parent`, which may be the root.
 pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() {
         return name.to_owned();
@@ -70,7 +70,7 @@ pub fn join(parent: &str, name: &str) -> String {
     format!("{parent}/{name}")
 }
 
-/// The rest of a path whose first segment is this.
+/// The rest of a path whose first segment is `first`.
 pub fn below<'p>(path: &'p str, first: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(first)?;
     match rest {
@@ -79,16 +79,16 @@ pub fn below<'p>(path: &'p str, first: &str) -> Option<&'p str> {
     }
 }
 
-/// Gives each thing a name of its own.
+/// Makes names unique.
 #[derive(Default)]
 pub struct Unique {
     taken: HashSet<String>,
-    /// The next number to try, by the name that is wanted.
+    /// The next number to try for each wanted name.
     next: HashMap<String, u64>,
 }
 
 impl Unique {
-    /// The name that is wanted where it is free; otherwise with a number behind it.
+    /// The wanted name if it is free, otherwise with a number appended.
     pub fn name(&mut self, wanted: &str, is_free: impl Fn(&str) -> bool) -> String {
         if is_free(wanted) && self.taken.insert(wanted.to_owned()) {
             return wanted.to_owned();

@@ -1,4 +1,4 @@
-//! Numbers of steps, in few bytes where they are regular.
+//! Numbers of steps, stored in few bytes where they are regular.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,14 @@ pub struct Steps {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
     first: u64,
-    /// 1 where there is only one step.
+    /// Difference between steps; 1 for a single step.
     distance: u64,
     count: u64,
-    /// Steps before this run.
+    /// Number of steps before this run.
     before: u64,
 }
 
-/// First step, distance and number of each run.
+/// First step, distance and length of each run.
 impl From<Steps> for Vec<(u64, u64, u64)> {
     fn from(steps: Steps) -> Self {
         let of_run = |run: &Run| (run.first, run.distance, run.count);
@@ -72,7 +72,7 @@ impl Run {
 }
 
 impl Steps {
-    /// Adds a step behind all others. One that is there, or comes before them, is not added.
+    /// Appends a step. Ignores one that is not after all others.
     pub fn push(&mut self, step: u64) {
         let before = self.len();
         if self.last() >= Some(step) {
@@ -94,23 +94,23 @@ impl Steps {
         });
     }
 
-    /// Whether they are in few runs, so that a copy is small.
+    /// Whether there are few runs, so that a copy is cheap.
     pub(super) fn is_regular(&self) -> bool {
         const FEW: usize = 8;
         self.runs.len() <= FEW
     }
 
-    /// How many they are.
+    /// Number of steps.
     pub fn len(&self) -> u64 {
         self.runs.last().map_or(0, |run| run.before + run.count)
     }
 
-    /// Whether there is none.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// The step at a place in the order.
+    /// The step at an index.
     pub fn get(&self, index: u64) -> Option<u64> {
         let after = self.runs.partition_point(|run| run.before <= index);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -118,7 +118,7 @@ impl Steps {
         (within < run.count).then(|| run.get(within))
     }
 
-    /// The place of a step in the order; `None` where it is not there.
+    /// The index of a step; `None` if it is absent.
     pub fn position(&self, step: u64) -> Option<u64> {
         let after = self.runs.partition_point(|run| run.first <= step);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -127,7 +127,7 @@ impl Steps {
         is_there.then(|| run.before + past / run.distance)
     }
 
-    /// All, one after the other.
+    /// All steps, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let of_run = |run: &Run| {
             let run = run.clone();

@@ -1,4 +1,4 @@
-//! What decides the objects, collected from one step after the other.
+//! The facts that decide the objects, collected step by step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use super::paths;
 use super::steps::Steps;
 use crate::model::{Attribute, Block, Kind, Place, Step, StructType, Type, Value, Variable};
 
-/// Texts about problems that are kept.
+/// Largest number of problem texts kept.
 const MOST_PROBLEMS: usize = 1000;
 
-/// Below these names openPMD has attributes whose earlier values are shown.
+/// openPMD attributes below these names are shown with their earlier values.
 const WITH_HISTORY: [&str; 2] = ["data", "__openPMD_groups"];
 
 /// The steps of a directory so far.
@@ -18,40 +18,40 @@ const WITH_HISTORY: [&str; 2] = ["data", "__openPMD_groups"];
 pub struct Summary {
     pub(super) is_big_endian: bool,
     pub(super) is_flattened: bool,
-    /// Steps of the directory so far.
+    /// Number of steps so far.
     pub(super) steps: u64,
     pub(super) variables: Vec<(Arc<str>, Seen)>,
-    /// Where each variable is in this list. Empty as long as no step has asked for it.
+    /// Index of each variable by name. Empty until a step needs it.
     places: HashMap<Arc<str>, usize>,
-    /// What the variable before was given.
+    /// Lists shared with the variable before.
     shared: Shared,
-    /// Where the next variable of a step is, if its order is that of the steps before.
+    /// Index of the next variable, if the step has the order of the steps before.
     next: usize,
     pub(super) attributes: BTreeMap<Arc<str>, History>,
     pub(super) problems: Problems,
 }
 
-/// A variable in all steps that have it.
+/// A variable over all steps that have it.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// In the first of the steps.
+    /// Kind in the first of the steps.
     pub kind: Kind,
-    /// Its steps whose bytes are all there, by what it is like in them: a new part begins where that changes.
+    /// Steps with all bytes present. A new part begins where type or shape changes.
     pub parts: Vec<Part>,
-    /// Steps where bytes of it are missing.
+    /// Steps with bytes missing.
     pub missing: Steps,
-    /// Steps that have it, and the last of them.
+    /// Number of steps that have the variable, and the last of them.
     pub present: u64,
     last: u64,
 }
 
-/// What variables have in common that follow each other: thousands are alike.
+/// Lists that consecutive variables share: thousands of variables are alike.
 #[derive(Debug, Default)]
 struct Shared {
     form: Option<Arc<Form>>,
-    /// A step alone.
+    /// A list of a single step.
     only: Option<Arc<Steps>>,
-    /// Steps, and the same ones with one more.
+    /// A list of steps, and the same list with one more step.
     steps: Option<(Arc<Steps>, Arc<Steps>)>,
 }
 
@@ -60,7 +60,7 @@ struct Shared {
 pub(super) struct Part {
     pub form: Arc<Form>,
     pub steps: Arc<Steps>,
-    /// Of a variable of texts: all texts of all these steps.
+    /// All texts of all these steps, if the variable has texts.
     pub texts: Vec<Arc<str>>,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct Form {
 pub(super) enum Extent {
     /// One array or value.
     Whole(Box<[u64]>),
-    /// Blocks of a local array, each with so many dimensions.
+    /// Blocks of a local array, of `rank` dimensions each.
     Blocks { rank: usize, counts: Box<[u64]> },
 }
 
-/// The values of an attribute, each with the step that has set it.
+/// The values of an attribute, each with the step that set it.
 pub(super) type History = Vec<(u64, Arc<Value>)>;
 
-/// Texts about what is wrong, as many as are kept.
+/// Texts about problems, up to a limit.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     texts: Vec<String>,
@@ -108,7 +108,8 @@ impl Problems {
 }
 
 impl Summary {
-    /// Without steps. `is_big_endian`: numbers of attributes have this order. `is_flattened`: the steps are pieces of one.
+    /// An empty summary. `is_big_endian`: byte order of numeric attributes. `is_flattened`: the steps are parts of
+    /// one.
     pub fn new(is_big_endian: bool, is_flattened: bool) -> Self {
         Summary {
             is_big_endian,
@@ -117,7 +118,7 @@ impl Summary {
         }
     }
 
-    /// Adds a step, which comes after all that were added. `is_missing` tells of stored bytes whether some are not there.
+    /// Adds a step after all others. `is_missing` tells whether some of the stored bytes are absent.
     pub fn add(&mut self, number: u64, step: &Step, is_missing: &dyn Fn(&Place) -> bool) {
         let known = self.variables.len();
         self.steps = self.steps.max(number.saturating_add(1));
@@ -154,7 +155,8 @@ impl Summary {
         }
     }
 
-    /// Where a variable is in the list, of which the steps before have made the first `known`; `None` where its name makes no path.
+    /// The index of a variable, or `None` where its name makes no path. The steps before have listed the first
+    /// `known`.
     fn place_of(&mut self, variable: &Variable, known: usize) -> Option<usize> {
         let name = &variable.name;
         let is_next = |(known, _): &(Arc<str>, Seen)| known == name;
@@ -172,7 +174,8 @@ impl Summary {
         Some(place)
     }
 
-    /// Where a variable is among the first `known`. A step has each name once, so those that it has added itself are others.
+    /// The index of a variable among the first `known`. A step has each name once, so a variable that this step added
+    /// is another one.
     fn find(&mut self, name: &str, known: usize) -> Option<usize> {
         if self.places.len() < known {
             let more = self.variables[..known].iter().map(|(name, _)| name.clone());
@@ -199,7 +202,7 @@ impl Summary {
         {
             return;
         }
-        // Only files of openPMD show what an attribute was before.
+        // Only openPMD files show earlier values of an attribute.
         if !has_history(&new.name) || history.last().is_some_and(|(at, _)| *at == step) {
             history.pop();
         }
@@ -218,7 +221,7 @@ impl Seen {
         }
     }
 
-    /// Adds a step. Fails where the variable cannot be a dataset then.
+    /// Adds a step. Fails where the variable cannot become a dataset.
     fn add(
         &mut self,
         step: u64,
@@ -254,7 +257,7 @@ impl Seen {
                     texts: texts.collect(),
                 };
                 if self.parts.is_empty() {
-                    // Most variables have no other one.
+                    // Most variables have only one part.
                     self.parts.reserve_exact(1);
                 }
                 self.parts.push(part);
@@ -263,7 +266,7 @@ impl Seen {
         Ok(())
     }
 
-    /// The part that a step belongs to, and its place there.
+    /// The part that contains a step, and the step's index there.
     pub fn part(&self, step: u64) -> Option<(&Part, u64)> {
         let is_before = |part: &Part| part.steps.get(0) <= Some(step);
         let after = self.parts.partition_point(is_before);
@@ -271,7 +274,7 @@ impl Seen {
         Some((part, part.steps.position(step)?))
     }
 
-    /// All its steps whose bytes are there.
+    /// All steps whose bytes are present.
     pub fn steps(&self) -> impl Iterator<Item = u64> + '_ {
         self.parts.iter().flat_map(|part| part.steps.iter())
     }
@@ -286,7 +289,7 @@ impl Shared {
         self.form.insert(form).clone()
     }
 
-    /// This step alone.
+    /// A list of this step alone.
     fn only(&mut self, step: u64) -> Arc<Steps> {
         let is_it = |only: &&Arc<Steps>| only.last() == Some(step);
         if let Some(only) = self.only.as_ref().filter(is_it) {
@@ -296,7 +299,7 @@ impl Shared {
         self.only.insert(only).clone()
     }
 
-    /// Adds a step behind all others. Variables that had the same steps so far go on sharing them.
+    /// Appends a step. Variables with equal lists continue to share one.
     fn push(&mut self, steps: &mut Arc<Steps>, step: u64) {
         if let Some((before, after)) = &self.steps
             && Arc::ptr_eq(before, steps)
@@ -329,7 +332,7 @@ impl Form {
         }
     }
 
-    /// Whether a variable has this type and shape.
+    /// Whether the variable has this type and shape.
     fn is_of(&self, variable: &Variable) -> bool {
         let is_local = variable.kind == Kind::LocalArray;
         let has_extent = match &self.extent {
@@ -349,7 +352,8 @@ fn shown(ty: &Type) -> &Type {
     }
 }
 
-/// Whether bytes of some block are not there. Neighbours are mostly in one file: `is_missing` is asked once for all of them.
+/// Whether bytes of some block are missing. Neighbouring blocks are mostly in one file, so `is_missing` is asked once
+/// for a run of them.
 fn any_missing(blocks: &[Block], is_missing: &dyn Fn(&Place) -> bool) -> bool {
     let mut neighbours = blocks.chunk_by(|a, b| a.place.file == b.place.file);
     neighbours.any(|blocks| {
@@ -365,7 +369,7 @@ fn any_missing(blocks: &[Block], is_missing: &dyn Fn(&Place) -> bool) -> bool {
     })
 }
 
-/// Whether it counts which value an attribute had in a step, not only its last one.
+/// Whether the earlier values of an attribute matter, not only its last one.
 fn has_history(name: &str) -> bool {
     let path = paths::of_name(name);
     WITH_HISTORY
@@ -373,7 +377,7 @@ fn has_history(name: &str) -> bool {
         .any(|first| paths::below(&path, first).is_some())
 }
 
-/// Fails where a variable has not the texts that it should have.
+/// Fails where the number of texts does not fit the variable.
 fn check_texts(variable: &Variable) -> Result<(), &'static str> {
     if variable.ty != Type::Text {
         return Ok(());
@@ -388,7 +392,7 @@ fn check_texts(variable: &Variable) -> Result<(), &'static str> {
     Err("not as many texts as its shape needs")
 }
 
-/// Fails where HDF5 cannot have a dataset of the type of a variable, or its blocks are none.
+/// Fails where the type cannot be that of an HDF5 dataset, or blocks have no dimensions.
 fn check_form(variable: &Variable) -> Result<(), &'static str> {
     if variable.kind == Kind::LocalArray && variable.rank == 0 {
         return Err("blocks without dimensions");
@@ -401,7 +405,7 @@ fn check_form(variable: &Variable) -> Result<(), &'static str> {
     }
 }
 
-/// What is wrong with the value of an attribute.
+/// The reason why the value of an attribute is damaged.
 fn damage(value: &Value) -> Option<&'static str> {
     let Value::Numbers {
         ty,

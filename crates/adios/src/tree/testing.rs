@@ -3,7 +3,7 @@
 use super::{Content, Summary, Tree};
 use crate::model::{Attribute, Block, File, Kind, Place, Step, Type, Value, Variable};
 
-/// A variable in one block, which is all of it.
+/// A variable whose only block is all of it.
 pub fn variable(name: &str, kind: Kind, ty: Type, shape: &[u64]) -> Variable {
     let rank = if kind == Kind::LocalValue {
         0
@@ -31,7 +31,7 @@ pub fn value(name: &str) -> Variable {
     variable(name, Kind::GlobalValue, Type::I32, &[])
 }
 
-/// A local array of one dimension, with blocks of so many elements.
+/// A one-dimensional local array with blocks of these numbers of elements.
 pub fn local(name: &str, counts: &[u64]) -> Variable {
     Variable {
         rank: 1,
@@ -55,7 +55,7 @@ pub fn texts(name: &str, kind: Kind, texts: &[&str]) -> Variable {
     }
 }
 
-/// The variable, with bytes that [`tree_of`] does not find.
+/// The variable with bytes that [`tree_of`] treats as missing.
 pub fn missing(variable: Variable) -> Variable {
     Variable {
         blocks: vec![block(u64::MAX)],
@@ -124,8 +124,8 @@ fn tree(steps: &[Step], is_flattened: bool) -> Tree {
     summary.finish()
 }
 
-/// Objects and attributes: `/group`, `/dataset F64[2, 3]`, with `*` where the first dimension is that of the steps,
-/// `/object@attribute=value`.
+/// Objects and attributes as lines: `/group`, `/dataset F64[2, 3]`, `/object@attribute=value`. A `*` marks a first
+/// dimension that counts steps.
 pub fn lines(tree: &Tree) -> Vec<String> {
     let mut lines = Vec::new();
     for object in &tree.objects {

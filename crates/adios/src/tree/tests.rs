@@ -270,7 +270,7 @@ fn very_many_names_of_one_path_and_long_names_are_bounded() {
     assert_eq!(cut.unwrap().attributes[0].0, "adios2_name");
 }
 
-/// Attributes that a file of openPMD has in its root.
+/// Attributes of the root of an openPMD file.
 fn openpmd(encoding: &str) -> Vec<Attribute> {
     vec![
         text("/openPMD", "1.1.0"),

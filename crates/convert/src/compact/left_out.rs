@@ -1,4 +1,4 @@
-//! What could not be read, and is not in the file.
+//! Data that could not be read, and is missing from the file.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
 use serde::{Deserialize, Serialize};
 
-/// Chunks that follow each other and cannot be read for the same reason.
+/// Consecutive chunks that cannot be read for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Number of the dataset in the snapshot.
     pub number: usize,
-    /// Its path.
+    /// Path of the dataset.
     pub dataset: String,
-    /// The place of the first one, for a person to read.
+    /// Place of the first chunk, for a human reader.
     pub first: String,
-    /// The place of the last one.
+    /// Place of the last chunk.
     pub last: String,
-    /// How many they are.
+    /// Number of chunks.
     pub count: u64,
-    /// Why they cannot be read.
+    /// Why the chunks cannot be read.
     pub reason: String,
 }
 
 impl LeftOut {
-    /// What an error says of elements that cannot be read. Gives the error back where it is about something else: work that
-    /// was stopped, or has no memory, says nothing about elements.
+    /// The chunk that an error is about. Returns the error where it is about something else: stopped work, or lack of
+    /// memory.
     pub fn of(number: usize, error: Error) -> Result<Self, Error> {
         match error {
             Error::BadData {
@@ -45,7 +45,7 @@ impl LeftOut {
         }
     }
 
-    /// Adds it behind what was left out before.
+    /// Appends to the list, or extends its last entry.
     pub fn add_to(self, list: &mut Vec<LeftOut>) {
         match list.last_mut() {
             Some(before) if (before.number, &before.reason) == (self.number, &self.reason) => {

@@ -17,39 +17,39 @@ use super::left_out::LeftOut;
 use super::parts::{PART, Part, What};
 use crate::error::{Error, Result};
 
-/// Shorter pieces are put together, so that each is worth a call of the system.
+/// Shorter pieces are joined, so that each is worth a system call.
 const WORTH_A_WRITE: usize = 256 << 10;
 /// A longer buffer is not kept.
 const LONGEST_SPARE: usize = 4 << 20;
 
-/// A part as it is stored.
+/// A part in its stored form.
 #[derive(Debug, Default)]
 pub struct Made {
-    /// All but its bytes.
+    /// Everything but the bytes.
     pub outline: Outline,
     /// Its bytes, in order.
     pub pieces: Vec<Vec<u8>>,
 }
 
-/// What has to be known of a part to place it.
+/// What is needed to place a part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outline {
     /// Number of the dataset.
     pub number: usize,
-    /// Bytes that it takes in the file.
+    /// Bytes in the file.
     pub len: u64,
-    /// Its chunks, in order, as far as they can be read.
+    /// Readable chunks, in order.
     pub chunks: Vec<MadeChunk>,
-    /// What cannot be read.
+    /// Unreadable data.
     pub left_out: Vec<LeftOut>,
-    /// How far the file is when this part is in it: bytes of elements of its dataset.
+    /// Progress once this part is in the file: bytes of its dataset's elements.
     pub passed: u64,
 }
 
-/// A chunk as it is stored.
+/// A stored chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeChunk {
-    /// In the chunk grid of its dataset.
+    /// Number in the chunk grid of the dataset.
     pub number: u64,
     /// Bytes after the filters.
     pub size: u32,
@@ -57,7 +57,7 @@ pub struct MadeChunk {
     pub filter_mask: u32,
 }
 
-/// Buffers that were written, for parts to come.
+/// Written buffers, kept for reuse.
 #[derive(Debug)]
 pub struct Spare {
     most: u64,
@@ -67,12 +67,12 @@ pub struct Spare {
 #[derive(Debug, Default)]
 struct Kept {
     buffers: Vec<Vec<u8>>,
-    /// Bytes that they have room for.
+    /// Total capacity in bytes.
     bytes: u64,
 }
 
 impl Spare {
-    /// As many as so many parts take, at most.
+    /// Buffers for at most `parts` parts.
     pub fn of_parts(parts: usize) -> Self {
         Spare {
             most: parts as u64 * PART,
@@ -87,7 +87,7 @@ impl Spare {
         buffer
     }
 
-    /// Keeps a buffer, if it is worth that.
+    /// Keeps a buffer if it is worth it.
     pub fn give(&self, buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         let mut kept = self.kept.lock();
@@ -99,14 +99,14 @@ impl Spare {
     }
 }
 
-/// The bytes of a chunk after its filters, and which of these were not applied.
+/// A filtered chunk, and which filters were not applied.
 struct Filtered {
     bytes: Vec<u8>,
     mask: u32,
 }
 
 impl Made {
-    /// Writes it at its place. Its buffers serve for parts to come.
+    /// Writes the part at its place. Its buffers are reused.
     pub fn write(self, file: &File, offset: u64, spare: &Spare) -> io::Result<()> {
         let mut at = offset;
         for piece in self.pieces {
@@ -169,7 +169,7 @@ impl Source {
         Ok(())
     }
 
-    /// A chunk after its filters. Where it lies in the log like that it is taken as it is.
+    /// A filtered chunk. If the log has it in this form, it is copied.
     fn filtered(&self, task: &Task, number: usize, chunk: u64, spare: &Spare) -> Result<Filtered> {
         let (id, pipeline) = (ChunkId::new(number, chunk), &self.dataset(number).filters);
         if !pipeline.is_empty()
@@ -178,13 +178,12 @@ impl Source {
             return Ok(Filtered { bytes, mask: 0 });
         }
         let raw = self.view.raw_chunk_in(task, id, || spare.take())?;
-        // The memory of the raw chunk counts until it is dropped; that of the result is bounded by the number of parts.
+        // The raw chunk's memory is accounted until it is dropped; the number of parts bounds that of the result.
         let (raw, _reservation) = raw.into_parts();
         filter(raw, pipeline).map_err(|e| self.about(number, e))
     }
 
-    /// Bytes of a dataset in one piece. What cannot be read is left out: it has the fill value, as chunks have that are not
-    /// there.
+    /// Bytes of a contiguous dataset. Unreadable bytes get the fill value, as missing chunks do.
     fn piece(
         &self,
         number: usize,
@@ -218,7 +217,7 @@ impl Source {
     }
 }
 
-/// Applies a pipeline. As libhdf5 does, it stores a chunk without an optional deflate that does not make it shorter.
+/// Applies a pipeline. Like libhdf5, it skips an optional deflate that does not shorten the chunk.
 fn filter(raw: Vec<u8>, pipeline: &[Filter]) -> io::Result<Filtered> {
     let mut bytes = Cow::Owned(raw);
     let mut left_out = mask(pipeline);
@@ -278,7 +277,7 @@ mod tests {
         assert_eq!((stored.mask, stored.bytes.len()), (0b010, 4100));
         let applied = [pipeline()[0].clone(), pipeline()[2].clone()];
         assert_eq!(decode(&stored.bytes, 4096, &applied).unwrap(), noise);
-        // It may not be left out where it is not optional.
+        // A deflate that is not optional is never skipped.
         let mut all = pipeline();
         all[1].flags = 0;
         let stored = filter(noise.clone(), &all).unwrap();

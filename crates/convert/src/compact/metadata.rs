@@ -1,4 +1,4 @@
-//! The metadata of the file: an image that libhdf5 has made, in which the addresses of the elements are to be set.
+//! The metadata of the file: an image made by libhdf5, in which the addresses of the elements are yet to be set.
 
 use h5logfs_log::image::Image;
 use h5logfs_log::snapshot::{Dataset, Snapshot};
@@ -10,12 +10,12 @@ use h5logfs_common::fault::Fault;
 /// The metadata of a file.
 #[derive(Debug)]
 pub struct Metadata {
-    /// As libhdf5 made it. Addresses count from its first byte.
+    /// The image as libhdf5 made it. Addresses count from its first byte.
     pub image: Vec<u8>,
-    /// The datasets whose elements are not in the image.
+    /// The datasets whose elements are outside of the image.
     pub datasets: Vec<Dataset>,
-    /// Of which of them all chunks have to be stored: what was not written reads otherwise in the view than the fill value
-    /// in the image says.
+    /// For each dataset whether all chunks must be stored: unwritten elements read differently in the view than the
+    /// image's fill value.
     pub(super) is_whole: Vec<bool>,
 }
 
@@ -39,14 +39,14 @@ impl Metadata {
     }
 }
 
-/// Whether two fill values are the same. An empty one stands for zeros.
+/// Whether two fill values are equal. An empty one stands for zeros.
 fn same_fill(one: &[u8], other: &[u8]) -> bool {
     let is_zero = |value: &[u8]| value.iter().all(|byte| *byte == 0);
     one == other || is_zero(one) && is_zero(other)
 }
 
 impl Metadata {
-    /// That of the view itself.
+    /// The metadata of the view itself.
     pub fn of_view(view: &View) -> Result<Self> {
         let snapshot = view.snapshot();
         let len = view.preamble_len() - snapshot.user_block;
@@ -55,9 +55,9 @@ impl Metadata {
         Metadata::new(image, snapshot.datasets.clone())
     }
 
-    /// That of another scan of the same log, in which datasets have other filters. A view of `first` has the elements of
-    /// the file then: references among them lead to the objects of the other scan. Fails where the log has changed
-    /// between the scans.
+    /// The metadata of a second scan of the same log, in which datasets have other filters. Afterwards a view of
+    /// `first` has the elements of the file: its references lead to the objects of the second scan. Fails where the
+    /// log has changed between the scans.
     pub fn of_scan(first: &mut Snapshot, other: Snapshot) -> Result<Self> {
         let files = |addresses: &[(u64, u64)]| -> Vec<u64> {
             addresses.iter().map(|(in_file, _)| *in_file).collect()

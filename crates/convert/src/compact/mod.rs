@@ -1,20 +1,20 @@
-//! The file of a log that has only what was written, in compressed chunks.
+//! The compact file of a log: only what was written, in compressed chunks.
 //!
 //! ```text
 //! user block | metadata | chunks of dataset 0 … n, ascending | chunk indexes of dataset 0 … n
 //! ```
 //!
-//! Chunks that no record touches are not stored, unless they read otherwise than the fill value. Addresses follow from the order of the chunks alone, so the bytes are the
-//! same whoever made the chunks, in whatever order.
+//! Chunks that no record touches are not stored, unless they differ from the fill value. Addresses depend only on the
+//! order of chunks, so the bytes do not depend on who makes the chunks, or in which order.
 //!
 //! * [`metadata`]: the metadata of the file, and the filters of its datasets.
-//! * [`parts`]: all there is to store, in order, cut into parts.
+//! * [`parts`]: everything to store, in order, cut into parts.
 //! * [`making`]: the stored bytes of one part.
-//! * [`placing`]: the addresses of parts, and what the file gets when all have one.
-//! * [`sequence`]: parts in their order, as they are placed.
-//! * [`threads`]: all of it in one process.
-//! * [`ranks`]: all of it in several processes.
-//! * [`left_out`]: what could not be read.
+//! * [`placing`]: the addresses of parts, and what follows the parts.
+//! * [`sequence`]: parts in order, as they are placed.
+//! * [`threads`]: compaction in one process.
+//! * [`ranks`]: compaction by several processes.
+//! * [`left_out`]: data that could not be read.
 //! * [`verify`]: reads the file back.
 
 pub mod left_out;
@@ -34,25 +34,25 @@ use h5logfs_view::View;
 
 use metadata::Metadata;
 
-/// What is made into a file.
+/// What the file is made from.
 #[derive(Debug)]
 pub struct Source {
     /// The elements.
     pub view: Arc<View>,
-    /// All else.
+    /// The metadata.
     pub metadata: Metadata,
-    /// Chunks that cannot be read are left out. Else they are an error.
+    /// Unreadable chunks are left out. Otherwise they are an error.
     pub skips_damaged: bool,
 }
 
-/// How the elements of a dataset lie in the file.
+/// The layout of a dataset in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// In chunks, of which each that was written is stored.
+    /// Chunks. Every written one is stored.
     Chunks,
-    /// In one piece, which is that of the log.
+    /// Contiguous data, copied from the log.
     Extent,
-    /// In one piece, which is one chunk of the view.
+    /// Contiguous data that is one chunk of the view.
     Scalar,
 }
 
@@ -70,19 +70,19 @@ impl Source {
         }
     }
 
-    /// Bytes of a chunk before its filters.
+    /// Bytes of an unfiltered chunk.
     fn raw_len(&self, number: usize) -> u64 {
-        // The view has checked that it fits.
+        // The view has checked that this fits.
         self.view.grid(number).elements() * self.dataset(number).element_size
     }
 
-    /// Bytes of all chunks of a dataset before their filters, with those that are not stored.
+    /// Bytes of all chunks of a dataset before filters, including those not stored.
     fn elements_len(&self, number: usize) -> u64 {
         self.raw_len(number)
             .saturating_mul(self.view.grid(number).len())
     }
 
-    /// Bytes of all chunks of all datasets before their filters, with those that are not stored: what a progress counts.
+    /// Bytes of all chunks of all datasets before filters, including those not stored. Progress counts these.
     pub fn total(&self) -> u64 {
         let all = (0..self.metadata.datasets.len()).map(|number| self.elements_len(number));
         all.fold(0, u64::saturating_add)

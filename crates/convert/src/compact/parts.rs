@@ -1,4 +1,4 @@
-//! All there is to store, in the order in which it lies in the file, cut into parts that are made one by one.
+//! Everything to store, in file order, cut into parts that are made one by one.
 
 use h5logfs_common::error::Error;
 use h5logfs_common::fault::Fault;
@@ -8,30 +8,30 @@ use super::left_out::LeftOut;
 use super::{Layout, Source};
 use crate::error::Result;
 
-/// Bytes of the elements of a part, but for a larger chunk.
+/// Bytes of elements in a part, unless one chunk is larger.
 pub(super) const PART: u64 = 4 << 20;
-/// The most chunks of a part.
+/// The largest number of chunks in a part.
 const MOST_CHUNKS: usize = 4096;
 
-/// Chunks of one dataset, or a piece of one that has none.
+/// Chunks of one dataset, or a piece of a dataset without chunks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Part {
     /// Number of the dataset.
     pub number: usize,
-    /// What of it.
+    /// Content of the part.
     pub what: What,
 }
 
-/// What a part is.
+/// The content of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum What {
     /// Chunks, by ascending number.
     Chunks(Vec<u64>),
-    /// Bytes of a dataset that lies in one piece.
+    /// Bytes of a contiguous dataset.
     Piece {
-        /// From its start.
+        /// Offset in the dataset.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
 }
@@ -43,9 +43,9 @@ pub struct Parts<'a> {
     source: &'a Source,
     /// The next dataset.
     next: usize,
-    /// What is left of the one before.
+    /// The rest of the dataset before.
     rest: Rest<'a>,
-    /// Datasets of which nothing can be read.
+    /// Datasets that cannot be read at all.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -56,7 +56,7 @@ enum Rest<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The parts of a file of `source`.
+    /// The parts of the file made from `source`.
     pub fn new(source: &'a Source) -> Self {
         Parts {
             source,
@@ -66,7 +66,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The next part; `None` after the last one.
+    /// The next part; `None` at the end.
     pub fn next_part(&mut self) -> Result<Option<Part>> {
         loop {
             if let Some(what) = self.cut() {
@@ -81,7 +81,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The next part of the dataset that was begun.
+    /// The next part of the current dataset.
     fn cut(&mut self) -> Option<What> {
         match &mut self.rest {
             Rest::Nothing => None,
@@ -100,7 +100,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// All of a dataset.
+    /// A whole dataset.
     fn begin(&mut self, number: usize) -> Result<Rest<'a>> {
         let source = self.source;
         let len = source.elements_len(number);
@@ -123,7 +123,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The chunks of a dataset that are to be stored: those that were written. Fails where no element of it can be trusted.
+    /// The written chunks of a dataset, which are to be stored. Fails where none of its elements can be trusted.
     fn chunks(&self, number: usize) -> Result<Chunks<'a>, Error> {
         let view = &self.source.view;
         let all_of_it = |fault: Fault| Error::BadData {
@@ -136,7 +136,7 @@ impl<'a> Parts<'a> {
             return Err(all_of_it(reason.as_str().into()));
         }
         let index = match view.index(number) {
-            // The tables of the log.
+            // Damage in the log's tables.
             Err(Error::BadFile { reason, .. }) => return Err(all_of_it(reason.into())),
             found => found?,
         };

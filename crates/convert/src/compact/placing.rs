@@ -1,5 +1,4 @@
-//! The addresses of parts, and what the file gets when all of them have one: chunk indexes, and the metadata with the
-//! addresses in it.
+//! The addresses of parts, and what follows them in the file: chunk indexes, and the metadata with all addresses set.
 
 use std::fs::File;
 use std::io;
@@ -12,25 +11,25 @@ use super::{Layout, Source};
 use crate::chunk_index::{ChunkIndex, StoredChunk};
 use crate::error::{Error, Result};
 
-/// Alignment of what does not follow the chunk before.
+/// Alignment of data that does not follow a chunk.
 const ALIGN: u64 = 8;
-/// The largest file offset that system calls can express.
+/// The largest file offset of system calls.
 const MAX_FILE: u64 = i64::MAX as u64;
-/// The address of nothing.
+/// HDF5's undefined address.
 const UNDEFINED: u64 = u64::MAX;
-/// Bytes of chunk indexes that are written at once.
+/// Bytes of chunk indexes written at once.
 const NODES_AT_ONCE: usize = 1 << 20;
 
-/// Where the elements of one dataset lie.
+/// The storage of one dataset.
 #[derive(Debug, Default)]
 struct Place {
-    /// Its chunks.
+    /// Chunks.
     chunks: Vec<StoredChunk>,
-    /// Its one piece. All addresses count from the end of the user block.
+    /// Start of contiguous data. Addresses count from the end of the user block.
     start: Option<u64>,
 }
 
-/// Gives out addresses.
+/// Assigns addresses.
 #[derive(Debug)]
 pub struct Placer<'a> {
     source: &'a Source,
@@ -39,17 +38,17 @@ pub struct Placer<'a> {
     end: u64,
 }
 
-/// A file that is complete.
+/// A complete file.
 #[derive(Debug)]
 pub struct Complete {
-    /// Its length.
+    /// Length of the file.
     pub len: u64,
-    /// Its metadata, which stands behind the user block.
+    /// Metadata, which follows the user block.
     pub image: Vec<u8>,
 }
 
 impl<'a> Placer<'a> {
-    /// The first address is behind the metadata.
+    /// A placer whose first address follows the metadata.
     pub fn new(source: &'a Source) -> Self {
         let datasets = source.metadata.datasets.iter();
         Placer {
@@ -59,12 +58,12 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// The offset in the file of a part. Parts have to come in their order.
+    /// The file offset of a part. Parts come in order.
     pub fn place(&mut self, part: &Outline) -> Result<u64> {
         let number = part.number;
         if self.source.layout(number) != Layout::Chunks && self.datasets[number].start.is_none() {
             self.align()?;
-            // Nothing is there where its one chunk cannot be read.
+            // There is no storage where the only chunk cannot be read.
             self.datasets[number].start = (part.len > 0).then_some(self.end);
         }
         let start = self.take(part.len)?;
@@ -87,7 +86,7 @@ impl<'a> Placer<'a> {
         self.source.view.snapshot().user_block
     }
 
-    /// The address of so many bytes.
+    /// Reserves `len` bytes and returns their address.
     fn take(&mut self, len: u64) -> Result<u64> {
         let end = self.end.checked_add(len);
         let file_end = end.and_then(|end| end.checked_add(self.user_block()));
@@ -104,7 +103,7 @@ impl<'a> Placer<'a> {
         self.take(padding).map(drop)
     }
 
-    /// Writes all but the parts.
+    /// Writes everything but the parts.
     pub fn finish(mut self, file: &File) -> Result<Complete> {
         let user_block = self.user_block();
         let mut image = Image::new(self.source.metadata.image.clone());
@@ -124,7 +123,7 @@ impl<'a> Placer<'a> {
         Ok(Complete { len, image })
     }
 
-    /// The address for the layout message of a dataset. Writes its chunk index.
+    /// The address for a dataset's layout message. Writes the chunk index.
     fn address_of(&mut self, number: usize, file: &File) -> Result<Option<u64>> {
         if self.source.layout(number) != Layout::Chunks {
             return Ok(self.datasets[number].start);
@@ -154,7 +153,7 @@ impl<'a> Placer<'a> {
     }
 }
 
-/// Writes a chunk index, many nodes at once.
+/// Writes a chunk index, many nodes at a time.
 fn write_nodes(
     index: &ChunkIndex<'_>,
     address: u64,

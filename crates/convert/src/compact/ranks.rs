@@ -1,10 +1,10 @@
-//! All of it in several processes: the ranks of a job, of which each writes its own parts to one file.
+//! Compaction by several processes: the ranks of a job, each of which writes its own parts to one file.
 //!
-//! The ranks work in rounds, which bound the memory. In a round each makes a few parts, every n-th one, and tells the first
-//! rank all of them but their bytes. The first rank knows the order, so it places the parts; each rank writes its own there.
-//! The first rank keeps where chunks are, and writes all but the parts at the end.
+//! The ranks work in rounds, which bound the memory. In a round each rank makes a few parts, every n-th one, and
+//! sends their outlines to the first rank. The first rank knows the order and places the parts; each rank writes its
+//! own there. The first rank keeps the addresses of chunks, and writes everything after the parts.
 //!
-//! All ranks read the same log, so all know which parts there are. An error of one ends the work of all at the end of the
+//! All ranks read the same log, so all know the parts. An error on one rank ends the work of all at the end of the
 //! round.
 
 use std::fs::File;
@@ -22,13 +22,14 @@ use super::sequence::{Compacted, Sequence};
 use super::verify::{Compared, Share, check_metadata, compare};
 use crate::error::{Error, Result};
 
-/// Parts that a thread makes in a round.
+/// Parts per thread in a round.
 const PARTS_EACH: usize = 4;
 /// Bytes of an offset.
 const OFFSET: usize = size_of::<u64>();
 
-/// Writes the file of `source`, which each rank has open as `file`, with so many threads of each rank. `progress` hears on
-/// the first rank how many of [`Source::total`] bytes are done. Returns what was written on the first rank. Collective.
+/// Writes the file of `source`, which each rank has open as `file`, with `threads` threads a rank. `progress` takes,
+/// on the first rank, the number of bytes done, of [`Source::total`]. Returns the result on the first rank.
+/// Collective.
 pub fn write(
     source: &Source,
     ranks: &Ranks,
@@ -49,7 +50,7 @@ pub fn write(
     loop {
         let round = work.next_round();
         let len = round.as_ref().map_or(0, |round| round.len);
-        // What could not be written is told with the next round.
+        // A failed write is reported in the next round.
         let made = written.and(round).and_then(|round| work.make(&round.own));
         let made = made.map_err(Fault::from);
         let offsets = work.place(&made, len)?;
@@ -79,26 +80,26 @@ struct Work<'a> {
     jobs: usize,
     spare: Spare,
     parts: Parts<'a>,
-    /// Of all parts so far.
+    /// Hash of all parts so far.
     seen: DefaultHasher,
-    /// On the first rank.
+    /// Only on the first rank.
     sequence: Sequence<'a>,
 }
 
-/// Parts that are made at a time.
+/// The parts made at one time.
 struct Round {
-    /// How many they are on all ranks.
+    /// Number of parts on all ranks.
     len: usize,
-    /// Those of this rank.
+    /// Parts of this rank.
     own: Vec<Part>,
 }
 
-/// What a rank tells of a round.
+/// A rank's report on a round.
 #[derive(Serialize, Deserialize)]
 struct Told<P> {
-    /// A hash of all parts so far. Ranks that see the same log have the same one.
+    /// Hash of all parts so far. It is equal on ranks that see the same log.
     seen: u64,
-    /// The parts of the rank, or why it has none: the number of a [`Kind`], and words.
+    /// The rank's parts, or its failure: the number of a [`Kind`], and a text.
     parts: Result<Vec<P>, (i32, String)>,
 }
 
@@ -111,7 +112,7 @@ impl Work<'_> {
         self.ranks.rank() as usize
     }
 
-    /// Part `p` of a round is that of rank `p` mod the number of ranks.
+    /// Part `p` of a round belongs to rank `p` mod the number of ranks.
     fn next_round(&mut self) -> Result<Round> {
         let most = PARTS_EACH * self.jobs * self.size();
         let mut round = Round {
@@ -143,16 +144,16 @@ impl Work<'_> {
         Ok(in_turn(shares))
     }
 
-    /// The offsets of all parts of a round of `len` parts. Collective.
+    /// The offsets of all `len` parts of a round. Collective.
     fn place(&mut self, made: &Result<Vec<Made>, Fault>, len: usize) -> Result<Vec<u64>, JobError> {
         let parts = match made {
             Ok(made) => Ok(made.iter().map(|made| &made.outline).collect()),
             Err(e) => Err((e.kind().number(), e.to_string())),
         };
         let seen = self.seen.finish();
-        // It fits into memory. If it did not, the first rank would miss it.
+        // This cannot run out of memory. If it did, the first rank would notice the missing report.
         let told = postcard::to_stdvec(&Told { seen, parts }).unwrap_or_default();
-        // A rank that is done sooner leaves its processor to the others.
+        // A rank that finishes early yields its processor to the others.
         self.ranks.wait();
         let told = self.ranks.gather_bytes(&told);
         let is_root = self.ranks.is_root();
@@ -167,7 +168,7 @@ impl Work<'_> {
             .collect())
     }
 
-    /// The bytes of the offsets.
+    /// The offsets as bytes.
     fn place_all(&mut self, told: &[Vec<u8>], len: usize) -> Result<Vec<u8>, Fault> {
         let mut parts = Vec::new();
         for (rank, told) in told.iter().enumerate() {
@@ -202,7 +203,7 @@ impl Work<'_> {
     }
 }
 
-/// The first of each, the second of each, and so on.
+/// The first item of each list, the second of each, and so on.
 fn in_turn<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     let len = lists.iter().map(Vec::len).sum();
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
@@ -213,8 +214,8 @@ fn in_turn<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     all
 }
 
-/// Fails where the file does not have the elements of the log, but for those that were left out. Each rank compares a share,
-/// and has the file open for reading. `compacted`: what [`write()`] has returned. Collective.
+/// Fails where the elements of the file differ from those of the log, except those left out. Each rank compares a
+/// share, and has the file open for reading. `compacted` is the result of [`write()`]. Collective.
 pub fn verify(
     source: &Source,
     ranks: &Ranks,
@@ -231,7 +232,7 @@ pub fn verify(
         first: ranks.rank().into(),
         step: size,
     };
-    // The ranks go equally fast.
+    // Ranks are taken to be equally fast.
     let progress = |done: u64| progress(done.saturating_mul(size));
     let compared = compare(source, file, len, share, jobs, &progress);
     let own = ranks.all(compared)?;

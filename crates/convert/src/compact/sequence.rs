@@ -1,4 +1,4 @@
-//! The parts of a file in their order: the place of each, and what is told of all of them.
+//! The parts of a file in order: the place of each, and totals.
 
 use std::fs::File;
 
@@ -9,30 +9,30 @@ use super::parts::Parts;
 use super::placing::{Complete, Placer};
 use crate::error::Result;
 
-/// A file that was written.
+/// A written file.
 #[derive(Debug)]
 pub struct Compacted {
     /// The file.
     pub file: Complete,
-    /// What is not in it.
+    /// Data missing from the file.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Takes parts in their order.
+/// Takes parts in order.
 #[derive(Debug)]
 pub struct Sequence<'a> {
     source: &'a Source,
     placer: Placer<'a>,
     left_out: Vec<LeftOut>,
-    /// The dataset of the last part, and the bytes of elements of those before.
+    /// Dataset of the last part, and bytes of the elements of earlier datasets.
     dataset: usize,
     before: u64,
-    /// Bytes of elements up to the end of the last part.
+    /// Bytes of the elements up to the end of the last part.
     done: u64,
 }
 
 impl<'a> Sequence<'a> {
-    /// Without any part.
+    /// A sequence without parts.
     pub fn new(source: &'a Source) -> Self {
         Sequence {
             source,
@@ -44,7 +44,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// The offset in the file of the next part.
+    /// The file offset of the next part.
     pub fn add(&mut self, part: &mut Outline) -> Result<u64> {
         let offset = self.placer.place(part)?;
         for left_out in part.left_out.drain(..) {
@@ -59,16 +59,16 @@ impl<'a> Sequence<'a> {
         Ok(offset)
     }
 
-    /// How many of [`Source::total`] bytes are placed.
+    /// Bytes placed, of [`Source::total`].
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Writes all but the parts. `parts` has come to its end.
+    /// Writes everything but the parts. `parts` must be exhausted.
     pub fn finish(self, parts: Parts<'_>, file: &File) -> Result<Compacted> {
         let mut left_out = parts.left_out;
         left_out.extend(self.left_out);
-        // Stable: chunks of a dataset stay in order.
+        // The sort is stable: chunks of a dataset stay in order.
         left_out.sort_by_key(|left_out| left_out.number);
         Ok(Compacted {
             file: self.placer.finish(file)?,

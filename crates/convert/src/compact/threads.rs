@@ -1,7 +1,8 @@
-//! All of it in one process: threads make parts, and the one that completes a gap in their order places and writes them.
+//! Compaction in one process: threads make parts. The thread that completes a gap in their order places and writes
+//! them.
 //!
-//! A part has a ticket. Addresses are given out in the order of the tickets, so a part that is made early waits. No more
-//! than so many are made or wait at a time, which bounds the memory.
+//! A part has a ticket. Addresses are assigned in the order of tickets, so an early part waits. The number of parts
+//! that are made or wait is limited, which bounds the memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,12 +17,13 @@ use super::parts::{Part, Parts};
 use super::sequence::{Compacted, Sequence};
 use crate::error::{Error, Result};
 
-/// Parts in work or waiting, for each thread.
+/// Parts per thread that are made or wait.
 const PARTS_EACH: u64 = 4;
-/// Parts for which buffers wait that were written, for each thread.
+/// Parts per thread for which written buffers are kept.
 const SPARE_EACH: usize = 2;
 
-/// Writes the file of `source` with so many threads. `progress` hears how many of [`Source::total`] bytes are done.
+/// Writes the file of `source` with `threads` threads. `progress` takes the number of bytes done, of
+/// [`Source::total`].
 pub fn write(
     source: &Source,
     file: &File,
@@ -47,7 +49,7 @@ pub fn write(
     thread::scope(|scope| -> io::Result<()> {
         for _ in 1..jobs {
             let start = || thread::Builder::new().spawn_scoped(scope, || work.run());
-            // The other threads do the work of those that cannot be started.
+            // If a thread cannot be started, the others do its work.
             if start().is_err() {
                 break;
             }
@@ -67,29 +69,29 @@ struct Work<'a> {
     source: &'a Source,
     file: &'a File,
     progress: &'a (dyn Fn(u64) + Sync),
-    /// Parts in work or waiting, at most.
+    /// Largest number of parts that are made or wait.
     window: u64,
     spare: Spare,
     state: Mutex<State<'a>>,
-    /// The turn has moved, or the work has ended.
+    /// Signals that the turn has moved, or that work has ended.
     moved: Condvar,
 }
 
 struct State<'a> {
     parts: Parts<'a>,
     sequence: Sequence<'a>,
-    /// The ticket of the next part.
+    /// Ticket of the next part.
     next: u64,
-    /// The ticket of the part that is placed next.
+    /// Ticket of the part to be placed next.
     turn: u64,
-    /// Parts that were made before their turn.
+    /// Finished parts that wait for their turn.
     waiting: BTreeMap<u64, Made>,
     outcome: Outcome,
 }
 
 enum Outcome {
     Going,
-    /// There are no more parts.
+    /// No parts are left.
     AllTaken,
     Failed(Error),
 }
@@ -99,14 +101,14 @@ struct Ticket {
     part: Part,
 }
 
-/// A part that has its place in the file.
+/// A part with its place in the file.
 struct Placed {
     made: Made,
     offset: u64,
 }
 
 impl Work<'_> {
-    /// Makes parts until there are no more.
+    /// Makes parts until none are left.
     fn run(&self) {
         let _guard = EndAtPanic(self);
         while let Some(ticket) = self.take() {
@@ -125,7 +127,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The next part to be made, once there is room for it.
+    /// The next part to make. Waits until there is room for it.
     fn take(&self) -> Option<Ticket> {
         let mut state = self.state.lock();
         loop {
@@ -156,7 +158,7 @@ impl Work<'_> {
         }
     }
 
-    /// Takes a part that was made. Returns those whose turn has come, for the caller to write.
+    /// Takes a finished part. Returns the parts whose turn has come, for the caller to write.
     fn pass(&self, number: u64, made: Made) -> Result<Vec<Placed>> {
         let mut state = self.state.lock();
         state.waiting.insert(number, made);
@@ -185,7 +187,7 @@ impl Work<'_> {
     }
 }
 
-/// A thread that panics must not let the others wait for its part.
+/// Ends the work if a thread panics: the others must not wait for its part.
 struct EndAtPanic<'a, 'b>(&'a Work<'b>);
 
 impl Drop for EndAtPanic<'_, '_> {

@@ -1,6 +1,6 @@
 //! Reads a file back and compares it with the log.
 //!
-//! It believes nothing of what the writing part knows but the metadata: chunks are found as libhdf5 finds them.
+//! It trusts nothing that the writing part knows except the metadata, and finds chunks as libhdf5 does.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ use crate::chunk_index::StoredChunk;
 use crate::error::{Error, Result};
 use crate::index_reader::read_index;
 
-/// The bytes of a file behind its user block.
+/// The bytes of a file after its user block.
 struct Written<'a> {
     file: &'a File,
     user_block: u64,
@@ -55,7 +55,7 @@ impl HeaderBytes for Written<'_> {
     }
 }
 
-/// Fails where the file does not have the elements of the log, but for those that were left out.
+/// Fails where the elements of the file differ from those of the log, except those left out.
 pub fn verify(
     source: &Source,
     file: &File,
@@ -68,10 +68,10 @@ pub fn verify(
     compared.check(&compacted.left_out)
 }
 
-/// Which of the parts are compared: every so many, from the one of this number on.
+/// The parts to compare: every `step`-th one from `first` on.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
-    /// The first.
+    /// The first part.
     pub first: u64,
     /// The distance to the next.
     pub step: u64,
@@ -86,19 +86,19 @@ impl Share {
     }
 }
 
-/// What was compared, and is the same.
+/// Counts of what was compared and is equal.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared {
-    /// Chunks that the file has.
+    /// Chunks in the file.
     pub stored: u64,
-    /// Chunks of the share that the file and the log have.
+    /// Chunks of the share in both file and log.
     pub found: u64,
-    /// Chunks of the share that cannot be read from the log.
+    /// Chunks of the share that the log cannot supply.
     pub left_out: u64,
 }
 
 impl Compared {
-    /// Fails where the file has chunks that the log does not have, or other ones were left out. This is the sum of all
+    /// Fails where the file has chunks that the log lacks, or other chunks were left out. `self` is the sum over all
     /// shares.
     pub fn check(&self, left_out: &[LeftOut]) -> Result<()> {
         if self.left_out == count(left_out) && self.found >= self.stored {
@@ -156,7 +156,7 @@ pub fn compare(
     check.finish()
 }
 
-/// Fails where the metadata are not those that were written.
+/// Fails where the metadata differs from what was written.
 pub fn check_metadata(source: &Source, file: &File, complete: &Complete) -> Result<()> {
     let written = Written::new(source, file, complete.len);
     let mut found = vec![0; complete.image.len()];
@@ -164,16 +164,16 @@ pub fn check_metadata(source: &Source, file: &File, complete: &Complete) -> Resu
     let size = file.metadata()?.len();
     if found != complete.image || size < complete.len {
         return Err(Error::Other(
-            "the metadata are not those that were written".into(),
+            "the metadata differs from what was written".into(),
         ));
     }
     Ok(())
 }
 
-/// Where the file says that a dataset lies.
+/// The storage of a dataset according to the file.
 enum Place {
     Chunks(Vec<StoredChunk>),
-    /// The address of its one piece.
+    /// The address of contiguous data.
     Piece(Option<u64>),
 }
 
@@ -206,7 +206,7 @@ fn place(
 /// The parts of a share.
 struct Shared<'a> {
     parts: Parts<'a>,
-    /// The number of the next part of all.
+    /// Number of the next part, counted over all parts.
     next: u64,
     share: Share,
 }
@@ -227,14 +227,14 @@ impl Shared<'_> {
 struct Check<'a> {
     source: &'a Source,
     written: &'a Written<'a>,
-    /// By number of the dataset.
+    /// The storage of each dataset.
     places: Vec<Place>,
-    /// Chunks that were compared.
+    /// Number of chunks compared.
     found: AtomicU64,
-    /// Bytes that were compared.
+    /// Number of bytes compared.
     done: AtomicU64,
     progress: &'a (dyn Fn(u64) + Sync),
-    /// `None` when all were taken.
+    /// `None` once all parts are taken.
     parts: Mutex<Option<Shared<'a>>>,
     failed: Mutex<Option<Error>>,
     left_out: Mutex<Vec<LeftOut>>,
@@ -274,7 +274,7 @@ impl Check<'_> {
     fn compare(&self, part: &Part) -> Result<()> {
         let number = part.number;
         let differs = |what: String| {
-            let reason = format!("{what} of the new file is not that of the log");
+            let reason = format!("{what} of the new file differs from the log");
             self.source.about(number, reason)
         };
         match (&part.what, &self.places[number]) {
@@ -289,7 +289,7 @@ impl Check<'_> {
                 let chunk = address.map(|address| StoredChunk {
                     number: 0,
                     address,
-                    // It is compared in its length before filters.
+                    // Contiguous data has no filters: its stored length is the raw one.
                     size: u32::try_from(self.source.raw_len(number)).unwrap_or(u32::MAX),
                     filter_mask: 0,
                 });
@@ -341,15 +341,15 @@ impl Check<'_> {
                 self.passed(raw_len);
                 return Ok(());
             }
-            Ok(_) => "its elements are not those of the log".to_owned(),
+            Ok(_) => "its elements differ from the log's".to_owned(),
             Err(fault) => fault.to_string(),
         };
         let reason = format!("chunk {:?} of the new file: {reason}", position());
         Err(self.source.about(number, reason))
     }
 
-    /// Whether two chunks have the same elements. What lies past the edge of the dataset is nothing: a chunk that was
-    /// copied has there what the program has written.
+    /// Whether two chunks have equal elements. Bytes past the edge of the dataset do not count: a copied chunk has
+    /// there what the program has written.
     fn is_same_chunk(&self, number: usize, chunk: u64, one: &[u8], other: &[u8]) -> bool {
         let grid = self.source.view.grid(number);
         let bounds = grid.bounds(chunk);
@@ -396,7 +396,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether two boxes of these sides have the same elements in their first `count` along each dimension.
+/// Whether two boxes of these sides have equal elements in the first `count` along each dimension.
 fn is_same_within(sides: &[u64], count: &[u64], element: u64, one: &[u8], other: &[u8]) -> bool {
     let (Some((side, _)), Some((len, inner))) = (sides.split_first(), count.split_first()) else {
         return one == other;

@@ -1,4 +1,4 @@
-//! Bytes that are appended to a file, one after the other.
+//! Sequential appends to a file.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -7,10 +7,10 @@ use super::held::Held;
 use h5logfs_common::error::Result;
 use h5logfs_log::settled::record::Checksum;
 
-/// Bytes that one system call writes.
+/// Bytes per system call.
 const STEP: usize = 1 << 20;
 
-/// The end of a file that grows. What is dropped before [`Appender::flush`] is not written.
+/// The end of a growing file. Bytes dropped before [`Appender::flush`] are not written.
 pub struct Appender<'a> {
     held: &'a Held,
     /// Offset of the first byte of `buffer`.
@@ -20,7 +20,7 @@ pub struct Appender<'a> {
 }
 
 impl<'a> Appender<'a> {
-    /// Begins at offset `at`.
+    /// An appender that starts at offset `at`.
     pub fn new(held: &'a Held, at: u64) -> Self {
         Appender {
             held,
@@ -40,7 +40,7 @@ impl<'a> Appender<'a> {
         self.offset() - self.held.user_block()
     }
 
-    /// Appends zeros up to an address that is a multiple of 8.
+    /// Appends zeros up to the next multiple of 8.
     pub fn align(&mut self) -> Result<()> {
         const ZEROS: [u8; 8] = [0; 8];
         let missing = self.address().next_multiple_of(8) - self.address();
@@ -61,7 +61,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Hands over all bytes to the system.
+    /// Passes all bytes to the operating system.
     pub fn flush(&mut self) -> Result<()> {
         let buffer = std::mem::take(&mut self.buffer);
         let written = self.write(&buffer);

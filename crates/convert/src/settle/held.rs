@@ -1,4 +1,4 @@
-//! A file that is to be settled, or to be a log again: open, locked, and known not to be written by a job.
+//! A file to be settled, or to become a log again: open, locked, and not written by a job.
 
 use std::fs::File;
 use std::io;
@@ -21,20 +21,20 @@ use h5logfs_log::source_file::{Identity, SourceFile};
 use h5logfs_log::walk;
 use h5logfs_log::{find_signature, netcdf};
 
-/// What is to be done with a file.
+/// The purpose of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// It is only looked at. No lock is taken.
+    /// Inspection only. No lock is taken.
     Look,
-    /// It is changed.
+    /// A change.
     Change,
 }
 
-/// Of a directory of ADIOS2.
+/// The advice for an ADIOS2 directory.
 const COPY_INSTEAD: &str =
     "it cannot be settled in place. `h5logfs compact` makes an ordinary HDF5 file of it, beside it";
 
-/// The file. Its lock holds until this is dropped.
+/// An open file. It is locked until dropped.
 #[derive(Debug)]
 pub struct Held {
     dir: SourceDir,
@@ -46,7 +46,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Opens the file at `path`; symbolic links are followed. Fails with the reason where it is none that could be settled.
+    /// Opens the file at `path`; symbolic links are followed. Fails with the reason where it cannot be settled.
     pub fn open(path: &Path, intent: Intent) -> Result<Self> {
         log_dir::check_change_for(&log_dir::file_of(path), COPY_INSTEAD)?;
         let (dir, name) = walk::directory_of(path)?;
@@ -61,7 +61,7 @@ impl Held {
         }
         if intent == Intent::Change {
             lock(&file).map_err(|e| locked(&path, e))?;
-            // A job may have opened the log in between. From now on none does.
+            // A job may have opened the log before the lock was taken. None can from now on.
             check_no_job(&dir, &name, &seen)?;
         }
         let Some(user_block) = find_signature(&seen)? else {
@@ -85,7 +85,7 @@ impl Held {
         &self.dir
     }
 
-    /// The name of the file in it.
+    /// The name of the file in its directory.
     pub fn name(&self) -> &Path {
         &self.name
     }
@@ -100,30 +100,30 @@ impl Held {
         &self.file
     }
 
-    /// Bytes in front of the superblock. Addresses count from there.
+    /// Bytes before the superblock. Addresses count from there.
     pub fn user_block(&self) -> u64 {
         self.user_block
     }
 
-    /// The superblock as it was when the file was opened, with what follows a shorter one.
+    /// The superblock as of opening, with the bytes that follow a shorter one.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// Whether the file has the superblock that it had when it was opened.
+    /// Whether the superblock is that of opening.
     pub fn is_as_opened(&self) -> bool {
         let mut now = [0; SUPERBLOCK];
         let read = self.file.read_exact_at(&mut now, self.user_block);
         read.is_ok() && now == self.superblock
     }
 
-    /// The state of the file now.
+    /// The current identity of the file.
     pub fn identity(&self) -> Result<Identity> {
         let metadata = self.file.metadata().map_err(|e| self.failed(e))?;
         Ok(Identity::from(&metadata))
     }
 
-    /// An error of the system about the file.
+    /// An operating system error about the file.
     pub fn failed(&self, cause: io::Error) -> Error {
         Error::io(&self.path, cause)
     }
@@ -144,7 +144,7 @@ impl Held {
         check_no_job(&self.dir, &self.name, &now)
     }
 
-    /// The mark of an attempt to settle the file that was interrupted, if it has one.
+    /// The mark of an interrupted attempt to settle the file, if there is one.
     pub fn interrupted(&self) -> Result<Option<Mark>> {
         let image = Image::new(self.superblock.to_vec());
         let Ok(end) = image.end_of_file() else {
@@ -162,7 +162,7 @@ impl Held {
     }
 }
 
-/// Where a file of `len` bytes is continued: at an address that is a multiple of 8.
+/// Where data appended to a file of `len` bytes starts: at an address that is a multiple of 8.
 pub fn start_behind(len: u64, user_block: u64) -> Option<u64> {
     let address = len.checked_sub(user_block)?.checked_next_multiple_of(8)?;
     let start = address.checked_add(user_block)?;
@@ -179,8 +179,7 @@ fn open(dir: &SourceDir, name: &Path, intent: Intent) -> io::Result<File> {
     }
 }
 
-/// Takes the lock that HDF5 programs take of a file that they write, and that our writer shares while it opens a log
-/// again.
+/// Takes the lock that HDF5 programs take on files they write. Our writer shares it while it reopens a log.
 fn lock(file: &File) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         // The file system has no locks.
@@ -197,7 +196,7 @@ fn locked(path: &Path, cause: io::Error) -> Error {
     Error::of(path, reason)
 }
 
-/// Fails where the path does not lead to a file of its own.
+/// Fails where the path is a directory or a part of a log.
 fn check_place(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(Error::of(path, "is a directory: give the log files in it"));
@@ -234,7 +233,7 @@ fn check_no_job(dir: &SourceDir, name: &Path, file: &SourceFile) -> Result<()> {
     Err(Error::of(file.path(), reason))
 }
 
-/// What a file is that is no HDF5 file.
+/// The description of a file that is not HDF5.
 fn not_hdf5(file: &SourceFile) -> Result<&'static str> {
     if netcdf::has_magic(file)? || netcdf::has_log_magic(file)? {
         return Ok(

@@ -1,10 +1,10 @@
-//! Makes a log an ordinary HDF5 file where it is (`docs/formats/settled.md`).
+//! Turns a log into an ordinary HDF5 file in place (`docs/formats/settled.md`).
 //!
-//! The chunks that the log has as they are needed stay where they lie (`plan`). The objects, all other chunks and the
-//! chunk indexes are appended. When all of that is on the disk, one write replaces the superblock. Before it the file is the
-//! log, whatever lies behind its end; after it, it is an ordinary file.
+//! Chunks that the log has in the right form stay where they lie (`plan`). The objects, all other chunks and the
+//! chunk indexes are appended. Once they are on disk, one write replaces the superblock. Before that write the file
+//! is the log, whatever follows its end; after it, the file is an ordinary one.
 //!
-//! [`Ready`] is the one way from a path to a settled file. [`Held`] is the open file. [`undo()`] makes a log of it again.
+//! [`Ready`] is the only way from a path to a settled file. [`Held`] is the open file. [`undo()`] restores the log.
 
 mod append;
 mod held;
@@ -32,17 +32,17 @@ pub use ready::{How, Ready, settle};
 use undo::is_settled;
 pub use undo::undo;
 
-/// A log that is to be settled.
+/// A log to be settled.
 #[derive(Debug)]
 struct Log {
     held: Held,
-    /// Its length.
+    /// Length of the log.
     len: u64,
-    /// Offset of what is appended to it.
+    /// Offset of the appended data.
     start: u64,
 }
 
-/// What was done to a file.
+/// The result of settling a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settled {
     /// Length of the log.
@@ -52,7 +52,7 @@ pub struct Settled {
 }
 
 impl Log {
-    /// The log in an open file. Removes what an interrupted attempt to settle it has left, unless it is only looked at.
+    /// The log in an open file. Removes the rest of an interrupted attempt, unless the file is only inspected.
     fn new(held: Held, intent: Intent) -> Result<Self> {
         let mut len = held.identity()?.size;
         if let Some(mark) = held.interrupted()? {
@@ -71,12 +71,12 @@ impl Log {
         &self.held
     }
 
-    /// Where its image has to lie: [`Snapshot::image_at`].
+    /// Where the image must lie: [`Snapshot::image_at`].
     fn image_at(&self) -> u64 {
         self.start + Mark::SIZE as u64 - self.held.user_block()
     }
 
-    /// Takes the image out of the snapshot of the log. Fails with the reason where the log cannot be settled.
+    /// Takes the image out of the log's snapshot. Fails with the reason where the log cannot be settled.
     fn take_image(&self, snapshot: &mut Snapshot) -> Result<Added> {
         self.check(snapshot)?;
         let image = std::mem::take(&mut snapshot.image);
@@ -108,7 +108,7 @@ impl Log {
             && snapshot.journal.is_none();
         if !is_as_asked {
             return Err(held.refused(
-                "it is no closed log in an HDF5 file: `h5logfs compact` or `h5logfs export` makes an HDF5 file of it",
+                "it is not a closed log in an HDF5 file: `h5logfs compact` or `h5logfs export` makes an HDF5 file of it",
             ));
         }
         let diagnostics = snapshot.diagnostics.iter();
@@ -124,7 +124,7 @@ impl Log {
         Ok(())
     }
 
-    /// Plans what becomes of the chunks of the log. `view` is that of the snapshot without its image.
+    /// Plans the chunks. `view` is that of the snapshot without its image.
     fn plan(&self, view: &View) -> Result<Plan> {
         if let Some(fault) = view.diagnostics()?.first() {
             return Err(self.held.refused(format!("{fault}. {DAMAGED}")));
@@ -132,8 +132,8 @@ impl Log {
         Plan::new(view)
     }
 
-    /// Settles the log. `progress` is told how many bytes of [`Plan::bytes`] were appended. Where this fails, the file is
-    /// the log that it was, unless the error says otherwise.
+    /// Settles the log. `progress` takes the number of appended bytes, of [`Plan::bytes`]. After a failure the file
+    /// is the log that it was, unless the error says otherwise.
     fn settle(
         &self,
         view: &View,
@@ -159,23 +159,23 @@ impl Log {
         settled.inspect_err(|_| self.cut())
     }
 
-    /// Makes the file as long as it was, if it is the log that it was. Where that fails, too, the log has some bytes behind
-    /// its end.
+    /// Truncates the file to the length of the log, if it is still that log. If this fails, too, some bytes follow
+    /// the log's end.
     fn cut(&self) {
         if self.held.is_as_opened() {
             let _ = self.held.file().set_len(self.len);
         }
     }
 
-    /// Bytes by which the file grows at most.
+    /// Upper bound of the file's growth in bytes.
     fn growth(&self, image: &Added, plan: &Plan) -> u64 {
-        // Each index begins at a multiple of 8, and so do the parts between the chunks of all datasets.
+        // Each index and each part between chunks begins at a multiple of 8.
         let aligned = 8 * (plan.datasets.len() as u64 + 3);
         let own = Mark::SIZE + image.rest().len() + Record::SIZE;
         own as u64 + aligned + plan.bytes()
     }
 
-    /// Appends all that the file needs, and waits until it is on the disk. Returns the superblock that leads to it, and the
+    /// Appends everything that the file needs, and waits until it is on disk. Returns the new superblock and the
     /// length of the file.
     fn append(
         &self,
@@ -192,7 +192,7 @@ impl Log {
         let mut objects = mark.to_bytes();
         let objects_len = (objects.len() + image.rest().len()) as u64;
         let mut out = Appender::new(held, self.start + objects_len);
-        // The mark comes first, so that this attempt is known if it is interrupted.
+        // The mark is first, so that an interrupted attempt is recognised.
         let marked = held.file().write_all_at(&objects, self.start);
         marked.map_err(|e| held.failed(e))?;
         out.align()?;
@@ -226,7 +226,7 @@ impl Log {
             return Err(held.refused("another program has written to it"));
         }
         held.file().sync_all().map_err(|e| held.failed(e))?;
-        // A journal that was removed must not come back: what it says would be believed before the new superblock.
+        // A removed journal must not return after a crash: readers would believe it before the new superblock.
         sync(parent(held.path()))?;
         held.check_no_job()?;
         Ok((superblock, end))
@@ -264,7 +264,7 @@ fn append_datasets(
     Ok(image.into_bytes())
 }
 
-/// Appends chunks of a dataset that do not stay where they lie, and notes their addresses.
+/// Appends the chunks of a dataset that do not stay in place, and records their addresses.
 fn append_chunks(
     view: &View,
     number: usize,
@@ -273,7 +273,7 @@ fn append_chunks(
     done: &mut u64,
     progress: &dyn Fn(u64),
 ) -> Result<()> {
-    /// Bytes of chunks that are made at the same time.
+    /// Bytes of chunks made at the same time.
     const AT_ONCE: u64 = 32 << 20;
     let size = plan.appended_bytes.checked_div(plan.appended).unwrap_or(0);
     let threads = parallel::shares();
@@ -293,7 +293,7 @@ fn append_chunks(
     Ok(())
 }
 
-/// Chunks of a dataset after its filters.
+/// Chunks of a dataset, filtered.
 fn make(view: &View, number: usize, chunks: &[u64], threads: usize) -> Result<Vec<Vec<u8>>> {
     let work = |first: usize| {
         let own = chunks.iter().skip(first).step_by(threads);
@@ -331,7 +331,7 @@ fn append_index(
     Ok(index.root(address))
 }
 
-/// Replaces the superblock, which lies in one sector, and waits until it is on the disk.
+/// Replaces the superblock, which lies in one sector, and waits until it is on disk.
 fn replace_superblock(held: &Held, superblock: &Superblock) -> Result<()> {
     let at = held.user_block();
     let written = held.file().write_at(superblock, at);

@@ -1,8 +1,8 @@
-//! Which chunks of a log stay where they lie, and which have to be appended.
+//! Which chunks of a log stay in place, and which are appended.
 //!
-//! A chunk stays where the log has its bytes in one piece, as the file needs them, and where no other chunk has some of
-//! them: libhdf5 writes a chunk back in its place. For the same reason a chunk that the edge of its dataset cuts off does not
-//! stay: behind its last element the log has bytes of others.
+//! A chunk stays where the log has its bytes in one piece, in the form that the file needs, and no other chunk uses
+//! any of them: libhdf5 writes a chunk back to its place. For the same reason a chunk that the edge of its dataset
+//! cuts does not stay: the bytes after its last element belong to something else.
 
 use std::ops::Range;
 
@@ -16,35 +16,35 @@ use h5logfs_view::{ChunkReference, Form, View};
 
 use crate::chunk_index::{ChunkIndex, StoredChunk};
 
-/// The address of a chunk that is yet to be appended.
+/// The address of a chunk that is not appended yet.
 const NONE_YET: u64 = u64::MAX;
 
-/// What becomes of the chunks of all datasets.
+/// The plan for the chunks of all datasets.
 #[derive(Debug)]
 pub struct Plan {
-    /// In the order of the view's datasets.
+    /// One plan per dataset, in the order of the view.
     pub datasets: Vec<DatasetPlan>,
     /// The memory of the lists.
     _reservation: Reservation,
 }
 
-/// What becomes of the chunks of one dataset. Those that no record wrote are not stored.
+/// The plan for the chunks of one dataset. Unwritten chunks are not stored.
 #[derive(Debug)]
 pub struct DatasetPlan {
-    /// In ascending order.
+    /// The chunks in ascending order.
     pub(super) chunks: Vec<StoredChunk>,
-    /// Chunks that stay where they lie.
+    /// Number of chunks that stay in place.
     pub in_place: u64,
-    /// Chunks that are appended.
+    /// Number of chunks that are appended.
     pub appended: u64,
-    /// Their bytes, at most: how far they can be compressed shows only when that is done.
+    /// Upper bound of the appended chunks' bytes: their compressed size is known only afterwards.
     pub appended_bytes: u64,
     /// Bytes of the chunk index.
     pub index_bytes: u64,
 }
 
 impl DatasetPlan {
-    /// Those that are appended. Afterwards they have addresses.
+    /// The chunks to append. Appending gives them addresses.
     pub(super) fn missing(&mut self) -> impl Iterator<Item = &mut StoredChunk> {
         let chunks = self.chunks.iter_mut();
         chunks.filter(|chunk| chunk.address == NONE_YET)
@@ -57,13 +57,13 @@ struct Piece {
     start: u64,
     end: u64,
     dataset: u32,
-    /// Number among the chunks of the dataset's plan.
+    /// Index of the chunk in the dataset's plan.
     chunk: u32,
 }
 
 impl Plan {
-    /// Looks at all chunks of a log that is one file. Fails where some of its elements cannot be read, as far as that shows
-    /// without reading them.
+    /// Examines all chunks of a log that is a single file. Fails where some elements cannot be read, as far as this
+    /// is known without reading them.
     pub fn new(view: &View) -> Result<Self> {
         let no_memory = |shortage: Shortage| Error::of(view.path(), shortage);
         let task = view.budget().task(None);
@@ -99,24 +99,24 @@ impl Plan {
         })
     }
 
-    /// Chunks that stay where they lie.
+    /// Number of chunks that stay in place.
     pub fn in_place(&self) -> u64 {
         self.datasets.iter().map(|dataset| dataset.in_place).sum()
     }
 
-    /// Chunks that are appended.
+    /// Number of chunks that are appended.
     pub fn appended(&self) -> u64 {
         self.datasets.iter().map(|dataset| dataset.appended).sum()
     }
 
-    /// Bytes of appended chunks, at most, and of chunk indexes.
+    /// Upper bound of the bytes of appended chunks and chunk indexes.
     pub fn bytes(&self) -> u64 {
         let of = |dataset: &DatasetPlan| dataset.appended_bytes + dataset.index_bytes;
         self.datasets.iter().map(of).sum()
     }
 }
 
-/// The chunks of a dataset that were written, each with its place in the log if it may stay there. Adds these places to
+/// The written chunks of a dataset, each with its place in the log if it may stay there. Adds these places to
 /// `pieces`.
 fn chunks(
     view: &View,
@@ -146,7 +146,7 @@ fn chunks(
         let stored = StoredChunk {
             number: chunk,
             address: place.map_or(NONE_YET, |place| place.start - user_block),
-            // The size counts in the index only. A dataset in one piece has none.
+            // Only the index uses the size, and a dataset in one piece has no index.
             size: u32::try_from(size).unwrap_or(u32::MAX),
             filter_mask: filters::mask(&dataset.filters),
         };
@@ -155,7 +155,7 @@ fn chunks(
     Ok(chunks)
 }
 
-/// Where the bytes of a chunk lie, if they may stay there as far as this chunk is concerned.
+/// The place of a chunk's bytes, if nothing about this chunk forbids that they stay there.
 fn usable(view: &View, number: usize, chunk: u64, found: ChunkReference) -> Option<Range<u64>> {
     let dataset = &view.snapshot().datasets[number];
     let is_as_needed = match found.form {
@@ -170,19 +170,19 @@ fn usable(view: &View, number: usize, chunk: u64, found: ChunkReference) -> Opti
     (is_as_needed && has_size && is_behind).then_some(found.offset..end)
 }
 
-/// Whether the edge of the dataset leaves the chunk whole.
+/// Whether the chunk lies completely within the extent of the dataset.
 fn is_whole(view: &View, number: usize, chunk: u64) -> bool {
     let grid = view.grid(number);
     grid.is_whole(&grid.bounds(chunk))
 }
 
-/// Bytes of one chunk before filters.
+/// Bytes of an unfiltered chunk.
 fn chunk_bytes(view: &View, number: usize) -> u64 {
-    // The view has checked that they can be counted.
+    // The view has checked that this does not overflow.
     view.grid(number).elements() * view.snapshot().datasets[number].element_size
 }
 
-/// The pieces that share bytes with another one that stays, or begin before `from`.
+/// The pieces that overlap one that stays, or begin before `from`.
 fn shared(pieces: &mut [Piece], from: u64) -> Vec<Piece> {
     pieces.sort_unstable();
     let mut end = from;
@@ -197,7 +197,7 @@ fn shared(pieces: &mut [Piece], from: u64) -> Vec<Piece> {
     losers
 }
 
-/// Counts what becomes of the chunks of a dataset. Fails where that cannot be.
+/// Fills the counts of a dataset's plan. Fails where it cannot be stored.
 fn count_up(view: &View, number: usize, plan: &mut DatasetPlan) -> Result<()> {
     let dataset = &view.snapshot().datasets[number];
     let refused = |reason: &str| {
@@ -212,7 +212,7 @@ fn count_up(view: &View, number: usize, plan: &mut DatasetPlan) -> Result<()> {
     let raw = chunk_bytes(view, number);
     let most = match dataset.filters.as_slice() {
         [] => Some(raw),
-        // A compressor may make somewhat more of bytes that cannot be compressed than we would.
+        // Another compressor may expand incompressible bytes somewhat more than ours.
         filters => filters::stored_size(raw, filters).and_then(|n| n.checked_add(raw / 1024)),
     };
     let appended = most.and_then(|most| most.checked_mul(plan.appended));
@@ -279,7 +279,7 @@ mod tests {
                     prop_assert!(!std::mem::replace(&mut used[byte as usize], true));
                 }
             }
-            // None is left out without need.
+            // No piece loses its place needlessly.
             for loser in &losers {
                 let touches = |byte: u64| byte < from || used[byte as usize];
                 prop_assert!((loser.start..loser.end).any(touches));

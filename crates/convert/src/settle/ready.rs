@@ -1,4 +1,4 @@
-//! From the path of a log to all that it takes to settle it. Programs differ in who scans the log for them.
+//! From the path of a log to everything needed to settle it. Callers differ in who scans the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use h5logfs_log::scan::{Scanner, Settings, scan_file};
 use h5logfs_view::View;
 use h5logfs_view::cache::{Budget, MemoryLimits};
 
-/// How a log is read that is to be settled.
+/// How the log is read.
 #[derive(Debug)]
 pub struct How<'a> {
-    /// Makes its objects.
+    /// The scanner that makes the objects.
     pub scanner: &'a dyn Scanner,
     /// The user's options.
     pub settings: Settings,
-    /// For what is known of it, and for chunks in the making.
+    /// Memory for the log's tables, and for chunks in the making.
     pub memory: MemoryLimits,
 }
 
-/// A log that is ready to be settled.
+/// A log ready to be settled.
 #[derive(Debug)]
 pub struct Ready {
     log: Log,
@@ -34,8 +34,8 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// The log at `path`; symbolic links are followed. `None` for a file that is settled already. Fails with the reason
-    /// where it cannot be settled. With [`Intent::Change`] it is locked from now on.
+    /// The log at `path`; symbolic links are followed. `None` for a file that is already settled. Fails with the
+    /// reason where it cannot be settled. [`Intent::Change`] locks it.
     pub fn of(path: &Path, intent: Intent, how: How<'_>) -> Result<Option<Self>> {
         let log = Log::new(Held::open(path, intent)?, intent)?;
         let held = log.held();
@@ -67,34 +67,34 @@ impl Ready {
         }))
     }
 
-    /// The log as it reads.
+    /// The view of the log.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// What becomes of its chunks.
+    /// The plan for the log's chunks.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What a user should know of the file that it becomes.
+    /// What a user should know about the resulting file.
     pub fn notes(&self) -> &[Diagnostic] {
         &self.notes
     }
 
-    /// Bytes by which the file grows at most.
+    /// Upper bound of the file's growth in bytes.
     pub fn growth(&self) -> u64 {
         self.log.growth(&self.image, &self.plan)
     }
 
-    /// Settles the log. `progress` is told how many bytes of [`Plan::bytes`] were appended. Where this fails, the file is
-    /// the log that it was, unless the error says otherwise.
+    /// Settles the log. `progress` takes the number of appended bytes, of [`Plan::bytes`]. After a failure the file
+    /// is the log that it was, unless the error says otherwise.
     pub fn settle(self, progress: &dyn Fn(u64)) -> Result<Settled> {
         self.log.settle(&self.view, self.image, self.plan, progress)
     }
 }
 
-/// Settles the log at `path` for the program that has just closed it, as `h5logfs settle` does.
+/// Settles the log at `path` for the program that has just closed it, like `h5logfs settle`.
 pub fn settle(path: &Path, scanner: &dyn Scanner, memory: MemoryLimits) -> Result<()> {
     let how = How {
         scanner,

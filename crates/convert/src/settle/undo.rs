@@ -8,8 +8,8 @@ use super::replace_superblock;
 use h5logfs_common::error::Result;
 use h5logfs_log::settled::record::{Checksum, Record};
 
-/// Brings the log back, byte for byte but for what was written into chunks that lie in it. Fails where anything else was
-/// written to the file since it was settled.
+/// Restores the log byte for byte, except what was written into chunks that lie in it. Fails where anything else was
+/// written since the file was settled.
 pub fn undo(held: &Held) -> Result<()> {
     const NONE: &str = "`h5logfs settle` has not made it, or a program has written to it since then: there is no record \
                         of a log at its end";
@@ -25,7 +25,7 @@ pub fn undo(held: &Held) -> Result<()> {
     cut.map_err(|e| held.failed(e))
 }
 
-/// Whether the file is a settled one whose end was not changed since.
+/// Whether the file is settled and its end is unchanged since.
 pub fn is_settled(held: &Held) -> Result<bool> {
     Ok(record_of(held)?.is_some())
 }
@@ -43,7 +43,7 @@ fn record_of(held: &Held) -> Result<Option<Record>> {
     Ok(Record::from_bytes(&bytes).filter(is_of_this))
 }
 
-/// As the file is now.
+/// The checksum of the file's current content.
 fn checksum(held: &Held, record: &Record) -> Result<u128> {
     let objects_end = record.start + record.objects;
     let mut checksum = Checksum::default();

@@ -1,10 +1,10 @@
-//! Checks what a snapshot says of a directory. The bytes there are checked when they are read.
+//! Checks a snapshot's description of a directory. Reading checks the bytes there.
 
 use super::{METADATA, Tables};
 use h5logfs_common::fault::Fault;
 
 impl Tables {
-    /// Fails with the reason where the parts contradict each other. `sources`: number of source files.
+    /// Fails with the reason where the parts contradict each other. `sources` is the number of source files.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if sources <= usize::from(METADATA) {
             return Err(format!("a directory of {sources} files").into());

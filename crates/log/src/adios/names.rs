@@ -8,15 +8,15 @@ use std::path::Path;
 pub const INDEX: &str = "md.idx";
 /// The metadata of the steps.
 pub const METADATA: &str = "md.0";
-/// The formats of the metadata, which BP4 has not.
+/// The formats of the metadata; BP4 has none.
 pub const FORMATS: &str = "mmd.0";
 
-/// The name of a file of data.
+/// The name of a data file.
 pub fn data(number: u32) -> String {
     format!("data.{number}")
 }
 
-/// Whether the file at `path` is another one of the directory whose index is at `index`. Only the names decide.
+/// Whether `path` is another file of the directory whose index is `index`, judged by name.
 pub fn is_beside(index: &Path, path: &Path) -> bool {
     let is_part = |name: &OsStr| name == METADATA || name == FORMATS || is_data(name);
     index.file_name() == Some(OsStr::new(INDEX))

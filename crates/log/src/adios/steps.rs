@@ -22,7 +22,7 @@ impl Bytes for SourceFile {
     }
 }
 
-/// The files of a directory that have metadata.
+/// The metadata files of a directory.
 pub(super) fn files<'a>(tables: &Tables, sources: &'a [SourceFile]) -> Result<Files<'a>, Fault> {
     let source = |number: u16| -> Result<&dyn Bytes, Fault> {
         let source = sources.get(usize::from(number));
@@ -35,22 +35,22 @@ pub(super) fn files<'a>(tables: &Tables, sources: &'a [SourceFile]) -> Result<Fi
     })
 }
 
-/// A step, and the memory for it.
+/// A step and its memory.
 #[derive(Debug)]
 pub(super) struct ReadStep {
     pub step: Step,
     _reservation: Reservation,
 }
 
-/// Bytes of the sections that are kept.
+/// Bytes of sections kept.
 const KEPT: u64 = 4 << 20;
 
-/// The sections of the steps that were read last: a reader of one variable mostly reads others of the same steps next.
+/// The sections of the steps read last. A reader of one variable mostly reads others of the same steps next.
 #[derive(Debug, Default)]
 pub(super) struct Sections(Mutex<VecDeque<(usize, Arc<Vec<u8>>)>>);
 
 impl Sections {
-    /// Bytes that they take at most, of a directory.
+    /// Upper bound of the kept bytes for a directory.
     pub fn most_bytes(directory: &Directory) -> u64 {
         let each = directory
             .numbers()
@@ -58,7 +58,7 @@ impl Sections {
         each.fold(0, u64::saturating_add).min(KEPT)
     }
 
-    /// That of a step.
+    /// The section of a step.
     fn get(
         &self,
         directory: &Directory,
@@ -83,7 +83,7 @@ impl Sections {
     }
 }
 
-/// Reads a step with all variables. Fails where there is no such step, where there is no memory, and where `task` stops.
+/// Reads a step with all variables. Fails where there is no such step, when memory is short, and when `task` stops.
 pub(super) fn read(
     task: &Task,
     directory: &Directory,
@@ -95,7 +95,7 @@ pub(super) fn read(
     })
 }
 
-/// The same with one variable, without attributes.
+/// Reads one variable of a step, without attributes. Fails as [`read`] does.
 pub(super) fn read_variable(
     task: &Task,
     directory: &Directory,
@@ -120,7 +120,7 @@ fn read_as(
     if number >= directory.steps() {
         return Err(format!("there are {} complete steps", directory.steps()).into());
     }
-    // The metadata themselves, and what is made of them.
+    // The metadata, and the data decoded from it.
     let reservation = task.reserve(directory.metadata_len(number).saturating_mul(2))?;
     Ok(ReadStep {
         step: read(number)?,

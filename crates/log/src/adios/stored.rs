@@ -1,5 +1,5 @@
-//! Sources of datasets as a snapshot has them. Thousands have the steps of the one before, so these are there once, and are one
-//! list in memory.
+//! Sources of datasets in the form of a snapshot. Thousands of datasets have the same steps as the one before. The
+//! list is stored once, and shared in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{DatasetSource, Steps};
 #[derive(Serialize, Deserialize)]
 struct Stored<V, S> {
     variable: V,
-    /// `None`: those of the dataset before.
+    /// `None`: the steps of the dataset before.
     steps: Option<S>,
     has_steps: bool,
     block: Option<u64>,
@@ -89,7 +89,7 @@ mod tests {
         let is_shared = |pair: &[DatasetSource]| Arc::ptr_eq(&pair[0].steps, &pair[1].steps);
         let shared: Vec<bool> = read.datasets.windows(2).map(is_shared).collect();
         assert_eq!(shared, [true, false, true, false]);
-        // One dataset, whose steps are those of the one before.
+        // A single dataset that refers to the steps of the one before.
         assert!(postcard::from_bytes::<Tables>(&[0, 0, 1, 0, 0, 0, 0, 0]).is_err());
     }
 }

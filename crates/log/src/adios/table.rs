@@ -1,4 +1,4 @@
-//! Makes records of the blocks of steps.
+//! Turns the blocks of steps into records.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -18,7 +18,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// Where the metadata of each step lie. The blocks of a dataset are read when they are asked for.
+/// Where the metadata of each step lies. The blocks of a dataset are read on demand.
 #[derive(Debug)]
 struct Table {
     tables: Tables,
@@ -67,7 +67,7 @@ impl Layout for Tables {
         found.unwrap_or_else(|_| Tilings::of_damaged())
     }
 
-    /// The rank of each writer, and the steps as flushes.
+    /// The rank of each writer, with steps as flushes.
     fn origins(&self, task: &Task, sources: &[SourceFile]) -> Origins {
         let mut origins = Origins::default();
         if let Err(fault) = self.find_origins(task, sources, &mut origins) {
@@ -80,7 +80,7 @@ impl Layout for Tables {
 }
 
 impl RecordTable for Table {
-    /// The scan tells what is wrong with the directory, and datasets have no steps that it left out.
+    /// The scan reports problems of the directory, and datasets lack the steps that it left out.
     fn diagnostics(&self) -> &[Diagnostic] {
         &[]
     }
@@ -118,7 +118,7 @@ impl RecordTable for Table {
             dataset,
             of,
         };
-        // Only a dataset with steps has rows that are looked at without those before them.
+        // Only in a dataset with steps can rows be read without those before them.
         let rows = if of.has_steps { rows } else { 0..u64::MAX };
         let mut before = 0;
         for row in rows {
@@ -129,7 +129,7 @@ impl RecordTable for Table {
                 let place = format!("variable {:?} in step {number}", &*of.variable);
                 let diagnostic = Diagnostic::unreadable(fault.into_damage()?).at(place);
                 found.add_diagnostic(diagnostic);
-                // No further step is needed to know that the dataset cannot be read.
+                // This is enough to know that the dataset cannot be read.
                 break;
             }
         }
@@ -137,7 +137,7 @@ impl RecordTable for Table {
         Ok(found)
     }
 
-    /// Each dataset in each of its steps.
+    /// Number of datasets times steps.
     fn entries(&self) -> usize {
         let steps = self
             .tables
@@ -156,7 +156,7 @@ impl RecordTable for Table {
     }
 }
 
-/// What the records of a dataset are made of.
+/// State while the records of a dataset are made.
 struct Reading<'a> {
     task: &'a Task,
     table: &'a Table,
@@ -167,7 +167,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Adds the records of a step. `before`: blocks of the steps before it.
+    /// Adds the records of a step. `before` is the number of blocks in earlier steps.
     fn add(
         &self,
         row: u64,
@@ -243,7 +243,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Why the bytes of a block are not there.
+    /// Why the bytes of a block are missing.
     fn why_lost(&self, source: u16, place: &Place) -> Option<String> {
         let len = self
             .sources
@@ -263,21 +263,21 @@ impl Reading<'_> {
     }
 }
 
-/// The only variable that was asked for.
+/// The only variable, which was requested.
 fn the_variable(step: &Step) -> Result<&Variable, Fault> {
     let problem = || {
         let first = step.problems.first();
         first
-            .map_or("is not there any more", |problem| problem)
+            .map_or("no longer exists", |problem| problem)
             .to_owned()
     };
     Ok(step.variables.first().ok_or_else(problem)?)
 }
 
-/// What takes the padding away that is behind structs, and behind values of long double: there it is whatever the writer's
-/// memory had. Arrays of long double keep it, so that a chunk is read as it is.
+/// The conversion that zeroes padding after structs and values of long double, which has whatever the writer's memory
+/// had. Arrays of long double keep it, so that a chunk is read unchanged.
 fn conversion_of(variable: &Variable, is_big_endian: bool) -> Option<Conversion> {
-    /// Bytes of a number of an x87.
+    /// Bytes of an x87 number.
     const X87: u64 = 10;
     let (stored, shown) = (variable.ty.size(), variable.ty.shown_size());
     let value = match (&variable.ty, variable.kind) {
@@ -295,8 +295,9 @@ fn conversion_of(variable: &Variable, is_big_endian: bool) -> Option<Conversion>
 }
 
 impl DatasetSource {
-    /// Calls `visit` with the blocks of a step that belong to the dataset, in the order in which they apply, and the box of each
-    /// in the dataset. `row`: the place of the step among those of the dataset. `before`: blocks of the steps before it.
+    /// Calls `visit` with the blocks of a step that belong to the dataset, in the order in which they apply, and the
+    /// box of each in the dataset. `row` is the step's index in the dataset. `before` is the number of blocks in
+    /// earlier steps.
     fn each_block(
         &self,
         variable: &Variable,
@@ -324,7 +325,8 @@ impl DatasetSource {
         Ok(())
     }
 
-    /// The numbers of the blocks of a step that belong to the dataset. `before`: blocks of the steps before it.
+    /// The indices of the step's blocks that belong to the dataset. `before` is the number of blocks in earlier
+    /// steps.
     fn blocks_of(&self, variable: &Variable, before: u64) -> Range<usize> {
         let all = 0..variable.blocks.len();
         let Some(block) = self.block else {
@@ -364,7 +366,7 @@ impl DatasetSource {
         if self.block.is_none() {
             dims.extend_from_slice(&variable.shape);
         } else if sides.is_empty() {
-            // Its block is in a later step.
+            // The block is in a later step.
             return Ok(true);
         } else {
             dims.extend(sides.iter().skip(dims.len()).map(|(_, count)| *count));
@@ -373,7 +375,7 @@ impl DatasetSource {
         Ok(!tiling.stays_below(&dims, elements))
     }
 
-    /// Adds the blocks of a step to those before the next one, which count where steps are flattened.
+    /// Adds the number of a step's blocks to `before`. It matters where steps are flattened.
     fn go_on(&self, variable: &Variable, before: &mut u64) {
         if !self.has_steps {
             *before += variable.blocks.len() as u64;
@@ -382,7 +384,7 @@ impl DatasetSource {
 }
 
 impl Tables {
-    /// The source that holds these bytes; `None` where the scan did not find it.
+    /// The source of these bytes; `None` where the scan did not find it.
     fn source_of(&self, place: &Place) -> Option<u16> {
         match place.file {
             File::Metadata => Some(METADATA),
@@ -395,7 +397,7 @@ impl Tables {
         }
     }
 
-    /// Walks through the steps, until no tile of any dataset can become a chunk. Fails where one cannot be read.
+    /// Walks through the steps until no dataset's tile can become a chunk. Fails where a step cannot be read.
     fn find_tilings(&self, sources: &[SourceFile]) -> Result<Tilings, Fault> {
         let files = files(self, sources)?;
         let directory = Directory::open(files)?;
@@ -458,13 +460,13 @@ impl Tables {
     }
 }
 
-/// Which datasets come from which variables.
+/// Datasets by variable.
 #[derive(Debug, Default)]
 struct Known<'a> {
     names: HashSet<&'a str>,
-    /// Datasets of one step, of which a variable may have many.
+    /// Datasets of a single step, of which a variable may have many.
     of_one: HashMap<&'a str, HashMap<u64, Vec<usize>>>,
-    /// All others.
+    /// All other datasets.
     of_many: HashMap<&'a str, Vec<usize>>,
 }
 

@@ -1,4 +1,4 @@
-//! Real directories of `tests/corpus-adios`, from their files to records.
+//! Real directories of `tests/corpus-adios`, from files to records.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::source_file::SourceFile;
 use crate::{DatasetRecords, Layout, Logged};
 use h5logfs_common::task::Task;
 
-/// A directory, with the datasets that are looked at.
+/// A directory with the datasets under test.
 struct Opened {
     sources: Vec<SourceFile>,
     tables: Tables,
@@ -50,7 +50,7 @@ impl Opened {
         found.unwrap()
     }
 
-    /// The source, the offset and the box of each record, all of which can be read.
+    /// Source, offset and box of each record. All must be readable.
     fn places(
         &self,
         id: i64,
@@ -78,7 +78,7 @@ fn dataset(variable: &str, steps: std::ops::Range<u64>) -> DatasetSource {
     }
 }
 
-/// Three flushes in each of two steps.
+/// A directory with three flushes in each of two steps.
 fn flushes(datasets: Vec<DatasetSource>) -> Opened {
     Opened::of("b5_flush.bp", &[0], datasets)
 }
@@ -135,7 +135,7 @@ fn steps_that_are_flattened_are_one() {
     let opened = Opened::of("b5_flatten.bp", &[0], vec![x]);
     let expected = [0, 1, 2].map(|step| (3, 4096 * step, vec![2 * step, 0], vec![2, 3]));
     assert_eq!(opened.places(0, 8, &[6, 3]), expected);
-    // Blocks of local arrays are counted through all steps.
+    // Block numbers of local arrays count through all steps.
     let block = DatasetSource {
         has_steps: false,
         block: Some(4),
@@ -159,7 +159,7 @@ fn what_is_not_as_the_scan_saw_it_cannot_be_read() {
     );
     assert_eq!(
         reason(1, 8, &[2]),
-        "variable \"b\" in step 0: is not there any more"
+        "variable \"b\" in step 0: no longer exists"
     );
     assert!(reason(2, 4, &[2, 9, 6]).ends_with("its elements have 8 bytes"));
     assert!(reason(2, 8, &[2, 9]).ends_with("it has 3 dimensions"));

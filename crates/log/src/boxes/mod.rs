@@ -1,4 +1,4 @@
-//! Axis-aligned boxes of elements. `packed` has tables of many of them.
+//! Axis-aligned boxes of elements. `packed` stores many of them in a table.
 
 pub mod packed;
 
@@ -6,12 +6,12 @@ use std::fmt;
 
 use h5logfs_common::fault::Fault;
 
-/// The order in which a query shows what it finds.
+/// The order in which a query passes on its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// From the last to the first.
+    /// From the last row to the first.
     Back,
-    /// As it is stored, which takes less work.
+    /// The stored order, which takes less work.
     Any,
 }
 
@@ -39,7 +39,7 @@ impl Bounds {
         self.start.len()
     }
 
-    /// The common part; `None` where there is none. Both boxes have the same rank.
+    /// The intersection; `None` if it is empty. Both boxes have the same rank.
     pub fn intersection(&self, other: &Bounds) -> Option<Bounds> {
         let start: Vec<u64> = max_each(&self.start, &other.start);
         let end: Vec<u64> = min_each(&self.end, &other.end);

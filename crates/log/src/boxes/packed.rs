@@ -25,13 +25,13 @@ use h5logfs_common::task::Task;
 const GROUP: usize = 128;
 /// Tables with more groups are packed by several threads.
 const MANY_GROUPS: usize = 1024;
-/// So few rows of a group are unpacked one by one.
+/// Up to this many rows of a group are unpacked one by one.
 const FEW: u32 = 24;
 /// Children of one node of the tree.
 const FAN_OUT: usize = 16;
-/// Where a point lies in more groups than this, on average, the Z-order is tried.
+/// If a point lies in more groups than this on average, the Z-order is tried.
 const TIGHT: f64 = 3.0;
-/// Where groups are smaller than this part of the whole, on average, the Z-order is not tried: few groups touch a
+/// If groups are smaller than this fraction of the whole on average, the Z-order is not tried: few groups touch a
 /// query, even where many overlap in each place, as after processes that took turns.
 const SMALL: f64 = 1.0 / 64.0;
 /// Bytes after the packed numbers, so that each number can be loaded as a word.
@@ -40,11 +40,11 @@ const SPARE: usize = 8;
 const SORTED: usize = if cfg!(test) { 50 } else { 1 << 16 };
 /// The limit of HDF5.
 const MOST_DIMENSIONS: usize = 32;
-/// Bits of the widest number that a loaded word holds whatever bit it starts at.
+/// The widest number, in bits, that fits in a loaded word at any bit offset.
 const WIDEST: u32 = 57;
 
-/// What a table is made from. A row has the starts of its box, as many counts, and then its values. No count is
-/// zero, and no end is past 2^64-1. The first value ascends from row to row.
+/// The source of a table. A row has the starts of its box, then the counts, then its values. No count is zero, and no
+/// end is past 2^64-1. The first value ascends from row to row.
 pub trait Rows {
     /// Number of dimensions.
     fn rank(&self) -> usize;
@@ -56,9 +56,10 @@ pub trait Rows {
     fn start(&self, row: usize, dim: usize) -> u64;
     /// The length of a row's box along one dimension.
     fn count(&self, row: usize, dim: usize) -> u64;
-    /// One of the values of a row.
+    /// A value of a row.
     fn value(&self, row: usize, value: usize) -> u64;
-    /// The number that all rows have in a column, where that is known: of the starts, then the counts, then the values.
+    /// The number that all rows have in a column, if it is known. Columns are the starts, then the counts, then the
+    /// values.
     fn same(&self, _column: usize) -> Option<u64> {
         None
     }
@@ -72,7 +73,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// `cells`: the starts, the counts, the values.
+    /// A row of these cells: starts, counts, values.
     #[inline]
     pub fn new(rank: usize, cells: &'a [u64]) -> Self {
         Row { rank, cells }
@@ -90,7 +91,7 @@ impl<'a> Row<'a> {
         &self.cells[self.rank..2 * self.rank]
     }
 
-    /// One of its values.
+    /// A value of the row.
     #[inline]
     pub fn value(&self, value: usize) -> u64 {
         self.cells[2 * self.rank + value]
@@ -103,7 +104,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A table of boxes with values. One that was read from a file has to pass [`PackedBoxes::checked`].
+/// A table of boxes with values. A table read from a file must pass [`PackedBoxes::checked`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedBoxes {
     rank: usize,
@@ -114,13 +115,13 @@ pub struct PackedBoxes {
     /// For each group: the least number of each column, the largest end along each dimension, and the offset in
     /// `packed`.
     heads: Vec<u64>,
-    /// For each group: the bits of a number of each column.
+    /// For each group and column: the width of a number in bits.
     #[serde(with = "serde_bytes")]
     widths: Vec<u8>,
     #[serde(with = "serde_bytes")]
     packed: Vec<u8>,
-    /// The inner levels of the tree, the root last. For each node the starts, then the ends, of its bounding box.
-    /// They are made from `heads`.
+    /// The inner levels of the tree, the root last: the starts, then the ends, of each node's bounding box. They are
+    /// computed from `heads`.
     #[serde(skip)]
     levels: Vec<Vec<u64>>,
     /// First values and places fit into 32 bits each.
@@ -129,13 +130,13 @@ pub struct PackedBoxes {
 }
 
 impl PackedBoxes {
-    /// Packs all rows. The reservation is for the table alone.
+    /// Packs all rows. The reservation covers the table only.
     pub fn build(task: &Task, rows: &(impl Rows + Sync)) -> Result<(Self, Reservation), Fault> {
         Self::build_without(task, rows, |_| Ok(Vec::new()))
     }
 
-    /// Packs the rows that `left_out` does not name. It gets all rows of which another one may have the same box; `None`
-    /// where they are not known. It tells rows in ascending order.
+    /// Packs all rows except those that `left_out` returns, in ascending order. `left_out` receives every row that
+    /// may share its box with another row; `None` where these are unknown.
     pub fn build_without(
         task: &Task,
         rows: &(impl Rows + Sync),
@@ -158,7 +159,7 @@ impl PackedBoxes {
         if let Some((mut curve, overlap)) = curve.zip(overlap) {
             curve.leave_out(task, &left_out)?;
             let curve = Self::pack(task, rows, Which::Along(&curve.keyed))?;
-            // Each answer has to be sorted: that has to pay.
+            // A Z-order costs sorting of each answer, so it must halve the overlap.
             if curve.0.overlap() * 2.0 < overlap {
                 return Ok(curve);
             }
@@ -298,7 +299,7 @@ impl PackedBoxes {
         pack(column, least, width, &mut self.packed);
     }
 
-    /// How many groups a point lies in on average: the sum of their volumes, by the volume of the whole.
+    /// Average number of groups that contain a point: the sum of the groups' volumes over the volume of the whole.
     fn overlap(&self) -> f64 {
         let all = self.bounds();
         let groups = (0..self.groups()).map(|group| self.node_box(0, group));
@@ -352,8 +353,8 @@ impl PackedBoxes {
         (all.max(1) * 2 * self.rank * size_of::<u64>()) as u64
     }
 
-    /// Completes a table that was read from a file. `None` where it is damaged, or has another rank or number of
-    /// values. After this no query reads past its bytes.
+    /// Completes a table read from a file. `None` where it is damaged, or has another rank or number of values.
+    /// Queries of a completed table read no bytes outside of it.
     pub fn checked(mut self, rank: usize, values: usize) -> Option<Self> {
         if (self.rank, self.values) != (rank, values) || rank > MOST_DIMENSIONS {
             return None;
@@ -389,7 +390,7 @@ impl PackedBoxes {
         self.rows
     }
 
-    /// The smallest box around all boxes. Without rows it means nothing.
+    /// The smallest box that contains all boxes. Meaningless without rows.
     pub fn bounds(&self) -> Bounds {
         let top = self.levels.last().map_or(&[][..], Vec::as_slice);
         let (start, end) = top.split_at(top.len() / 2);
@@ -399,7 +400,7 @@ impl PackedBoxes {
         }
     }
 
-    /// Shows `visit` the rows that touch `query`, in this order, until it breaks off.
+    /// Passes the rows that touch `query` to `visit`, in the requested order, until `visit` breaks.
     pub fn visit<B>(
         &self,
         query: &Bounds,
@@ -409,8 +410,7 @@ impl PackedBoxes {
         if self.in_order || order == Order::Any {
             return self.visit_stored(query, &mut |row, _| visit(row));
         }
-        // Stored along the curve: the rows that touch the query are put in order. In one word they are sorted twice as
-        // fast.
+        // In Z-order storage, the rows that touch the query must be sorted. Keys of one word sort twice as fast.
         if self.is_narrow {
             let key = |value: u64, place: usize| value << 32 | place as u64;
             self.visit_sorted(query, key, |key| *key as u32 as usize, visit)
@@ -419,7 +419,8 @@ impl PackedBoxes {
         }
     }
 
-    /// As [`PackedBoxes::visit`] from the last to the first. `key`: made of the first value of a row and of its place. `place`: the place again.
+    /// Visits rows as [`PackedBoxes::visit`] does, from the last to the first. `key` combines the first value of a
+    /// row and its place; `place` extracts the place.
     fn visit_sorted<K: Ord + Copy, B>(
         &self,
         query: &Bounds,
@@ -442,8 +443,8 @@ impl PackedBoxes {
         }
     }
 
-    /// The keys of the last [`SORTED`] rows that touch `query` and are less than `before`, in ascending order. So many rows
-    /// at a time bound the memory of a query.
+    /// The keys of the last [`SORTED`] rows that touch `query` and are less than `before`, in ascending order. The
+    /// limit bounds the memory of a query.
     fn last_touching<K: Ord + Copy>(
         &self,
         query: &Bounds,
@@ -469,7 +470,7 @@ impl PackedBoxes {
         found
     }
 
-    /// Bytes of memory that a query takes at most.
+    /// Upper bound of a query's memory in bytes.
     pub fn query_memory(&self) -> u64 {
         if self.in_order {
             return 0;
@@ -477,7 +478,7 @@ impl PackedBoxes {
         (self.rows.min(2 * SORTED) * size_of::<(u64, usize)>()) as u64
     }
 
-    /// Unpacks the row at a place.
+    /// Unpacks the row at a place in storage order.
     fn fetch_row(&self, place: usize, begins: &mut Vec<usize>, cells: &mut [u64]) {
         let group = self.group(place / GROUP, begins);
         for (column, cell) in cells.iter_mut().enumerate() {
@@ -485,7 +486,7 @@ impl PackedBoxes {
         }
     }
 
-    /// Whether `wanted` accepts a row that touches `query`. Stops at the first that it accepts.
+    /// Whether `wanted` accepts a row that touches `query`. Stops at the first one accepted.
     pub fn any(&self, query: &Bounds, mut wanted: impl FnMut(Row<'_>) -> bool) -> bool {
         let stopped = self.visit_stored(query, &mut |row, _| {
             if wanted(row) {
@@ -497,8 +498,8 @@ impl PackedBoxes {
         stopped.is_break()
     }
 
-    /// As [`PackedBoxes::any`] of all rows. Where the rows of a group do not differ in these values, `wanted` is asked once
-    /// for all of them: about a row with the least number of each column.
+    /// Whether `wanted` accepts any row. Where all rows of a group have equal numbers in the columns of these values,
+    /// `wanted` is asked once for the group, with a row of each column's least number.
     pub fn any_kind(&self, values: &[usize], mut wanted: impl FnMut(Row<'_>) -> bool) -> bool {
         let (stride, columns) = (self.stride(), self.columns());
         let everything = Bounds {
@@ -533,7 +534,7 @@ impl PackedBoxes {
         }
     }
 
-    /// As [`PackedBoxes::visit`], but in the order in which the rows are stored, and with their places.
+    /// Visits rows as [`PackedBoxes::visit`] does, but in storage order and with their places.
     fn visit_stored<B>(
         &self,
         query: &Bounds,
@@ -545,7 +546,7 @@ impl PackedBoxes {
         self.descend(query, self.levels.len(), 0, &mut self.scratch(), visit)
     }
 
-    /// Level 0 are the groups. Level `n` is `levels[n - 1]`.
+    /// Visits the children of a node that touch the query. Level 0 is the groups; level `n` is `levels[n - 1]`.
     fn descend<B>(
         &self,
         query: &Bounds,
@@ -567,11 +568,11 @@ impl PackedBoxes {
             .try_for_each(|child| self.descend(query, below, child, scratch, visit))
     }
 
-    /// The nodes of level `below` that are children of a node of the level above.
+    /// The nodes of level `below` that are children of a node one level up.
     fn children(&self, below: usize, node: usize) -> Range<usize> {
         let children = match below.checked_sub(1) {
             Some(below) if self.rank > 0 => self.levels[below].len() / (2 * self.rank),
-            // Boxes without dimensions are all the same: one node has all groups.
+            // All boxes without dimensions are equal: one node holds all groups.
             _ => self.groups(),
         };
         match self.rank {
@@ -580,7 +581,7 @@ impl PackedBoxes {
         }
     }
 
-    /// False where no row has all of `query`. Looks at no row.
+    /// False where no row contains all of `query`. Reads no rows.
     pub fn may_cover(&self, query: &Bounds) -> bool {
         self.rows > 0 && self.node_may_cover(query, self.levels.len(), 0)
     }
@@ -630,7 +631,7 @@ impl PackedBoxes {
         if left == 0 {
             return ControlFlow::Continue(());
         }
-        // Most columns have one number in all of the group.
+        // Most columns have a single number in the whole group.
         scratch.cells.copy_from_slice(&packed.least[..columns]);
         scratch.varying.clear();
         let varying = (0..columns).filter(|column| packed.widths[*column] > 0);
@@ -657,7 +658,8 @@ impl PackedBoxes {
                 rank,
                 cells: &scratch.cells,
             };
-            // Not each of them does; and the box of a group that was read from a file may be smaller than its rows.
+            // Not every candidate touches the query, and the box of a group read from a file may be smaller than its
+            // rows.
             if found.touches(query) {
                 visit(found, group * GROUP + row)?;
             }
@@ -665,8 +667,8 @@ impl PackedBoxes {
         ControlFlow::Continue(())
     }
 
-    /// The rows of a group that may touch `query`, a bit each, by the dimensions in which it does not have the whole
-    /// group: their starts, and the largest count that there can be.
+    /// Bit mask of the rows of a group that may touch `query`. It tests only the dimensions in which `query` does not
+    /// contain the group, by the rows' starts and the largest possible count.
     fn rows_inside(
         &self,
         query: &Bounds,
@@ -691,7 +693,7 @@ impl PackedBoxes {
         inside
     }
 
-    /// The packed numbers of a group. `begins`: space for the places of its columns.
+    /// The packed numbers of a group. `begins` is scratch space for the offsets of its columns.
     fn group<'a>(&'a self, group: usize, begins: &'a mut Vec<usize>) -> PackedGroup<'a> {
         let (columns, stride) = (self.columns(), self.stride());
         let len = GROUP.min(self.rows - group * GROUP);
@@ -720,8 +722,8 @@ impl PackedBoxes {
     }
 }
 
-/// Space for the columns of one group whose numbers differ, for the places of all its columns, for the numbers of those that
-/// differ, and for one row.
+/// Scratch space for one group: the unpacked columns that vary, the offsets of all columns, the indices of those that
+/// vary, and one row.
 struct Scratch {
     columns: Vec<u64>,
     begins: Vec<usize>,
@@ -733,7 +735,7 @@ struct Scratch {
 struct PackedGroup<'a> {
     /// Rows.
     len: usize,
-    /// Of each column the least number, the bits of a number, and where they begin.
+    /// For each column the least number, the width of a number in bits, and the offset.
     least: &'a [u64],
     widths: &'a [u8],
     begins: &'a [usize],
@@ -746,7 +748,7 @@ impl PackedGroup<'_> {
         number_at(&self.packed[self.begins[column]..], row, least, width)
     }
 
-    /// No number of the column is larger.
+    /// Upper bound of the numbers of a column.
     fn most(&self, column: usize) -> u64 {
         largest(self.least[column], self.widths[column])
     }
@@ -759,13 +761,13 @@ impl PackedGroup<'_> {
     }
 }
 
-/// The largest number that so many bits above the least one can tell.
+/// The largest number that `width` bits above `least` can express.
 fn largest(least: u64, width: u8) -> u64 {
     let mask = u64::MAX.checked_shr(u64::BITS - u32::from(width));
     least.saturating_add(mask.unwrap_or(0))
 }
 
-/// Which boxes with these starts and at most this count may touch a range, a bit each.
+/// Bit mask of the boxes that may touch a range, given their starts and an upper bound of their counts.
 fn touching(starts: &[u64], count: u64, range: Range<u64>) -> u128 {
     let mut all = 0;
     for (half, starts) in starts.chunks(64).enumerate() {
@@ -779,8 +781,8 @@ fn touching(starts: &[u64], count: u64, range: Range<u64>) -> u128 {
     all
 }
 
-/// The bounding boxes of each [`FAN_OUT`] of `nodes` boxes. `box_of`: starts and ends of a box. The result has
-/// `2 * rank` numbers for each of its boxes.
+/// The bounding boxes of each [`FAN_OUT`] of `nodes` boxes. `box_of` gives starts and ends of a box. The result has
+/// `2 * rank` numbers per box.
 fn around<'a>(
     nodes: usize,
     rank: usize,
@@ -798,7 +800,7 @@ fn around<'a>(
     level
 }
 
-/// Appends the differences from `least`, `width` bits each, lowest bits first.
+/// Appends the differences from `least`, `width` bits each, low bits first.
 fn pack(cells: &[u64], least: u64, width: u32, out: &mut Vec<u8>) {
     if width == 0 {
         return;
@@ -811,14 +813,14 @@ fn pack(cells: &[u64], least: u64, width: u32, out: &mut Vec<u8>) {
         if used >= u64::BITS {
             out.extend_from_slice(&word.to_le_bytes());
             used -= u64::BITS;
-            // What did not fit; nothing where the number ended with the word.
+            // The bits that did not fit; zero if the number ended with the word.
             word = number.checked_shr(width - used).unwrap_or(0);
         }
     }
     out.extend_from_slice(&word.to_le_bytes()[..used.div_ceil(8) as usize]);
 }
 
-/// The inverse of [`pack`]. `packed` has a whole word from the first byte of each number on.
+/// The inverse of [`pack`]. `packed` must have a whole word from the first byte of each number.
 fn unpack(packed: &[u8], least: u64, width: u32, out: &mut [u64]) {
     if width == 0 {
         return out.fill(least);
@@ -834,7 +836,7 @@ fn unpack(packed: &[u8], least: u64, width: u32, out: &mut [u64]) {
     }
 }
 
-/// One of the numbers that [`unpack`] unpacks.
+/// A single number out of those that [`unpack`] unpacks.
 fn number_at(packed: &[u8], number: usize, least: u64, width: u32) -> u64 {
     if width == 0 {
         return least;
@@ -850,8 +852,8 @@ fn packed_len(cells: usize, width: u32) -> usize {
     (cells * width as usize).div_ceil(8)
 }
 
-/// Collects rows column by column. Each column has [`GROUP`] places. Rows may lie anywhere in memory: a short loop waits
-/// for many of them at once. Columns of one number are there already.
+/// Collects rows column by column. Each column has [`GROUP`] places. Rows may be scattered in memory: a short loop
+/// lets the processor wait for many of them at once. Columns with a single number are filled already.
 fn fetch(
     rows: &impl Rows,
     members: impl Iterator<Item = usize> + Clone,
@@ -872,20 +874,20 @@ fn fetch(
     }
 }
 
-/// Puts numbers into the first places of a column.
+/// Writes numbers to the start of a column.
 fn put_in(column: &mut [u64], numbers: impl Iterator<Item = u64>) {
     for (cell, number) in column.iter_mut().zip(numbers) {
         *cell = number;
     }
 }
 
-/// The volume of a box, as a part of that of `all`.
+/// The volume of a box as a fraction of that of `all`.
 fn share(start: &[u64], end: &[u64], all: &Bounds) -> f64 {
     let sides = start.iter().zip(end).zip(all.count());
     sides.fold(1.0, |v, ((s, e), span)| v * (e - s) as f64 / span as f64)
 }
 
-/// How many threads work on so many rows.
+/// Number of threads for `rows` rows.
 fn shares(rows: usize) -> usize {
     if rows.div_ceil(GROUP) > MANY_GROUPS {
         parallel::shares()
@@ -894,7 +896,7 @@ fn shares(rows: usize) -> usize {
     }
 }
 
-/// The smallest box around some rows.
+/// The smallest box that contains some rows.
 fn bounds_of(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone) -> Bounds {
     let sides = (0..rows.rank()).map(|d| {
         members.clone().fold((u64::MAX, 0), |(low, high), row| {
@@ -909,7 +911,7 @@ fn bounds_of(rows: &impl Rows, members: impl Iterator<Item = usize> + Clone) -> 
     Bounds { start, end }
 }
 
-/// The smallest box around all rows.
+/// The smallest box that contains all rows.
 fn bounds_of_all(rows: &(impl Rows + Sync)) -> Bounds {
     let (all, shares) = (rows.rows(), shares(rows.rows()));
     let each = all.div_ceil(shares);
@@ -925,7 +927,8 @@ fn bounds_of_all(rows: &(impl Rows + Sync)) -> Bounds {
     Bounds { start, end }
 }
 
-/// In how many groups a point would lie on average if these rows kept their own order, where the Z-order is worth a try.
+/// Average number of groups that would contain a point if rows kept their own order. `None` where the Z-order is not
+/// worth a try.
 fn worth_a_curve(rows: &impl Rows, which: Which<'_>, all: &Bounds) -> Option<f64> {
     let number = which.number(rows);
     if rows.rank() == 0 || number <= GROUP {
@@ -936,8 +939,8 @@ fn worth_a_curve(rows: &impl Rows, which: Which<'_>, all: &Bounds) -> Option<f64
     (overlap > TIGHT && share > SMALL).then_some(overlap)
 }
 
-/// Estimates, from a sample of the groups, in how many groups a point would lie on average if the rows kept
-/// their own order.
+/// Estimates, from a sample of groups, the average number of groups that would contain a point if rows kept their own
+/// order.
 fn natural_overlap(rows: &impl Rows, which: Which<'_>, all: &Bounds) -> f64 {
     const SAMPLE: usize = 64;
     let groups = which.number(rows) / GROUP;
@@ -953,7 +956,7 @@ fn natural_overlap(rows: &impl Rows, which: Which<'_>, all: &Bounds) -> f64 {
     volume / f64::from(taken) * groups as f64
 }
 
-/// The numbers below `number` without these, which ascend. None at all where that is nothing less.
+/// The numbers below `number`, ascending, without `left_out`, which ascends as well. Empty where `left_out` is.
 fn without(task: &Task, number: usize, left_out: &[u32]) -> Result<Reserved<Vec<u32>>, Fault> {
     let mut reservation = task.reservation();
     let mut left = Vec::new();
@@ -965,14 +968,14 @@ fn without(task: &Task, number: usize, left_out: &[u32]) -> Result<Reserved<Vec<
     Ok(Reserved::new(left, reservation))
 }
 
-/// The rows that are packed.
+/// The rows to pack.
 #[derive(Clone, Copy)]
 enum Which<'a> {
-    /// All, in their own order.
+    /// All rows, in their own order.
     All,
-    /// These, which ascend.
+    /// A list of rows, ascending.
     Some(&'a [u32]),
-    /// Those of a [`Curve`].
+    /// The rows of a [`Curve`].
     Along(&'a [u64]),
 }
 
@@ -986,8 +989,8 @@ impl Which<'_> {
     }
 }
 
-/// The words of the numbers below `len`, in ascending order. They have about so many bits. Threads put those of some numbers
-/// each into buckets, and then sort some of the buckets each, so nothing has to be merged.
+/// The results of `word` for the numbers below `len`, sorted. Words have about `bits` bits. Each thread distributes a
+/// range of the numbers to buckets, and then sorts some of the buckets, so nothing has to be merged.
 fn sorted_words(
     task: &Task,
     len: usize,
@@ -995,7 +998,7 @@ fn sorted_words(
     bits: u32,
     word: impl Fn(usize) -> u64 + Sync,
 ) -> Result<Reserved<Vec<u64>>, Fault> {
-    /// Words in a bucket, about: so few are sorted without a call of anything.
+    /// Approximate number of words in a bucket. Sorting so few makes no function calls.
     const TOGETHER: usize = 16;
     const MOST_BUCKETS: usize = 1 << 14;
     let buckets = (len / TOGETHER).next_power_of_two().min(MOST_BUCKETS);
@@ -1060,12 +1063,12 @@ fn sorted_words(
 
 /// The rows along a Z-order curve through the first elements of their boxes.
 struct Curve {
-    /// In the upper half of a word the place on the curve, in the lower half the row. They ascend.
+    /// Words in ascending order: the upper half is the position on the curve, the lower half the row.
     keyed: Vec<u64>,
     _reservation: Reservation,
 }
 
-/// The row of one of the words of a [`Curve`].
+/// The row in a word of a [`Curve`].
 fn row_of(keyed: &u64) -> usize {
     *keyed as u32 as usize
 }
@@ -1078,12 +1081,12 @@ impl Curve {
         }
         let used = rows.rank().min(32);
         let of_each = 32 / used as u32;
-        // Of each coordinate the highest bits that are used are kept.
+        // Only the highest used bits of each coordinate enter the key.
         let shifts: Vec<u32> = all
             .count()
             .map(|span| (u64::BITS - span.leading_zeros()).saturating_sub(of_each))
             .collect();
-        // The bits of each byte, spread so that those of the other dimensions fit between them.
+        // The bits of each byte, spread to leave room for those of the other dimensions.
         let spaced: Vec<u64> = (0..256)
             .map(|byte| {
                 (0..of_each.min(8)).fold(0, |key, bit| {
@@ -1104,11 +1107,11 @@ impl Curve {
                 key | bytes.fold(0, |key, bits| key | bits) << (used - 1 - d)
             })
         };
-        // The bits of the largest key.
+        // Number of bits of the largest key.
         let spans = all.count().zip(&shifts).map(|(span, shift)| span >> shift);
         let widest = spans.fold(0, |most, span| most.max(u64::BITS - span.leading_zeros()));
         let bits = widest * used as u32 + 32;
-        // Key and row number in one word, which sorts fast.
+        // Key and row number share a word, which sorts fast.
         let word = |row: usize| key(row as u32) << 32 | row as u64;
         let (keyed, reservation) =
             sorted_words(task, rows.rows(), shares(rows.rows()), bits, word)?.into_parts();
@@ -1118,8 +1121,8 @@ impl Curve {
         }))
     }
 
-    /// The rows that lie in the same place as others: all whose box another one may have, too. `None` where these are so many
-    /// that the places are too coarse to tell.
+    /// The rows that share their position on the curve with another row. Any row with the same box as another is
+    /// among them. `None` where they are so many that positions are too coarse to tell.
     fn in_one_place(&self) -> Option<Vec<u32>> {
         let place = |keyed: &u64| *keyed >> 32;
         let most = self.keyed.len() / 8;
@@ -1136,7 +1139,7 @@ impl Curve {
         Some(found)
     }
 
-    /// Leaves rows out.
+    /// Removes rows from the curve.
     fn leave_out(&mut self, task: &Task, rows: &[u32]) -> Result<(), Fault> {
         if rows.is_empty() {
             return Ok(());
@@ -1154,7 +1157,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Rank and boxes. The values of each are its number, and a number made from that.
+    /// Rank and boxes. The values of each box are its number, and a number derived from that.
     #[derive(Debug, Clone)]
     struct List(usize, Vec<Bounds>);
 
@@ -1251,7 +1254,7 @@ mod tests {
             prop_assert_eq!(&in_any_order, &wanted);
             let is_covered = list.1.iter().any(|bounds| bounds.contains(&query));
             prop_assert!(table.may_cover(&query) || !is_covered);
-            // A visit stops where it is told to.
+            // A visit stops when it is told to.
             let mut left = wanted.len() / 2 + 1;
             let _ = table.visit(&query, Order::Back, |_| {
                 left -= 1;
@@ -1283,7 +1286,7 @@ mod tests {
         }
     }
 
-    /// Boxes side by side, each of a kind.
+    /// Adjacent boxes, each of a kind.
     struct Kinds(Vec<u64>);
 
     impl Rows for Kinds {
@@ -1328,7 +1331,7 @@ mod tests {
         for len in [1, 7, 5000] {
             let mut wanted: Vec<u64> = (0..len).map(word).collect();
             wanted.sort_unstable();
-            // With too few bits, all words are in the last bucket or beside it.
+            // With too few bits, all words go to the last bucket or past it.
             for (shares, bits) in [(1, 42), (2, 42), (5, 42), (3, 30), (3, 64)] {
                 let sorted = sorted_words(&Task::unlimited(), len, shares, bits, word).unwrap();
                 assert_eq!(**sorted, *wanted, "{len} in {shares} shares, {bits} bits");
@@ -1386,7 +1389,7 @@ mod tests {
 
     #[test]
     fn neighbours_take_a_few_bytes_each() {
-        // Enough for several threads to pack them.
+        // Enough rows for several threads.
         let number = 200_000;
         let at = |i: u64| Bounds {
             start: vec![i / 100, i % 100 * 30, 5],
@@ -1394,7 +1397,7 @@ mod tests {
         };
         let list = List(3, (0..number).map(at).collect());
         let table = built(&list);
-        // The second value is noise, 8 bytes of it.
+        // The second value is noise of 8 bytes.
         let bytes = table.bytes() as u64 / number;
         assert!(bytes - 8 <= 6, "{bytes}");
         for i in (0..number).step_by(7919) {

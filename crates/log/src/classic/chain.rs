@@ -1,6 +1,6 @@
 //! Compares the chain of a dataset's entries with their order in the log.
 
-/// Where an entry of a dataset lies, and which entry it names as the next.
+/// The position of an entry of a dataset, and of the entry that it names as the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryPosition {
     pub at: u64,
@@ -10,18 +10,18 @@ pub(super) struct EntryPosition {
 /// The end of a chain.
 pub(super) const END: i64 = -1;
 
-/// What is wrong with a chain.
+/// A fault of a chain.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChainError {
-    /// It has another order than the log, or misses entries.
+    /// The order differs from that of the log, or entries are missing.
     Disagrees(String),
-    /// It never ends.
+    /// The chain never ends.
     Cycle(String),
-    /// It names a negative position.
+    /// The chain contains a negative position.
     Negative(String),
 }
 
-/// Bytes of memory that [`follow`] takes.
+/// Bytes of memory that [`follow`] needs.
 pub(super) fn memory(places: &[EntryPosition]) -> u64 {
     size_of_val(places) as u64 / 2
 }
@@ -36,7 +36,7 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
         );
         return Err(ChainError::Negative(text));
     }
-    // The number of the walk that met each entry; 1 is that from the anchor.
+    // For each entry the number of the walk that met it. Walk 1 starts at the anchor.
     let mut met = vec![0; places.len()];
     // The entry that names the next one; `None` is the anchor.
     let mut from = None;
@@ -60,7 +60,7 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
     let Some(text) = disagreement else {
         return Ok(());
     };
-    // Entries that cannot be reached from the anchor may form a cycle, too.
+    // Entries that the anchor does not lead to may form a cycle, too.
     for start in 0..places.len() {
         let mut at = start;
         while met[at] == 0 {
@@ -77,7 +77,7 @@ pub(super) fn follow(first: i64, places: &[EntryPosition]) -> Result<(), ChainEr
     Err(ChainError::Disagrees(text))
 }
 
-/// The entry at a position, if there is one.
+/// The index of the entry at a position.
 fn find(position: i64, places: &[EntryPosition]) -> Option<usize> {
     let position = u64::try_from(position).ok()?;
     places
@@ -133,7 +133,7 @@ mod tests {
     fn other_chains_disagree_or_have_a_cycle() {
         assert!(complaint(28, &[]).contains("its anchor names byte 28"));
         assert!(complaint(-1, &[(28, -1)]).contains("it is byte 28"));
-        // Another order, the end too early, nothing there.
+        // Another order, an early end, and nothing at the position.
         assert!(complaint(100, &[(28, -1), (100, 28)]).contains("names byte 100"));
         assert!(complaint(28, &[(28, -1), (100, -1)]).contains("entry at byte 28 names none"));
         assert!(complaint(28, &[(28, 50), (100, -1)]).contains("names byte 50"));
@@ -143,7 +143,7 @@ mod tests {
             &[(28, 100), (100, 200), (200, 100)],
         ] {
             assert!(matches!(chain(28, places), Err(ChainError::Cycle(_))));
-            // Whether the anchor leads to it or not.
+            // The anchor may lead to the cycle or not.
             assert!(matches!(chain(-1, places), Err(ChainError::Cycle(_))));
         }
         let behind = [(28, -1), (100, 200), (200, 300), (300, 200)];

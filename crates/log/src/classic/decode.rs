@@ -15,12 +15,12 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// Bytes of points that are read at once.
+/// Bytes of points read at once.
 const STEP: u64 = 1 << 20;
 /// The most bytes of points that one entry may have.
 const MOST_POINTS: u64 = 2 << 30;
 
-/// What the decoding of a dataset needs.
+/// The context for decoding a dataset.
 pub(super) struct Decoder<'a> {
     pub task: &'a Task,
     pub metadata: &'a SourceFile,
@@ -32,13 +32,13 @@ pub(super) struct Decoder<'a> {
     pub selections: &'a Selections,
 }
 
-/// Where the bytes of an entry lie, and why they cannot be read, if so.
+/// The stored bytes of an entry, and the reason if they cannot be read.
 type Located = (StoredBytes, Option<String>);
 
 impl Decoder<'_> {
-    /// `anchor`: position of the dataset's anchor.
+    /// The records of a dataset. `anchor` is the index of its anchor.
     ///
-    /// Fails where there is no memory, and where the task stops. Damage is no failure.
+    /// Fails when memory is short or the task stops, but not on damage.
     pub fn records(&self, anchor: usize) -> Result<DatasetRecords, Fault> {
         let entries = &self.entries.by_anchor[anchor];
         let places = &entries.places;
@@ -60,7 +60,7 @@ impl Decoder<'_> {
         Ok(found)
     }
 
-    /// Adds the record of an entry. Fails where it is unknown what the entry covers.
+    /// Adds the record of an entry. Fails where its selection is unknown.
     fn add(
         &self,
         place: &EntryPosition,
@@ -104,7 +104,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Starts and counts of the entry's block. Fails where it is not in the dataset.
+    /// Starts and counts of the entry's block. Fails where the block is outside of the dataset.
     fn block(&self, entry: &Entry, bytes: &[u8]) -> Result<Vec<u64>, Fault> {
         let sides = numbers(entry.order, bytes)?;
         let rank = self.dataset.dims.len();
@@ -120,14 +120,14 @@ impl Decoder<'_> {
         Ok(sides)
     }
 
-    /// The points of an entry. Fails where one is not in the dataset.
+    /// The points of an entry. Fails where one is outside of the dataset.
     fn points(&self, entry: &Entry, number: u64) -> Result<Reserved<Selection>, Fault> {
         let dims = self.dataset.dims;
         let rank = dims.len();
         if entry.len > MOST_POINTS {
             return Err(format!("{number} points are more than can be held").into());
         }
-        // In steps, for the log may claim more bytes than the file has.
+        // Read step by step, because the log may claim more bytes than the file has.
         let mut reservation = self.task.reserve(2 * STEP)?;
         let mut coordinates = Vec::new();
         let mut step = Vec::new();
@@ -150,7 +150,7 @@ impl Decoder<'_> {
         Selection::new(self.task, rank, number, at, |_, _| 1)
     }
 
-    /// Where the bytes of `elements` elements lie.
+    /// The stored bytes of an entry with `elements` elements.
     fn stored(&self, entry: &Entry, elements: u64) -> Result<Located, Fault> {
         let raw = elements.checked_mul(self.dataset.element_size);
         let raw = raw.ok_or("more bytes than can be counted")?;
@@ -190,12 +190,12 @@ fn entry_name(at: u64) -> String {
     format!("/{METADATA_LOG}: entry at byte {at}")
 }
 
-/// The most bytes to which zlib deflates `raw` bytes.
+/// The largest size to which zlib deflates `raw` bytes.
 fn largest_deflated(raw: u64) -> u64 {
     raw.saturating_add(raw >> 10).saturating_add(64)
 }
 
-/// Coordinates. Fails where one is negative.
+/// Decodes coordinates. Fails where one is negative.
 fn numbers(order: ByteOrder, bytes: &[u8]) -> Result<Vec<u64>, Fault> {
     let number = |bytes: &[u8]| {
         let number = order.i64_at(bytes, 0);
@@ -228,7 +228,7 @@ mod tests {
     }
     use Word::{Int, Long};
 
-    /// The two logs that a test makes.
+    /// The two logs of a test.
     struct Logs {
         metadata: Vec<u8>,
         entries: i64,
@@ -256,7 +256,7 @@ mod tests {
             }
         }
 
-        /// An entry of dataset 7: its kind, its coordinates, filter and place of the data. Returns where it begins.
+        /// Adds an entry of dataset 7: kind, coordinates, filter and place of the data. Returns its offset.
         fn entry(&mut self, big: bool, kind: i32, coordinates: &[i64], tail: (i32, i64)) -> u64 {
             if self.entries == 0 {
                 self.metadata.extend([0; 8]);
@@ -299,7 +299,7 @@ mod tests {
             (sources, tables, table)
         }
 
-        /// The records of dataset 7, which has elements of four bytes.
+        /// The records of dataset 7, whose elements have four bytes.
         fn records(&self, dims: &[u64]) -> DatasetRecords {
             let (sources, _, table) = self.table(dims.len() as u8);
             assert_eq!(unreadable(&*table), [""; 0]);
@@ -412,7 +412,7 @@ mod tests {
         logs.data.extend([0; 12]);
         logs.entry(false, 0, &[], (0, 16));
         logs.entry(false, 1, &[3], (0, 16));
-        // More than there are bytes of.
+        // More points than bytes.
         logs.entry(false, 1, &[i64::MAX / 8], (1, 16));
         let found = logs.records(&[]);
         let mut cells: [Vec<u64>; 3] = Default::default();
@@ -487,7 +487,7 @@ mod tests {
             with(&|l| l.metadata.truncate(95)),
             "byte 96 is past its end",
         );
-        // Points: as many as the first start says.
+        // As many points as the first start says.
         for points in [-1, 1 << 40, i64::MAX] {
             let fault = with(&|l| {
                 l.metadata[40] = 1;

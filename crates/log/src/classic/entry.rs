@@ -5,19 +5,19 @@ use crate::source_file::SourceFile;
 use crate::window::Window;
 use h5logfs_common::fault::Fault;
 
-/// The first bytes of the two logs. One character of a version follows.
+/// The first bytes of the two logs. A version of one character follows.
 const METADATA_MAGIC: &[u8] = b"logvol_metadata";
 const DATA_MAGIC: &[u8] = b"logvol_data";
 
-/// Bytes of the header of the metadata log: magic and version, format, number of entries.
+/// Bytes of the metadata log's header: magic and version, format, number of entries.
 pub(super) const METADATA_HEADER: u64 = 16 + 4 + 8;
-/// Bytes of the header of the data log: magic and version, format. The data follow.
+/// Bytes of the data log's header: magic and version, format. Data follows.
 pub(super) const DATA_HEADER: u64 = 12 + 4;
 
 /// The value of the field `format`.
 const CLASSIC: i32 = 1;
 
-/// Bytes of an entry in front of its selection, and those behind it.
+/// Bytes of an entry before and after its selection.
 const HEAD: u64 = 4 + 8 + 4;
 const TAIL: u64 = 4 + 8 + 8;
 
@@ -58,7 +58,7 @@ impl ByteOrder {
     fn of_format(bytes: &[u8], at: usize) -> Result<Self, Fault> {
         let orders = [ByteOrder::Little, ByteOrder::Big];
         let found = orders.into_iter().find(|o| o.i32_at(bytes, at) == CLASSIC);
-        Ok(found.ok_or_else(|| format!("byte {at}: the format is none that is known"))?)
+        Ok(found.ok_or_else(|| format!("byte {at}: the format is unknown"))?)
     }
 }
 
@@ -74,7 +74,7 @@ pub fn has_magics(metadata: &SourceFile, data: &SourceFile) -> bool {
     has(metadata, METADATA_MAGIC) && has(data, DATA_MAGIC)
 }
 
-/// `bytes`: one more than the magic.
+/// Checks the magic. `bytes` has one more byte than it.
 fn check_magic(bytes: &[u8], magic: &[u8]) -> Result<(), Fault> {
     match bytes.strip_prefix(magic) {
         Some([b'0'..=b'9' | b'.', ..]) => Ok(()),
@@ -82,7 +82,7 @@ fn check_magic(bytes: &[u8], magic: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// Reads the header of the metadata log: the number of entries.
+/// Reads the header of the metadata log. Returns the number of entries.
 pub(super) fn read_metadata_header(window: &mut Window<'_>) -> Result<u64, Fault> {
     let bytes = window.bytes(0, METADATA_HEADER)?;
     check_magic(bytes, METADATA_MAGIC)?;
@@ -98,7 +98,7 @@ pub(super) fn check_data_header(log: &SourceFile) -> Result<(), Fault> {
     ByteOrder::of_format(bytes, 12).map(drop)
 }
 
-/// What an entry covers.
+/// The selection of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntrySelection {
     /// One block: starts, then counts.
@@ -115,7 +115,7 @@ pub(super) struct Entry {
     pub order: ByteOrder,
     pub id: i64,
     pub selection: EntrySelection,
-    /// Where its coordinates begin; they have `len` bytes.
+    /// Offset of the coordinates, which have `len` bytes.
     pub coordinates: u64,
     pub len: u64,
     pub filter: i32,
@@ -124,8 +124,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Reads the entry at `at`. `rank_of`: the rank of the dataset with an id. Fails where the end of the entry cannot
-    /// be determined.
+    /// Reads the entry at `at`. `rank_of` gives the rank of the dataset with an id. Fails where the end of the entry
+    /// cannot be determined.
     pub fn read(
         window: &mut Window<'_>,
         at: u64,
@@ -133,7 +133,7 @@ impl Entry {
     ) -> Result<Self, Fault> {
         let end_of = |at: u64, len: u64| at.checked_add(len).ok_or(PAST_END);
         let head = window.bytes(at, HEAD)?;
-        // The field reads the same in both byte orders: 0, or a 1 at either end.
+        // The value reads the same in both byte orders: 0, or a 1 at either end.
         let order = match head[..4] {
             [0, 0, 0, 0] => ByteOrder::Little,
             [1, 0, 0, 0] | [0, 0, 0, 1] => ByteOrder::Big,
@@ -167,7 +167,7 @@ impl Entry {
         })
     }
 
-    /// The reason why its filter, or the place of its data, is invalid.
+    /// The reason why the filter, or the place of the data, is invalid.
     pub fn invalid_field(&self) -> Option<String> {
         match self.filter {
             _ if self.data < DATA_HEADER as i64 => {
@@ -178,7 +178,7 @@ impl Entry {
         }
     }
 
-    /// Where the next entry begins.
+    /// Offset of the next entry.
     pub fn end(&self) -> u64 {
         let end = self.coordinates.saturating_add(self.len);
         end.saturating_add(TAIL)

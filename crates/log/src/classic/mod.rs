@@ -1,10 +1,10 @@
-//! The classic layout, of the proposal of 2019: one metadata log and one data log
+//! The classic layout, from the proposal of 2019: one metadata log and one data log
 //! (`docs/formats/logvol-classic.md`).
 //!
 //! * `entry` reads the headers of the logs, and single entries.
 //! * `table` walks the metadata log once per file and finds the entries of each dataset.
 //! * `chain` compares the order in the log with the chains of pointers.
-//! * `decode` makes records of the entries of one dataset.
+//! * `decode` turns the entries of a dataset into records.
 
 mod chain;
 mod decode;
@@ -29,38 +29,38 @@ pub const METADATA_LOG: &str = "_metadata_log";
 /// The dataset whose bytes are the data log.
 pub const DATA_LOG: &str = "_data_log";
 
-/// Attribute of an anchor: the number of the dataset.
+/// Attribute of an anchor: the number of its dataset.
 pub const ID: &str = "_classic_id";
-/// The extent of the dataset.
+/// Attribute of an anchor: the extent of its dataset.
 pub const DIMS: &str = "_classic_dims";
-/// Position of its first entry.
+/// Attribute of an anchor: the position of the first entry.
 pub const FIRST: &str = "_classic_first";
 
-/// Where the two logs lie, and which datasets have entries in them.
+/// The places of the two logs, and the datasets with entries in them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {
     /// Number of the source of the metadata log.
     pub metadata: u16,
     /// Number of the source of the data log.
     pub data: u16,
-    /// By ascending id; ids are unique.
+    /// Anchors by ascending id. Ids are unique.
     pub anchors: Vec<Anchor>,
 }
 
-/// What has to be known of a dataset to walk the metadata log.
+/// What the walk through the metadata log needs to know of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
-    /// By which entries name the dataset.
+    /// The number of the dataset in entries.
     pub id: i64,
     /// Number of its dimensions.
     pub rank: u8,
-    /// Byte position of its first entry in the metadata log, -1 without entries; `None` where the anchor does not have
-    /// the attribute.
+    /// Position of the first entry in the metadata log, -1 without entries; `None` where the anchor lacks the
+    /// attribute.
     pub first: Option<i64>,
 }
 
 impl Tables {
-    /// Fails with the reason where it names source files that do not exist, of so many.
+    /// Fails with the reason unless the source files exist. `sources` is their number.
     pub fn check(&self, sources: usize) -> std::result::Result<(), Fault> {
         for source in [self.metadata, self.data] {
             if usize::from(source) >= sources {
@@ -74,7 +74,7 @@ impl Tables {
         }
     }
 
-    /// Position in the list of the anchor with this id.
+    /// The index of the anchor with this id.
     fn find(&self, id: i64) -> Option<usize> {
         self.anchors.binary_search_by_key(&id, |a| a.id).ok()
     }

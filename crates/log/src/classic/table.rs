@@ -14,17 +14,17 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// Diagnostics that are kept.
+/// The most diagnostics kept.
 const MOST_DIAGNOSTICS: usize = 100;
-/// Bytes of memory of the text of a diagnostic, at most.
+/// Upper bound of the memory of a diagnostic's text, in bytes.
 const OF_DIAGNOSTIC: u64 = 256;
 
 /// The entries of a log: 24 bytes each.
 #[derive(Debug)]
 pub(super) struct EntryTable {
-    /// In the order of the anchors.
+    /// Entries of each dataset, in the order of the anchors.
     pub by_anchor: Vec<Entries>,
-    /// Where data begin in the data log, ascending.
+    /// Start of each entry's data in the data log, ascending.
     data: Vec<u64>,
     /// [`Severity::Unreadable`]: not all entries could be found. [`Severity::Inconsistent`]: they were
     /// found, but the log contradicts itself.
@@ -35,14 +35,14 @@ pub(super) struct EntryTable {
 /// The entries of one dataset.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    /// In the order of the log.
+    /// Entries in the order of the log.
     pub places: Vec<EntryPosition>,
-    /// Why none of the dataset's elements can be read, if so.
+    /// Why no element of the dataset can be read.
     pub unreadable: Option<Diagnostic>,
 }
 
 impl EntryTable {
-    /// Reads the two logs. Fails where there is no memory, and where `task` stops.
+    /// Reads the two logs. Fails when memory is short, and when `task` stops.
     pub fn read(
         task: &Task,
         tables: &Tables,
@@ -66,7 +66,7 @@ impl EntryTable {
         }
         let walked = walk(tables, metadata, |number, entry, window| {
             task.check()?;
-            // The records of an entry with elements carry its faults.
+            // Faults of an entry with elements are reported with its record.
             if let Some(reason) = entry.invalid_field()
                 && is_empty(entry, window)?
             {
@@ -88,7 +88,7 @@ impl EntryTable {
         found.data.sort_unstable();
         found.data.dedup();
         match walked {
-            // Not all entries were found, so chains need not be complete.
+            // Some entries are missing, so chains may be incomplete.
             Err(fault) => {
                 let diagnostic = Diagnostic::unreadable(fault.into_damage()?);
                 found.diagnostics.push(diagnostic);
@@ -104,7 +104,7 @@ impl EntryTable {
         }
     }
 
-    /// From now on its memory counts for no user.
+    /// Stops counting its memory for a user.
     pub fn release_share(&self) {
         self.reservation.release_share();
     }
@@ -137,14 +137,14 @@ impl EntryTable {
         Ok(())
     }
 
-    /// Where the next data behind those at `at` begin, or the end of the log.
+    /// Start of the data that follows that at `at`, or the end of the log.
     pub fn end_of_data(&self, at: u64, log: &SourceFile) -> u64 {
         let after = self.data.partition_point(|begin| *begin <= at);
         let next = self.data.get(after).copied();
         next.unwrap_or(u64::MAX).min(log.len())
     }
 
-    /// Memory held, in bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         let places = self.by_anchor.iter().map(|e| e.places.capacity());
         let places = places.sum::<usize>() * size_of::<EntryPosition>();
@@ -154,8 +154,8 @@ impl EntryTable {
     }
 }
 
-/// Calls `visit` with the entries of the log in their order, each with the position of its anchor. Fails with the place
-/// and the reason where the log cannot be followed further.
+/// Calls `visit` with the entries of the log in order, each with the index of its anchor. Fails with the place and
+/// the reason where the log cannot be followed further.
 fn walk<'a>(
     tables: &Tables,
     log: &'a SourceFile,
@@ -179,7 +179,7 @@ fn walk<'a>(
     Ok(())
 }
 
-/// How the entries of each dataset may tile it.
+/// The possible tiling of each dataset by its entries.
 pub(super) fn tilings(tables: &Tables, (metadata, _): (&SourceFile, &SourceFile)) -> Tilings {
     let mut found = Tilings::default();
     let walked = walk(tables, metadata, |_, entry, window| {
@@ -196,14 +196,14 @@ pub(super) fn tilings(tables: &Tables, (metadata, _): (&SourceFile, &SourceFile)
     }
 }
 
-/// Whether an entry covers nothing.
+/// Whether an entry has no elements.
 fn is_empty(entry: &Entry, window: &mut Window<'_>) -> Result<bool, Fault> {
     let block = block_of(entry, window)?;
     let has_none = |block: &[(u64, u64)]| block.iter().any(|(_, count)| *count == 0);
     Ok(entry.selection == EntrySelection::Points(0) || block.is_some_and(|block| has_none(&block)))
 }
 
-/// Start and count of the block along each dimension; `None` where the entry covers something else.
+/// Start and count of an entry's block along each dimension; `None` where the entry is not a block.
 fn block_of(entry: &Entry, window: &mut Window<'_>) -> Result<Option<Vec<(u64, u64)>>, Fault> {
     if entry.selection != EntrySelection::Subarray {
         return Ok(None);

@@ -1,8 +1,9 @@
-//! What lies beside a log file under the name of its journal, and whether it counts (`docs/formats/journal.md`, section 1).
+//! What lies beside a log file under the name of its journal, and whether it counts (`docs/formats/journal.md`,
+//! section 1).
 //!
-//! All that read, close, replace or continue a log ask here. A file that proves by itself that its close came to its end is
-//! closed, whatever a journal of an earlier time says: after a loss of power, one may be back that was removed, or an older
-//! state of it.
+//! Everything that reads, closes, replaces or continues a log asks here. A file that proves that its own close is
+//! complete is closed, whatever a stale journal says: after a loss of power a removed journal, or an older state of
+//! it, may be back.
 
 use std::io;
 
@@ -19,28 +20,28 @@ use crate::source_file::{Identity, SourceFile};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// What a log file has beside it.
+/// What lies beside a log file.
 #[derive(Debug)]
 pub enum Beside {
-    /// Its journal, and where that lies: the log is not closed.
+    /// The journal of an unclosed log, and its place.
     Journal(SourcePath, Box<Recorded>),
-    /// A journal that does not count. The log is closed, and nothing is lost with it.
+    /// A stale journal. The log is closed, and loses nothing without the journal.
     Stale(Stale),
     /// Nothing that the log needs, or that could be removed: it is closed, or our writer did not make it.
     Nothing,
 }
 
-/// A journal that does not count.
+/// A stale journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
-    /// Why, in words that follow the name of the journal.
+    /// The reason, in words that follow the name of the journal.
     pub reason: String,
     /// The journal as it was read.
     pub identity: Identity,
 }
 
 impl Beside {
-    /// What the log file `file` has beside it. Fails where the file is not closed and has no journal.
+    /// What lies beside the log file `file`. Fails where the file is unclosed and has no journal.
     pub fn of(files: &LogFiles<'_>, file: &SourceFile) -> Result<Self> {
         let Some(id) = file.file_id()? else {
             if lacks_front(files, file)? {
@@ -50,7 +51,7 @@ impl Beside {
             return Ok(Beside::Nothing);
         };
         let place = SourcePath::below(path_of(files.log()));
-        // A closed file is valid without its journal, so one that cannot be used is ignored.
+        // A closed file is valid without its journal, so an unusable one is ignored.
         let unless_unclosed = |reason: String, beside: Beside| {
             if !front::is_unclosed(file)? {
                 return Ok(beside);
@@ -114,7 +115,7 @@ impl Beside {
         }
     }
 
-    /// The journal of a log that is not closed, and where it lies.
+    /// The journal of an unclosed log, and its place.
     pub fn journal(self) -> Option<(SourcePath, Recorded)> {
         match self {
             Beside::Journal(place, recorded) => Some((place, *recorded)),
@@ -123,14 +124,14 @@ impl Beside {
     }
 }
 
-/// Whether a file is a journal at all: a user may have given its name to any file.
+/// Whether a file is a journal at all: a user may give its name to any file.
 pub fn is_journal(source: &SourceFile) -> Result<bool> {
     let mut begin = vec![0; source.len().min(BEGIN as u64) as usize];
     source.read_exact_at(&mut begin, 0)?;
     Ok(begins_as_journal(&begin))
 }
 
-/// Whether a file has a journal, and no bytes at its begin: a file system may show late what another node has written.
+/// Whether a file has a journal but no bytes at its start: a file system may show late what another node has written.
 pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     let has_journal = || {
         files
@@ -140,8 +141,8 @@ pub fn lacks_front(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     Ok(front::is_hollow(file)? && has_journal())
 }
 
-/// Whether the log file `file`, and all its subfiles, prove that they were closed after the last flush that the journal has,
-/// or with it. What a later version has written into the journal may be more.
+/// Whether the log file `file` and all its subfiles prove that they were closed at or after the last flush of the
+/// journal. A journal of a later version may contain more.
 fn is_closed_after(
     files: &LogFiles<'_>,
     file: &SourceFile,
@@ -174,13 +175,11 @@ fn is_closed_after(
     Ok(true)
 }
 
-/// The flush after which a file was closed. Fails where that is less than `least`, and where not all of front, table and
-/// objects is there.
+/// The flush after which a file was closed. Fails where that is less than `least`, or front, table or objects are
+/// incomplete.
 fn check_closed(file: &SourceFile, least: u64) -> std::result::Result<u64, Fault> {
     let (seal, front) = CloseSeal::read(file)?.ok_or("its front has no seal of a close")?;
-    let closed = seal
-        .closed()
-        .ok_or("its seal does not tell the last flush")?;
+    let closed = seal.closed().ok_or("its seal lacks the last flush")?;
     if closed.flush < least {
         return Err(format!("it was closed after flush {}", closed.flush).into());
     }

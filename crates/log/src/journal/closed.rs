@@ -1,5 +1,5 @@
-//! The seal of a close (`docs/formats/journal.md`, section 5.1): with it a reader tells a closed log from one that is not, and
-//! from one of which a file system shows a part.
+//! The seal of a close (`docs/formats/journal.md`, section 5.1). By it a reader distinguishes a closed log from an
+//! unclosed one, and from one that a file system shows in part.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,35 +16,35 @@ use crate::source_file::SourceFile;
 use crate::window::Piece;
 use h5logfs_common::fault::Fault;
 
-/// Stands for the begin of objects that are not there yet.
+/// The start of objects that are not written yet.
 const UNFINISHED: u64 = u64::MAX;
 
-/// What a close makes of a log in one file, but for its objects.
+/// A closed log in one file, without its objects.
 #[derive(Debug, Clone, Copy)]
 pub struct ClosedLog<'a> {
-    /// Of its journal.
+    /// Header of its journal.
     pub header: &'a Header,
-    /// Its identifier.
+    /// Identifier of the file.
     pub id: &'a FileId,
     /// All extents.
     pub data: Piece,
-    /// Their entries. The objects follow them.
+    /// The entries of the extents. The objects follow this table.
     pub table: Piece,
-    /// The last flush.
+    /// Number of the last flush.
     pub flush: u64,
     /// Whether extents have seals.
     pub has_seals: bool,
 }
 
 impl ClosedLog<'_> {
-    /// Where the extents end.
+    /// End of the extents.
     pub fn end(&self) -> u64 {
         self.data.offset + self.data.len
     }
 }
 
 impl CloseSeal {
-    /// The seal in the front of a file. See [`CloseSeal::of`].
+    /// Reads the seal in the front of a file. See [`CloseSeal::of`].
     pub(super) fn read(file: &SourceFile) -> Result<Option<(Self, Vec<u8>)>, Fault> {
         if file.len() < FRONT {
             return Ok(None);
@@ -59,19 +59,19 @@ impl CloseSeal {
         self.len
     }
 
-    /// What the close has told. `None` where an earlier version closed the file, which did not tell it.
+    /// The details of the close. `None` for a file closed by an earlier version, which did not record them.
     pub(super) fn closed(&self) -> Option<Closed> {
         (self.closed.end >= FRONT).then_some(self.closed)
     }
 
-    /// The table, if the seal tells where it lies.
+    /// The table, if the seal has its place.
     pub(super) fn table(&self) -> Option<Piece> {
         let Closed { end, .. } = self.closed()?;
         let len = self.start.checked_sub(end)?;
         Some(Piece { offset: end, len })
     }
 
-    /// Fails where not all of front and objects is there. Objects of more than `most` bytes are not compared.
+    /// Fails where front or objects are incomplete. Objects of more than `most` bytes are not verified.
     pub(super) fn check(&self, file: &SourceFile, front: &[u8], most: u64) -> Result<(), Fault> {
         self.check_front(front, file.metadata()?.len())?;
         if self.len <= most {
@@ -89,7 +89,7 @@ impl CloseSeal {
         Ok(())
     }
 
-    /// Fails where this is not the front of the close, and where a file of `len` bytes does not have the objects.
+    /// Fails where this is not the front of the close, or a file of `len` bytes lacks the objects.
     fn check_front(&self, front: &[u8], len: u64) -> Result<(), Fault> {
         if !self.is_of(front) {
             return Err("its front does not match its checksum".into());
@@ -127,19 +127,19 @@ pub fn set_seal(front: &mut [u8], closed: Closed, start: u64, objects: &[u8]) {
     front[SEAL_AT..SEAL_AT + SEAL_LEN].copy_from_slice(&seal.to_bytes());
 }
 
-/// Puts a seal into the front of a file to which the objects are still to be added: no reader believes such a front.
+/// Puts a seal into the front of a file whose objects are yet to be added. Readers reject such a front.
 pub fn set_unfinished_seal(front: &mut [u8], closed: Closed) {
     set_seal(front, closed, UNFINISHED, &[]);
 }
 
-/// Puts the seal into a front that has one, now that the objects are added at `start`.
+/// Completes the seal of a front once the objects are at `start`.
 pub fn finish_seal(front: &mut [u8], start: u64, objects: &[u8]) {
     if let Ok(Some(seal)) = CloseSeal::of(front) {
         set_seal(front, seal.closed, start, objects);
     }
 }
 
-/// The seal in a front, if it is whole and tells of all that it is about.
+/// The seal in a front, if it is valid and complete.
 pub fn seal_in(front: &[u8]) -> Option<CloseSeal> {
     CloseSeal::of(front)
         .ok()
@@ -147,12 +147,12 @@ pub fn seal_in(front: &[u8]) -> Option<CloseSeal> {
         .filter(|seal| seal.closed().is_some())
 }
 
-/// What the seal of a closed file tells; `None` where it tells nothing.
+/// The details in the seal of a closed file; `None` if it has none.
 pub fn sealed(file: &SourceFile) -> Result<Option<Closed>, Fault> {
     Ok(CloseSeal::read(file)?.and_then(|(seal, _)| seal.closed()))
 }
 
-/// The seal of a file of which front and objects are as the close has written them. `None` for any other file, and for one
+/// The seal of a file whose front and objects are as the close wrote them. `None` for any other file, and for one
 /// with more than `most` bytes of objects. The file has `len` bytes, and this front.
 pub fn intact_seal(file: &File, len: u64, front: &[u8], most: u64) -> Option<CloseSeal> {
     let seal = seal_in(front).filter(|seal| seal.len <= most)?;
@@ -163,20 +163,21 @@ pub fn intact_seal(file: &File, len: u64, front: &[u8], most: u64) -> Option<Clo
     Some(seal)
 }
 
-/// The seal of a closed file of a log whose extents have seals; `None` where it has none. Fails where not all of front and
-/// objects is there. Objects of more than `most` bytes are not compared.
+/// The seal of a closed file of a log whose extents have seals; `None` without one. Fails where front or objects are
+/// incomplete. Objects of more than `most` bytes are not verified.
 ///
-/// What libhdf5 has read of the file is what the seal is about if the seal is the same before and after that.
+/// If the seal is the same before and after libhdf5 reads the file, libhdf5 has read what the seal covers.
 ///
-/// Without seals of the extents nothing is compared: another program may have changed the objects of such a log. But they have to be
-/// there.
+/// If the extents have no seals, the objects must exist but are not verified: another program may have changed the
+/// objects of such a log.
 pub fn check_seal(file: &SourceFile, most: u64) -> Result<Option<CloseSeal>, Fault> {
     let found = CloseSeal::read(file);
     if let Ok(Some((seal, _))) = &found
         && !seal.closed.has_seals
         && seal.start == UNFINISHED
     {
-        let reason = "its close has not come to its end, so its objects are in its journal alone, which is not here";
+        let reason =
+            "its close is incomplete, so its objects are in its journal alone, which is missing";
         return Err(reason.into());
     }
     let check = || {
@@ -239,7 +240,7 @@ mod tests {
         finish_seal(&mut front, FRONT + 10, &objects);
         let whole = [&front[..], &[1; 10], &objects].concat();
         assert_eq!(check(&whole, 100), Ok(true));
-        // It can be set again.
+        // The seal can be set again.
         let mut again = front.clone();
         set_seal(&mut again, CLOSED, FRONT + 10, &objects);
         assert_eq!(again, front);
@@ -263,7 +264,7 @@ mod tests {
             );
         }
         assert!(check(&whole[..whole.len() - 1], 100).is_err());
-        // Between them are extents and table. Large objects are not read.
+        // Extents and table lie between. Large objects are not read.
         for (at, most) in [(FRONT as usize, 100), (behind, 49)] {
             let mut other = whole.clone();
             other[at] ^= 1;

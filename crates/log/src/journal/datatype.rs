@@ -1,4 +1,4 @@
-//! Datatypes of a writer and a journal, as plain data without handles of libhdf5.
+//! Datatypes of a writer and of a journal, as plain data without libhdf5 handles.
 
 use std::collections::HashSet;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use crate::image::MAX_RANK;
 use h5logfs_common::fault::Fault;
 
-/// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or variable-length text, which attributes may
-/// have. Sizes and offsets are in bytes.
+/// A datatype of fixed size (HDF5 File Format Specification, IV.A.2.d), or variable-length text, which only
+/// attributes may have. Sizes and offsets are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Datatype {
-    /// Two's complement, or unsigned.
+    /// A signed (two's complement) or unsigned integer.
     Integer {
         /// Bytes.
         size: u32,
-        /// Whether it has negative values.
+        /// Whether the type has negative values.
         signed: bool,
         /// Byte order.
         #[serde(default, skip_serializing_if = "is_little")]
         big_endian: bool,
     },
-    /// IEEE 754: 4 or 8 bytes.
+    /// An IEEE 754 floating-point number of 4 or 8 bytes.
     Float {
         /// Bytes: 4 or 8.
         size: u32,
@@ -42,17 +42,17 @@ pub enum Datatype {
     Opaque {
         /// Bytes.
         size: u32,
-        /// What the program says the bytes are.
+        /// The program's description of the bytes.
         tag: String,
     },
     /// Text of a fixed number of bytes, padded with zeros.
     Text {
-        /// Bytes, with the padding.
+        /// Bytes including the padding.
         size: u32,
-        /// UTF-8; else ASCII.
+        /// UTF-8; otherwise ASCII.
         utf8: bool,
     },
-    /// Text of any length, in UTF-8: for attributes only.
+    /// UTF-8 text of any length, for attributes only.
     VariableText,
     /// Named values of an integer type. Values above 2^63 are stored as their two's complement.
     Enumeration {
@@ -63,9 +63,9 @@ pub enum Datatype {
     },
     /// A structure.
     Compound {
-        /// Bytes, with the gaps.
+        /// Bytes including the gaps.
         size: u32,
-        /// The members, in the order of their definition.
+        /// The members in the order of definition.
         members: Vec<Member>,
     },
     /// An array of fixed size.
@@ -77,28 +77,28 @@ pub enum Datatype {
     },
 }
 
-/// A journal omits the usual byte order.
+/// Whether to omit the byte order in a journal: little-endian is the default.
 fn is_little(big_endian: &bool) -> bool {
     !big_endian
 }
 
-/// One member of a compound.
+/// A member of a compound.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name.
+    /// Name of the member.
     pub name: String,
     /// Byte offset in the compound.
     pub offset: u32,
-    /// Its type.
+    /// Type of the member.
     pub datatype: Datatype,
 }
 
 /// The deepest nesting of compounds and arrays.
 const DEEPEST: usize = 16;
-/// The most bytes of a datatype message. It is in an object header, where lengths have 16 bits.
+/// The largest datatype message in bytes. Lengths in an object header have 16 bits.
 const LARGEST_MESSAGE: u64 = 60_000;
 
-/// The most bytes of the tag of an opaque type. Its length has 8 bits, padded to a multiple of eight bytes.
+/// The longest tag of an opaque type in bytes. Its length has 8 bits, padded to a multiple of eight bytes.
 const LONGEST_TAG: usize = 248;
 
 /// The most runs of bytes between the gaps of an element. They are listed for each dataset.
@@ -144,7 +144,7 @@ impl Datatype {
         }
     }
 
-    /// Bytes of one element; 0 for variable-length text, and where they overflow.
+    /// Bytes of an element; 0 for variable-length text, and on overflow.
     pub fn size(&self) -> u32 {
         match self {
             Datatype::Integer { size, .. }
@@ -162,7 +162,7 @@ impl Datatype {
         }
     }
 
-    /// Fails with the reason where libhdf5 would not accept the type, or elements of it cannot be logged.
+    /// Fails with the reason where libhdf5 would reject the type, or its elements cannot be logged.
     pub fn check(&self) -> Result<(), Fault> {
         self.check_nested(0)?;
         if self.message_size() > LARGEST_MESSAGE {
@@ -305,8 +305,7 @@ impl Datatype {
         }
     }
 
-    /// The same type without gaps, as it is logged. The bytes between members are arbitrary memory of the
-    /// program.
+    /// The type without gaps, as it is logged. Bytes in the gaps are arbitrary memory of the program.
     pub fn packed(&self) -> Self {
         match self {
             Datatype::Compound { members, .. } => {
@@ -336,8 +335,8 @@ impl Datatype {
         }
     }
 
-    /// Where the bytes of the packed form lie in an element: runs of (offset, length) in bytes, in the order of the
-    /// packed form. Without gaps this is one run.
+    /// The bytes of the packed form in an element: runs of (offset, length) in bytes, in the order of the packed
+    /// form. Without gaps there is one run.
     pub fn runs(&self) -> Vec<(usize, usize)> {
         let mut runs = Vec::new();
         self.add_runs(0, &mut runs);
@@ -385,7 +384,7 @@ fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Fails where a member lies outside the compound, or two members overlap.
+/// Fails where a member lies outside of the compound, or two members overlap.
 fn check_places(size: u32, members: &[Member]) -> Result<(), Fault> {
     if members.is_empty() {
         return Err("the compound has no members".into());

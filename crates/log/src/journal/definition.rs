@@ -1,5 +1,5 @@
-//! What a program defines in a file: groups, datasets, attributes, extents, and dimension scales. An [`Outline`] takes one definition
-//! after the other, and refuses those that could not be made when the file is closed.
+//! The definitions of a program: groups, datasets, attributes, extents, and dimension scales. An [`Outline`] takes
+//! one definition after the other, and refuses those that a close could not carry out.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use h5logfs_common::fault::Fault;
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// One definition. Paths are absolute, with the names that users see.
+/// A definition. Paths are absolute, with the names that users see.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Definition {
@@ -26,7 +26,7 @@ pub enum Definition {
         /// Its path.
         path: String,
     },
-    /// A dataset. The first one has ID 0, the next one 1, and so on.
+    /// A dataset. IDs count from 0, in the order of definition.
     Dataset {
         /// Its path.
         path: String,
@@ -49,14 +49,14 @@ pub enum Definition {
         /// The new extent.
         dims: Vec<u64>,
     },
-    /// A dataset becomes a dimension scale.
+    /// Makes a dataset a dimension scale.
     Scale {
         /// ID of the dataset.
         dataset: u32,
         /// Name of the scale; it may be empty.
         name: String,
     },
-    /// A dimension of a dataset gets a scale.
+    /// Attaches a scale to a dimension of a dataset.
     Attachment {
         /// ID of the dataset.
         dataset: u32,
@@ -65,7 +65,7 @@ pub enum Definition {
         /// ID of the scale.
         scale: u32,
     },
-    /// A dimension of a dataset gets a label.
+    /// Labels a dimension of a dataset.
     Label {
         /// ID of the dataset.
         dataset: u32,
@@ -77,7 +77,7 @@ pub enum Definition {
 }
 
 impl Definition {
-    /// Whether it changes a dataset. Then the datasets of an [`Outline`] have all that it says.
+    /// Whether the definition changes a dataset. Its content is then in the datasets of an [`Outline`].
     pub fn changes_dataset(&self) -> bool {
         match self {
             Definition::Group { .. }
@@ -91,28 +91,28 @@ impl Definition {
     }
 }
 
-/// A dataset without its name and its elements.
+/// A dataset without its name and elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DatasetLayout {
-    /// Type of an element in the file, without gaps.
+    /// Element type in the file, without gaps.
     pub datatype: Datatype,
     /// Extent; empty for a scalar.
     pub dims: Vec<u64>,
-    /// Maximum extent; `None` is unlimited.
+    /// Maximum extent; `None` for an unlimited dimension.
     pub max_dims: Vec<Option<u64>>,
-    /// Chunk shape; `None` leaves it to the view.
+    /// Chunk shape; `None` leaves the choice to the view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Vec<u64>>,
     /// Filter pipeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Filter>,
-    /// Fill value: one element; empty stands for zeros.
+    /// Fill value, one element; empty for zeros.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "hex")]
     pub fill: Vec<u8>,
 }
 
 impl DatasetLayout {
-    /// A dataset of a fixed extent, without filters, whose chunk shape the view chooses.
+    /// A dataset of fixed extent without filters. The view chooses its chunk shape.
     pub fn fixed(datatype: Datatype, dims: &[u64]) -> Self {
         DatasetLayout {
             datatype,
@@ -136,23 +136,23 @@ pub struct Defined {
     pub scales: Scales,
 }
 
-/// The definitions so far. It decides whether the next one is valid. Every process of a job has one, and decides the
-/// same without communication.
+/// The definitions so far, which decide whether the next one is valid. Every process of a job has an outline, and
+/// reaches the same decision without communication.
 #[derive(Debug, Default)]
 pub struct Outline {
     /// Objects by path, without the root group.
     objects: HashMap<String, Kind>,
     pub(super) attributes: HashSet<(String, String)>,
-    /// By ID, with the current extent.
+    /// Datasets by ID, with their current extents.
     pub datasets: Vec<Defined>,
-    /// Bytes of these datasets in the canonical file.
+    /// Bytes of all datasets in the canonical file.
     laid_out: u128,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Group,
-    /// With its ID.
+    /// A dataset and its ID.
     Dataset(u32),
 }
 
@@ -166,7 +166,7 @@ impl Kind {
 }
 
 impl Outline {
-    /// Adds a definition. Fails with the reason where it is not valid.
+    /// Adds a definition. Fails with the reason where it is invalid.
     pub fn add(&mut self, definition: &Definition) -> Result<()> {
         match definition {
             Definition::Group { path } => self.add_object(path, Kind::Group),
@@ -214,7 +214,7 @@ impl Outline {
         }
     }
 
-    /// Whether there is a group at `path`. The root group always is.
+    /// Whether there is a group at `path`. True for the root group.
     pub fn has_group(&self, path: &str) -> bool {
         path == "/" || self.objects.get(path) == Some(&Kind::Group)
     }
@@ -234,7 +234,7 @@ impl Outline {
         }
     }
 
-    /// The parent groups of `path` that do not exist yet, the outermost first.
+    /// The missing parent groups of `path`, the outermost first.
     pub fn missing_groups(&self, path: &str) -> Vec<String> {
         let slashes = path.match_indices('/').skip(1);
         let parents = slashes.map(|(end, _)| &path[..end]);
@@ -277,7 +277,7 @@ impl Outline {
         }
     }
 
-    /// Removes an attribute: its name can be defined again.
+    /// Removes an attribute, whose name can then be defined again.
     pub fn remove_attribute(&mut self, object: &str, name: &str) {
         self.attributes
             .remove(&(object.to_owned(), name.to_owned()));
@@ -300,7 +300,7 @@ impl Outline {
         Ok(())
     }
 
-    /// What the bytes of all datasets become with a new extent of one of them.
+    /// Bytes of all datasets after one of them gets a new extent.
     fn extended(&self, all: u128, dataset: u32, dims: &[u64]) -> Result<u128> {
         let Some(Defined { path, layout, .. }) = self.datasets.get(dataset as usize) else {
             return Err(format!("there is no dataset {dataset} in this file").into());
@@ -331,7 +331,7 @@ impl Outline {
     }
 }
 
-/// Bytes of all datasets after one of them grew from `old` to `new` bytes. `None` where no file can have as many.
+/// Bytes of all datasets after one of them grows from `old` to `new` bytes. `None` where no file can have as many.
 fn with_room(all: u128, old: u128, new: u128) -> Option<u128> {
     let all = (all - old).saturating_add(new);
     (all <= LARGEST_FILE).then_some(all)
@@ -461,8 +461,8 @@ fn check_layout(layout: &DatasetLayout) -> Result<()> {
     }
 }
 
-/// The most bytes of a dataset of extent `dims` in the canonical file: its chunks and their index. Where it has no
-/// chunk shape, one is chosen.
+/// Upper bound of the bytes of a dataset of extent `dims` in the canonical file: its chunks and their index. A
+/// missing chunk shape is chosen.
 fn laid_out(layout: &DatasetLayout, dims: &[u64]) -> u128 {
     const INDEX: u128 = 128;
     let element = u128::from(layout.datatype.size());
@@ -554,7 +554,7 @@ mod tests {
         assert!(outline.check_extents(&[extent(1, rows)]).is_ok());
         let both = [extent(0, rows), extent(1, rows)];
         assert!(outline.check_extents(&both).is_err());
-        // Nothing was set.
+        // The check has changed nothing.
         assert_eq!(outline.datasets[0].layout.dims, [0, 1 << 20]);
         outline.add(&both[0]).unwrap();
         assert!(outline.add(&both[1]).is_err());
@@ -638,7 +638,7 @@ mod tests {
         assert!(outline.add(&attribute("/x", short)).is_err());
     }
 
-    /// What a user reads in the log of a job: the object, what is wrong with it, and what is possible.
+    /// Messages for users of a job's log: the object, the fault, and what is possible.
     #[test]
     fn messages_name_the_object_and_what_is_wrong() {
         let attribute = |object: &str, name: &str, value: Value| Definition::Attribute {

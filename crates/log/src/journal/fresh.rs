@@ -1,9 +1,9 @@
-//! The length and the bytes of a file that other nodes have written.
+//! Up-to-date length and content of a file that other nodes have written.
 //!
-//! A node may remember the length of a file for some seconds, as clients of GlusterFS do, and does not see what another node has
-//! appended since. And the kernel keeps the zeros that it took for the rest of a page as long as it does not see the file
-//! change. A reader is content with an older flush. What takes up a log, to close it or to go on with it, would lose the
-//! flushes that it does not see.
+//! A node may cache the length of a file for some seconds, as clients of GlusterFS do, and miss what another node has
+//! appended. The kernel also keeps the zeros that filled the rest of a page until it notices that the file has
+//! changed. A reader can live with an older flush. A program that closes or continues a log would lose the flushes
+//! that it does not see.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -16,11 +16,11 @@ use rustix::io::pread;
 
 use h5logfs_common::fault::Fault;
 
-/// How long a node may remember a length.
+/// How long a node may cache a length.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Waits until this node knows where a file ends, and forgets what it remembers of the bytes. Moves the position of the file.
-/// What a file system does not tell is not waited for. Returns which file system it is.
+/// Waits until this node knows the end of a file, and drops the cached bytes. Moves the file position. It does not
+/// wait for what a file system does not report. Returns the kind of file system.
 pub fn refresh(file: impl AsFd) -> FileSystem {
     let file = file.as_fd();
     let system = FileSystem::of(file);
@@ -35,16 +35,16 @@ pub fn refresh(file: impl AsFd) -> FileSystem {
     system
 }
 
-/// Forgets what this node remembers of the bytes of a file, where its file system is one in user space: those of the kernel know
-/// when pages are no longer right. Returns whether it did.
+/// Drops this node's cached bytes of a file on a file system in user space. Kernel file systems notice stale pages
+/// themselves. Returns whether bytes were dropped.
 fn forget(file: impl AsFd) -> bool {
     let file = file.as_fd();
-    // The kernel keeps pages of which only a part is in a range.
+    // The kernel keeps pages that are only partly in a range.
     FileSystem::of(file).0 == Some(FUSE) && fadvise(file, 0, None, Advice::DontNeed).is_ok()
 }
 
-/// Checks bytes of a file. Where that fails, this node forgets what it remembers of them, and they are checked once more: the
-/// kernel may keep zeros for the rest of a page that has been written since.
+/// Checks bytes of a file. After a failure it drops the cached bytes and checks once more: the kernel may keep zeros
+/// for the rest of a page that has been written since.
 pub fn or_afresh<T>(
     file: impl AsFd,
     mut check: impl FnMut() -> Result<T, Fault>,
@@ -56,33 +56,33 @@ pub fn or_afresh<T>(
     checked
 }
 
-/// tmpfs, ext2 to ext4, XFS, Btrfs: one kernel writes all files, and knows how long they are.
+/// tmpfs, ext2 to ext4, XFS and Btrfs: a single kernel writes all files, and knows their lengths.
 const LOCAL: [FsWord; 4] = [0x0102_1994, 0xEF53, 0x5846_5342, 0x9123_683E];
 const FUSE: FsWord = 0x6573_5546;
 
-/// The number of the file system that a file lies on, if the system tells it.
+/// The number of the file system of a file, if the system reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem(Option<FsWord>);
 
 impl FileSystem {
-    /// That of an open file.
+    /// The file system of an open file.
     pub fn of(file: impl AsFd) -> Self {
         FileSystem(fstatfs(file).ok().map(|found| found.f_type))
     }
 
-    /// Whether one kernel writes all its files, and shows all that was written.
+    /// Whether a single kernel writes all files, so that everything written is visible.
     pub fn is_local(self) -> bool {
         LOCAL.iter().any(|local| self.0 == Some(*local))
     }
 
-    /// Whether it is NFS, of whatever version.
+    /// Whether it is NFS of any version.
     pub fn is_nfs(self) -> bool {
         self.0 == Some(NFS_SUPER_MAGIC)
     }
 }
 
-/// Whether there are bytes behind those that this node can read. Of what a file system tells, only where a hole begins comes
-/// from its server for sure.
+/// Whether the file has bytes past those that this node can read. Only the start of a hole is certain to come from
+/// the server.
 fn goes_on(file: impl AsFd) -> bool {
     let file = file.as_fd();
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
@@ -106,7 +106,7 @@ mod tests {
         assert!(!goes_on(&file));
         file.write_all(b"some").unwrap();
         assert!(!goes_on(&file));
-        // Its last bytes are a hole.
+        // The last bytes are a hole.
         file.set_len(1 << 20).unwrap();
         assert!(!goes_on(&file));
         let (pipe, _) = std::io::pipe().unwrap();

@@ -1,11 +1,11 @@
-//! Compares the data of a file with their checksums when they are first read.
+//! Verifies the checksums of a file's data when it is first read.
 //!
-//! A file system may show late what another node has written. When a log is opened, only the newest data are compared with
-//! the [seals](crate::logvol::extent::Seal) of their extents. All others are compared here, before the first read that
-//! needs them is answered. So a reader gets what was written, or an error; a later read tries again.
+//! A file system may show late what another node has written. When a log is opened, only the newest data is compared
+//! with the [seals](crate::logvol::extent::Seal) of its extents. All other data is verified here, before the first
+//! read that needs it is answered. So a reader gets what was written, or an error; a later read tries again.
 //!
-//! A file may have any number of extents. What is remembered are groups of neighbours: where some of them begin, and which
-//! ranges of the file were compared.
+//! A file may have any number of extents. The guard remembers groups of neighbours: where some of them begin, and
+//! which ranges of the file are verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,37 +23,37 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::single_flight::SingleFlight;
 use h5logfs_common::task;
 
-/// The least bytes of a group, unless one extent has more. It takes a fraction of a millisecond to compare them.
+/// The smallest group in bytes, unless it is one extent. It is verified in a fraction of a millisecond.
 const LEAST_STEP: u64 = 1 << 20;
-/// The most groups of a file are two to this power: in a larger file, groups are larger.
+/// Binary logarithm of the most groups in a file. A larger file has larger groups.
 const MOST_GROUPS: u32 = 18;
-/// Memory for one group: where it begins, and a range.
+/// Memory of a group: its start, and a range.
 const GROUP_MEMORY: u64 = 64;
 
-/// What compares the data of one file.
+/// Verifies the data of one file.
 #[derive(Debug)]
 pub struct SealGuard {
     end: u64,
     step: u64,
-    /// All from here on was compared.
+    /// Everything from this offset on is verified.
     seen_from: AtomicU64,
     state: RwLock<State>,
-    /// Of several threads that need a group, one compares it. The key is where it begins.
+    /// Of several threads that need a group, one verifies it. The key is its start.
     comparing: SingleFlight<u64>,
-    /// The table of a closed log, until it was compared.
+    /// The table of a closed log, until it is verified.
     table: Mutex<Option<Piece>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where groups begin, as far as that is known. An extent begins at each.
+    /// Known starts of groups. An extent begins at each.
     begins: BTreeSet<u64>,
-    /// What was compared: disjoint ranges, of which no two are neighbours.
+    /// Verified ranges, neither overlapping nor adjacent.
     seen: BTreeMap<u64, u64>,
 }
 
 impl SealGuard {
-    /// A guard of a file of which the scan says this.
+    /// A guard for a file, given the result of the scan.
     pub fn new(file: &SealedFile) -> Self {
         let end = file.end();
         let begins = file.ends.iter().copied().filter(|at| *at < end);
@@ -72,18 +72,18 @@ impl SealGuard {
         guard
     }
 
-    /// The most memory that a guard of a file of this length takes.
+    /// Upper bound of a guard's memory for a file of this length.
     pub fn most_memory(len: u64) -> u64 {
         (len / step(len) + 1) * GROUP_MEMORY
     }
 
-    /// Memory held now, in bytes, approximately.
+    /// Approximate present memory in bytes.
     pub fn bytes(&self) -> usize {
         let state = self.state.read();
         state.begins.len() * 16 + state.seen.len() * 32 + size_of::<Self>()
     }
 
-    /// What another guard of the same file has compared need not be compared again.
+    /// Adds the ranges that another guard of the same file has verified.
     pub fn take_over(&self, other: &SealGuard) {
         let seen: Vec<_> = other
             .state
@@ -95,11 +95,11 @@ impl SealGuard {
         seen.into_iter().for_each(|range| self.add(range));
     }
 
-    /// Fails where the table of a closed log does not have the entries of the extents. Once it has them, it is not compared
+    /// Fails where the table of a closed log differs from the entries of the extents. A verified table is not read
     /// again.
     pub fn check_table(&self, file: &SourceFile) -> Result<(), Fault> {
         task::check_running()?;
-        // Held while the whole table is read: others that need it wait for the one comparison, and do not repeat it.
+        // The lock is held while the whole table is read: others wait for this one comparison.
         let mut table = self.table.lock();
         if let Some(found) = *table {
             self.compare_table(file, found)?;
@@ -108,21 +108,21 @@ impl SealGuard {
         Ok(())
     }
 
-    /// Compares the table. What it learns of groups is kept.
+    /// Verifies the table, and records the groups found on the way.
     fn compare_table(&self, file: &SourceFile, table: Piece) -> Result<(), Fault> {
         let begins = compare_table(file, self.end, table, self.step)?;
         self.state.write().begins.extend(begins);
         Ok(())
     }
 
-    /// The end of the range with the byte at `at` that was compared.
+    /// End of the verified range that contains the byte at `at`.
     fn seen_after(&self, at: u64) -> Option<u64> {
         let state = self.state.read();
         let (_, end) = state.seen.range(..=at).next_back()?;
         (*end > at).then_some(*end)
     }
 
-    /// Compares the group with the byte at `at`, for a read of `wanted`. Returns where the group ends.
+    /// Verifies the group with the byte at `at`, for a read of `wanted`. Returns the end of the group.
     fn compare(&self, file: &SourceFile, at: u64, wanted: Range<u64>) -> Result<u64, Fault> {
         let group = self.group(file, at)?;
         let is_wanted = || task::check_running().is_ok();
@@ -130,7 +130,7 @@ impl SealGuard {
             task::check_running()?;
             return Ok(at);
         };
-        // Another thread may have compared it meanwhile.
+        // Another thread may have verified it meanwhile.
         if let Some(seen) = self.seen_after(at) {
             return Ok(seen);
         }
@@ -184,7 +184,7 @@ impl SealGuard {
         Ok(start..end.unwrap_or(known_end))
     }
 
-    /// Takes note that a range was compared.
+    /// Records a verified range.
     fn add(&self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -206,7 +206,7 @@ impl SealGuard {
 }
 
 impl Guard for SealGuard {
-    /// What was compared before is not compared again.
+    /// Skips what was verified before.
     fn check(&self, file: &SourceFile, offset: u64, len: u64) -> Result<(), Fault> {
         let end = offset.saturating_add(len).min(self.end);
         let mut at = offset.max(FRONT);
@@ -223,14 +223,14 @@ impl Guard for SealGuard {
     }
 }
 
-/// Fails where the table of a file whose extents end at `end` does not have their entries.
+/// Fails where the table differs from the entries of the extents, which end at `end`.
 pub(super) fn check_table(file: &SourceFile, end: u64, table: Piece) -> Result<(), Fault> {
     compare_table(file, end, table, u64::MAX).map(drop)
 }
 
-/// Compares a table with the checksums of the entries in the extents, which end at `end`. Its sections are those of the ranks
-/// that have entries, in their order. Where there are none, there is no table. Returns where groups of extents begin that have
-/// `step` bytes or more.
+/// Compares a table with the checksums of the entries in the extents, which end at `end`. Its sections are those of
+/// the ranks with entries, in order. Without entries there is no table. Returns the starts of groups of extents of at
+/// least `step` bytes.
 fn compare_table(file: &SourceFile, end: u64, table: Piece, step: u64) -> Result<Vec<u64>, Fault> {
     let about = |reason| format!("the table at byte {}: {reason}", table.offset);
     let (mut lens, mut begins, mut last) = (BTreeMap::<u32, u64>::new(), Vec::new(), FRONT);
@@ -260,13 +260,13 @@ fn compare_table(file: &SourceFile, end: u64, table: Piece, step: u64) -> Result
     Ok(begins)
 }
 
-/// Where the section of each rank begins in the table, if its sections have these lengths.
+/// Start of each rank's section in the table, given the lengths of the sections.
 fn places(
     file: &SourceFile,
     table: Piece,
     lens: &BTreeMap<u32, u64>,
 ) -> Result<BTreeMap<u32, u64>, Fault> {
-    let differs = || Fault::from("its sections are not those of the ranks that have entries");
+    let differs = || Fault::from("its sections do not match the ranks with entries");
     let word = |number: u64| -> Result<u64, Fault> {
         let at = number.checked_mul(8).filter(|at| at + 8 <= table.len);
         let at = at.and_then(|at| table.offset.checked_add(at));
@@ -296,12 +296,12 @@ fn places(
     Ok(places)
 }
 
-/// Bytes of a group in a file of so many.
+/// Bytes of a group in a file of `len` bytes.
 fn step(len: u64) -> u64 {
     (len >> MOST_GROUPS).max(LEAST_STEP)
 }
 
-/// Whether two ranges have a byte in common.
+/// Whether two ranges overlap.
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
 }
@@ -324,10 +324,10 @@ mod tests {
     use h5logfs_common::fault::Stop;
     use h5logfs_common::task::{StopFlag, Task};
 
-    /// Bytes of entries, bytes of data, and whether the extent has a seal. Without entries it is a gap.
+    /// Bytes of entries, bytes of data, and whether the extent has a seal. An extent without entries is a gap.
     type Shape = (usize, usize, bool);
 
-    /// A data file, and where the data of each extent lie.
+    /// A data file, and the places of its extents' data.
     struct Log {
         file: SourceFile,
         path: PathBuf,
@@ -439,13 +439,13 @@ mod tests {
         for _ in 0..2 {
             let said = read(damaged.start).unwrap_err().to_string();
             assert!(said.contains("rank 3 in flush 2"), "{said}");
-            // Its neighbours, though they are compared with it.
+            // The neighbours are readable, although they are verified together with it.
             read(log.data[2].start).unwrap();
             read(log.data[4].end - 10).unwrap();
         }
         log.turn(damaged.start + 1000);
         read(damaged.start).unwrap();
-        // What was believed once stays so.
+        // Verified data stays trusted.
         log.turn(damaged.start + 1000);
         read(damaged.start).unwrap();
     }
@@ -523,7 +523,8 @@ mod tests {
     }
 
     proptest! {
-        /// A read fails where it touches data that do not match their seal, and nowhere else. In the end all is seen.
+        /// A read fails where it touches data that does not match its seal, and nowhere else. In the end everything
+        /// is verified.
         #[test]
         fn reads_are_right_or_fail(
             shapes in prop::collection::vec((0usize..40, 0usize..3000, any::<bool>()), 1..30),
@@ -556,7 +557,7 @@ mod tests {
             damaged.iter().for_each(|number| log.turn(log.data[*number].start));
             prop_assert!(guard.check(&log.file, 0, end).is_ok());
             prop_assert!(guard.seen_from.load(Ordering::Relaxed) <= FRONT);
-            // What the scan has compared, a guard does not.
+            // A guard does not verify what the scan has verified.
             let seen = seen.min(end);
             let before = log.file.bytes_read();
             log.guard(step, seen).check(&log.file, seen, end - seen).unwrap();

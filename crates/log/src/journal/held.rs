@@ -1,5 +1,5 @@
-//! A file that a job holds open, and the name that has to lead to it. A job that went on after another one has taken the
-//! name would write into nothing.
+//! A file that a job holds open, with the name that must lead to it. A job that continued after another file has
+//! taken the name would write to a file that nobody finds.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -22,7 +22,7 @@ use crate::logvol::names::{SPILL_DIR, SUBFILE_DIR};
 use crate::own_parts::is_unfinished;
 use crate::rights;
 
-/// An open file and its name. As long as it is open, no other file gets its inode number.
+/// An open file and its name. While it is open, no other file can get its inode number.
 #[derive(Debug)]
 pub struct HeldFile {
     file: Arc<File>,
@@ -39,14 +39,14 @@ struct Inode {
 }
 
 impl HeldFile {
-    /// An open file, which `path` leads to.
+    /// An open file that `path` leads to.
     pub fn new(file: File, path: PathBuf) -> io::Result<Self> {
         let inode = Inode::of(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH)?;
         let file = Arc::new(file);
         Ok(HeldFile { file, path, inode })
     }
 
-    /// The same where it is known what the system tells of the file.
+    /// An open file whose metadata is known.
     pub fn known(file: Arc<File>, path: PathBuf, found: &Metadata) -> Self {
         let inode = Inode {
             device_major: rustix::fs::major(found.dev()),
@@ -56,9 +56,9 @@ impl HeldFile {
         HeldFile { file, path, inode }
     }
 
-    /// Creates a file of which no other process sees less than `begin` makes of it. It has a name of its own until then, with
-    /// `number` in it. With `replace` it takes the place of a file that is there, in one step, when it is on the disk: a crash
-    /// of the system leaves the one or the other. Else such a file is an error.
+    /// Creates a file whose first visible content is that from `begin`. Until then it has a temporary name with
+    /// `number` in it. With `replace` the file replaces an existing one atomically once it is on disk: a crash of the
+    /// system leaves the old or the new file. Without `replace` an existing file is an error.
     pub fn create(
         path: &Path,
         number: &str,
@@ -87,19 +87,19 @@ impl HeldFile {
         &self.file
     }
 
-    /// Its name.
+    /// The name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its number in its file system, which is the same on all nodes.
+    /// The inode number, which is the same on all nodes.
     pub fn number(&self) -> u64 {
         self.inode.number
     }
 
-    /// Fails where the name leads to another file, or to none. This is one system call, which does not ask for the size:
-    /// parallel file systems have to ask all servers for that. A file system that gives no answer proves nothing, so
-    /// that is no failure.
+    /// Fails where the name leads to another file, or to none. This is one system call, which does not ask for the
+    /// size: parallel file systems must ask all servers for that. If a file system gives no answer, nothing is
+    /// proven, so this is no failure.
     pub fn check_name(&self) -> io::Result<()> {
         match Inode::of(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(inode) if inode != self.inode => {
@@ -119,18 +119,18 @@ impl HeldFile {
     }
 }
 
-/// Stands in the name of a file that is being created, between the name that it will have and a number.
+/// The part of a temporary name between the final name and a number.
 const NEW: &str = ".h5logfs-new-";
 
-/// The most attempts to find a name that is free.
+/// The most attempts to find a free name.
 const MOST_ATTEMPTS: u32 = 1000;
 
-/// The longest name that a file beside the log at `log` may have for a moment: that of a new journal which is being created.
+/// The longest temporary name of a file beside the log at `log`: that of a new journal.
 pub fn longest_beside(log: &Path) -> PathBuf {
     hidden(&path_of(log), &FileId::default().number(), 0)
 }
 
-/// The name of a file that will be at `path` when it is complete.
+/// The temporary name of a file that will be at `path`.
 fn hidden(path: &Path, number: &str, attempt: u32) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -141,7 +141,7 @@ fn hidden(path: &Path, number: &str, attempt: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Gives a file that will be at `path` the rights of its log, or of the file that it replaces.
+/// Gives a new file for `path` the permissions of its log, or of the file that it replaces.
 fn give_rights(new: &File, path: &Path, replace: bool) -> io::Result<()> {
     let log = log_of(path).filter(|log| log.symlink_metadata().is_ok_and(|log| log.is_file()));
     match log {
@@ -151,14 +151,14 @@ fn give_rights(new: &File, path: &Path, replace: bool) -> io::Result<()> {
     }
 }
 
-/// The log of which the file at `path` is a part beside it, by its name.
+/// The log that the file at `path` belongs to, by its name.
 pub fn log_of(path: &Path) -> Option<PathBuf> {
     let begin_of = |name: &OsStr, suffix: &str| {
         let name = name.as_bytes().strip_suffix(suffix.as_bytes())?;
         (!name.is_empty()).then(|| OsStr::from_bytes(name).to_owned())
     };
     let name = path.file_name()?;
-    // Some have a number.
+    // Some names have a number.
     let bytes = name.as_bytes();
     let digits = bytes.iter().rev().take_while(|b| b.is_ascii_digit());
     let without_number = bytes[..bytes.len() - digits.count()].strip_suffix(b"-");
@@ -175,7 +175,8 @@ pub fn log_of(path: &Path) -> Option<PathBuf> {
     Some(dir.with_file_name(log))
 }
 
-/// Creates a file beside `path`, under a name that is free: one that died while it created a file may have left that.
+/// Creates a file beside `path` under a free name. A process that died while it created a file may have left its name
+/// in use.
 fn create_hidden(path: &Path, number: &str) -> io::Result<(PathBuf, File)> {
     let mut attempt = 0;
     loop {
@@ -189,8 +190,8 @@ fn create_hidden(path: &Path, number: &str) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Removes the files in a directory that processes have left which died while they created a file of one of these names. Those
-/// that a process has locked are being created, and those that do not begin as files of ours are a user's.
+/// Removes the temporary files with these final names that dead processes have left in a directory. A locked file is
+/// still being created. A file that does not begin like one of ours belongs to a user.
 pub fn remove_left_behind(dir: &Path, is_name: impl Fn(&OsStr) -> bool) -> io::Result<()> {
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -212,7 +213,7 @@ pub fn remove_left_behind(dir: &Path, is_name: impl Fn(&OsStr) -> bool) -> io::R
     Ok(())
 }
 
-/// The name that a file will have which is being created.
+/// The final name of a file with a temporary name.
 fn name_to_be(hidden: &OsStr) -> Option<&OsStr> {
     let name = hidden.as_bytes().strip_prefix(b".")?;
     let end = name
@@ -221,7 +222,7 @@ fn name_to_be(hidden: &OsStr) -> Option<&OsStr> {
     Some(OsStr::from_bytes(&name[..end]))
 }
 
-/// Gives a file another name, which must be free. Of several processes one succeeds, except where the file system has
+/// Renames a file to a name that must be free. Of several processes one succeeds, except where the file system has
 /// neither such renames nor hard links.
 pub fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
@@ -232,15 +233,14 @@ pub fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     }
     match std::fs::hard_link(from, to) {
         Ok(()) => std::fs::remove_file(from),
-        // The name may be free by now, and a third process may take it.
+        // The name may be free again, and a third process may take it.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
         Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
         Err(_) => std::fs::rename(from, to),
     }
 }
 
-/// The number that a file has in its file system, for one who does not hold it. `None` where there is no such file, or none is seen
-/// yet.
+/// The inode number of a file that is not held open. `None` where there is no such file, or it is not visible yet.
 pub fn number_at(path: &Path) -> Option<u64> {
     let found = Inode::of(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     found.ok().map(|inode| inode.number)
@@ -257,7 +257,7 @@ impl Inode {
     }
 }
 
-/// Waits until the content of a file or directory is on the disk.
+/// Waits until the content of a file or directory is on disk.
 pub fn sync(path: &Path) -> h5logfs_common::error::Result<()> {
     let synced = File::open(path).and_then(|f| f.sync_all());
     synced.map_err(|e| h5logfs_common::error::Error::io(path, e))
@@ -314,11 +314,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let left = ["17", "17-1"].map(|end| dir.path().join(format!(".log{NEW}{end}")));
-        // Cut off in the first write, and a whole front.
+        // A file cut off in the first write, and one with a whole front.
         let front = unclosed_front(&FileId([7; 16]));
         fs::write(&left[0], &front[..9]).unwrap();
         fs::write(&left[1], &front).unwrap();
-        // Of a user, with names of ours.
+        // A user's files with names like ours.
         let users = ["18", "notes"].map(|end| dir.path().join(format!(".log{NEW}{end}")));
         fs::write(&users[0], "notes").unwrap();
         fs::create_dir(&users[1]).unwrap();
@@ -326,7 +326,7 @@ mod tests {
         fs::write(&other, "").unwrap();
         let held = HeldFile::create(&path, "17", false, |_| Ok(())).unwrap();
         held.check_name().unwrap();
-        // One of them is being made.
+        // One file is still being created.
         let making = File::open(&left[1]).unwrap();
         flock(&making, FlockOperation::LockExclusive).unwrap();
         let remove = || remove_left_behind(dir.path(), |name| name == "log").unwrap();

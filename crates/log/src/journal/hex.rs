@@ -1,4 +1,4 @@
-//! Bytes as text of two hexadecimal digits each, so that a person can read a journal.
+//! Bytes as pairs of hexadecimal digits, which keeps a journal readable.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

@@ -1,5 +1,5 @@
-//! The job that writes a log: who it is, as the first line of the journal says, and whether it still runs, as the lock
-//! of the journal tells.
+//! The job that writes a log: its identity, from the first line of the journal, and whether it still runs, from the
+//! lock of the journal.
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -12,7 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The variables in which batch systems name a job: Slurm, PBS and Torque, LSF, Flux, Cobalt, Fujitsu's, OAR, Grid Engine.
+/// Variables in which batch systems put the ID of a job: Slurm, PBS and Torque, LSF, Flux, Cobalt, Fujitsu's, OAR,
+/// Grid Engine.
 const BATCH_VARIABLES: [&str; 8] = [
     "SLURM_JOB_ID",
     "PBS_JOBID",
@@ -24,11 +25,11 @@ const BATCH_VARIABLES: [&str; 8] = [
     "JOB_ID",
 ];
 
-/// The most bytes of a text that a journal tells of a job.
+/// The longest text about a job, in bytes.
 const LONGEST_TEXT: usize = 255;
 
-/// The first process of a job that writes a log. It tells a user where to look, and nothing depends on it: a user may
-/// write anything into a journal. Texts are empty where nothing is known.
+/// The first process of a job that writes a log. It only tells a user where to look: a user may write anything into a
+/// journal. Unknown texts are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Job {
@@ -37,13 +38,13 @@ pub struct Job {
     pub host: String,
     /// Number of the process on that node.
     pub pid: u32,
-    /// Name of the user, or else the number.
+    /// Name of the user, or else the user number.
     #[serde(deserialize_with = "short_text")]
     pub user: String,
-    /// What the batch system calls the job, as `SLURM_JOB_ID=4711`.
+    /// The ID in the batch system, as in `SLURM_JOB_ID=4711`.
     #[serde(deserialize_with = "short_text")]
     pub batch: String,
-    /// When it created the file, in seconds since 1970.
+    /// Time of the file's creation, in seconds since 1970.
     pub since: u64,
 }
 
@@ -66,7 +67,7 @@ impl Job {
     }
 }
 
-/// The name of this node, as it was when it was first asked for: a program may open a log for each step.
+/// The name of this node. It is looked up once, because a program may open a log for each step.
 fn host() -> &'static str {
     static HOST: OnceLock<String> = OnceLock::new();
     let read = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -90,12 +91,12 @@ impl Display for Job {
     }
 }
 
-/// A text of a journal, which may hold anything.
+/// A text from a journal, which may hold anything.
 fn short_text<'d, D: Deserializer<'d>>(input: D) -> Result<String, D::Error> {
     Ok(shortened(&String::deserialize(input)?))
 }
 
-/// The beginning of a text. A terminal obeys none of its characters.
+/// The start of a text, without characters that a terminal would obey.
 fn shortened(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() { c } else { '?' };
     text.chars().take(LONGEST_TEXT).map(plain).collect()
@@ -110,17 +111,17 @@ impl Display for Utc {
         let time = i64::try_from(seconds).map(Timestamp::from_second);
         match time {
             Ok(Ok(time)) => write!(f, "{}", time.strftime("%Y-%m-%d %H:%M:%S UTC")),
-            // The number of a journal may be any.
+            // A journal may have any number here.
             _ => write!(f, "{seconds} seconds after 1970-01-01 UTC"),
         }
     }
 }
 
-/// Whether the job that writes a log still runs. The lock of its journal tells.
+/// Whether the job that writes a log still runs, according to the lock of its journal.
 ///
-/// The lock is that of `flock`. Whether a lock of one node is seen on another one is a matter of the file system: NFS
-/// since version 4, GPFS, GlusterFS, and Lustre mounted with `flock` show it; Lustre mounted with `localflock` and most file
-/// systems in user space do not, and there a job on another node seems to have ended.
+/// The lock is that of `flock`. The file system decides whether another node sees it. NFS since version 4, GPFS,
+/// GlusterFS, and Lustre mounted with `flock` show it. Lustre mounted with `localflock` and most file systems in user
+/// space do not: there a job on another node seems to have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -128,13 +129,13 @@ pub enum JobState {
     Running,
     /// No process holds the lock.
     Ended,
-    /// The file system has no locks, or does not say.
+    /// The file system has no locks, or does not tell.
     Unknown,
 }
 
 impl JobState {
-    /// The state of the job whose open journal this is. It shares the lock for a moment, which [`lock`] waits for. A job
-    /// has the lock of its journal before the journal has its name.
+    /// The state of the job with this open journal. It takes a shared lock briefly; [`lock`] waits for this. A job
+    /// locks its journal before the journal has its name.
     pub fn of(journal: impl AsFd) -> Self {
         let journal = journal.as_fd();
         match flock(journal, FlockOperation::NonBlockingLockShared) {
@@ -148,8 +149,8 @@ impl JobState {
     }
 }
 
-/// Takes the lock of a running job. Fails with [`io::ErrorKind::WouldBlock`] where another process holds it. `Unknown`:
-/// the file system has no locks, so a running job cannot be told from one that has ended.
+/// Takes the lock of a running job. Fails with [`io::ErrorKind::WouldBlock`] where another process holds it.
+/// `Unknown`: the file system has no locks, so it is unclear whether a job runs.
 pub fn lock(journal: impl AsFd) -> io::Result<JobState> {
     const PATIENCE: u32 = 1000;
     let journal = journal.as_fd();
@@ -158,7 +159,7 @@ pub fn lock(journal: impl AsFd) -> io::Result<JobState> {
             Ok(()) => return Ok(JobState::Ended),
             Err(Errno::NOTSUP | Errno::NOSYS | Errno::NOLCK) => return Ok(JobState::Unknown),
             Err(Errno::WOULDBLOCK) if JobState::of(journal) == JobState::Running => break,
-            // Other processes have asked for the state in this moment.
+            // Other processes have just asked for the state.
             Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(1)),
             Err(e) => return Err(e.into()),
         }
@@ -185,7 +186,7 @@ mod tests {
         ] {
             assert_eq!(Utc(seconds).to_string(), text);
         }
-        // Numbers of a journal are hostile.
+        // Numbers in a journal are hostile.
         for seconds in [1 << 40, i64::MAX as u64, 1 << 63, u64::MAX] {
             let text = format!("{seconds} seconds after 1970-01-01 UTC");
             assert_eq!(Utc(seconds).to_string(), text);
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(lock(&job).unwrap(), JobState::Ended);
         assert_eq!(JobState::of(&other), JobState::Running);
         assert_eq!(lock(&other).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        // Asking has not taken the lock away.
+        // The query has not taken the lock away.
         assert_eq!(JobState::of(open()), JobState::Running);
         drop(job);
         assert_eq!(JobState::of(&other), JobState::Ended);

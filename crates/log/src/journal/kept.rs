@@ -1,8 +1,8 @@
-//! What no flush covers of a log, kept beside it when the log is closed or written on without it
-//! (`docs/formats/journal.md`, section 3.3).
+//! Unflushed data kept beside a log that is closed, or continued, without it (`docs/formats/journal.md`, section
+//! 3.3).
 //!
-//! Such a file has the journal of that moment, too. So the log can be made again what it was, and what was kept can be taken
-//! in, as long as nothing was flushed since.
+//! A kept file also has the journal as of then. So the earlier state of the log can be restored, and the kept data be
+//! included, as long as nothing was flushed since.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,34 +23,34 @@ use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 
-/// The suffix of such a file behind the name of its log. Further ones have a number behind that, from 2 on.
+/// The suffix that a kept file appends to the name of its log. Further kept files append a number to it, from 2.
 pub const SUFFIX: &str = ".h5logfs-unflushed";
 
-/// The first bytes of such a file.
+/// The first bytes of a kept file.
 const MAGIC: &[u8; 48] = b"h5logfs: what no flush of a log covers, kept.\n\n\n";
-/// Bytes of the head in front of the lengths: the magic, the identifier of the log, the bytes of the journal, the number of
-/// data files, and a checksum of the rest of the head.
+/// Bytes of the head before the lengths: magic, identifier of the log, bytes of the journal, number of data files,
+/// and a checksum of the rest of the head.
 const HEAD: usize = 88;
-/// The most bytes of a journal that is kept, and the most files.
+/// The longest journal that is kept, in bytes.
 const MOST_JOURNAL: u64 = 16 << 30;
 const MOST_FILES: u64 = 1 << 16;
-/// The most files that are looked for beside one log.
+/// The most kept files searched beside one log.
 const MOST_KEPT: u32 = 1000;
 
-/// What was kept beside a log.
+/// A kept file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// Where it lies.
+    /// Place of the file.
     pub place: SourcePath,
     /// The identifier of the log.
     pub id: FileId,
-    /// Where the journal lies in it.
+    /// Byte range of the journal in the file.
     pub journal: Range<u64>,
-    /// Where the extents for each data file end.
+    /// End of the extents of each data file.
     ends: Vec<u64>,
 }
 
-/// Path of such a file, from number 1 on.
+/// Path of a kept file, by number from 1.
 pub fn path_of_kept(log: &Path, number: u32) -> PathBuf {
     let mut name = OsString::from(log);
     name.push(SUFFIX);
@@ -61,7 +61,7 @@ pub fn path_of_kept(log: &Path, number: u32) -> PathBuf {
 }
 
 impl Kept {
-    /// What was kept beside a log, whatever log of this name it was. Files that are none are left out.
+    /// All kept files beside a log, of whatever log of this name. Invalid files are skipped.
     pub fn all(files: &LogFiles<'_>) -> Result<Vec<Self>> {
         let mut found = Vec::new();
         for number in 1..=MOST_KEPT {
@@ -69,7 +69,7 @@ impl Kept {
             let file = match files.open(&place) {
                 Ok(file) => file,
                 Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => break,
-                // It belongs to another user, or is no file.
+                // It belongs to another user, or is not a file.
                 Err(e) => {
                     log::debug!("{e}");
                     continue;
@@ -80,7 +80,7 @@ impl Kept {
         Ok(found)
     }
 
-    /// Reads the head of a file; `None` where it is no such file.
+    /// Reads the head of a file; `None` where it is not a kept file.
     fn read(file: &SourceFile, place: SourcePath) -> Result<Option<Self>> {
         let mut head = [0; HEAD];
         if file.len() < HEAD as u64 {
@@ -124,20 +124,20 @@ impl Kept {
         }))
     }
 
-    /// Where the extents for each data file lie.
+    /// Byte ranges of the extents of each data file.
     pub fn ranges(&self) -> impl Iterator<Item = (u32, Range<u64>)> + '_ {
         let begins = std::iter::once(self.journal.end).chain(self.ends.iter().copied());
         let ranges = begins.zip(&self.ends).map(|(begin, end)| begin..*end);
         (0..).zip(ranges)
     }
 
-    /// Writes the journal that was kept to the begin of an empty file. `kept`: this file.
+    /// Writes the kept journal to the start of an empty file. `kept` is the kept file.
     pub fn write_journal(&self, kept: &SourceFile, to: &File) -> io::Result<()> {
         let len = self.journal.end - self.journal.start;
         copy(kept, self.journal.start, len, to, 0)
     }
 
-    /// The journal that was kept. `kept`: this file.
+    /// The kept journal. `kept` is the kept file.
     pub fn journal(&self, kept: &SourceFile) -> Result<Recorded> {
         let read = || -> io::Result<SourceFile> {
             let file = File::from(memfd_create(c"h5logfs", MemfdFlags::CLOEXEC)?);
@@ -147,7 +147,7 @@ impl Kept {
         Recorded::read(&read().map_err(|e| Error::io(kept.path(), e))?)
     }
 
-    /// Removes the file. The caller has the lock of the journal of the log, or the log is closed.
+    /// Removes the file. The caller holds the lock of the log's journal, or the log is closed.
     pub fn remove(&self, files: &LogFiles<'_>) -> Result<PathBuf> {
         let path = files.dir().full_path(&self.place.path);
         std::fs::remove_file(&path).map_err(|e| Error::io(&path, e))?;
@@ -160,7 +160,7 @@ impl Kept {
         self.ends.last().unwrap_or(&self.journal.end) - self.journal.end
     }
 
-    /// Whether the log goes on from the same flush, in the same job: its journal is the one that was kept.
+    /// Whether the log is at the same flush of the same job: its journal equals the kept one.
     pub fn is_of(&self, files: &LogFiles<'_>, journal: &Recorded) -> Result<bool> {
         if self.id != journal.id || self.journal.end - self.journal.start != journal.len {
             return Ok(false);
@@ -183,7 +183,7 @@ impl Kept {
     }
 }
 
-/// Keeps beside a log what no flush covers, on the disk. Returns where. What was kept by a run that was interrupted counts.
+/// Keeps unflushed data beside a log, on disk. Returns its place. A complete file of an interrupted run is used.
 pub fn keep(files: &LogFiles<'_>, journal: &Recorded, unflushed: &Unflushed) -> Result<PathBuf> {
     let log = files.dir().full_path(files.log());
     let mut by_file: Vec<Vec<&Extent>> = vec![Vec::new(); journal.header.data_files() as usize];
@@ -234,13 +234,13 @@ pub fn keep(files: &LogFiles<'_>, journal: &Recorded, unflushed: &Unflushed) -> 
     ))
 }
 
-/// Whether a file has the same as is to be kept.
+/// Whether a file already has what is to be kept.
 fn holds(files: &LogFiles<'_>, journal: &Recorded, kept: &Kept, wanted: &Summary) -> Result<bool> {
     let found = Unflushed::only_kept(files, journal, kept)?.summary();
     Ok((found.bytes, found.ranks, found.apart) == (wanted.bytes, wanted.ranks, wanted.apart))
 }
 
-/// Returns where the journal begins.
+/// Writes the head. Returns the offset of the journal.
 fn write_head(file: &File, journal: &Recorded, lens: &[u64]) -> io::Result<u64> {
     let mut head = journal.id.0.to_vec();
     head.extend(journal.len.to_le_bytes());
@@ -252,7 +252,7 @@ fn write_head(file: &File, journal: &Recorded, lens: &[u64]) -> io::Result<u64> 
     Ok(all.len() as u64)
 }
 
-/// Copies bytes from one file to another one.
+/// Copies bytes between files.
 fn copy(from: &SourceFile, begin: u64, len: u64, to: &File, offset: u64) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut at = 0;

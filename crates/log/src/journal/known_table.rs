@@ -1,5 +1,5 @@
-//! The table of a data file, and what a process that closes a log remembers of it: a program may open a log, write a step and
-//! close it again, and then a close costs by what is new.
+//! The table of a data file, and what a process remembers of it after it has closed the log. A program may open a
+//! log, write a step and close it again; the cost of a close then depends only on what is new.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -13,13 +13,13 @@ use crate::logvol::{Section, table_head};
 use crate::source_file::{Individual, individual};
 use crate::window::Piece;
 
-/// The entries of each rank that wrote, in the order of their extents, as far as they are in memory.
+/// The entries of each rank in the order of its extents, as far as they are in memory.
 #[derive(Debug, Default)]
 pub struct Entries(BTreeMap<u32, Vec<u8>>);
 
 impl Entries {
-    /// Writes a table of these entries, and of those of `sections` behind them, at `at`. Returns its bytes. Afterwards all of
-    /// them are in memory, or none if that would be more than `most` bytes.
+    /// Writes a table of these entries, followed by those of `sections`, at `at`. Returns its length. Afterwards all
+    /// entries are in memory, or none if they have more than `most` bytes.
     pub fn write(
         &mut self,
         file: &File,
@@ -58,7 +58,7 @@ impl Entries {
         Ok(writer.end()? - at)
     }
 
-    /// Bytes of these entries.
+    /// Bytes of the entries.
     pub fn len(&self) -> u64 {
         self.0.values().map(|entries| entries.len() as u64).sum()
     }
@@ -84,7 +84,7 @@ impl Entries {
         }
     }
 
-    /// Whether there are none in memory.
+    /// Whether there are no entries in memory.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -96,7 +96,7 @@ pub fn len_of(sections: &[Section]) -> u64 {
     pieces.map(|piece| piece.len).sum()
 }
 
-/// Reads a piece of a file, some of it at a time.
+/// Reads a piece of a file, in parts.
 fn each_part(
     file: &File,
     piece: &Piece,
@@ -120,7 +120,7 @@ fn new_of(sections: &[Section], rank: u32) -> impl Iterator<Item = &Piece> {
     own.flat_map(|section| &section.pieces)
 }
 
-/// Writes bytes behind each other, many at a time.
+/// Appends bytes, many per system call.
 struct Writer<'a> {
     file: &'a File,
     at: u64,
@@ -145,19 +145,19 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns where the bytes end.
+    /// Returns the end of the bytes.
     fn end(mut self) -> io::Result<u64> {
         self.flush()?;
         Ok(self.at)
     }
 }
 
-/// The table of a log in one file that was closed, and up to where it goes. What lies in front of that never changes.
+/// The table of a closed log in one file, and the flush that it reaches. Bytes before its end never change.
 #[derive(Debug, Default)]
 pub struct KnownTable {
-    /// Which file.
+    /// Identity of the file.
     file: Option<(FileId, Individual)>,
-    /// The last flush, and where it ends.
+    /// The last flush, and its end.
     last: (u64, u64),
     /// Whether extents have seals.
     pub has_seals: bool,
@@ -166,8 +166,8 @@ pub struct KnownTable {
 }
 
 impl KnownTable {
-    /// That of a log in one file which was closed just now. Its `entries` are all of the table, unless they were too many.
-    /// `file`: what the system tells of the file.
+    /// The table of a log in one file that was just closed. `entries` is the whole table, or empty if there were too
+    /// many entries. `file` is the metadata of the file.
     pub fn new(file: &Metadata, log: ClosedLog<'_>, entries: Entries) -> Self {
         if entries.is_empty() && log.table.len > 0 {
             return KnownTable::default();
@@ -182,7 +182,7 @@ impl KnownTable {
         }
     }
 
-    /// The same if it is that of this file, which has this identifier. Else nothing is known.
+    /// The table itself if it belongs to this file with this identifier, otherwise an empty one.
     pub fn of_file(self, file: &Metadata, id: &FileId) -> Self {
         if self.file == Some((*id, individual(file))) {
             self
@@ -191,7 +191,7 @@ impl KnownTable {
         }
     }
 
-    /// The same if it goes up to one of these flushes of its log, with their ends. Else nothing is known.
+    /// The table itself if it ends at one of these flushes with their ends, otherwise an empty one.
     pub fn up_to(self, flushes: &[(u64, u64)]) -> Self {
         if flushes.contains(&self.last) {
             self
@@ -200,12 +200,12 @@ impl KnownTable {
         }
     }
 
-    /// Whether nothing is known.
+    /// Whether the table is unknown.
     pub fn is_empty(&self) -> bool {
         self.file.is_none()
     }
 
-    /// The last flush that is known, and where it ends.
+    /// The last known flush, and its end.
     pub fn behind(&self) -> (u64, u64) {
         (self.last.0, self.last.1.max(FRONT))
     }
@@ -250,11 +250,11 @@ mod tests {
         let mut known = Entries::default();
         assert!(written(&mut known, &[]).is_empty());
         written(&mut known, &earlier);
-        // A close that is repeated.
+        // A repeated close.
         let table = written(&mut known, &later);
         assert_eq!(table, written(&mut Entries::default(), &all));
         assert_eq!(table, written(&mut known, &[]));
-        // What would be too much is written, and forgotten.
+        // Entries past the limit are written and forgotten.
         let mut known = Entries::default();
         known.write(&file, &all, 1000, 50).unwrap();
         assert!(known.is_empty());

@@ -1,12 +1,12 @@
-//! What the objects of a canonical file can have at most.
+//! Upper bounds for the objects of a canonical file.
 
-/// The most bytes of a value. Attributes and fill values are messages of an object header, whose length has 16 bits.
+/// The largest value in bytes. Attributes and fill values are messages of an object header, whose length has 16 bits.
 pub const LARGEST_VALUE: u64 = 60_000;
-/// The most bytes of a name.
+/// The longest name in bytes.
 pub const LONGEST_NAME: usize = 1024;
-/// The most bytes of a path.
+/// The longest path in bytes.
 pub const LONGEST_PATH: usize = 16 << 10;
-/// The most bytes of all datasets in the canonical file, whose addresses have 63 bits.
+/// The largest total of all datasets in the canonical file in bytes. Addresses have 63 bits.
 pub const LARGEST_FILE: u128 = 1 << 61;
-/// The most bytes of a chunk in HDF5.
+/// HDF5's largest chunk in bytes.
 pub const LARGEST_CHUNK: u64 = u32::MAX as u64;

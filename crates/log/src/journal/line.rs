@@ -18,11 +18,11 @@ use h5logfs_common::error::{Error, Result};
 
 pub(super) const VERSION: u32 = 1;
 
-/// The most bytes of a line, and of the first one.
+/// The longest line, and the longest first line, in bytes.
 pub(super) const LONGEST_LINE: u64 = 4 << 20;
 pub(super) const LONGEST_HEADER: u64 = 64 << 10;
 
-/// The most subfiles. The files of a log have 16-bit numbers, and one of them is the master.
+/// The most subfiles. Files of a log have 16-bit numbers, and one is the master.
 pub const MOST_SUBFILES: u32 = u16::MAX as u32 - 1;
 
 /// The first line: the file and its layout.
@@ -32,27 +32,27 @@ pub struct Header {
     pub journal: u32,
     /// [`FileId`] in hexadecimal digits.
     pub file: String,
-    /// As in the root attribute `_h5logfs_writer`.
+    /// The text of the root attribute `_h5logfs_writer`.
     pub writer: String,
-    /// Processes of the job.
+    /// Number of processes of the job.
     pub ranks: u32,
-    /// Subfiles; 0 where the log lies in the file itself.
+    /// Number of subfiles; 0 where the log lies in the file itself.
     pub subfiles: u32,
     /// Config bits of the layout: the encoding of entries.
     pub config: i32,
-    /// Who writes the log. Journals of older writers do not say.
+    /// The writer of the log. Older writers do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Job>,
-    /// The log existed before this journal did.
+    /// Set if the log existed before this journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub append: Option<Append>,
 }
 
-/// What a journal is that continues a log. Its first commit stands for the state of the log when the append began, and
-/// is in the journal before the journal has its name.
+/// A journal that continues a log. Its first commit stands for the state of the log when the append began, and is
+/// written before the journal gets its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Append {
-    /// Number of the first commit. The data files hold flushes up to this one.
+    /// Number of the first commit. The data files hold the flushes up to it.
     pub flush: u64,
 }
 
@@ -71,13 +71,13 @@ impl Header {
         }
     }
 
-    /// The identifier of the file; `None` where `file` is not one.
+    /// The identifier of the file; `None` where `file` is not valid.
     pub fn file_id(&self) -> Option<FileId> {
         let bytes = from_hex(&self.file)?;
         bytes.try_into().ok().map(FileId)
     }
 
-    /// Where the subfiles lie; none where the log lies in the file itself.
+    /// The places of the subfiles; none where the log lies in the file itself.
     pub fn subfiles_of(&self, files: &LogFiles<'_>) -> Result<Vec<SourcePath>> {
         match self.subfiles {
             0 => Ok(Vec::new()),
@@ -92,47 +92,46 @@ impl Header {
     }
 }
 
-/// Name and version of this writer, for files.
+/// Name and version of this writer, as stored in files.
 pub fn writer_name() -> String {
     format!("h5logfs {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// A line other than the first one.
+/// A line other than the first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
     /// A definition.
     Define(Definition),
-    /// A part of the image of the shadow.
+    /// A part of the metadata image.
     Image(ImagePart),
-    /// What is known of a dataset of the shadow whose elements are in the log.
+    /// A dataset of the metadata image whose elements are in the log.
     Logged(LoggedDataset),
     /// The end of a flush.
     Commit(Commit),
 }
 
-/// The end of a flush: all bytes in front of `ends` are in the data files, and what all lines before it say is valid.
+/// The end of a flush: all bytes before `ends` are in the data files, and all lines before this one are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// From 1; in the first commit of an append, what [`Append`] says.
+    /// Number of the flush, from 1. The first commit of an append has the number in [`Append`].
     pub flush: u64,
-    /// Byte offset at which the log ends in each data file.
+    /// End of the log in each data file.
     pub ends: Vec<u64>,
-    /// For each data file the sum of the tags of the flush's extents, modulo 2^64. Empty where the writer gives its
-    /// extents no [`Seal`](crate::logvol::extent::Seal).
+    /// Sum of the tags of the flush's extents in each data file, modulo 2^64. Empty where the extents have no
+    /// [`Seal`](crate::logvol::extent::Seal).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<u64>,
-    /// Of an automatic flush: the last one before it that the program asked for, 0 if there is none.
+    /// For an automatic flush: the last requested flush before it, 0 if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<u64>,
-    /// When it was written, in milliseconds since 1970, by the clock of the first rank. Journals of older writers do not
-    /// say.
+    /// Time of writing, in milliseconds since 1970, by the clock of the first rank. Older writers do not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<i64>,
 }
 
 impl Commit {
-    /// A commit of extents without seals, which the program asked for.
+    /// The commit of a requested flush whose extents have no seals.
     pub fn new(flush: u64, ends: Vec<u64>) -> Self {
         Commit {
             flush,
@@ -143,29 +142,29 @@ impl Commit {
         }
     }
 
-    /// The same, written now.
+    /// The commit with the present time.
     pub fn now(mut self) -> Self {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         self.time = since_1970.and_then(|time| i64::try_from(time.as_millis()).ok());
         self
     }
 
-    /// The same, where the last flush that the program asked for is `asked`: this one, or one before it.
+    /// The commit with `asked` as the last requested flush: this one, or an earlier one.
     pub fn asked_at(mut self, asked: u64) -> Self {
         self.asked = (asked < self.flush).then_some(asked);
         self
     }
 
-    /// The last flush up to this one that the program asked for; 0 if there is none.
+    /// The last requested flush up to this one; 0 if there is none.
     pub fn asked(&self) -> u64 {
         self.asked.unwrap_or(self.flush)
     }
 }
 
-/// Appends the text of a line, with its checksum in front, to `out`. `sum` becomes the checksum of all lines so far.
+/// Appends the text of a line after its checksum to `out`. `sum` becomes the checksum of all lines so far.
 pub(super) fn encode(line: &impl Serialize, sum: &mut Crc, out: &mut Vec<u8>) -> io::Result<()> {
     let begin = out.len();
-    // Its place is filled below: a log of thousands of datasets has as many lines, so nothing is copied.
+    // The place is filled below: a log of thousands of datasets has as many lines, so nothing is copied.
     out.extend_from_slice(b"00000000 ");
     let text = out.len();
     serde_json::to_writer(&mut *out, line)?;

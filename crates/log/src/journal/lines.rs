@@ -1,4 +1,4 @@
-//! Reads the lines of a journal, up to the first one that is not valid.
+//! Reads the lines of a journal, up to the first invalid one.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, BufRead, BufReader};
@@ -12,36 +12,36 @@ use crate::file_id::FileId;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 
-/// More flushes than any log has, so that an append can count on.
+/// More flushes than any log has. An append can still count further.
 pub const MOST_FLUSHES: u64 = 1 << 62;
 
-/// How many bytes behind a line that is not valid are searched for commits. Where there are more, there may be any.
+/// Bytes after an invalid line that are searched for commits. In more bytes, commits are assumed.
 const MOST_SEARCHED: u64 = 64 << 20;
 
-/// A line that is not valid. It ends the journal.
+/// An invalid line, which ends the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Torn {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: u64,
-    /// Why it is not valid.
+    /// Why the line is invalid.
     pub cause: Cause,
-    /// The last flush of which a commit stands in the line or behind it: it was complete, and cannot be shown.
+    /// The last flush with a commit in this line or later. It was complete, but cannot be shown.
     pub last_hidden: Option<u64>,
-    /// A loss of power has left the end of the journal so: a hole is in the line, on a file system that shows all that was
-    /// written, and the journal ends with the commit of one flush, the next one.
+    /// A loss of power has cut the end of the journal: the line has a hole, the file system shows everything written,
+    /// and the journal ends with the commit of exactly one more flush.
     pub is_end: bool,
 }
 
-/// Why a line of a journal is not valid.
+/// Why a line of a journal is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It is no commit, and none follows it: the job, or its node, went down while it wrote the flush.
+    /// The line is no commit and none follows: the job or its node went down during the flush.
     Interrupted,
-    /// It is a commit, or commits follow it, so a dying job did not leave it.
+    /// The line is a commit, or commits follow it, so a dying job did not leave it.
     Damaged,
-    /// Its checksum is right: a later version of the writer wrote it.
+    /// The checksum is right: a later version of the writer wrote the line.
     Unknown,
-    /// It has bytes that were never written, or that the file system does not show yet.
+    /// The line has bytes that were never written, or are not visible yet.
     Missing,
 }
 
@@ -51,8 +51,8 @@ impl Torn {
         self.last_hidden.is_some() || self.cause == Cause::Unknown
     }
 
-    /// Whether flushes may be lost that were acknowledged. Of one that has a hole the disk was never told, so no program was promised
-    /// it.
+    /// Whether acknowledged flushes may be lost. A flush with a hole was never synced to disk, so it was never
+    /// acknowledged.
     pub fn may_lose_flushes(&self) -> bool {
         self.hides_flushes() && !self.is_end
     }
@@ -64,13 +64,13 @@ impl Display for Torn {
             Cause::Interrupted => "is torn: a flush that did not return",
             Cause::Damaged => "is damaged: flushes from there on cannot be shown",
             Cause::Missing if self.is_end => {
-                "is not all there: a part of the last flush did not come to the disk"
+                "is not all there: a part of the last flush did not reach the disk"
             }
             Cause::Missing if self.last_hidden.is_some() => {
                 "is not all there: flushes from there on cannot be shown"
             }
             Cause::Missing => {
-                "is not all there: a flush of which a part did not come to the disk, or is not seen here yet"
+                "is not all there: a part of a flush did not reach the disk, or is not visible here yet"
             }
             Cause::Unknown => {
                 "is of a kind that only a later version of h5logfs knows: flushes that follow it cannot be shown"
@@ -86,7 +86,7 @@ pub(super) struct Lines<'a> {
     reader: BufReader<io::Take<Reader<'a>>>,
     sum: Crc,
     number: u64,
-    /// Bytes of valid lines.
+    /// Bytes of the valid lines.
     pub(super) len: u64,
     torn: Option<Torn>,
 }
@@ -105,8 +105,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether there is no commit, as where not all of a new journal came to the disk. Of a journal of another version that is
-    /// not known.
+    /// Whether there is no commit, as when only a part of a new journal reached the disk. False for a journal of
+    /// another version, where it is unknown.
     pub(super) fn have_no_commit(mut self) -> Result<bool> {
         let mut line: Option<Line> = None;
         match self.next::<Header>(LONGEST_HEADER)? {
@@ -140,7 +140,7 @@ impl<'a> Lines<'a> {
         Ok((header, id))
     }
 
-    /// `None` behind the last valid line, and where the next one has more than `longest` bytes.
+    /// The next line. `None` after the last valid line, and for a line of more than `longest` bytes.
     pub(super) fn next<T: for<'d> Deserialize<'d>>(&mut self, longest: u64) -> Result<Option<T>> {
         let mut text = Vec::new();
         let mut line = io::Read::take(&mut self.reader, longest);
@@ -158,7 +158,7 @@ impl<'a> Lines<'a> {
         }
         let cause = match json {
             Some(_) => Cause::Unknown,
-            // A hole. No line of a journal has such bytes.
+            // A hole: no line of a journal has such bytes.
             None if text.contains(&0) => Cause::Missing,
             None => Cause::Interrupted,
         };
@@ -172,8 +172,8 @@ impl<'a> Lines<'a> {
         Ok(None)
     }
 
-    /// The line that is not valid, if there is one, and what it hides. Where the damage begins, checksums prove nothing any more,
-    /// so what reads as a commit counts as one: a flush that was cut off has none.
+    /// The invalid line, if there is one, and what it hides. From the damage on, checksums prove nothing, so anything
+    /// that parses as a commit counts as one. A flush that was cut off has no commit.
     pub(super) fn end(mut self) -> Result<Option<Torn>> {
         let Some(mut torn) = self.torn else {
             return Ok(None);
@@ -195,7 +195,7 @@ impl<'a> Lines<'a> {
         Ok(Some(torn))
     }
 
-    /// Looks for commits in the bytes that were not read yet. Where these are very many, there may be any.
+    /// Looks for commits in the bytes not read yet. If there are very many, commits are assumed.
     fn find_commits(&mut self, hidden: &mut Hidden) -> Result<()> {
         let (mut line, mut searched) = (Vec::new(), 0);
         loop {
@@ -219,7 +219,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The JSON text of a line whose checksum is right.
+    /// The JSON text of a line with a correct checksum.
     fn checked<'t>(&mut self, text: &'t [u8]) -> Option<&'t [u8]> {
         let text = text.strip_suffix(b"\n")?;
         let (sum, text) = (text.get(..8)?, text.get(8..)?.strip_prefix(b" ")?);
@@ -229,16 +229,16 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Commits in and behind a line that is not valid.
+/// Commits in and after an invalid line.
 struct Hidden {
     last: Option<u64>,
     commits: usize,
-    /// Nothing follows the last of them.
+    /// Nothing follows the last commit.
     ends_with_commit: bool,
 }
 
-/// The number of the flush, if a text ends with a whole line that is a commit, whatever stands before it. The checksum is not
-/// compared.
+/// The number of the flush, if a text ends with a complete commit line, whatever precedes it. The checksum is not
+/// verified.
 fn commit_in(text: &[u8]) -> Option<u64> {
     const BEGIN: &[u8] = br#" {"commit":"#;
     let at = text.windows(BEGIN.len()).rposition(|part| part == BEGIN)?;

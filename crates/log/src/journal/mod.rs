@@ -1,23 +1,24 @@
-//! A log that is not closed yet: its journal and its data files (`docs/formats/journal.md`). The journal records
-//! definitions and complete flushes.
+//! An unclosed log: its journal and its data files (`docs/formats/journal.md`). The journal records definitions and
+//! complete flushes.
 //!
-//! * [`datatype`], [`definition`], [`scales`] and [`value`] describe what a program defines, as plain data.
-//! * [`words`] says them in messages; `limits` has the most that there can be of them.
-//! * [`shadow`] is what a journal has in place of definitions where HDF5 itself keeps the objects.
-//! * [`state`] describes all of it at once, for an append.
-//! * [`moment`]: which of its states is shown.
-//! * [`extent`](crate::logvol::extent) describes the contents of data files before they are HDF5.
-//! * [`visible`] tells which flushes a file system shows wholly, [`sealed`] is what a scan says of that, and [`guard`] compares
-//!   the rest when it is first read.
-//! * [`closed`] tells whether all of a close can be seen.
-//! * [`beside`] tells whether what lies beside a log file is its journal, or of an earlier time.
+//! * [`datatype`], [`definition`], [`scales`] and [`value`] hold a program's definitions as plain data.
+//! * [`words`] puts them into words for messages; `limits` has their upper bounds.
+//! * [`shadow`] is the metadata image, which a journal has in place of definitions where HDF5 itself keeps the
+//!   objects.
+//! * [`state`] describes all objects in one go, for an append.
+//! * [`moment`] names the state that is shown.
+//! * [`extent`](crate::logvol::extent) describes the content of data files before they are HDF5.
+//! * [`visible`] tells which flushes a file system shows in full. [`sealed`] is a scan's result about that, and
+//!   [`guard`] verifies the rest when it is first read.
+//! * [`closed`] tells whether a close is visible in full.
+//! * [`beside`] tells whether a file beside the log is its journal, or a stale one.
 //! * [`fresh`] waits until this node sees all of a file.
-//! * [`unflushed`] finds what no flush covers, and [`kept`] keeps it beside a log that goes on without it.
+//! * [`unflushed`] finds data that no flush covers. [`kept`] keeps it beside a log that goes on without it.
 //! * [`known_table`] is the table of a log that this process has closed.
-//! * [`held`] notices when the name of a file of the log leads to another one.
+//! * [`held`] notices when the name of a log's file leads to another file.
 //! * [`job`] describes who writes a log, and whether the job still runs.
-//! * `line` is one JSON value a line, each with a checksum over all lines so far; `writing` writes them, and `lines` reads
-//!   them; `recorded` is what they say up to the last commit.
+//! * `line` is a line of JSON with a checksum over all lines so far. `writing` writes lines, `lines` reads them, and
+//!   `recorded` is their content up to the last commit.
 //!
 //! The writer, the scan, and `h5logfs recover` use this module. It needs neither MPI nor libhdf5.
 
@@ -67,7 +68,7 @@ pub use recorded::{MOST_ENDS, Recorded};
 pub use unflushed::Unflushed;
 pub use writing::{Journal, extended};
 
-/// The suffix of a journal behind the name of its log file.
+/// The suffix that a journal appends to the name of its log file.
 pub const SUFFIX: &str = ".h5logfs-journal";
 
 /// Path of the journal of the log file at `path`.
@@ -77,24 +78,24 @@ pub fn path_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The journal of the log file `file`, and where it lies; `None` where the file is closed, or this writer did not make it.
-/// Fails where the file is not closed and has no journal.
+/// The journal of the log file `file`, and its place; `None` where the file is closed, or this writer did not make
+/// it. Fails where the file is unclosed and has no journal.
 pub fn of_file(files: &LogFiles<'_>, file: &SourceFile) -> Result<Option<(SourcePath, Recorded)>> {
     Beside::of(files, file).map(Beside::journal)
 }
 
-/// The job that writes the journal `source`, as its first line says; `None` where it does not say it.
+/// The job that writes the journal `source`, from its first line; `None` where it is not recorded.
 pub fn job_of(source: &SourceFile) -> Option<Job> {
     header_of(source)?.job
 }
 
-/// The first line of the journal `source`; `None` where it is none.
+/// The first line of the journal `source`; `None` where it is not a journal.
 pub fn header_of(source: &SourceFile) -> Option<Header> {
     Lines::new(source).header().ok().map(|(header, _)| header)
 }
 
-/// Whether the log file `file` is not closed, or may not be, as its journal says. It reads no more of the journal than
-/// its first line: the rest takes memory that only the process of a scan may use. Such a journal may be [stale](beside).
+/// Whether the log file `file` is unclosed, or may be, according to its journal. Reads only the first line of the
+/// journal: the rest takes memory that only a scan process may use. The journal may be [stale](beside).
 pub fn may_belong_to(files: &LogFiles<'_>, file: &SourceFile) -> Result<bool> {
     let Some(id) = file.file_id()? else {
         return Ok(false);

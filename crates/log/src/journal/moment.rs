@@ -1,4 +1,4 @@
-//! Which state of a log is shown: each flush of a log that is not closed left one.
+//! The state of a log that is shown. Each flush of an unclosed log leaves one.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -12,12 +12,12 @@ use super::line::Commit;
 /// A state of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moment {
-    /// As the newest complete flush left it. A closed log has no other.
+    /// The newest complete flush. A closed log has no other state.
     #[default]
     Newest,
-    /// As the flush of this number left it.
+    /// The flush of this number.
     Flush(u64),
-    /// As the last flush left it that was complete at this time, in milliseconds since 1970.
+    /// The last flush complete at this time, in milliseconds since 1970.
     Time(i64),
 }
 
@@ -29,7 +29,7 @@ impl Moment {
         Ok(Moment::Flush(number))
     }
 
-    /// Parses a time: with its offset, as in `2026-03-01T12:00:00Z`, or as the clock of this place shows it.
+    /// Parses a time with an offset, as in `2026-03-01T12:00:00Z`, or else a local time.
     pub fn of_time(text: &str) -> Result<Self, String> {
         let with_offset = text.parse::<Timestamp>().ok();
         let time = with_offset.or_else(|| {
@@ -43,7 +43,7 @@ impl Moment {
         Ok(Moment::Time(time.as_millisecond()))
     }
 
-    /// The flush that left this state; `None` where that is the newest one. Fails where it is none of those of a journal.
+    /// The flush of this state; `None` for the newest one. Fails where the journal does not have it.
     pub fn flush_in(self, commits: &[Commit]) -> Result<Option<u64>, String> {
         match self {
             Moment::Newest => Ok(None),
@@ -56,7 +56,7 @@ impl Moment {
         }
     }
 
-    /// Fails where a closed log does not show this state. `last`: its last flush, if it tells it.
+    /// Fails where a closed log does not have this state. `last` is its last flush, if it is recorded.
     pub fn check_closed(self, last: Option<u64>) -> Result<(), String> {
         Err(match (self, last) {
             (Moment::Newest, _) => return Ok(()),
@@ -65,17 +65,16 @@ impl Moment {
                 format!("it is closed: of its flushes only the last one can be shown, {last}")
             }
             (_, None) => {
-                "it is a log that does not tell its flushes, so it has no state but the newest"
-                    .to_owned()
+                "it is a log without numbered flushes, so it has no state but the newest".to_owned()
             }
         })
     }
 }
 
-/// Why a settled log shows no state but the one that it has.
+/// The reason why a settled log has only one state.
 pub const SETTLED: &str = "it is settled: an ordinary HDF5 file, which shows none of its flushes";
 
-/// The last flush that was complete at a time.
+/// The last flush complete at a time.
 fn flush_at(commits: &[Commit], time: i64) -> Result<u64, String> {
     let times: Vec<_> = commits
         .iter()
@@ -95,7 +94,7 @@ fn flush_at(commits: &[Commit], time: i64) -> Result<u64, String> {
     })
 }
 
-/// What flushes a journal has.
+/// The range of flushes of a journal.
 fn flushes(commits: &[Commit]) -> String {
     match (commits.first(), commits.last()) {
         (Some(first), Some(last)) => format!("it has flushes {} to {}", first.flush, last.flush),
@@ -103,7 +102,7 @@ fn flushes(commits: &[Commit]) -> String {
     }
 }
 
-/// A time in milliseconds since 1970, for a person.
+/// A time in milliseconds since 1970, for human readers.
 fn shown(time: i64) -> String {
     match Timestamp::from_millisecond(time).map(|time| time.round(Unit::Millisecond)) {
         Ok(Ok(time)) => time.to_string(),
@@ -111,7 +110,7 @@ fn shown(time: i64) -> String {
     }
 }
 
-/// Settings that differ have different texts.
+/// Different settings have different texts.
 impl Display for Moment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -126,7 +125,7 @@ impl Display for Moment {
 mod tests {
     use super::*;
 
-    /// A flush of this number, complete at this time.
+    /// The commit of a flush, complete at a time.
     fn commit(flush: u64, time: Option<i64>) -> Commit {
         Commit {
             time,
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_last_flush_before_a_time_is_found() {
-        // An append begins with a state that tells no time.
+        // An append begins with a state without a time.
         let commits = [(4, None), (5, Some(1000)), (6, Some(2000))];
         let commits = commits.map(|(flush, time)| commit(flush, time));
         let at = |time| Moment::Time(time).flush_in(&commits);
@@ -167,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Flush 7 was complete after flush 6, whatever the clock says.
+    /// Flush 7 follows flush 6, whatever the clock says.
     #[test]
     fn a_clock_may_have_been_set_back() {
         let commits = [(5, 1000), (6, 5000), (7, 3000), (8, 4000)];
@@ -203,7 +202,7 @@ mod tests {
             let said = moment.check_closed(Some(3)).unwrap_err();
             assert!(said.contains("only the last one can be shown, 3"), "{said}");
             let said = moment.check_closed(None).unwrap_err();
-            assert!(said.contains("does not tell its flushes"), "{said}");
+            assert!(said.contains("without numbered flushes"), "{said}");
         }
     }
 }

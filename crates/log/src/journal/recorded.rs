@@ -1,4 +1,4 @@
-//! What a journal has recorded, up to its last commit.
+//! The content of a journal, up to its last commit.
 
 use super::definition::{Definition, Outline};
 use super::line::{Commit, Header, LONGEST_LINE, Line};
@@ -10,27 +10,27 @@ use crate::source_file::{Identity, SourceFile};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// The most ends of flushes that are held in memory: one for each flush and data file, 8 bytes each.
+/// The most ends of flushes held in memory: one per flush and data file, 8 bytes each.
 pub const MOST_ENDS: usize = 1 << 27;
 
-/// The contents of a journal, up to its last commit.
+/// The content of a journal, up to its last commit.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Its first line.
+    /// The first line.
     pub header: Header,
     /// The identifier of the file.
     pub id: FileId,
-    /// Definitions before the last commit, in their order. Changes of datasets are not listed; the outline has them.
+    /// Definitions before the last commit, in order. Changes of datasets are not listed; the outline has them.
     pub definitions: Vec<Definition>,
-    /// The objects that these definitions make.
+    /// The objects that the definitions make.
     pub outline: Outline,
-    /// What the journal has in place of definitions; `None` where it has definitions, or nothing.
+    /// The metadata image in place of definitions; `None` for a journal with definitions, or without objects.
     pub shadow: Option<Shadow>,
-    /// The flushes that are complete, in their order.
+    /// The complete flushes, in order.
     pub commits: Vec<Commit>,
-    /// Bytes of the journal up to the end of the last commit. These bytes are a journal, too.
+    /// Bytes of the journal up to the end of the last commit. They form a journal, too.
     pub len: u64,
-    /// The first line that is not valid.
+    /// The first invalid line.
     pub torn: Option<Torn>,
     /// Identity of the journal as it was read.
     pub identity: Identity,
@@ -42,7 +42,7 @@ impl Recorded {
         Self::read_until(source, u64::MAX)
     }
 
-    /// Reads a journal up to the end of flush `last`. Of an append it reads the first commit in any case.
+    /// Reads a journal up to the end of flush `last`, but always the first commit of an append.
     pub fn read_until(source: &SourceFile, last: u64) -> Result<Self> {
         let broken = |fault: Fault| Error::of(source.path(), fault);
         let mut lines = Lines::new(source);
@@ -118,7 +118,7 @@ impl Recorded {
         }
         let numbers = commit.ends.len() + commit.tags.len();
         if self.commits.len().saturating_mul(numbers) > MOST_ENDS {
-            return Err("more flushes than can be kept in mind".into());
+            return Err("too many flushes to hold in memory".into());
         }
         for line in pending.drain(..) {
             self.add(line)?;
@@ -127,14 +127,14 @@ impl Recorded {
         Ok(())
     }
 
-    /// Adds what a line says that a commit covers.
+    /// Adds a line that a commit covers.
     fn add(&mut self, line: Line) -> std::result::Result<(), Fault> {
         let mixed = match line {
             Line::Define(_) => self.shadow.is_some(),
             _ => !self.definitions.is_empty(),
         };
         if mixed {
-            return Err("it has definitions, and a shadow".into());
+            return Err("it has definitions and a metadata image".into());
         }
         match line {
             Line::Define(definition) => {
@@ -145,13 +145,13 @@ impl Recorded {
             }
             Line::Image(part) => self.shadow.get_or_insert_default().change_image(&part)?,
             Line::Logged(dataset) => self.shadow.get_or_insert_default().set_logged(&dataset)?,
-            // A commit adds itself.
+            // A commit is added by the caller.
             Line::Commit(_) => {}
         }
         Ok(())
     }
 
-    /// Whether the journal continues a log, whose state is still to be read.
+    /// Whether the journal continues a log whose state is yet to be read.
     fn lacks_begin(&self) -> bool {
         self.header.append.is_some() && self.commits.is_empty()
     }
@@ -170,7 +170,7 @@ impl Recorded {
         }
     }
 
-    /// The first flush that the journal tells from those before it. The state after any later one can be restored.
+    /// The flush that the journal continues, or 0. The state after any later flush can be restored.
     pub fn first_flush(&self) -> u64 {
         self.header.append.map_or(0, |append| append.flush)
     }
@@ -180,7 +180,7 @@ impl Recorded {
         self.commits.last().map_or(0, |c| c.flush)
     }
 
-    /// The last flush that the program asked for; 0 without one. Those after it are automatic.
+    /// The last requested flush; 0 without one. Later flushes are automatic.
     pub fn asked(&self) -> u64 {
         self.commits.last().map_or(0, Commit::asked)
     }
@@ -190,7 +190,7 @@ impl Recorded {
         self.commits.iter().map(move |c| (c.flush, c.ends[file]))
     }
 
-    /// Where the log ends in one data file.
+    /// End of the log in one data file.
     pub fn end(&self, file: usize) -> u64 {
         let last = self.commits.last();
         last.map_or(FRONT, |c| c.ends[file])

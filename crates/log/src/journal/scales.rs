@@ -12,14 +12,14 @@ type Result<T> = std::result::Result<T, Fault>;
 /// The most scales of one dimension. netCDF uses one.
 const MOST_SCALES: usize = 1024;
 
-/// What a dataset has to do with dimension scales.
+/// The dimension scales and labels of a dataset.
 #[derive(Debug, Clone, Default)]
 pub struct Scales {
-    /// Its name if it is a dimension scale. The name may be empty.
+    /// Name of the scale, if the dataset is a dimension scale. It may be empty.
     pub name: Option<String>,
-    /// The IDs of the scales of each dimension; empty if no dimension has a scale.
+    /// IDs of the scales of each dimension; empty if no dimension has one.
     pub attached: Vec<Vec<u32>>,
-    /// The label of each dimension; empty if no dimension has a label.
+    /// Label of each dimension; empty if no dimension has one.
     pub labels: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Outline {
         Ok(())
     }
 
-    /// Gives a dimension of a dataset a label.
+    /// Labels a dimension of a dataset.
     pub(super) fn set_label(&mut self, dataset: u32, dimension: u32, label: &str) -> Result<()> {
         let dimension = self.dimension(dataset, dimension)?;
         let Defined { path, scales, .. } = self.dataset(dataset)?;
@@ -114,7 +114,7 @@ impl Outline {
         Ok(defined.ok_or_else(|| format!("there is no dataset {id} in this file"))?)
     }
 
-    /// Checks the number of a dimension.
+    /// Checks the index of a dimension.
     fn dimension(&self, dataset: u32, dimension: u32) -> Result<usize> {
         let Defined { path, layout, .. } = self.dataset(dataset)?;
         let rank = layout.dims.len();
@@ -128,7 +128,7 @@ impl Outline {
         .into())
     }
 
-    /// Keeps attributes of a dataset for what HDF5 writes there.
+    /// Reserves attributes of a dataset for HDF5.
     fn reserve(&mut self, dataset: u32, names: &[&str]) -> Result<()> {
         let path = &self.datasets[dataset as usize].path;
         let key = |name: &&str| (path.clone(), (*name).to_owned());
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(o.datasets[0].scales.labels, ["", "y"]);
     }
 
-    /// Else the close could not write these attributes.
+    /// Otherwise the close could not write these attributes.
     #[test]
     fn attributes_of_hdf5_are_not_the_users() {
         let mut o = outline(&[("/t", &[3]), ("/u", &[3]), ("/f", &[3, 4])]);

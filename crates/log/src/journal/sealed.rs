@@ -1,4 +1,4 @@
-//! What a scan says of the flushes of a log that have seals.
+//! A scan's result about the flushes of a log with seals.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use crate::front::FRONT;
 use crate::window::Piece;
 use h5logfs_common::fault::Fault;
 
-/// The flushes of a log that is not closed, up to one of which all was seen on this node.
+/// The flushes of an unclosed log, up to one that this node has seen in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownFlush {
-    /// Its number.
+    /// Number of that flush.
     pub flush: u64,
-    /// Tells these flushes from others of the same numbers: a sum over their ends and tags.
+    /// Sum over the ends and tags of these flushes, which distinguishes them from others with the same numbers.
     pub sum: u64,
 }
 
-/// What was compared of a log with seals.
+/// What was verified of a log with seals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
-    /// The last flush that is shown; `None` where no journal tells.
+    /// The last flush shown; `None` without a journal.
     pub last: Option<KnownFlush>,
-    /// The scan began after the flush that it was told to be known.
+    /// The scan began after the known flush that it was given.
     pub goes_on: bool,
     /// The data files.
     pub files: Vec<SealedFile>,
@@ -29,17 +29,17 @@ pub struct Sealed {
 /// A data file of a log with seals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedFile {
-    /// Number of the file among the sources.
+    /// Index of the file among the sources.
     pub source: u16,
-    /// Where flushes end: not all of them, but the last one.
+    /// Ends of flushes: a selection that includes the last one.
     pub ends: Vec<u64>,
-    /// The scan has compared all data from here on.
+    /// The scan has verified all data from this offset on.
     pub seen_from: u64,
-    /// Of a closed log: the table, which has copies of the entries.
+    /// The table of a closed log, which has copies of the entries.
     pub table: Option<Piece>,
 }
 
-/// How far the ends lie apart that are kept. The extents between two of them can be found by a short walk.
+/// Least distance of the ends kept. A short walk finds the extents between two of them.
 const APART: u64 = 1 << 20;
 
 impl SealedFile {
@@ -63,19 +63,19 @@ impl SealedFile {
         }
     }
 
-    /// Where the extents end.
+    /// End of the extents.
     pub fn end(&self) -> u64 {
         self.ends.last().copied().unwrap_or(FRONT)
     }
 
-    /// Memory held, in bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.ends.len() * size_of::<u64>()
     }
 }
 
 impl Sealed {
-    /// Fails with the reason where it cannot be of a log of files with these lengths.
+    /// Fails with the reason where it cannot belong to a log of files with these lengths.
     pub(crate) fn check(&self, lens: &[u64]) -> Result<(), Fault> {
         for file in &self.files {
             let len = lens.get(usize::from(file.source));
@@ -91,7 +91,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Memory held, in bytes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.files.iter().map(SealedFile::bytes).sum()
     }

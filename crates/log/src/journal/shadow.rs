@@ -1,9 +1,9 @@
-//! The shadow of a log that a program writes through HDF5 itself: an HDF5 file in memory with all objects in their
-//! natural form, and without the elements of the datasets that are logged. Such a journal has parts of the image of that
-//! file in place of definitions, and the datasets that are logged (`docs/formats/journal.md`, section 2.5).
+//! The metadata image of a log that a program writes through HDF5 itself: an HDF5 file in memory with all objects in
+//! their natural form, and without the elements of logged datasets. Such a journal has parts of the image in place of
+//! definitions, and the list of logged datasets (`docs/formats/journal.md`, section 2.5).
 //!
-//! [`image_lines`] is the writing side. A [`Shadow`] is what a reader has after some lines. Lines are hostile: an image
-//! takes no more memory than the bytes that lines give, and each line inflates to [`LARGEST_PART`] at most.
+//! [`image_lines`] is the writing side. A [`Shadow`] is the reader's state after some lines. Lines are hostile: an
+//! image takes no more memory than the bytes in its lines, and each line inflates to [`LARGEST_PART`] at most.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -21,23 +21,23 @@ use h5logfs_common::fault::{Fault, Shortage};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The most bytes of an image that one line has.
+/// The most bytes of an image in one line.
 pub const LARGEST_PART: usize = 1 << 20;
 
-/// The most bytes of an image.
+/// The largest image in bytes.
 pub const LARGEST_IMAGE: u64 = 4 << 30;
 
-/// Images are compared in pages of this size. A line has the pages that changed.
+/// Page size for comparing images. A line has the pages that changed.
 const PAGE: usize = 4096;
 
-/// A part of the image of the shadow.
+/// A part of the metadata image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImagePart {
-    /// Bytes of the image after this line. A line that makes the image larger has all bytes that are new.
+    /// Bytes of the image after this line. A line that enlarges the image has all new bytes.
     pub size: u64,
-    /// Where the bytes of this line begin.
+    /// Offset of this line's bytes.
     pub at: u64,
-    /// The bytes, deflated (zlib), in base64; empty where the line only makes the image shorter.
+    /// The bytes, deflated (zlib), in base64; empty where the line only shortens the image.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bytes: String,
 }
@@ -79,18 +79,18 @@ impl ImagePart {
 /// How the bytes of lines are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// In little room.
+    /// Compact.
     Small,
-    /// In little time: no more than a page is stored as it is. To begin to deflate takes longer than to deflate so little. For
+    /// Fast: up to one page is stored as it is, because setting up deflate takes longer than deflating so little. For
     /// lines of which a journal has few.
     Quick,
 }
 
-/// A page at most, as a zlib stream that does not deflate it.
+/// At most one page, as a zlib stream with a stored block.
 fn stored(bytes: &[u8]) -> Vec<u8> {
-    /// The method, and a window of 32 KiB; that this block is the last one, and is stored.
+    /// The method and a window of 32 KiB; then the last block, which is stored.
     const HEAD: [u8; 3] = [0x78, 0x01, 0x01];
-    // It is one page at most.
+    // The length is at most a page.
     let len = bytes.len() as u16;
     let (mut a, mut b) = (1_u32, 0_u32);
     for byte in bytes {
@@ -107,13 +107,13 @@ fn stored(bytes: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// The lines that make the image `new` of `last`; `last` is empty before the first one. An image that did not change
-/// takes no line.
+/// The lines that turn the image `last` into `new`. `last` is empty before the first image. An unchanged image needs
+/// no line.
 pub fn image_lines(last: &[u8], new: &[u8]) -> io::Result<Vec<Line>> {
     packed_image_lines(last, new, Packing::Small)
 }
 
-/// The same with bytes that are packed so.
+/// The lines that turn the image `last` into `new`, with this packing.
 pub fn packed_image_lines(last: &[u8], new: &[u8], packing: Packing) -> io::Result<Vec<Line>> {
     let mut size = last.len().min(new.len());
     let mut lines = Vec::new();
@@ -129,7 +129,7 @@ pub fn packed_image_lines(last: &[u8], new: &[u8], packing: Packing) -> io::Resu
     Ok(lines)
 }
 
-/// The ranges of `new` that differ from `last`: pages, joined as far as a line can take them.
+/// The ranges of `new` that differ from `last`: pages, joined up to the limit of a line.
 fn changed(last: &[u8], new: &[u8]) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for start in (0..new.len()).step_by(PAGE) {
@@ -148,12 +148,12 @@ fn changed(last: &[u8], new: &[u8]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// What is known of a dataset whose elements are in the log.
+/// A dataset whose elements are in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedDataset {
-    /// The number by which the log knows the dataset.
+    /// Number of the dataset in the log.
     pub id: u32,
-    /// Address of its object header in the image; `None` where it was deleted.
+    /// Address of the object header in the image; `None` if the dataset was deleted.
     pub header: Option<u64>,
 }
 
@@ -162,20 +162,20 @@ pub struct LoggedDataset {
 pub struct Shadow {
     /// The bytes of the file.
     pub image: Vec<u8>,
-    /// The datasets whose elements are in the log, by their IDs: address of the object header in the image; `None` where
-    /// the dataset was deleted.
+    /// The datasets whose elements are in the log: address of the object header in the image, by ID; `None` for a
+    /// deleted dataset.
     pub logged: BTreeMap<u32, Option<u64>>,
 }
 
 impl Shadow {
-    /// Number of dataset IDs in use, those of deleted datasets included.
+    /// Number of dataset IDs in use, including deleted datasets.
     pub fn ids(&self) -> usize {
         self.logged
             .last_key_value()
             .map_or(0, |(id, _)| *id as usize + 1)
     }
 
-    /// Changes the image as a line says. Fails with the reason where that is not possible.
+    /// Applies a line to the image. Fails with the reason where this is impossible.
     pub(super) fn change_image(&mut self, part: &ImagePart) -> Result<()> {
         let ImagePart { size, at, .. } = *part;
         let place = format_args!("a part of the image at byte {at}");
@@ -194,7 +194,7 @@ impl Shadow {
                 format!("{len} bytes cannot make an image of {size} bytes of one of {old}");
             return Err(Fault::from(reason).at(place));
         }
-        // At most the length that the image has now.
+        // At most the present length of the image.
         let at = at as usize;
         let kept = bytes.len().min(self.image.len() - at);
         self.image[at..at + kept].copy_from_slice(&bytes[..kept]);
@@ -208,7 +208,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Sets what is known of a dataset. Fails with the reason where that cannot be.
+    /// Records a logged dataset. Fails with the reason where it is invalid.
     pub(super) fn set_logged(&mut self, dataset: &LoggedDataset) -> Result<()> {
         let LoggedDataset { id, header } = *dataset;
         if id >= i32::MAX as u32 {
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// What can happen to an image between two flushes.
+    /// A change of an image between two flushes.
     #[derive(Debug, Clone)]
     enum Change {
         Write(usize, u8, usize),
@@ -329,7 +329,7 @@ mod tests {
             panic!("{lines:?}");
         };
         assert_eq!(first.inflated().unwrap().len(), 2 * PAGE);
-        // A cut alone.
+        // Only a cut.
         let lines = image_lines(&last, &last[..17]).unwrap();
         assert_eq!(sizes(&lines), [(17, 0)]);
         let text = serde_json::to_string(&lines[0]).unwrap();
@@ -347,7 +347,7 @@ mod tests {
             ..ImagePart::new(0, at, bytes, Packing::Small).unwrap()
         };
         let mut bad = vec![
-            // A hole, bytes that are missing, bytes past the end, and numbers at the limits.
+            // A hole, missing bytes, bytes past the end, and the largest numbers.
             of(6001, 6000, &[1]),
             of(6000, 5000, &[1]),
             of(u64::MAX, 5000, &[]),

@@ -1,17 +1,17 @@
-//! The definitions that make the present state of a log at once. An append begins with them.
+//! Definitions that make the present state of a log in one go. An append begins with them.
 
 use super::Recorded;
 use super::definition::{Defined, Definition};
 
 impl Recorded {
-    /// The definitions that make the same objects: each dataset with its present extent, and the dimension scales last.
+    /// Definitions that make the same objects: each dataset with its present extent, and dimension scales last.
     pub fn state(&self) -> Vec<Definition> {
         state(&self.definitions, &self.outline.datasets)
     }
 }
 
-/// The definitions that make the objects of others at once: each dataset with its present extent, as `datasets` have it in the order
-/// of their IDs, and the dimension scales last. `definitions`: without those that change datasets.
+/// Definitions that make the objects of `definitions` in one go: each dataset with its present extent, and dimension
+/// scales last. `datasets` has the present extents in the order of IDs. `definitions` has no changes of datasets.
 pub fn state(definitions: &[Definition], datasets: &[Defined]) -> Vec<Definition> {
     let mut next = datasets.iter();
     let present = |definition: &Definition| match definition {
@@ -24,7 +24,7 @@ pub fn state(definitions: &[Definition], datasets: &[Defined]) -> Vec<Definition
 }
 
 impl Defined {
-    /// The definition that makes the dataset with its present extent, without scales and labels.
+    /// The definition of the dataset with its present extent, without scales and labels.
     pub fn definition(&self) -> Definition {
         Definition::Dataset {
             path: self.path.clone(),
@@ -33,14 +33,14 @@ impl Defined {
     }
 }
 
-/// The definitions of the scales and labels of all datasets, which are in the order of their IDs.
+/// The definitions of the scales and labels of all datasets, which are in the order of IDs.
 pub fn scale_definitions(datasets: &[Defined]) -> Vec<Definition> {
     let numbered = || (0u32..).zip(datasets);
     let scales = numbered().filter_map(|(dataset, defined)| {
         let name = defined.scales.name.clone()?;
         Some(Definition::Scale { dataset, name })
     });
-    // A scale has to be one before it is attached.
+    // A scale must be one before it is attached.
     let mut definitions: Vec<Definition> = scales.collect();
     for (dataset, defined) in numbered() {
         for (dimension, scales) in (0u32..).zip(&defined.scales.attached) {
@@ -119,7 +119,7 @@ mod tests {
         ]
     }
 
-    /// What an outline knows, in a form that can be compared.
+    /// The content of an outline in comparable form.
     fn shown(outline: &Outline) -> Vec<String> {
         outline.datasets.iter().map(|d| format!("{d:?}")).collect()
     }

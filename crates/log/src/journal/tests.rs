@@ -1,4 +1,4 @@
-//! Journals as jobs write and readers read them.
+//! Journals written as jobs do, and read as readers do.
 
 use std::fs::{self, File};
 
@@ -24,7 +24,7 @@ fn read(path: &Path) -> Result<Recorded> {
     Recorded::read(&SourceFile::open(&dir, &name)?)
 }
 
-/// A journal of two flushes, and a definition behind them.
+/// A journal of two flushes, followed by a definition.
 fn written(dir: &Path) -> PathBuf {
     let path = dir.join("log.h5.h5logfs-journal");
     let header = Header::new(&ID, 4, 0, 10);
@@ -92,7 +92,7 @@ fn damage_anywhere_is_seen() {
         let line = whole[..at].iter().filter(|b| **b == b'\n').count() as u64;
         match read(&path) {
             Ok(found) => {
-                // Each second line behind the header is a commit. Without its line end a line joins the next one.
+                // After the header every second line is a commit. Without its line end a line joins the next one.
                 let is_commit = |line: &u64| *line > 0 && line.is_multiple_of(2);
                 let lines = whole.iter().filter(|b| **b == b'\n').count() as u64;
                 let torn = found.torn.unwrap();
@@ -100,7 +100,7 @@ fn damage_anywhere_is_seen() {
                 let hides = torn.last_hidden.is_some();
                 assert_eq!(hides, torn.cause == Cause::Damaged, "byte {at}");
                 let is_followed = (line + 1..lines).any(|line| is_commit(&line));
-                // A commit that is damaged may still read as one.
+                // A damaged commit may still parse as one.
                 if is_followed || !is_commit(&line) {
                     assert_eq!(hides, is_followed, "byte {at}");
                 }
@@ -111,7 +111,7 @@ fn damage_anywhere_is_seen() {
     }
 }
 
-/// Its checksum tells it from damage.
+/// The checksum distinguishes such a line from damage.
 #[test]
 fn a_line_of_a_later_version_is_no_damage() {
     let dir = tempfile::tempdir().unwrap();
@@ -156,7 +156,7 @@ fn what_cannot_follow_is_an_error() {
     assert!(attempt(&[tags(vec![7, 7])]).is_err());
 }
 
-/// A header of a journal that continues a log of `flush` flushes.
+/// The header of a journal that continues a log of `flush` flushes.
 fn append(flush: u64) -> Header {
     Header {
         append: Some(Append { flush }),
@@ -185,10 +185,10 @@ fn an_append_begins_with_the_state_that_it_continues() {
         let found = Recorded::read_until(&source, last).unwrap();
         assert_eq!(found.flushes(), wanted);
     }
-    // A log that had no flush.
+    // A log without flushes.
     begin(&append(0), &[commit(0, 8192), commit(1, 9000)]);
     assert_eq!(read(&path).unwrap().flushes(), 1);
-    // Another state than that of the header, none, and numbers at their limit.
+    // Another state than that of the header, no state, and the largest numbers.
     begin(&append(7), &[commit(1, 9000)]);
     assert!(read(&path).is_err());
     begin(&append(7), &[group("/a")]);
@@ -235,7 +235,7 @@ fn a_shadow_counts_with_the_commit_that_follows() {
     let shadow = found.shadow.unwrap();
     let headers: Vec<_> = shadow.logged.values().copied().collect();
     assert_eq!(headers, [Some(1), None, Some(3)]);
-    // What cannot be: both kinds of lines, in any order, and a part of no image.
+    // Invalid: both kinds of lines, in any order, and a part without an image.
     for lines in [
         [group("/a"), logged(0, None)],
         [logged(0, None), group("/a")],
@@ -260,7 +260,7 @@ fn a_shadow_counts_with_the_commit_that_follows() {
 fn an_append_that_fails_leaves_the_journal_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
-    // A device that is always full takes the place of the journal's file.
+    // The journal's file is on a device that is always full.
     let header = Header::new(&ID, 1, 0, 0);
     let other = dir.path().join("other");
     let mut journal = Journal::create(&other, &header, false).unwrap();
@@ -293,7 +293,7 @@ fn a_journal_says_who_writes_it() {
     assert_eq!(JobState::of(&other), JobState::Running);
     drop(journal);
     assert_eq!(JobState::of(&other), JobState::Ended);
-    // Older writers do not say it.
+    // Older writers do not record the job.
     assert_eq!(read(&written(dir.path())).unwrap().header.job, None);
 }
 
@@ -321,12 +321,12 @@ fn automatic_flushes_tell_the_last_one_that_was_asked_for() {
         write(&new, &good[..=end]);
         assert_eq!(read(&path).unwrap().asked(), wanted);
     }
-    // An older reader sees no difference in a log without them.
+    // An older reader sees no difference if these are absent.
     assert_eq!(
         serde_json::to_string(&good[2]).unwrap(),
         r#"{"commit":{"flush":3,"ends":[9000]}}"#
     );
-    // An append begins with what its log had, also where that has no end that was asked for.
+    // An append begins with the state of its log, even one whose last flush was automatic.
     write(&append(7), &[asked(7, Some(4)), asked(8, Some(4))]);
     assert_eq!(read(&path).unwrap().asked(), 4);
     for bad in [

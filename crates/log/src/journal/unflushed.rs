@@ -1,9 +1,9 @@
-//! What of a log no flush covers: what its ranks have written to files since the last complete flush
+//! Data that no flush covers: what ranks have written to files since the last complete flush
 //! (`docs/formats/journal.md`, section 3.2).
 //!
-//! It lies in three kinds of places: in the data files behind the last flush, in the files into which ranks spill, and in
-//! what `h5logfs recover` has [kept](super::kept). The extents of a rank have numbers. So those that are in several places
-//! count once, and where one is missing those behind it do not count: they may share its selections.
+//! It lies in three kinds of places: in the data files after the last flush, in spill files, and in files that
+//! `h5logfs recover` has [kept](super::kept). The extents of a rank have numbers. An extent in several places
+//! therefore counts once. Where an extent is missing, later ones do not count: they may share its selections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -26,37 +26,37 @@ use crate::source_dir::SourcePath;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 
-/// The most extents that are held in memory, a few hundred bytes each.
+/// The most extents held in memory, a few hundred bytes each.
 const MOST_EXTENTS: usize = 1 << 20;
 
 /// A file with extents that no flush covers.
 #[derive(Debug)]
 pub struct Holder {
-    /// Where it lies.
+    /// Place of the file.
     pub place: SourcePath,
-    /// The file as it is now.
+    /// The file in its present state.
     pub file: SourceFile,
-    /// The data file for which its extents are, and to which its bytes belong where it is one itself.
+    /// The data file that the extents belong to, or that the file is.
     pub data_file: u32,
-    /// Whether it is that data file.
+    /// Whether the file is a data file.
     pub is_data_file: bool,
 }
 
-/// What is known of the flushes of a log.
+/// The flushed state of a log.
 #[derive(Debug, Clone)]
 pub struct Flushed {
-    /// Number of the last one that is complete.
+    /// Number of the last complete flush.
     pub flush: u64,
     /// The number of ranks of the job.
     pub ranks: u32,
     /// The number of dataset IDs in use.
     pub datasets: u64,
-    /// The data files, and where the flush ends in each.
+    /// The data files, and the end of the flush in each.
     pub ends: Vec<(SourcePath, u64)>,
 }
 
 impl Flushed {
-    /// What a journal says.
+    /// The flushed state according to a journal.
     pub fn of(files: &LogFiles<'_>, journal: &Recorded) -> Result<Self> {
         let data_files = data_files(files, &journal.header)?;
         let ends = (0..data_files.len()).map(|number| journal.end(number));
@@ -78,57 +78,57 @@ impl Flushed {
     }
 }
 
-/// An extent, and which of the files has it.
+/// An extent and the file that has it.
 #[derive(Debug, Clone)]
 pub struct Extent {
-    /// Number of the file in [`Unflushed::files`].
+    /// Index of the file in [`Unflushed::files`].
     pub file: usize,
     /// The extent.
     pub loose: Loose,
 }
 
-/// What no flush covers.
+/// The data of a log that no flush covers.
 #[derive(Debug, Default)]
 pub struct Unflushed {
-    /// Where it lies: first all data files.
+    /// The files with the data. All data files come first.
     pub files: Vec<Holder>,
-    /// What each rank has written, in this order.
+    /// Extents of each rank, in the order of writing.
     pub ranks: BTreeMap<u32, Vec<Extent>>,
-    /// Extents that do not count: something is missing in front of them, or an earlier version has written them, whose
-    /// extents lack a proof.
+    /// Extents that do not count: an earlier extent is missing, or they come from an earlier version, which wrote no
+    /// proof.
     pub apart: Vec<Extent>,
-    /// Bytes that belong to no whole extent.
+    /// Bytes outside of whole extents.
     pub rest: u64,
 }
 
-/// How much there is of it, and what can be said of it.
+/// Amounts of unflushed data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Bytes of data.
     pub bytes: u64,
-    /// How many ranks have written them.
+    /// Number of ranks that have written them.
     pub ranks: usize,
-    /// IDs of datasets that were made after the last flush: some of the data are theirs.
+    /// IDs of datasets created after the last flush, to which some of the data belongs.
     pub unknown_datasets: BTreeSet<u64>,
-    /// Bytes of data that do not count, since others are missing in front of them, or they have no checksum.
+    /// Bytes of data that do not count, because earlier extents are missing, or they have no checksum.
     pub apart: u64,
-    /// Bytes behind the last flush that are no whole write.
+    /// Bytes after the last flush that are no whole write.
     pub incomplete: u64,
 }
 
 impl Unflushed {
-    /// Looks for it. With `data`, what does not match the checksum of its data is incomplete. Reads as much as there is of
-    /// entries, and with `data` of those, too.
+    /// Finds the unflushed data of a log. It reads all entries. With `data` it reads the data as well, and extents
+    /// whose data does not match the checksum count as incomplete.
     pub fn of(files: &LogFiles<'_>, journal: &Recorded, data: bool) -> Result<Self> {
         Self::with_kept(files, journal, data, None)
     }
 
-    /// The same behind a flush of which the caller knows.
+    /// Finds the data after a flush that the caller knows.
     pub fn behind(files: &LogFiles<'_>, flushed: &Flushed, data: bool) -> Result<Self> {
         Self::find(files, flushed, data, None)
     }
 
-    /// The same with what was kept of it.
+    /// Finds the unflushed data, including what was kept of it.
     pub fn with_kept(
         files: &LogFiles<'_>,
         journal: &Recorded,
@@ -176,7 +176,7 @@ impl Unflushed {
         Ok(found)
     }
 
-    /// What was kept, and nothing else.
+    /// Finds only what was kept.
     pub fn only_kept(files: &LogFiles<'_>, journal: &Recorded, kept: &Kept) -> Result<Self> {
         let mut found = Unflushed::default();
         let mut extents = Vec::new();
@@ -227,7 +227,7 @@ impl Unflushed {
         Ok(())
     }
 
-    /// Gives each rank what follows the last flush without a gap.
+    /// Assigns to each rank its extents that follow the last flush without a gap.
     fn put_in_order(&mut self, extents: Vec<Extent>) {
         let mut ranks: BTreeMap<u32, BTreeMap<u32, Extent>> = BTreeMap::new();
         for extent in extents {
@@ -237,7 +237,7 @@ impl Unflushed {
                 continue;
             };
             let own = ranks.entry(header.rank).or_default();
-            // Those of data files come first, and stay where they are.
+            // Extents in data files come first, and stay in place.
             own.entry(number).or_insert(extent);
         }
         for (rank, extents) in ranks {
@@ -260,7 +260,7 @@ impl Unflushed {
         }
     }
 
-    /// Whether there is nothing of a rank.
+    /// Whether there are no extents of a rank.
     pub fn is_empty(&self) -> bool {
         self.ranks.is_empty() && self.apart.is_empty()
     }
@@ -270,12 +270,12 @@ impl Unflushed {
         self.ranks.values().flatten().chain(&self.apart)
     }
 
-    /// The largest ID of a dataset that is in use, with those that the journal does not know.
+    /// The largest dataset ID in use, including IDs that the journal does not have.
     pub fn highest(&self) -> Option<u64> {
         self.all().map(|extent| extent.loose.highest).max()
     }
 
-    /// How much there is.
+    /// The amounts.
     pub fn summary(&self) -> Summary {
         let bytes = |extent: &Extent| extent.loose.place.header.data;
         let sum = |sum: u64, extent| sum.saturating_add(bytes(extent));
@@ -291,7 +291,7 @@ impl Unflushed {
 }
 
 impl Summary {
-    /// Whether there is nothing of a rank.
+    /// Whether there are no extents of a rank.
     pub fn is_empty(&self) -> bool {
         self.ranks == 0 && self.apart == 0
     }
@@ -301,7 +301,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             let bytes = Size(self.incomplete);
-            return write!(f, "{bytes} behind the last flush that are no whole write");
+            return write!(f, "{bytes} of incomplete writes after the last flush");
         }
         let ranks = match self.ranks {
             1 => "1 rank".to_owned(),
@@ -309,10 +309,7 @@ impl fmt::Display for Summary {
         };
         let apart = Size(self.apart);
         if self.ranks == 0 {
-            write!(
-                f,
-                "{apart} that no flush covers, and of which not all can be told"
-            )?;
+            write!(f, "{apart} that no flush covers, which may be incomplete")?;
         } else {
             write!(f, "{} in {ranks} that no flush covers", Size(self.bytes))?;
         }
@@ -335,17 +332,17 @@ impl fmt::Display for Summary {
             }
         }
         if self.apart > 0 && self.ranks > 0 {
-            write!(f, "; {apart} of which not all can be told")?;
+            write!(f, "; {apart} that may be incomplete")?;
         }
         if self.incomplete > 0 {
             let bytes = Size(self.incomplete);
-            write!(f, "; {bytes} that are no whole write")?;
+            write!(f, "; {bytes} of incomplete writes")?;
         }
         Ok(())
     }
 }
 
-/// A number of bytes, for people.
+/// A number of bytes for human readers.
 struct Size(u64);
 
 impl fmt::Display for Size {
@@ -374,7 +371,7 @@ pub fn data_files(files: &LogFiles<'_>, header: &Header) -> Result<Vec<SourcePat
     })
 }
 
-/// Opens one of them.
+/// Opens a data file.
 fn open(files: &LogFiles<'_>, place: &SourcePath) -> Result<SourceFile> {
     if place.path == files.log() {
         return SourceFile::open(files.dir(), files.log());
@@ -388,7 +385,7 @@ pub fn open_data_files(files: &LogFiles<'_>, header: &Header) -> Result<Vec<Sour
     places.iter().map(|place| open(files, place)).collect()
 }
 
-/// The files into which ranks have spilled, and the data file of each.
+/// The spill files, with the data file of each.
 fn spill_files(files: &LogFiles<'_>, flushed: &Flushed) -> Result<Vec<(SourcePath, u32)>> {
     let dir = spill_dir(files.log());
     let names = match files.list(&SourcePath::below(&dir)) {
@@ -404,7 +401,7 @@ fn spill_files(files: &LogFiles<'_>, flushed: &Flushed) -> Result<Vec<(SourcePat
     Ok(found.into_iter().map(place).collect())
 }
 
-/// The files of the log at `files` into which ranks have spilled.
+/// The spill files of the log at `files`.
 pub fn spilled(files: &LogFiles<'_>) -> Vec<SourcePath> {
     let dir = spill_dir(files.log());
     let names = files.list(&SourcePath::below(&dir)).unwrap_or_default();
@@ -418,13 +415,13 @@ pub fn spilled(files: &LogFiles<'_>) -> Vec<SourcePath> {
     places.filter(is_own).collect()
 }
 
-/// Whether `name` is that of the directory with such files of the log `log`.
+/// Whether `name` is that of the spill directory of the log `log`.
 pub fn is_spill_dir(log: &OsStr, name: &OsStr) -> bool {
     spill_dir(Path::new(log)).as_os_str() == name
 }
 
-/// Removes the files into which ranks of the log at `log` have spilled, when nothing in them counts any more, and no others. The
-/// caller has the lock of its journal.
+/// Removes the spill files of the log at `log`, once nothing in them counts, and no other files. The caller holds the
+/// lock of the journal.
 pub fn remove_spills(log: &Path) -> io::Result<()> {
     let dir = spill_dir(log);
     let entries = match std::fs::read_dir(&dir) {
@@ -433,7 +430,7 @@ pub fn remove_spills(log: &Path) -> io::Result<()> {
         }
         entries => entries?,
     };
-    // Readers follow no symbolic link to it.
+    // Readers do not follow a symbolic link to the directory.
     if dir.symlink_metadata()?.is_symlink() {
         return Ok(());
     }
@@ -444,7 +441,7 @@ pub fn remove_spills(log: &Path) -> io::Result<()> {
         }
     }
     match std::fs::remove_dir(&dir) {
-        // There are files of others in it.
+        // The directory has files of others.
         Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
         removed => removed,
     }

@@ -1,4 +1,4 @@
-//! The value of an attribute, and what becomes one: numbers, booleans, texts, and lists of these.
+//! The value of an attribute, and the types that convert to it: numbers, booleans, texts, and lists of these.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,22 +11,22 @@ use h5logfs_common::fault::Fault;
 /// The most bytes of an attribute message.
 const LARGEST_ATTRIBUTE: u64 = 65_000;
 
-/// The value of an attribute. A number, a boolean or a text becomes a scalar; a slice, an array or a `Vec` of them
-/// becomes a list.
+/// The value of an attribute. A number, a boolean or a text converts to a scalar; a slice, an array or a `Vec` of
+/// them to a list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
-    /// Elements of fixed size; without dimensions a scalar.
+    /// Elements of fixed size; a scalar if there are no dimensions.
     Elements {
         /// Type of an element.
         datatype: Datatype,
         /// Extent; empty for a scalar.
         dims: Vec<u64>,
-        /// The elements, as they lie in a file.
+        /// The elements as stored in a file.
         #[serde(with = "hex")]
         bytes: Vec<u8>,
     },
-    /// One text of variable length, a scalar.
+    /// A scalar text of variable length.
     Text(String),
     /// A list of texts of variable length.
     Texts(Vec<String>),
@@ -61,10 +61,10 @@ impl Value {
                 bytes.len() as u64
             }
             Value::Text(text) => text.len() as u64,
-            // The header holds the length of each text, and where it lies.
+            // The header holds the length and place of each text.
             Value::Texts(texts) => texts.iter().map(|t| t.len() as u64 + 16).sum(),
         };
-        // The attribute is one message of at most 64 KiB.
+        // An attribute is one message of at most 64 KiB.
         let described = match self {
             Value::Elements { datatype, dims, .. } => {
                 datatype.message_size() + 16 * dims.len() as u64
@@ -93,7 +93,7 @@ impl Value {
     }
 }
 
-/// What an attribute can hold, alone or in a list.
+/// An element type of attributes, alone or in a list.
 pub trait Item: Sized {
     /// A scalar.
     fn scalar(&self) -> Value;
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// However a program holds its values, they become the same attribute.
+    /// Equal values in different containers become the same attribute.
     #[test]
     fn lists_of_all_kinds_are_values() {
         let numbers: Vec<u16> = vec![1, 2];

@@ -1,8 +1,8 @@
-//! Which flushes of a log can be seen wholly.
+//! The flushes of a log that are fully visible.
 //!
-//! A file system may show late what another node has written, and in another order: the commit of a flush before its data,
-//! the size of a file before its bytes. Where the extents have [seals](extent::Seal), a reader tells: it goes through the
-//! flushes in their order, up to the first one that is not all there.
+//! A file system may show late what another node has written, and in another order: the commit of a flush before its
+//! data, the size of a file before its bytes. If extents have [seals](extent::Seal), a reader notices: it verifies
+//! flush by flush, up to the first incomplete one.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -14,38 +14,37 @@ use crate::logvol::extent::{self, FlushRange};
 use crate::source_file::SourceFile;
 use h5logfs_common::fault::Fault;
 
-/// The most data of a log, in bytes, that are compared with their checksums before it is shown: the last ones of each data
-/// file. Of what is in front of them the extents and their entries are compared; their data, when they are
-/// [first read](super::guard).
+/// The most data of a log, in bytes, that is verified before the log is shown: the newest data of each data file. For
+/// older data only the extents and entries are verified; the data itself is when [first read](super::guard).
 pub const MOST_DATA: u64 = 256 << 20;
 
-/// A flush that is in the journal and not wholly in the data files.
+/// A flush that is in the journal but not fully in the data files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unseen {
     /// Number of the flush.
     pub flush: u64,
-    /// What is not there.
+    /// What is missing.
     pub reason: String,
 }
 
-/// What of a log can be seen.
+/// The visible part of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visible {
-    /// The first flush that cannot be seen wholly; `None` where all can.
+    /// The first flush that is not fully visible; `None` if all are.
     pub unseen: Option<Unseen>,
-    /// The flushes up to the known one are those of this journal, and were not compared again.
+    /// The flushes up to the known one are those of this journal, and were not verified again.
     pub goes_on: bool,
-    /// All data of flushes before the unseen one were compared from here on, for each data file.
+    /// For each data file the offset from which on all data before the unseen flush is verified.
     pub seen_from: Vec<u64>,
 }
 
-/// The first flush that cannot be seen wholly; `None` where all can. `files`: the data files. Flushes without seals count as
-/// seen. Of the data `most` bytes are compared.
+/// The first flush that is not fully visible; `None` if all are. `files` are the data files. Flushes without seals
+/// count as visible. `most` bytes of data are verified.
 pub fn first_unseen(journal: &Recorded, files: &[SourceFile], most: u64) -> Option<Unseen> {
     visible(journal, files, most, None).unseen
 }
 
-/// The same, and what was compared for it. `known`: of the flushes up to this one all was seen before.
+/// The visible part of a log. `known`: all flushes up to this one were visible before.
 pub fn visible(
     journal: &Recorded,
     files: &[SourceFile],
@@ -95,7 +94,7 @@ pub fn visible(
     visible
 }
 
-/// How a later scan knows the flushes of this journal.
+/// The identification of this journal's flushes for a later scan.
 pub fn known_flush(journal: &Recorded) -> Option<KnownFlush> {
     let last = journal.commits.last()?;
     Some(KnownFlush {
@@ -104,7 +103,7 @@ pub fn known_flush(journal: &Recorded) -> Option<KnownFlush> {
     })
 }
 
-/// How many commits of the journal are those up to the known one.
+/// Number of the journal's commits up to the known flush.
 fn known_commits(journal: &Recorded, known: Option<KnownFlush>) -> usize {
     let Some(known) = known else {
         return 0;
@@ -119,7 +118,7 @@ fn known_commits(journal: &Recorded, known: Option<KnownFlush>) -> usize {
     }
 }
 
-/// A sum over flushes: their ends, and the tags of their extents.
+/// A sum over the ends of flushes, and the tags of their extents.
 fn sum(journal: &Recorded, commits: &[Commit]) -> u64 {
     let mut sum = Xxh3::new();
     sum.update(&journal.id.0);
@@ -132,12 +131,12 @@ fn sum(journal: &Recorded, commits: &[Commit]) -> u64 {
     sum.digest()
 }
 
-/// Whether any flush can be told from one that is not all there.
+/// Whether any flush can be distinguished from an incomplete one.
 pub fn is_sealed(journal: &Recorded) -> bool {
     journal.commits.iter().any(|commit| !commit.tags.is_empty())
 }
 
-/// Returns from where on the data of the flush were compared.
+/// Verifies a flush. Returns the offset from which on its data was verified.
 fn check(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, Fault> {
     let len = file.metadata()?.len();
     let end = range.bytes.end;
@@ -179,7 +178,7 @@ mod tests {
         [&header.to_bytes()[..], entries, &data].concat()
     }
 
-    /// The log of three flushes with two extents each: its bytes, where flushes end, its journal.
+    /// A log of three flushes with two extents each: its bytes, the ends of flushes, and its journal.
     fn log(dir: &Path) -> (Vec<u8>, Vec<u64>, Recorded) {
         let mut bytes = unclosed_front(&ID);
         let (mut ends, mut lines) = (Vec::new(), Vec::new());
@@ -216,7 +215,7 @@ mod tests {
             first_unseen(&journal, &[source(&path)], most).map(|unseen| unseen.flush)
         };
         assert_eq!(unseen(&bytes, MOST_DATA), None);
-        // Each byte of a flush counts, as a hole and as something else.
+        // Every byte of a flush counts, as a hole and as another value.
         for at in (FRONT as usize..bytes.len()).step_by(97) {
             let mut other = bytes.clone();
             other[at] ^= 0x5a;
@@ -227,13 +226,13 @@ mod tests {
             let short = &bytes[..*end as usize - 1];
             assert_eq!(unseen(short, MOST_DATA), Some(flush));
         }
-        // Another extent was in the same place, with checksums of its own.
+        // An extent with valid checksums takes the place of another.
         let mut other = bytes.clone();
         let len = extent(2, 1, 0).len();
         let end = ends[1] as usize;
         other[end - len..end].copy_from_slice(&extent(2, 1, 77));
         assert_eq!(unseen(&other, MOST_DATA), Some(2));
-        // Two faults: the first counts. Far from the end only the data are not compared.
+        // Of two faults the first counts. Far from the end only the data is not verified.
         let mut other = bytes.clone();
         other[ends[0] as usize - 1] = 0;
         other[ends[1] as usize - 1] = 0;
@@ -260,7 +259,7 @@ mod tests {
         assert!(seen.goes_on && seen.unseen.is_none());
         assert_eq!(seen.seen_from, [ends[1]]);
         assert_eq!(file[0].bytes_read(), ends[2] - ends[1]);
-        // Of flushes with the same numbers that are others, nothing is known.
+        // Nothing is known of other flushes with the same numbers.
         for damage in [
             |journal: &mut Recorded| journal.commits[0].tags[0] ^= 1,
             |journal: &mut Recorded| journal.commits[1].ends[0] -= 1,
@@ -289,7 +288,7 @@ mod tests {
         assert_eq!(from(&journal, len - 1), ends[2]);
         assert_eq!(from(&journal, len), ends[2] - len);
         assert_eq!(from(&journal, 3 * len + 5), ends[2] - 3 * len);
-        // Nothing was compared of a flush without seals.
+        // A flush without seals is not verified.
         journal.commits[1].tags.clear();
         assert_eq!(from(&journal, MOST_DATA), ends[1]);
     }

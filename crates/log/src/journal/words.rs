@@ -1,4 +1,4 @@
-//! Datatypes, values, extents and flushes in words, for the messages that name them.
+//! Datatypes, values, extents and flushes in words, for messages.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -6,7 +6,7 @@ use super::datatype::Datatype;
 use super::hex::to_hex;
 use super::value::Value;
 
-/// The same words as `inspect` prints of a dataset; compounds and enumerations with their members.
+/// The words that `inspect` prints for a dataset. Compounds and enumerations list their members.
 impl Display for Datatype {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let bits = |size: &u32| u64::from(*size) * 8;
@@ -46,7 +46,7 @@ impl Display for Datatype {
 }
 
 impl Datatype {
-    /// The datatype in words, cut to what a message can hold.
+    /// The datatype in words, cut to the length of a message.
     pub fn short(&self) -> String {
         shortened(&self.to_string())
     }
@@ -57,7 +57,7 @@ fn braces<T>(f: &mut Formatter<'_>, items: &[T], words: impl Fn(&T) -> String) -
     write!(f, "{{{}}}", items.join(", "))
 }
 
-/// Texts in quotes, numbers as a person writes them, other elements in hexadecimal digits.
+/// Texts in quotes, numbers in decimal, other elements in hexadecimal.
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -96,7 +96,7 @@ fn write_elements(
     }
 }
 
-/// `None` for what has no short form.
+/// An element in words; `None` if it has no short form.
 fn element_words(datatype: &Datatype, bytes: &[u8]) -> Option<String> {
     match datatype {
         Datatype::Integer {
@@ -162,7 +162,7 @@ pub fn largest_extent(max_dims: &[Option<u64>]) -> String {
     format!("[{}]", limits.join(", "))
 }
 
-/// Two texts that differ, cut to what a message can hold. Both keep the place where they begin to differ.
+/// Two different texts, cut to the length of a message. Both keep the place of the first difference.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shortened {
     /// The first text.
@@ -173,7 +173,7 @@ pub struct Shortened {
 
 /// Characters of a text in a message.
 const LONGEST: usize = 80;
-/// Characters that stay in front of the place where two texts begin to differ.
+/// Characters kept before the first difference.
 const LEAD: usize = 20;
 
 impl Shortened {
@@ -196,8 +196,8 @@ impl Shortened {
     }
 }
 
-/// What follows the number of the newest flush: that it is automatic, and which one the program asked for. Empty where that is
-/// the newest.
+/// Text after the number of the newest flush: it is automatic, and the last one requested is another. Empty where the
+/// newest flush was requested.
 pub fn asked_for(newest: u64, asked: u64) -> String {
     match asked {
         asked if asked == newest => String::new(),
@@ -206,7 +206,7 @@ pub fn asked_for(newest: u64, asked: u64) -> String {
     }
 }
 
-/// A text of a message, at most `LONGEST` characters long.
+/// A text of at most `LONGEST` characters.
 pub fn shortened(text: &str) -> String {
     cut(text, 0)
 }
@@ -291,7 +291,7 @@ mod tests {
             assert!(text.starts_with("…ää") && text.ends_with("zz…"), "{text}");
             assert_eq!(text.chars().count(), LONGEST + 2);
         }
-        // One text is the begin of the other.
+        // One text is the start of the other.
         let short = Shortened::new(&"a".repeat(500), &"a".repeat(501));
         assert_ne!(short.one, short.other);
     }

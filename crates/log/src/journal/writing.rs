@@ -22,20 +22,20 @@ pub struct Journal {
     /// Number of valid bytes, and their checksum.
     len: u64,
     sum: Crc,
-    /// There may be bytes behind the valid ones.
+    /// Whether bytes may follow the valid ones.
     torn: bool,
 }
 
 impl Journal {
-    /// Makes the journal of a new file. It holds a lock on the journal for as long as it lives, which shows other
-    /// processes that the job is running. No process sees the journal without the lock and the header. With `replace` it
-    /// takes the place of a journal that is there, whose lock the caller must have. Else such a journal is an error.
+    /// Creates the journal of a new file. It holds a lock on the journal for its lifetime, which shows other
+    /// processes that the job is running. No process sees the journal without the lock and the header. With `replace`
+    /// it replaces an existing journal, whose lock the caller must hold. Otherwise an existing journal is an error.
     pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self> {
         Self::begin(path, header, &[], replace, |_| Ok(()))
     }
 
-    /// The same for a journal that has these lines, too, before it has its name: an append begins with them. With `sync`, all of
-    /// it is on the disk by then, since it stands for what the log held before.
+    /// Creates a journal that also has these lines before it gets its name: an append begins with them. With `sync`
+    /// all of it is on disk by then, because it replaces the record of the log's earlier state.
     pub fn create_with(
         path: &Path,
         header: &Header,
@@ -73,8 +73,8 @@ impl Journal {
         })
     }
 
-    /// Appends lines in one piece. With `sync`, waits until they are on the disk. After an error the journal is as it
-    /// was before.
+    /// Appends lines in one write. With `sync`, waits until they are on disk. After an error the journal is
+    /// unchanged.
     pub fn append_lines(&mut self, lines: &[Line], sync: bool) -> Result<()> {
         self.append(lines, sync)
     }
@@ -94,7 +94,7 @@ impl Journal {
             .and_then(|()| file.write_all_at(&text, self.len))
             .and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(e) = written {
-            // Where this fails, too, it is done before the next lines.
+            // If this fails, too, it is done before the next lines.
             self.torn = file.set_len(self.len).is_err();
             return Err(Error::io(self.held.path(), e));
         }
@@ -104,30 +104,30 @@ impl Journal {
         Ok(())
     }
 
-    /// Waits until all of it is on the disk.
+    /// Waits until all of the journal is on disk.
     pub fn sync(&self) -> Result<()> {
         let synced = self.held.file().sync_data();
         synced.map_err(|e| Error::io(self.held.path(), e))
     }
 
-    /// The file, and its name.
+    /// The file and its name.
     pub fn held(&self) -> &HeldFile {
         &self.held
     }
 
-    /// Fails where the journal no longer has its name.
+    /// Fails where the name no longer leads to the journal.
     pub fn check_name(&self) -> Result<()> {
         let checked = self.held.check_name();
         checked.map_err(|e| Error::io(self.held.path(), e))
     }
 
-    /// Gives up the lock. A process that was forked meanwhile has the same lock, and does not keep it.
+    /// Releases the lock. A process forked meanwhile shares the lock, and loses it as well.
     pub fn unlock(self) {
-        // Where the file system has no locks there is nothing to give up.
+        // Without locks in the file system there is nothing to release.
         let _ = flock(self.held.file(), FlockOperation::Unlock);
     }
 
-    /// Removes the journal of a file that is closed. Until its directory is on the disk, a crash of the system may bring it back.
+    /// Removes the journal of a closed file. Until its directory is on disk, a crash of the system may bring it back.
     pub fn remove(&self) -> Result<()> {
         self.check_name()?;
         let path = self.held.path();
@@ -135,8 +135,8 @@ impl Journal {
     }
 }
 
-/// Replaces the journal `old` by one with further lines behind its last commit, on the disk and locked. `recorded`: what was
-/// read of it. A crash leaves the one or the other.
+/// Replaces the journal `old` by one with further lines after its last commit, on disk and locked. `recorded` is the
+/// content of `old`. A crash leaves the old or the new journal.
 pub fn extended(
     path: &Path,
     old: &File,
@@ -158,7 +158,7 @@ pub fn extended(
     })
 }
 
-/// Copies a checksum: `Crc` cannot be cloned, but combined with an empty one.
+/// Copies a checksum. `Crc` cannot be cloned, but can be combined with an empty one.
 fn copy_of(sum: &Crc) -> Crc {
     let mut copy = Crc::new();
     copy.combine(sum);

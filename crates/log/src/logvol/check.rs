@@ -1,4 +1,4 @@
-//! Checks the places that a snapshot names. The bytes there are checked when they are read.
+//! Checks the places in a snapshot. Reading checks the bytes there.
 
 use super::{LogDataset, Tables};
 use crate::window::Piece;
@@ -6,7 +6,7 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 
 impl Tables {
-    /// Fails with the reason where a place cannot exist. `sources`: number of source files.
+    /// Fails with the reason where a place cannot exist. `sources` is the number of source files.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if !self.metadata.is_empty() && !self.sections.is_empty() {
             return Err("tables of a closed log and sections of an unclosed one".into());
@@ -31,7 +31,7 @@ impl Tables {
             }
             check_range(0, total)?;
         }
-        // They are searched by bisection.
+        // Data logs are found by bisection.
         let place = |e: &LogDataset| (e.source, e.offset);
         if self.data.is_sorted_by_key(place) {
             Ok(())
@@ -42,8 +42,8 @@ impl Tables {
 }
 
 impl Tables {
-    /// Two record tables that share bytes, or a table and data that do. HDF5 gives each dataset bytes of its own. A
-    /// small file whose tables share them could ask for any amount of work.
+    /// Reports record tables that overlap each other or data. HDF5 gives each dataset its own bytes. A small file
+    /// with overlapping tables could demand any amount of work.
     pub(super) fn overlap(&self) -> Option<Diagnostic> {
         let tables = self.metadata.iter().map(|table| Place {
             is_table: true,
@@ -68,7 +68,7 @@ impl Tables {
         if self.sections.is_empty() {
             first_overlap(tables.chain(data).collect())
         } else {
-            // The extents of a log that is not closed hold both.
+            // The extents of an unclosed log hold both tables and data.
             first_overlap(pieces.collect())
         }
     }
@@ -81,11 +81,11 @@ struct Place {
     len: u64,
 }
 
-/// The first table that shares bytes with another one, or with data.
+/// The first table that overlaps another one, or data.
 fn first_overlap(mut places: Vec<Place>) -> Option<Diagnostic> {
     places.retain(|place| place.len > 0);
     places.sort_unstable_by_key(|place| (place.source, place.start));
-    // The ends of the tables and of the data so far, in this source.
+    // The ends of the tables and of the data so far, in the current source.
     let (mut source, mut tables, mut data) = (0, 0, 0);
     for place in places {
         if place.source != source {

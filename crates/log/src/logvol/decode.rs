@@ -21,15 +21,14 @@ use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 
-/// Several threads decode the selections where their entries span this many bytes. For fewer, threads cost more than
-/// they save.
+/// Bytes of entries from which on several threads decode the selections. For fewer, threads cost more than they save.
 const MANY_BYTES: u64 = 1 << 20;
-/// Several threads decode more entries of one block each. Those of tests are few.
+/// Number of single-block entries from which on several threads decode them. It is small in tests.
 const MANY_ENTRIES: usize = if cfg!(debug_assertions) { 20 } else { 1 << 15 };
-/// Selections that a thread takes at once.
+/// Selections that a thread takes at a time.
 const TAKEN: usize = 16;
 
-/// What the decoding of a dataset needs.
+/// The context for decoding a dataset.
 pub(super) struct Decoder<'a> {
     pub task: &'a Task,
     pub tables: &'a Tables,
@@ -42,23 +41,24 @@ pub(super) struct Decoder<'a> {
 /// What an entry covers.
 enum Coverage {
     Nothing,
-    /// One block, whose sides are in the state.
+    /// One block, whose sides are in [`State::sides`].
     Block,
-    /// A selection with its number, and the first coordinate of all its blocks where it has none for the first dimension.
+    /// A selection and its number. The middle value is the first coordinate of all blocks, for a selection without
+    /// the first dimension.
     Selection(u64, Option<u64>, Arc<Reserved<Selection>>),
 }
 
-/// State from one entry to the next.
+/// State carried from one entry to the next.
 struct State<'a> {
     /// Source file, and a window over it.
     window: Option<(u16, Window<'a>)>,
-    /// The same for entries with shared selections, which lie further back.
+    /// Source file and window for entries with shared selections, which lie further back.
     shared: Option<(u16, Window<'a>)>,
     /// Selections of this dataset, by number.
     held: HashMap<u64, Arc<Reserved<Selection>>>,
     /// The memory of `held`.
     reservation: Reservation,
-    /// Bytes of those that no other dataset had decoded.
+    /// Bytes of the selections that no other dataset had decoded before.
     decoded: usize,
     /// Sides of a single block, of the dataset's rank: the starts, then the counts.
     sides: Vec<u64>,
@@ -72,11 +72,11 @@ impl State<'_> {
     }
 }
 
-/// Bytes of memory of an entry of [`State::held`], spare places included.
+/// Bytes of memory per entry of [`State::held`], including unused slots.
 const HELD: u64 = 48;
 
 impl<'a> Decoder<'a> {
-    /// The records of all entries. Fails where there is no memory, and where the task stops. Damage is no failure.
+    /// The records of all entries. Fails when memory is short or the task stops, but not on damage.
     pub fn records(&self) -> Result<DatasetRecords, Fault> {
         self.records_of(self.entries.of_dataset(self.dataset.id))
     }
@@ -91,7 +91,7 @@ impl<'a> Decoder<'a> {
                 self.decode(places, state, places.len())?
             }
         };
-        // Section 7: records apply in the order of flushes, then of offsets, not in that of the table.
+        // Section 7: records apply in the order of flushes, then of offsets, not in the order of the table.
         found.records.put_in_order()?;
         if !self.dataset.filtered {
             distrust_equal_sizes(&mut found.records)?;
@@ -110,8 +110,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes entries of one block each in several threads. `None` where they are few, or others are among them: these share
-    /// selections.
+    /// Decodes single-block entries in several threads. `None` where there are few, or where other entries are among
+    /// them: these share selections.
     fn decode_in_parts(&self, places: Places<'_>) -> Result<Option<DatasetRecords>, Fault> {
         let has_one_block = |place: EntryPosition| {
             let explicit = place.target.map(|target| self.entries.explicit(target));
@@ -129,7 +129,7 @@ impl<'a> Decoder<'a> {
         let each = places.len().div_ceil(shares);
         let parts = parallel::share(shares, |number| {
             let part = places.from(number * each).first(each);
-            // The records of the others come behind those of the first one.
+            // The first list receives the records of the others.
             let room = if number == 0 { places.len() } else { each };
             self.decode(part, self.state(), room)
         });
@@ -153,7 +153,7 @@ impl<'a> Decoder<'a> {
         Ok(all)
     }
 
-    /// The records of entries, in the order of the table. `room`: for how many the list has room at first.
+    /// The records of entries, in the order of the table. `room` is the initial capacity of the list.
     fn decode(
         &self,
         places: Places<'_>,
@@ -224,7 +224,7 @@ impl<'a> Decoder<'a> {
         let is_own = explicit.position() == place.position;
         let is_plain = is_own && head.flags == 0 && head.data_size > 0;
         let covered = if is_plain && self.rank() > 0 {
-            // Most small records. The others come to the same, more slowly.
+            // A fast path for most small records. The general path gives the same result.
             let window = self.window(&mut state.window, source);
             let body = window.bytes(place.position + head.len(), head.body_len())?;
             one_block(body, self.rank(), 0, None, &mut state.sides)?
@@ -252,7 +252,7 @@ impl<'a> Decoder<'a> {
             encoding: self.encoding(explicit, raw, head.data_size as u64),
         };
         let flush = self.data_flush(source, &head);
-        // A record whose data are lost may be the last one: no older record must take its place.
+        // A record with lost data may be the last one: it must still hide older records.
         let order = order(source, *flush.as_ref().unwrap_or(&u32::MAX));
         let fault = match flush {
             Err(fault) => Some(fault.into_damage()?),
@@ -280,8 +280,8 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Section 9: only the sizes tell whether bytes are filtered. Section 6.6: each of the calls that are merged to an
-    /// entry has a zlib stream. Their blocks may have become one.
+    /// Section 9: only the sizes tell whether bytes are filtered. Section 6.6: an entry of merged calls has a zlib
+    /// stream per call. Their blocks may have become one.
     fn encoding(&self, explicit: ExplicitSelection, raw: u64, stored: u64) -> Encoding {
         if raw == stored {
             Encoding::Raw
@@ -294,7 +294,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The N of the `_ld_N` in which the entry's data lie (sections 3 and 12).
+    /// The N of the `_ld_N` that holds the entry's data (sections 3 and 12).
     fn data_flush(&self, source: u16, head: &EntryHeader) -> Result<u32, Fault> {
         let (offset, len) = (head.data_offset, head.data_size);
         let found = self.tables.data_log(source, offset, len);
@@ -303,8 +303,8 @@ impl<'a> Decoder<'a> {
         Ok(extent.number)
     }
 
-    /// What an entry covers that shares a selection which is known. `None` where it is not, or where the entry that has
-    /// it says more than the table tells.
+    /// The coverage of an entry whose shared selection is already decoded. `None` where it is not, or where the entry
+    /// with the selection has details that the table lacks.
     fn covered_as_known(
         &self,
         target: u32,
@@ -333,7 +333,7 @@ impl<'a> Decoder<'a> {
         Ok(Some(Coverage::of(id, selection, lead, &mut state.sides)))
     }
 
-    /// What an entry covers, by the entry that has its selection.
+    /// The coverage of an entry, read from the entry that has its selection.
     fn covered_as_read(
         &self,
         target: u32,
@@ -360,14 +360,14 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Whether the data of an entry have as many elements as a selection.
+    /// Whether the data of an entry has as many elements as a selection.
     fn fits(&self, selection: &Selection, head: &EntryHeader) -> bool {
         let bytes = selection.elements().checked_mul(self.dataset.element_size);
         bytes == u64::try_from(head.data_size).ok()
     }
 
-    /// What an entry covers (section 6). The selection is that of the entry `target` at `at` of its source file, which
-    /// may be the entry itself.
+    /// The coverage of an entry (section 6). The selection belongs to the entry `target` at `at` of its source file,
+    /// which may be the entry itself.
     fn covered(
         &self,
         (target, at, explicit_entry, is_own): (u32, u64, &EntryHeader, bool),
@@ -382,7 +382,7 @@ impl<'a> Decoder<'a> {
         }
         let wanted = rank - usize::from(lead.is_some());
         if wanted == 0 && !explicit_entry.has(MUL) {
-            // One element, without coordinates.
+            // A scalar has one element and no coordinates.
             return Ok(Coverage::block(lead, &[], &[], &mut state.sides));
         }
         let own_rank = rank - usize::from(explicit_entry.record.is_some() && rank > 0);
@@ -396,7 +396,7 @@ impl<'a> Decoder<'a> {
             return one_block(body, own_rank, own_rank - wanted, lead, &mut state.sides);
         }
         let id = |spelling: SelectionEncoding| id(target, (own_rank, wanted), spelling);
-        // Only encoded and merged blocks can be read in more than one way.
+        // Only encoded and merged blocks are ambiguous.
         let ambiguous = self.is_merged() || explicit_entry.has(ENC);
         if let Some(selection) = self.known(id(SelectionEncoding::Usual), state)?
             && (!ambiguous || self.fits(&selection, head))
@@ -462,7 +462,7 @@ impl<'a> Decoder<'a> {
         Ok(Reserved::new(body, reservation))
     }
 
-    /// Decodes in several threads the selections of these entries that can be read in one way only.
+    /// Decodes the unambiguous selections of these entries in several threads.
     fn decode_ahead(&self, places: Places<'_>, state: &mut State<'a>) -> Result<(), Fault> {
         let mut reservation = self.task.reservation();
         let mut targets: Vec<(u32, u16)> = Vec::new();
@@ -507,7 +507,7 @@ impl<'a> Decoder<'a> {
                 }
             }
         };
-        // The selections of a thread that panicked are decoded when their entries are.
+        // If a thread panics, its selections are decoded together with their entries.
         let decoded = parallel::share(shares, work).into_iter().flatten();
         for (id, selection) in decoded {
             self.keep(id, selection, state)?;
@@ -515,7 +515,7 @@ impl<'a> Decoder<'a> {
         self.task.finish()
     }
 
-    /// Whether an entry has a selection of several blocks that is not known.
+    /// Whether an entry has a selection of several blocks that is not decoded yet.
     fn may_decode_ahead(&self, target: u32) -> bool {
         let explicit = self.entries.explicit(target);
         let wanted = self.rank().checked_sub(explicit.has_record().into());
@@ -526,7 +526,7 @@ impl<'a> Decoder<'a> {
         explicit.has_several_blocks() && !wanted.is_some_and(is_known)
     }
 
-    /// The selection of an entry, where it has several blocks that can be read in one way only.
+    /// The selection of an entry, if it has several blocks and is unambiguous.
     fn decode_target(
         &self,
         target: u32,
@@ -550,7 +550,7 @@ impl<'a> Decoder<'a> {
 }
 
 impl Coverage {
-    /// A selection of one block is not kept.
+    /// The coverage by a selection. A selection of one block becomes a block.
     fn of(
         id: u64,
         selection: Arc<Reserved<Selection>>,
@@ -566,7 +566,7 @@ impl Coverage {
         }
     }
 
-    /// A block; a `lead` adds its first dimension.
+    /// The coverage by a block. `lead` adds a first dimension.
     fn block(lead: Option<u64>, start: &[u64], count: &[u64], sides: &mut Vec<u64>) -> Self {
         sides.clear();
         sides.extend(lead);
@@ -577,8 +577,8 @@ impl Coverage {
     }
 }
 
-/// Number of a selection. It depends on the entry that has the selection, on the number of dimensions of the
-/// coordinates and of those that are wanted, and on the encoding.
+/// The number of a selection. It depends on the entry that has the selection, on the ranks of its coordinates and of
+/// the wanted ones, and on the encoding.
 fn id(target: u32, (own, wanted): (usize, usize), spelling: SelectionEncoding) -> u64 {
     u64::from(target) << 24 | (own as u64) << 16 | (wanted as u64) << 8 | spelling as u64
 }
@@ -587,7 +587,7 @@ fn record_number(number: i64) -> Result<u64, Fault> {
     Ok(u64::try_from(number).map_err(|_| format!("record number {number} is negative"))?)
 }
 
-/// A single block in plain coordinates, whose sides are then in `sides`.
+/// Decodes a single block in plain coordinates. Its sides are put into `sides`.
 fn one_block(
     body: &[u8],
     rank: usize,
@@ -602,7 +602,7 @@ fn one_block(
     }
 }
 
-/// Section 9: a deflated record can be as long as its raw bytes by chance. That is possible only where other records
+/// Section 9: a deflated record can happen to be as long as its raw bytes. That is possible only where other records
 /// of the dataset are deflated.
 fn distrust_equal_sizes(records: &mut RecordList) -> Result<(), Fault> {
     if records.has_deflated() {

@@ -11,7 +11,7 @@ use h5logfs_common::fault::Fault;
 
 const KNOWN_FLAGS: i32 = 0x3f;
 
-/// The front of a table of sections with so many bytes: their number, and where each ends.
+/// The start of a table of sections with these sizes: the number of sections, and the end of each.
 pub fn table_head(sections: impl ExactSizeIterator<Item = u64>) -> Vec<u8> {
     let number = sections.len() as u64;
     let mut head = number.to_le_bytes().to_vec();
@@ -37,8 +37,8 @@ pub(super) struct EntryHeader {
     pub record: Option<i64>,
 }
 
-/// The most bytes of an entry in front of its coordinates: header, record number, number of blocks or the
-/// distance to a shared selection.
+/// The most bytes of an entry before its coordinates: header, record number, and the number of blocks or the distance
+/// to a shared selection.
 const FRONT: u64 = HEADER + 8 + 8;
 
 impl EntryHeader {
@@ -46,7 +46,7 @@ impl EntryHeader {
     pub fn read(window: &mut Window<'_>, at: u64, end: u64) -> Result<Self, Fault> {
         let left = end.saturating_sub(at);
         if left < HEADER {
-            return Err(format!("{left} bytes are no entry").into());
+            return Err(format!("{left} bytes are not an entry").into());
         }
         let front = left.min(FRONT);
         let bytes = match window.buffered(at, front) {
@@ -55,7 +55,7 @@ impl EntryHeader {
             None => window.bytes(at, front.min(window.bytes_left(at)))?,
         };
         if (bytes.len() as u64) < HEADER {
-            return Err(format!("{} bytes are no entry", bytes.len()).into());
+            return Err(format!("{} bytes are not an entry", bytes.len()).into());
         }
         let size = i32_at(bytes, 0);
         let size = u64::try_from(size)
@@ -83,7 +83,7 @@ impl EntryHeader {
         self.flags & flags != 0
     }
 
-    /// Bytes in front of the selection.
+    /// Bytes before the selection.
     pub fn len(&self) -> u64 {
         HEADER + if self.record.is_some() { 8 } else { 0 }
     }
@@ -107,7 +107,7 @@ pub(super) fn i64_at(bytes: &[u8], at: usize) -> i64 {
     i64::from_le_bytes(number)
 }
 
-/// Gets the entries of a log, one after the other.
+/// Receives the entries of a log in sequence.
 pub(super) trait Visitor {
     /// A table begins.
     fn table(&mut self) {}
@@ -115,17 +115,17 @@ pub(super) trait Visitor {
     /// A section begins.
     fn section(&mut self);
 
-    /// The next entry. An error ends the section.
+    /// Takes the next entry. An error ends the section.
     fn entry(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault>;
 
-    /// A section, or a whole table, cannot be followed to its end.
+    /// A section or table cannot be followed to its end.
     fn unreadable(&mut self, diagnostic: Diagnostic);
 }
 
 /// The entry that a walk has reached.
 pub(super) struct Entry<'w, 'a> {
     pub head: EntryHeader,
-    /// As in [`EntryPosition`].
+    /// Index of the table, as in [`EntryPosition`].
     pub table: u32,
     /// Position in the window.
     at: u64,
@@ -133,18 +133,18 @@ pub(super) struct Entry<'w, 'a> {
 }
 
 impl Entry<'_, '_> {
-    /// From byte 0 of the source file.
+    /// Offset in the source file.
     pub fn position(&self) -> u64 {
         self.window.file_offset(self.at)
     }
 
-    /// The first `len` bytes of the selection. It has to have as many.
+    /// The first `len` bytes of the selection. Fails where it has fewer.
     pub fn body(&mut self, len: u64) -> Result<&[u8], Fault> {
         self.window.bytes(self.at + self.head.len(), len)
     }
 
-    /// Where the entry lies whose selection this one shares (section 6.3), from byte 0 of the source file; `None`
-    /// where that is outside the table. Fails where the table cannot be followed.
+    /// The offset, in the source file, of the entry whose selection this one shares (section 6.3); `None` where it
+    /// lies outside of the table. Fails where the table cannot be followed.
     pub fn shared(&mut self) -> Result<Option<u64>, Fault> {
         if self.head.body_len() != 8 {
             return Err(format!("{} bytes for a shared selection", self.head.size).into());
@@ -166,7 +166,7 @@ impl Tables {
     }
 }
 
-/// Calls `visitor` with all entries of a log, in the order of its tables. Damage is no failure.
+/// Calls `visitor` with all entries of a log, in the order of its tables. Damage is reported, not a failure.
 pub(super) fn walk(
     sources: &[SourceFile],
     tables: &Tables,
@@ -175,7 +175,8 @@ pub(super) fn walk(
     walk_part(sources, tables, 0..u64::MAX, visitor)
 }
 
-/// The same for the sections, and the tables that have them, whose first byte lies in `part` of all tables, one after the other.
+/// Calls `visitor` with the entries of a part of the log. `part` counts bytes through all tables; a table's preamble
+/// and each section belong to the part that contains their first byte.
 pub(super) fn walk_part(
     sources: &[SourceFile],
     tables: &Tables,
@@ -189,7 +190,7 @@ pub(super) fn walk_part(
         }
     }
     if let Some(overlap) = tables.overlap() {
-        // The bytes of one small table could stand for any number of entries.
+        // A few bytes of a table could claim any number of entries.
         if is_first {
             visitor.unreadable(overlap);
         }
@@ -234,8 +235,8 @@ pub(super) struct Walk<'a, V> {
     window: Window<'a>,
     table: u32,
     visitor: &'a mut V,
-    /// The positions in the table of the sections that are visited, by their first byte. Who visits the first byte of the table
-    /// tells what is wrong with it.
+    /// Visits only sections whose first byte is at one of these positions. The part with the first byte of the table
+    /// also reports damage of the table.
     part: Range<u64>,
 }
 
@@ -249,7 +250,7 @@ impl<'a, V: Visitor> Walk<'a, V> {
         }
     }
 
-    /// Only what lies in `part` of all tables; this one begins at `begin` of them.
+    /// Restricts the walk to `part` of all tables. This table begins at `begin` of them.
     fn in_part(self, begin: u64, part: &Range<u64>) -> Self {
         let part = part.start.saturating_sub(begin)..part.end.saturating_sub(begin);
         Walk { part, ..self }
@@ -328,7 +329,7 @@ fn number_at(window: &mut Window<'_>, at: u64) -> Result<i64, Fault> {
     Ok(i64_at(window.bytes(at, 8)?, 0))
 }
 
-/// Bytes that the coordinates of `blocks` blocks take (sections 6.1 and 6.2).
+/// Bytes of the coordinates of `blocks` blocks (sections 6.1 and 6.2).
 pub(super) fn selection_size(rank: u64, blocks: u64, encoded: bool) -> u64 {
     if encoded {
         8 * (rank.saturating_sub(1) + 2 * blocks)
@@ -344,7 +345,7 @@ mod tests {
     use super::*;
     use crate::source_dir::SourceDir;
 
-    /// The entry of a scalar has no body. It is shorter than the first read of an entry.
+    /// A scalar's entry has no body. It is shorter than the first read of an entry.
     #[test]
     fn a_short_entry_at_the_end_of_its_piece() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! The extents of a data file (`docs/formats/journal.md`, section 3.1): one or more for each rank that took part in a flush.
+//! The extents of a data file (`docs/formats/journal.md`, section 3.1): one or more per rank and flush.
 //!
-//! An extent is a header, the new entries of the rank, and the data that they log. An extent without entries is a gap.
+//! An extent is a header, the rank's new entries, and the data of these entries. An extent without entries is a gap.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,50 +22,51 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// The header of an extent: the bytes that one rank adds in one flush.
+/// The header of an extent, which holds what one rank adds in one flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtentHeader {
     /// The rank that wrote the extent.
     pub rank: u32,
     /// Number of the flush, from 1.
     pub flush: u64,
-    /// Bytes of entries, behind the header.
+    /// Bytes of entries, after the header.
     pub entries: u64,
-    /// Bytes of data, behind the entries.
+    /// Bytes of data, after the entries.
     pub data: u64,
     /// CRC-32 of the entries.
     pub entries_crc: u32,
-    /// With what a reader tells that all of the extent is there. Not all writers give it.
+    /// Seal of the extent. Not all writers add one.
     pub seal: Option<Seal>,
-    /// With what a reader tells the same of an extent that no flush covers. Earlier versions did not give it.
+    /// Proof of an extent that no flush covers. Earlier versions have none.
     pub proof: Option<Proof>,
 }
 
-/// What tells a whole extent from one that a file system shows in part, or from older bytes in its place.
+/// The seal distinguishes a whole extent from one that a file system shows in part, and from older bytes in its
+/// place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
     /// [`data_sum`] of the data.
     pub data: u64,
-    /// A random number. The commit has the sum of those of all extents of a flush, so it is about these extents and no
-    /// others that were in their place before: of a job that died, or of an attempt to flush that failed.
+    /// A random number. The commit has the sum of the tags of a flush's extents. It so rejects extents that were in
+    /// their place before: those of a job that died, or of a failed flush.
     pub tag: u64,
 }
 
-/// What proves an extent that no flush covers: nothing else tells whether it is whole, nor whether another one is missing in
-/// front of it.
+/// The proof of an extent that no flush covers. Nothing else tells whether it is whole, and whether an extent before
+/// it is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     /// [`data_sum`] of the data.
     pub data: u64,
-    /// How many extents its rank had written since the last flush before this one: at most [`Proof::MOST`].
+    /// Number of extents that the rank had written before since the last flush: at most [`Proof::MOST`].
     pub number: u32,
 }
 
 impl Proof {
-    /// The largest number that a header can have.
+    /// The largest number that fits into a header.
     pub const MOST: u32 = (1 << 24) - 1;
 
-    /// The proof of an extent with this sum of its data; `None` where the number is too large.
+    /// A proof with the sum of the extent's data; `None` where the number is too large.
     pub fn new(data: u64, number: usize) -> Option<Self> {
         let number = u32::try_from(number).ok();
         let number = number.filter(|number| *number <= Self::MOST)?;
@@ -77,18 +78,18 @@ impl ExtentHeader {
     /// Bytes of the header.
     pub const SIZE: u64 = 64;
     pub(crate) const MAGIC: &[u8; 8] = b"h5lgxtnt";
-    /// In a header that has a seal.
+    /// Flag of a header with a seal.
     const SEALED: u32 = 1;
-    /// In a header that has a proof. Its number lies in the bits from [`Self::NUMBER`] on.
+    /// Flag of a header with a proof. The proof's number is in the bits from [`Self::NUMBER`] on.
     const PROVEN: u32 = 2;
     const NUMBER: u32 = 8;
 
-    /// Bytes of the whole extent; `None` where they overflow.
+    /// Bytes of the whole extent; `None` on overflow.
     pub fn extent(&self) -> Option<u64> {
         Self::SIZE.checked_add(self.entries)?.checked_add(self.data)
     }
 
-    /// The header as it lies in the file, with its own checksum.
+    /// The stored header, with its own checksum.
     pub fn to_bytes(self) -> [u8; Self::SIZE as usize] {
         let mut bytes = [0; Self::SIZE as usize];
         bytes[..8].copy_from_slice(Self::MAGIC);
@@ -113,7 +114,7 @@ impl ExtentHeader {
         bytes
     }
 
-    /// Reads a header; `None` where the bytes are not a valid one.
+    /// Decodes a header; `None` where it is invalid.
     pub fn from_bytes(bytes: &[u8; Self::SIZE as usize]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
@@ -154,9 +155,9 @@ pub fn shift_offsets(entries: &mut [u8], by: u64) {
     }
 }
 
-/// Copies the extent at `from` of a file to the offset `to` of another one. Its entries lead to the data there.
+/// Copies the extent at `from` to the offset `to` of another file, and makes its entries point to the data there.
 pub fn move_extent(file: &File, from: u64, target: &File, to: u64) -> io::Result<()> {
-    /// Bytes that are moved at once.
+    /// Bytes copied at once.
     const MOVED: u64 = 4 << 20;
     let changed = || io::Error::other("an extent that is to be moved has changed");
     let mut bytes = [0; ExtentHeader::SIZE as usize];
@@ -180,24 +181,24 @@ pub fn move_extent(file: &File, from: u64, target: &File, to: u64) -> io::Result
     Ok(())
 }
 
-/// The checksum of extents.
+/// The checksum of an extent's entries and header.
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();
     crc.update(bytes);
     crc.sum()
 }
 
-/// The checksum of the data of an extent, which lie in these pieces.
+/// The checksum of an extent's data, given in pieces.
 pub fn data_sum(pieces: &[&[u8]]) -> u64 {
     let mut sum = Xxh3::new();
     pieces.iter().for_each(|piece| sum.update(piece));
     sum.digest()
 }
 
-/// What the extents of a data file hold.
+/// The content of a data file's extents.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The entries: one section for each rank, as the table of the closed file will have them.
+    /// The entries: one section per rank, as in the table of the closed file.
     pub sections: Vec<Section>,
     /// Bytes of extents without entries.
     pub gaps: u64,
@@ -207,8 +208,8 @@ pub struct Found {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Finds the entries of committed flushes in a data file. `ends`: number and end of each commit. `source`: number of the
-/// file among those of the log.
+/// Finds the entries of committed flushes in a data file. `ends` has the number and end of each commit. `source` is
+/// the file's number in the log.
 pub fn sections(
     file: &SourceFile,
     source: u16,
@@ -217,7 +218,7 @@ pub fn sections(
     sections_after(file, source, (0, FRONT), ends)
 }
 
-/// The same for the commits after one whose number and end are known: what they add to the sections.
+/// Finds the entries of the commits after one whose number and end are known.
 pub fn sections_after(
     file: &SourceFile,
     source: u16,
@@ -262,10 +263,10 @@ pub fn sections_after(
     })
 }
 
-/// What the section of a rank takes besides its pieces, in bytes.
+/// Bytes of memory for a rank's section, besides its pieces.
 const OF_SECTION: u64 = 128;
 
-/// The most extents of one data file that are held in memory, 16 bytes each.
+/// The most extents of a data file kept in memory, at 16 bytes each.
 pub const MOST_EXTENTS: usize = 1 << 26;
 
 #[derive(Default)]
@@ -277,7 +278,7 @@ struct Sections {
 }
 
 impl Sections {
-    /// Adds the entries of all extents that `check` accepts.
+    /// Adds the entries of all extents. Fails where `check` does.
     fn add(
         &mut self,
         extents: Extents<'_>,
@@ -300,15 +301,15 @@ impl Sections {
     fn push(&mut self, rank: u32, piece: Piece) -> Result<(), Fault> {
         self.extents += 1;
         if self.extents > MOST_EXTENTS {
-            return Err("more extents than can be kept in mind".into());
+            return Err("too many extents to hold in memory".into());
         }
         self.by_rank.entry(rank).or_default().push(piece);
         Ok(())
     }
 }
 
-/// Where the entries of the extents in a range of bytes lie, by the rank that wrote them: those of the flushes up to
-/// `last`. Reads headers alone, so the entries are not compared with their checksums.
+/// The places of the entries in a range of bytes, by rank, for flushes up to `last`. Reads headers only, and does not
+/// verify checksums.
 pub fn entries_by_rank(
     file: &SourceFile,
     range: Range<u64>,
@@ -319,7 +320,8 @@ pub fn entries_by_rank(
     Ok(sections.by_rank)
 }
 
-/// The same of all extents in a range of bytes, which are compared with their checksums. The lists count in `reservation`.
+/// The places of the entries of all extents in a range of bytes, by rank. Verifies the entries' checksums. The lists
+/// count in `reservation`.
 pub(super) fn sections_in(
     task: &Task,
     file: &SourceFile,
@@ -344,8 +346,8 @@ pub(super) fn sections_in(
     Ok(by_rank)
 }
 
-/// Number of the last flush that has an extent in front of `end`; 0 without one. An append to a closed log needs it. Fails
-/// where the extents cannot be followed.
+/// Number of the last flush with an extent before `end`; 0 if there is none. An append to a closed log needs it.
+/// Fails where the extents cannot be followed.
 pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
     let mut last = 0;
     for extent in Extents::any(file, FRONT..end) {
@@ -355,8 +357,8 @@ pub fn last_flush(file: &SourceFile, end: u64) -> Result<u64> {
     Ok(last)
 }
 
-/// Shows `visit` each extent with data in a range of bytes: its header, and where its data lie. Fails where the extents
-/// cannot be followed.
+/// Passes each extent with data in a range of bytes to `visit`: its header, and the place of its data. Fails where
+/// the extents cannot be followed.
 pub fn each_with_data(
     file: &SourceFile,
     range: Range<u64>,
@@ -371,12 +373,12 @@ pub fn each_with_data(
     Ok(())
 }
 
-/// An extent, and where it begins.
+/// An extent and its place.
 #[derive(Debug, Clone, Copy)]
 pub struct Located {
-    /// From byte 0 of the file.
+    /// Offset in the file.
     pub at: u64,
-    /// What its first bytes say.
+    /// The header at that offset.
     pub header: ExtentHeader,
     end: u64,
 }
@@ -392,22 +394,22 @@ impl Located {
         })
     }
 
-    /// All of it.
+    /// The byte range of the extent.
     pub fn bytes(&self) -> Range<u64> {
         self.at..self.end
     }
 
-    /// Bytes of all of it.
+    /// Bytes of the extent.
     pub fn size(&self) -> u64 {
         self.end - self.at
     }
 
-    /// Its data.
+    /// The byte range of the data.
     pub fn data(&self) -> Range<u64> {
         self.end - self.header.data..self.end
     }
 
-    /// Its entries.
+    /// The place of the entries.
     pub fn entries(&self) -> Piece {
         Piece {
             offset: self.at + ExtentHeader::SIZE,
@@ -415,19 +417,19 @@ impl Located {
         }
     }
 
-    /// Fails where its entries do not match their checksum.
+    /// Fails where the entries do not match their checksum.
     pub(super) fn check_entries(&self, file: &SourceFile) -> Result<(), Fault> {
         check_entries(file, self.entries(), self.header.entries_crc)
     }
 
-    /// Fails where a copy of its entries at this offset does not match their checksum.
+    /// Fails where a copy of the entries at this offset does not match their checksum.
     pub fn check_copy(&self, file: &SourceFile, offset: u64) -> Result<(), Fault> {
         let len = self.header.entries;
         check_entries(file, Piece { offset, len }, self.header.entries_crc)
     }
 
-    /// Fails where the data do not match their checksum, and where `is_wanted` fails. A gap, and an extent without a seal,
-    /// always match.
+    /// Fails where the data does not match its checksum, and where `is_wanted` fails. A gap, or an extent without a
+    /// seal, always matches.
     pub fn check_data(
         &self,
         file: &SourceFile,
@@ -439,7 +441,7 @@ impl Located {
         }
     }
 
-    /// Fails where an extent that no flush covers has no proof, and where its data are not those of it.
+    /// Fails where an extent that no flush covers has no proof, or its data does not match it.
     pub fn check_proof(&self, file: &SourceFile) -> Result<(), Fault> {
         let ExtentHeader { rank, proof, .. } = self.header;
         let proof = proof
@@ -478,13 +480,13 @@ pub(crate) struct Extents<'a> {
     file: &'a SourceFile,
     at: u64,
     end: u64,
-    /// The flushes to which the next extent may belong.
+    /// Flushes that the next extent may belong to.
     first: u64,
     last: u64,
 }
 
 impl<'a> Extents<'a> {
-    /// Those in a range of bytes. They belong to the flushes after `flushes.start`, up to `flushes.end`.
+    /// The extents in a range of bytes. They belong to flushes after `flushes.start`, up to `flushes.end`.
     fn new(file: &'a SourceFile, range: Range<u64>, flushes: Range<u64>) -> Self {
         Extents {
             file,
@@ -495,7 +497,7 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// Those in a range of bytes, of whatever flushes.
+    /// The extents in a range of bytes, of any flush.
     pub fn any(file: &'a SourceFile, range: Range<u64>) -> Self {
         Extents::new(file, range, 0..u64::MAX)
     }
@@ -541,20 +543,20 @@ impl Iterator for Extents<'_> {
     }
 }
 
-/// What a flush adds to a data file, as its commit says.
+/// The bytes that a flush adds to a data file, according to its commit.
 #[derive(Debug, Clone)]
 pub struct FlushRange {
     /// Number of the flush.
     pub flush: u64,
-    /// Its bytes.
+    /// Byte range.
     pub bytes: Range<u64>,
-    /// The sum of the tags of its extents.
+    /// Sum of the tags of the extents.
     pub tags: u64,
 }
 
-/// Fails where not all of a flush is in the file: extents that are not those of the commit, entries or data that do not
-/// match their checksums. Of the data it reads those of extents from the offset `data_from` on. Returns where the first of
-/// these begins, or else the flush ends.
+/// Fails where a part of a flush is missing: the extents are not those of the commit, or entries or data do not match
+/// their checksums. Data is verified for extents from the offset `data_from` on. Returns the start of the first of
+/// these, or the end of the flush.
 pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Result<u64, Fault> {
     let flush = range.flush;
     let extents = Extents::new(file, range.bytes.clone(), flush.saturating_sub(1)..flush);
@@ -574,14 +576,14 @@ pub fn check_flush(file: &SourceFile, range: &FlushRange, data_from: u64) -> Res
         Ok(compared)
     } else {
         Err(format!(
-            "the extents from byte {} on are not those of flush {flush}",
+            "the extents from byte {} on do not belong to flush {flush}",
             range.bytes.start
         )
         .into())
     }
 }
 
-/// Shows `visit` a range of bytes, piece by piece, until it fails.
+/// Passes a range of bytes to `visit`, piece by piece, until it fails.
 pub(crate) fn each_piece(
     file: &SourceFile,
     range: Piece,
@@ -624,7 +626,8 @@ mod tests {
     use crate::front::unclosed_front;
     use crate::source_dir::SourceDir;
 
-    /// A data file of extents without data: rank, flush and entries of each. Also where each ends.
+    /// A data file of extents without data, from rank, flush and entries of each. Returns the ends of the extents,
+    /// too.
     fn data_file(dir: &std::path::Path, extents: &[(u32, u64, &[u8])]) -> (SourceFile, Vec<u64>) {
         let mut bytes = unclosed_front(&FileId([7; 16]));
         let mut ends = Vec::new();
@@ -675,7 +678,7 @@ mod tests {
             panic!();
         };
         assert_eq!(ranks(&[(1, one), (2, one), (3, three), (4, four)]), all);
-        // An append, after all flushes or some.
+        // An append, after all flushes or some of them.
         assert_eq!(ranks(&[(4, four)]), all);
         assert_eq!(ranks(&[(9, four), (10, four)]), all);
         assert_eq!(ranks(&[(3, three), (4, four)]), all);

@@ -1,15 +1,15 @@
 //! The header of an entry (section 5).
 
-/// Bytes of an entry's fixed part.
+/// Bytes of the fixed part of an entry.
 pub const HEADER: u64 = 28;
 
-/// Several blocks.
+/// The selection has several blocks.
 pub const MUL: i32 = 0x01;
-/// Their coordinates are encoded (section 6.2).
+/// The coordinates of several blocks are encoded (section 6.2).
 pub const ENC: i32 = 0x04;
 /// The selection is deflated (section 6.4).
 pub const DEFL: i32 = 0x08;
-/// The selection is that of an earlier entry (section 6.3).
+/// The entry shares the selection of an earlier one (section 6.3).
 pub const REF: i32 = 0x10;
-/// A record number comes first.
+/// A record number precedes the selection.
 pub const REC: i32 = 0x20;

@@ -1,4 +1,4 @@
-//! The entries of a log to which entries are added, for a program that reads what it writes.
+//! The entries of a growing log, for a program that reads what it writes.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,23 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
-/// The sections of a log, as far as they are known. Entries are added to the end of each. Memory grows with the number of
-/// entries, as that of any table.
+/// The known sections of a log. Entries are appended to each section. Memory grows with the number of entries, as for
+/// any table.
 #[derive(Debug)]
 pub struct GrowingTable {
     tables: Tables,
     entries: EntryTable,
-    /// Of each section.
+    /// Progress in each section.
     walked: Vec<Walked>,
-    /// The position of the section of a source and a rank in both lists.
+    /// Index in both lists, by source and rank.
     numbers: HashMap<(u16, u32), usize>,
     selections: Selections,
 }
 
-/// How far a section is known.
+/// Progress in a section.
 #[derive(Debug, Default)]
 struct Walked {
-    /// Bytes of its entries.
+    /// Bytes of the entries read so far.
     len: u64,
     selections: SectionSelections,
 }
@@ -45,7 +45,7 @@ impl GrowingTable {
         }
     }
 
-    /// Says that the data of a source lie before `end`.
+    /// Sets the end of the data in a source.
     pub fn set_end(&mut self, source: u16, end: u64) {
         let data = &mut self.tables.data;
         let at = data.partition_point(|log| log.source < source);
@@ -63,7 +63,7 @@ impl GrowingTable {
         }
     }
 
-    /// Takes note of damage that may hide entries of any dataset.
+    /// Records damage that may hide entries of any dataset.
     pub fn add_diagnostics(&mut self, diagnostics: Vec<Diagnostic>) {
         self.entries.diagnostics.extend(diagnostics);
     }
@@ -76,7 +76,7 @@ impl GrowingTable {
         }
     }
 
-    /// Adds what follows in the section of a rank. Pieces that it has already are left out.
+    /// Appends entries to the section of a rank. Pieces that it has already are skipped.
     pub fn extend(
         &mut self,
         task: &Task,
@@ -98,7 +98,7 @@ impl GrowingTable {
         self.entries.extend(task, window, number, from, selections)
     }
 
-    /// The position of a section in the list of them.
+    /// The index of a section.
     fn number_of(&mut self, wanted: &Section) -> usize {
         let place = (wanted.source, wanted.rank);
         *self.numbers.entry(place).or_insert_with(|| {
@@ -111,7 +111,7 @@ impl GrowingTable {
         })
     }
 
-    /// Bytes of the section of a rank, as far as they are known.
+    /// Known bytes of the section of a rank.
     pub fn len_of_section(&self, source: u16, rank: u32) -> u64 {
         let number = self.numbers.get(&(source, rank));
         number.map_or(0, |number| self.walked[*number].len)
@@ -122,12 +122,12 @@ impl GrowingTable {
         self.entries.of_dataset(dataset).len()
     }
 
-    /// Drops all entries. Their selections stay, for later entries may share them.
+    /// Drops all entries, but keeps their selections: later entries may share them.
     pub fn forget_entries(&mut self) {
         self.entries.forget_entries();
     }
 
-    /// The records of the entries of a dataset from number `first` on.
+    /// The records of a dataset's entries, from number `first` on.
     pub fn records(
         &self,
         task: &Task,

@@ -1,9 +1,9 @@
-//! Extents that no flush covers (`docs/formats/journal.md`, section 3.2): what ranks have written since the last flush, on
-//! their own or in a flush that was not completed.
+//! Extents that no flush covers (`docs/formats/journal.md`, section 3.2): data that ranks have written since the last
+//! flush, on their own or in a flush that was not completed.
 //!
-//! No journal tells where they lie, and between them there may be anything: space that a rank had taken and not written, a part
-//! of a write, bytes of an earlier time. So they are looked for by their headers, and each is compared with its checksums. All
-//! bytes are hostile.
+//! No journal tells where these extents lie, and anything may lie between them: reserved space that was never
+//! written, a part of a write, or older bytes. So the search goes by headers, and verifies the checksums of each
+//! extent. All bytes are hostile.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,45 +15,45 @@ use crate::source_file::SourceFile;
 use crate::window::Window;
 use h5logfs_common::fault::Fault;
 
-/// The most bytes of entries of one extent. Writers keep them in memory.
+/// The most bytes of entries in one extent. Writers keep them in memory.
 const MOST_ENTRIES: u64 = 1 << 30;
-/// The most unknown datasets of one extent that are told apart.
+/// The most unknown datasets recorded for one extent.
 const MOST_UNKNOWN: usize = 16;
-/// Bytes that are searched at once.
+/// Bytes searched at once.
 const STEP: u64 = 1 << 20;
 
-/// What an extent has to be for a reader to take it for one that no flush covers.
+/// Conditions for an extent that no flush covers.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// The number of the flush with which it was to count.
+    /// The number of the flush that would have covered it.
     pub flush: u64,
     /// The number of ranks of the job.
     pub ranks: u32,
-    /// The number of dataset IDs that the journal knows.
+    /// The number of dataset IDs in the journal.
     pub datasets: u64,
-    /// Compare its data with their checksum, too.
+    /// Verify the checksum of the data, too.
     pub data: bool,
 }
 
 /// An extent that no flush covers.
 #[derive(Debug, Clone)]
 pub struct Loose {
-    /// Where it lies.
+    /// Place of the extent.
     pub place: Located,
-    /// IDs of datasets that the journal does not know: not all of them, where there are many.
+    /// IDs of datasets that the journal does not have. The list may be incomplete.
     pub unknown: BTreeSet<u64>,
-    /// The largest ID of a dataset that it has.
+    /// The largest dataset ID in the extent.
     pub highest: u64,
-    /// So many bytes of its rank's entries have to lie in front of its own, since it shares selections of these.
+    /// Bytes of the rank's entries that must precede those of the extent, because it shares their selections.
     pub reach: u64,
 }
 
-/// What a range of bytes holds.
+/// The content of a range of bytes.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// In the order of the file.
+    /// Extents in the order of the file.
     pub extents: Vec<Loose>,
-    /// Bytes, other than zeros at the end, that belong to no such extent.
+    /// Bytes outside of such extents, without zeros at the end.
     pub rest: u64,
 }
 
@@ -70,18 +70,18 @@ pub fn find(
         let extent = header_at(file, at, range.end)?;
         let extent = extent.filter(|extent| is_wanted(&extent.header, wanted));
         let next = match extent {
-            // A gap: space that a rank could not write.
+            // A gap: a rank could not write this space.
             Some(gap) if gap.header.entries == 0 => gap.bytes().end,
             Some(place) => match examine(file, place, wanted) {
                 Ok(_) if found.extents.len() == most => {
-                    return Err("more extents than can be kept in mind".into());
+                    return Err("too many extents to hold in memory".into());
                 }
                 Ok(loose) => {
                     found.extents.push(loose);
                     place.bytes().end
                 }
                 Err(fault) => {
-                    // Fails where the file cannot be read.
+                    // This fails where the file cannot be read.
                     let reason = fault.into_damage()?;
                     log::debug!("{}: byte {at}: {reason}", file.path().display());
                     found.skip(file, at..range.end)?
@@ -95,7 +95,7 @@ pub fn find(
 }
 
 impl Found {
-    /// Counts what lies in front of the next header that may be one. Returns where that is.
+    /// Counts the bytes before the next possible header, and returns its offset.
     fn skip(&mut self, file: &SourceFile, range: Range<u64>) -> Result<u64, Fault> {
         let magic = ExtentHeader::MAGIC;
         let overlap = magic.len() as u64 - 1;
@@ -138,7 +138,7 @@ fn is_wanted(header: &ExtentHeader, wanted: Wanted) -> bool {
     header.flush == wanted.flush && header.rank < wanted.ranks && header.entries <= MOST_ENTRIES
 }
 
-/// Fails where an extent is not whole, or does not make sense.
+/// Fails where an extent is incomplete or invalid.
 fn examine(file: &SourceFile, place: Located, wanted: Wanted) -> Result<Loose, Fault> {
     place.check_entries(file)?;
     let mut loose = Loose {
@@ -190,7 +190,7 @@ mod tests {
         data: true,
     };
 
-    /// An extent of one entry at `at`, for an element of a dataset of one dimension.
+    /// An extent of one entry at `at`, for an element of a one-dimensional dataset.
     fn extent(at: u64, rank: u32, dataset: i32, data: &[u8]) -> Vec<u8> {
         let mut entries = Vec::new();
         entries.extend(44i32.to_le_bytes());
@@ -227,7 +227,7 @@ mod tests {
         let first = extent(100, 0, 0, b"first");
         bytes.extend(&first);
         let hole = bytes.len() as u64;
-        // A rank has taken this space and written a part of it; in it lies a copy of an extent from elsewhere.
+        // A rank has reserved this space and written a part of it, which contains a copy of an extent from elsewhere.
         bytes.extend(&extent(hole, 1, 0, &[5; 300])[..200]);
         bytes.extend(&first);
         bytes.extend(vec![0; 2 << 20]);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!((begins, rest), (vec![100, last], last - hole));
         bytes.push(1);
         assert_eq!(found(&bytes, WANTED).1, last - hole + 51);
-        // Without a look at the data, the extent of which the end is not there has a header.
+        // A header, an entry, and the data.
         assert_eq!(end, last + 64 + 44 + 4);
         for other in [
             Wanted { flush: 2, ..WANTED },
@@ -262,7 +262,7 @@ mod tests {
             other.truncate(at);
             assert_eq!(found(&other, WANTED).0, Vec::<u64>::new(), "cut at {at}");
         }
-        // In another place its entries lead elsewhere.
+        // Elsewhere its entries would point to other data.
         bytes.insert(100, 0);
         assert_eq!(found(&bytes, WANTED).0, Vec::<u64>::new());
     }

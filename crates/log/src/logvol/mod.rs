@@ -1,17 +1,17 @@
-//! The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`; section numbers in this
-//! directory are those of that page).
+//! The layout of the HDF5 Log VOL connector (`docs/formats/logvol.md`, whose section numbers this directory cites).
 //!
-//! * `entries` walks the metadata-log datasets. `table` does that once per file, and keeps where the entries lie.
-//! * `selection` decodes the blocks of one entry, in all encodings.
-//! * `decode` makes records of the entries of one dataset, in the order in which they apply.
-//! * `own_blocks` makes those of simple entries already when `table` walks.
-//! * `extent` reads what a rank of our writer adds in one flush.
-//! * `loose` finds what ranks have written that no flush covers.
+//! * `entries` walks the metadata-log datasets `_md_N`. `table` does so once per file, and keeps the places of the
+//!   entries.
+//! * `selection` decodes the blocks of an entry, in all encodings.
+//! * `decode` turns the entries of a dataset into records, in the order in which they apply.
+//! * `own_blocks` does the same for simple entries during the walk of `table`.
+//! * `extent` reads what a rank of our writer adds in a flush.
+//! * `loose` finds data that no flush covers.
 //! * `origins` tells which rank wrote which data, and in which flush.
-//! * `growing` is the table of a log to which entries are added.
+//! * `growing` is the table of a growing log.
 //! * `tiles` finds out during a scan whether records tile their datasets.
-//! * `remains` tells what the connector leaves of a file that it never closed.
-//! * `check` checks what a snapshot says of these tables.
+//! * `remains` describes a file that the connector never closed.
+//! * `check` checks a snapshot's places in these tables.
 
 mod check;
 mod decode;
@@ -59,52 +59,52 @@ pub fn escaped(name: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Config bit: the log lies in subfiles.
+/// Config bit: the log has subfiles.
 pub const SUBFILED: i64 = 0x200;
 
-/// Config bit of a writer that encodes the coordinates of several blocks.
+/// Config bit: the coordinates of several blocks are encoded.
 pub const ENCODED: i32 = 0x002;
-/// Config bit of a writer whose entries share selections.
+/// Config bit: entries share selections.
 pub const SHARED: i32 = 0x008;
 
-/// Config bit: writes to one dataset are merged to one entry (section 6.6).
+/// Config bit: writes to one dataset are merged into one entry (section 6.6).
 const MERGED: i32 = 0x001;
 
 /// A contiguous dataset below `/_LOG` in one source file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogDataset {
-    /// Which source file.
+    /// Number of the source file.
     pub source: u16,
     /// The N of `_md_N` or `_ld_N`.
     pub number: u32,
-    /// From byte 0 of the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl LogDataset {
-    /// Whether the `len` bytes at byte `offset` of the file lie in it.
+    /// Whether the `len` bytes at `offset` of the file lie in this dataset.
     fn holds(&self, offset: u64, len: u64) -> bool {
         let (start, end) = (self.offset, self.offset.saturating_add(self.len));
         offset >= start && offset.checked_add(len).is_some_and(|e| e <= end)
     }
 }
 
-/// The entries that one rank wrote to a log that is not closed yet. They become its section of the table
+/// The entries of one rank in an unclosed log. They become the rank's section of the table
 /// (`docs/formats/journal.md`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// Which source file.
+    /// Number of the source file.
     pub source: u16,
     /// The rank that wrote the entries.
     pub rank: u32,
-    /// The section, in pieces. Each holds whole entries.
+    /// Pieces of the section. Each holds whole entries.
     pub pieces: Vec<Piece>,
 }
 
 impl Section {
-    /// Adds entries of a rank behind those that it has in a source file.
+    /// Appends entries of a rank to its section in a source file.
     pub fn add(
         sections: &mut Vec<Self>,
         source: u16,
@@ -123,25 +123,26 @@ impl Section {
     }
 }
 
-/// Where the record tables and the data lie.
+/// The places of the record tables and of the data.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tables {
     /// Element 3 of `_int_att`.
     pub config: i32,
-    /// How many IDs were ever given to datasets, as the log says.
+    /// Number of IDs ever assigned to datasets, according to the log.
     pub ids: u32,
     /// The `_md_N`, by source file and number.
     pub metadata: Vec<LogDataset>,
-    /// The sections of a log that is not closed, which has no `_md_N`.
+    /// The sections of an unclosed log, which has no `_md_N`.
     pub sections: Vec<Section>,
     /// The `_ld_N`, by source file and offset.
     pub data: Vec<LogDataset>,
-    /// Parts of the tables that the scan could not follow: [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity).
+    /// Parts of the tables that the scan could not follow:
+    /// [`Severity::Unreadable`](h5logfs_common::diagnostic::Severity).
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Tables {
-    /// The source file that has the table of this number, or the section of a log that is not closed, and its data.
+    /// The source file of a table, or of a section of an unclosed log, and of its data.
     fn source_of(&self, table: u32) -> u16 {
         let at = table as usize;
         let closed = self.metadata.get(at).map(|table| table.source);
@@ -161,7 +162,8 @@ impl Tables {
 }
 
 impl Tables {
-    /// The tables of a log that our writers have closed, in the extents of its data files, of which the tables have copies. `None` where
+    /// The tables of a log that our writers have closed, as they are in the extents of its data files. The closed
+    /// tables are copies of these. `None` where they cannot be read after an append to the log.
     /// they cannot be read after an append to the log.
     fn in_extents(
         &self,

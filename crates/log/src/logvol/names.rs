@@ -14,20 +14,20 @@ use h5logfs_common::fault::Fault;
 pub const LOG_GROUP: &str = "_LOG";
 /// Root attribute with the name of the writer (extension).
 pub const WRITER: &str = "_h5logfs_writer";
-/// Attributes of an anchor that the layout owns; the last two are extensions.
+/// Attributes of an anchor dataset that belong to the layout. The last two are extensions.
 pub const ANCHOR: [&str; 5] = [DIMS, MAX_DIMS, ID, CHUNK, FILTERS];
 /// The current extent of the dataset.
 pub const DIMS: &str = "_dims";
-/// Its maximum extent.
+/// The maximum extent.
 pub const MAX_DIMS: &str = "_mdims";
-/// The number by which entries name the dataset.
+/// The number of the dataset in entries.
 pub const ID: &str = "_ID";
 /// The chunk shape (extension).
 pub const CHUNK: &str = "_h5logfs_chunk";
 /// The filter pipeline (extension).
 pub const FILTERS: &str = "_h5logfs_filters";
 
-/// The suffix of a subfile directory behind the name of its master.
+/// The suffix that a subfile directory appends to the name of its master.
 pub const SUBFILE_DIR: &str = ".subfiles";
 
 /// Directory of the subfiles of a log file.
@@ -37,22 +37,22 @@ pub fn subfile_dir(master: &Path) -> PathBuf {
     name.into()
 }
 
-/// The suffix of the directory of files into which ranks spill, behind the name of their log.
+/// The suffix that the directory of spill files appends to the name of the log.
 pub const SPILL_DIR: &str = ".h5logfs-spill";
 
-/// Directory of the files into which ranks spill that share a data file.
+/// Directory of the spill files of ranks that share a data file.
 pub fn spill_dir(log: &Path) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
     name.push(SPILL_DIR);
     name.into()
 }
 
-/// Path of the file into which a rank spills that writes to the data file `file`.
+/// Path of the spill file of a rank that writes to the data file `file`.
 pub fn spill_file(log: &Path, file: u32, rank: u32) -> PathBuf {
     spill_dir(log).join(format!("{file}.{rank}"))
 }
 
-/// The data file and the rank in the name of such a file.
+/// The data file and rank in the name of a spill file.
 pub fn spilled_by(name: &OsStr) -> Option<(u32, u32)> {
     let (file, rank) = name.to_str()?.split_once('.')?;
     let (file, rank) = (file.parse().ok()?, rank.parse().ok()?);
@@ -60,13 +60,13 @@ pub fn spilled_by(name: &OsStr) -> Option<(u32, u32)> {
     is_canonical.then_some((file, rank))
 }
 
-/// Path of one subfile.
+/// Path of a subfile.
 pub fn subfile(master: &Path, number: u32) -> PathBuf {
     let name = master.file_name().unwrap_or_default();
     subfile_dir(master).join(numbered(name, number))
 }
 
-/// The number in the name of a subfile, behind `base`; `None` of any other name.
+/// The number that follows `base` in the name of a subfile; `None` for any other name.
 pub fn subfile_number(base: &OsStr, name: &OsStr) -> Option<u32> {
     let number = name.as_bytes().strip_prefix(base.as_bytes())?;
     let number = std::str::from_utf8(number.strip_prefix(b".")?).ok()?;
@@ -74,8 +74,8 @@ pub fn subfile_number(base: &OsStr, name: &OsStr) -> Option<u32> {
     (numbered(base, number) == name).then_some(number)
 }
 
-/// The name that the subfiles of the log `own` have in front of their numbers: that of the log, or, where the log was renamed,
-/// the one name with which the files there begin. `names`: those in the directory of the subfiles.
+/// The base name of the subfiles of the log `own`: that of the log, or, where the log was renamed, the only one in
+/// use. `names` lists the subfile directory.
 pub fn base_of<'n>(own: &'n OsStr, names: &[&'n OsStr]) -> Option<&'n OsStr> {
     if names.contains(&numbered(own, 0).as_os_str()) {
         return Some(own);
@@ -96,8 +96,8 @@ fn numbered(name: &OsStr, number: u32) -> OsString {
     name
 }
 
-/// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. Where the master was renamed, `BASENAME` is the one
-/// name with which the files there begin.
+/// Paths of the subfiles (section 10): `NAME.subfiles/BASENAME.i`. Where the master was renamed, `BASENAME` is the
+/// only one in use there.
 pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>, Fault> {
     let count = u16::try_from(count)
         .ok()
@@ -107,7 +107,7 @@ pub fn find_subfiles(files: &LogFiles<'_>, count: i64) -> Result<Vec<SourcePath>
     let shown = files.dir().full_path(&directory);
     let listed = files.list(&SourcePath::below(&directory));
     let names = listed.map_err(|e| match e.kind() {
-        // The log says that they are there.
+        // The log announces them, so it is damaged.
         io::ErrorKind::NotFound => Fault::Damage(format!("{}: {e}", shown.display())),
         _ => Error::io(&shown, e).into(),
     })?;

@@ -1,6 +1,6 @@
-//! Which rank wrote which data, and in which flush. Our own writer leaves a header in front of the data of each rank and
-//! flush (`docs/formats/journal.md`, section 3.1). In other logs the `_ld_N` are the flushes, and the sections of a table
-//! the ranks (sections 3 and 4).
+//! Which rank wrote which data, and in which flush. Our own writer puts a header before the data of each rank and
+//! flush (`docs/formats/journal.md`, section 3.1). In other logs each `_ld_N` is a flush, and each section of a table
+//! a rank (sections 3 and 4).
 
 use super::Tables;
 use super::entries::{Entry, Visitor, walk};
@@ -20,7 +20,7 @@ impl Tables {
             self.of_entries(task, sources, &mut origins)
         };
         if let Err(reason) = found {
-            let what = format!("not all ranks and flushes can be told: {reason}");
+            let what = format!("not all ranks and flushes are known: {reason}");
             origins.diagnostics.push(Diagnostic::note(what));
         }
         origins.sort();
@@ -97,14 +97,14 @@ impl Tables {
     }
 }
 
-/// Makes spans of the entries of a walk.
+/// Turns the entries of a walk into spans.
 struct Finder<'a> {
     task: &'a Task,
     tables: &'a Tables,
     origins: &'a mut Origins,
-    /// Sections of this table that have begun.
+    /// Number of sections begun in this table.
     section: u32,
-    /// The most sections of a table, by source file.
+    /// The largest number of sections of a table, by source file.
     sections: Vec<u32>,
     stopped: Result<(), Fault>,
 }
@@ -129,7 +129,7 @@ impl Visitor for Finder<'_> {
         let Some(data) = self.tables.data_log(source, offset, len) else {
             return Ok(());
         };
-        // Within an extent of the file, so neither is negative, nor does the sum overflow.
+        // The data lies in an extent of the file, so neither value is negative and the sum does not overflow.
         let (start, len) = (offset as u64, len as u64);
         if len == 0 {
             return Ok(());
@@ -144,6 +144,6 @@ impl Visitor for Finder<'_> {
         self.stopped.clone()
     }
 
-    /// The view says what cannot be read.
+    /// The view reports what cannot be read.
     fn unreadable(&mut self, _: Diagnostic) {}
 }

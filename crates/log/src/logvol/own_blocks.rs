@@ -1,6 +1,6 @@
-//! The records of one dataset, made while the tables are walked. So their entries need not be read once more, as long as each
-//! spells out one block, and its data lie as they are in a `_ld_N`. Of other entries there may be faults to tell, or selections
-//! to share: these are for `decode`.
+//! The records of one dataset, made while the tables are walked, so that its entries need no second read. It works as
+//! long as each entry has its own single block, and its data is unfiltered in a `_ld_N`. Other entries may have
+//! faults to report or selections to share, which is the task of `decode`.
 
 use super::entries::{Entry, i64_at};
 use super::{MERGED, Tables};
@@ -11,7 +11,7 @@ use crate::records::RecordList;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
-/// Those of a part of the tables.
+/// The records from a part of the tables.
 pub(super) struct OwnBlocks<'a> {
     tables: &'a Tables,
     dataset: &'a Logged<'a>,
@@ -21,7 +21,7 @@ pub(super) struct OwnBlocks<'a> {
 }
 
 impl<'a> OwnBlocks<'a> {
-    /// `None` where entries may have to be read in another way.
+    /// An empty list; `None` where entries may need another decoding.
     pub fn new(
         task: &Task,
         tables: &'a Tables,
@@ -39,8 +39,8 @@ impl<'a> OwnBlocks<'a> {
         }))
     }
 
-    /// Adds the record of an entry, if it is one of the dataset. `false` where it is more than a block. Fails where there is no
-    /// memory.
+    /// Adds the record of an entry, if it belongs to the dataset. `false` where the entry is not a plain block. Fails
+    /// when memory is short.
     pub fn add(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, Fault> {
         let head = entry.head;
         if head.dataset != self.dataset.id {
@@ -80,20 +80,21 @@ impl<'a> OwnBlocks<'a> {
         Ok(true)
     }
 
-    /// Adds those of the part that follows.
+    /// Appends the records of the next part.
     pub fn append(&mut self, next: OwnBlocks<'_>) -> Result<(), Fault> {
         self.records.append(next.records)
     }
 
-    /// In the order in which they apply.
+    /// The records in the order in which they apply.
     pub fn into_records(mut self) -> Result<RecordList, Fault> {
         self.records.put_in_order()?;
         Ok(self.records)
     }
 }
 
-/// Puts the starts and the counts of a single block in plain coordinates (section 6.1) of `rank` dimensions, without the first
-/// `drop` of them, into `sides`; a `lead` adds its first dimension. Tells whether it has elements.
+/// Decodes a single block in plain coordinates (section 6.1) of `rank` dimensions, drops the first `drop` of them,
+/// and puts the starts and counts into `sides`. `lead` adds a first dimension. Returns whether the block has
+/// elements.
 pub(super) fn block_sides(
     body: &[u8],
     rank: usize,
@@ -123,13 +124,13 @@ pub(super) fn block_sides(
     Ok(true)
 }
 
-/// How many elements a block has.
+/// Number of elements of a block.
 pub(super) fn elements_of(counts: &[u64]) -> Result<u64, Fault> {
     let product = counts.iter().try_fold(1u64, |n, c| n.checked_mul(*c));
     product.ok_or_else(|| "a block has more elements than can be counted".into())
 }
 
-/// The order of a record: by source file, then by flush.
+/// The sort key of a record: source file, then flush.
 pub(super) fn order(source: u16, flush: u32) -> u64 {
     u64::from(source) << 32 | u64::from(flush)
 }
@@ -155,7 +156,8 @@ mod tests {
         bytes
     }
 
-    /// How many records of dataset 0 are made on the way, if they are: then they are those that are decoded otherwise.
+    /// Number of records of dataset 0 made during the walk; `None` if that was not possible. They must equal those
+    /// decoded otherwise.
     fn made(sections: &[Vec<u8>]) -> Option<usize> {
         let head = table_head(sections.iter().map(|section| section.len() as u64));
         let bytes = [vec![0; DATA as usize], head, sections.concat()].concat();
@@ -205,10 +207,10 @@ mod tests {
         let shares = |back: &[u8]| entry(0, REF, (70, 3), &[-(back.len() as i64)]);
         let of_another = shares(&other);
         for strange in [
-            // The selection of another entry.
+            // An entry that shares a selection.
             [block(20, 3), shares(&block(20, 3))].concat(),
             [other, of_another].concat(),
-            // Fewer bytes than elements, and bytes in two data logs, and in none.
+            // Fewer bytes than elements; bytes across two data logs; bytes in none.
             entry(0, 0, (0, 5), &[10, 6]),
             entry(0, 0, (38, 5), &[10, 5]),
             entry(0, 0, (98, 5), &[10, 5]),

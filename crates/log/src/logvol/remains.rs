@@ -1,5 +1,5 @@
-//! What the connector leaves of a file that it never closed (section 12): elements, without any metadata of HDF5. Where the
-//! program has read before it ended, the file ends with the table of its writes, too.
+//! A file that the connector never closed (section 12): elements, without any HDF5 metadata. If the program has read
+//! from it, the file ends with a table of its writes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,39 +7,39 @@ use std::fmt;
 use crate::source_file::SourceFile;
 use h5logfs_common::fault::Fault;
 
-/// Bytes that are looked at from the begin, for the end of the zeros, and at the end, for a table.
+/// Bytes examined at the start, for the end of the zeros, and at the end, for a table.
 const MOST_LOOKED_AT: u64 = 16 << 20;
-/// The most places that are tried for a table: bytes of elements may look like the head of one.
+/// The most positions tried for a table: elements may look like the start of one.
 const MOST_TRIES: usize = 64;
-/// The most processes that have a section in a table.
+/// The most sections, one per process, in a table.
 const MOST_SECTIONS: usize = 1 << 20;
-/// Bytes of an entry in front of its selection (section 5).
+/// Bytes of an entry before its selection (section 5).
 const HEADER: usize = 28;
 
-/// What is left.
+/// The description of such a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Remains {
-    /// Zeros in front: room for what the close would have written.
+    /// Number of leading zeros: space for what the close would have written.
     zeros: u64,
-    /// Bytes of the file.
+    /// Length of the file.
     len: u64,
     table: Option<Writes>,
 }
 
-/// The table of the writes.
+/// The table of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Writes {
-    /// Where it begins in the file.
+    /// Offset in the file.
     begin: u64,
     writes: u64,
     datasets: usize,
-    /// Bytes of elements that they have.
+    /// Bytes of elements in all writes.
     bytes: u64,
 }
 
 impl Remains {
-    /// What a file holds that has no signature of HDF5. `None` where it is nothing that the connector leaves: it keeps room
-    /// for a superblock.
+    /// Describes a file without an HDF5 signature. `None` where the connector did not leave it: it reserves space for
+    /// a superblock.
     pub fn of(file: &SourceFile) -> Result<Option<Self>, Fault> {
         const ROOM: u64 = 512;
         let len = file.len();
@@ -98,7 +98,7 @@ impl fmt::Display for Remains {
     }
 }
 
-/// The zeros at the begin of a file, as far as it is looked at.
+/// Number of zeros at the start of a file, in the part examined.
 fn zeros(file: &SourceFile) -> Result<u64, Fault> {
     const STEP: u64 = 64 << 10;
     let most = file.len().min(MOST_LOOKED_AT);
@@ -115,10 +115,10 @@ fn zeros(file: &SourceFile) -> Result<u64, Fault> {
     Ok(most)
 }
 
-/// The table that ends with these last bytes of a file, of which the first one has this offset.
+/// The table that ends with these last bytes of a file. `offset` is that of the first of them.
 fn find_table(bytes: &[u8], offset: u64) -> Option<Writes> {
     let number = |at: usize| Some(i64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    // The end of the last section is that of the file.
+    // The last section ends with the file.
     let is_head = |at: &usize| {
         let sections = number(*at).and_then(|n| usize::try_from(n).ok());
         let sections = sections.filter(|n| (1..=MOST_SECTIONS).contains(n));
@@ -131,7 +131,7 @@ fn find_table(bytes: &[u8], offset: u64) -> Option<Writes> {
         .find_map(|at| writes(&bytes[at..], offset + at as u64))
 }
 
-/// What a table says that begins at `begin` of the file. `None` where it is none.
+/// The content of a table that begins at `begin` of the file. `None` where it is not a table.
 fn writes(table: &[u8], begin: u64) -> Option<Writes> {
     let (sections, rest) = table.split_first_chunk()?;
     let sections = usize::try_from(i64::from_le_bytes(*sections)).ok()?;
@@ -179,7 +179,7 @@ mod tests {
     fn a_table_is_found_where_it_ends_the_file() {
         let elements: Vec<u8> = (0..=255).cycle().take(1000).collect();
         let entries = [entry(0, 10, 20), entry(1, 30, 40), entry(0, 70, 930)].concat();
-        // Three processes, of which the second one wrote nothing.
+        // Three processes, the second of which wrote nothing.
         let ends = [3u64, 68, 68, 140].map(u64::to_le_bytes).concat();
         let table = [ends, entries].concat();
         let bytes = [&elements[..], &table].concat();
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(find_table(&bytes[..bytes.len() - 1], 5000), None);
         let mut behind = bytes.clone();
-        // Elements behind the table.
+        // Elements after the table.
         behind[1000 + 32 + 12..][..8].copy_from_slice(&6001u64.to_le_bytes());
         assert_eq!(find_table(&behind, 5000), None);
         assert_eq!(find_table(&[], 0), None);

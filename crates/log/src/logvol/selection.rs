@@ -1,4 +1,4 @@
-//! Decodes the blocks of one entry, in all encodings of the connector (section 6).
+//! Decodes the blocks of an entry, in all encodings of the connector (section 6).
 
 use std::io::Read;
 use std::ops::Deref;
@@ -12,14 +12,14 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::{Reservation, Reserved};
 use h5logfs_common::task::Task;
 
-/// A way to read a body. Most bodies allow only one; for the others the size of the data decides.
+/// The encoding of a body. Most bodies allow only one; for the others the size of the data decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SelectionEncoding {
     /// Section 6.1 or 6.2, with encoded counts of 1 or more.
     Usual,
-    /// Encoded counts, decoded by plain division. This is right for blocks with a count of zero.
+    /// Counts decoded by plain division, which is right for blocks with a count of zero.
     Division,
-    /// A merged entry: starts and counts alternate (section 6.6).
+    /// Alternating starts and counts of a merged entry (section 6.6).
     Pairs,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Blocks<'a> {
 }
 
 enum Coordinates<'a> {
-    /// Starts and counts of `rank` values of 8 bytes each. `merged`: they may alternate.
+    /// Starts and counts of `rank` values of 8 bytes each. They may alternate if `merged`.
     Plain { bytes: Bytes<'a>, merged: bool },
-    /// `rank - 1` steps, then a start and then a count for each block, of 8 bytes each.
+    /// `rank - 1` steps, then a start and a count per block, of 8 bytes each.
     Encoded(Bytes<'a>),
 }
 
@@ -56,7 +56,7 @@ impl Deref for Bytes<'_> {
     }
 }
 
-/// Starts and counts of all blocks, `rank` values each, and the memory for them.
+/// Starts and counts of all blocks, `rank` values each, and their memory.
 struct Lists {
     starts: Vec<u64>,
     counts: Vec<u64>,
@@ -79,8 +79,8 @@ impl Lists {
 }
 
 impl<'a> Blocks<'a> {
-    /// `rank`: of the dataset, less one where the entry carries a record number. `may_be_merged`:
-    /// the file was written with merging on.
+    /// Parses the blocks of an entry. `rank` is that of the dataset, less one for an entry with a record number.
+    /// `may_be_merged`: the file was written with merging on.
     pub fn parse(
         task: &Task,
         head: &EntryHeader,
@@ -121,8 +121,8 @@ impl<'a> Blocks<'a> {
         self.spelling
     }
 
-    /// Chooses the encoding whose elements take `data_size` bytes of the dataset. `drop`: leading dimensions of
-    /// the blocks that the record number of the sharing entry replaces.
+    /// Chooses the encoding whose elements take `data_size` bytes. `drop` is the number of leading dimensions that
+    /// the record number of the sharing entry replaces.
     pub fn choose(
         &mut self,
         task: &Task,
@@ -139,7 +139,7 @@ impl<'a> Blocks<'a> {
             let bytes = i128::from(elements) * i128::from(dataset.element_size);
             Some(bytes == i128::from(data_size))
         };
-        // Without coordinates only the data bound the number of blocks.
+        // Without coordinates only the data bounds the number of blocks.
         let stored = u64::try_from(data_size).unwrap_or(0);
         let least = (self.count as u64).saturating_mul(dataset.element_size);
         if self.rank == drop && least > largest_inflated(stored) {
@@ -168,7 +168,7 @@ impl<'a> Blocks<'a> {
                     .collect();
                 self.spelling = match (fitting.as_slice(), possible.as_slice()) {
                     ([one], _) | ([], [one]) => *one,
-                    _ => return Err("a merged entry that cannot be told apart".into()),
+                    _ => return Err("an ambiguous merged entry".into()),
                 };
                 Ok(())
             }
@@ -257,11 +257,11 @@ fn check_signs(bytes: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// The most bytes of a selection that is inflated, and of its decoded coordinates.
+/// The largest size of an inflated selection, and of its decoded coordinates.
 const LARGEST_UNPACKED: u64 = 64 << 20;
 
-/// The number of blocks, and the bytes of the coordinates, inflated where they are deflated (section 6.4). No known
-/// writer deflates them, and the two descriptions of the format differ on the place of the count.
+/// The number of blocks, and the bytes of the coordinates, inflated if necessary (section 6.4). No known writer
+/// deflates them, and the two descriptions of the format disagree on the place of the count.
 fn unpack<'a>(
     task: &Task,
     head: &EntryHeader,
@@ -292,7 +292,7 @@ fn unpack<'a>(
     Ok((count, Bytes::Inflated(Reserved::new(whole, reservation))))
 }
 
-/// Inflates at most [`LARGEST_UNPACKED`] bytes, and reserves them as they come.
+/// Inflates at most [`LARGEST_UNPACKED`] bytes, reserving memory step by step.
 fn inflate_whole(task: &Task, body: &[u8]) -> Result<Reserved<Vec<u8>>, Fault> {
     let mut reservation = task.reservation();
     let (mut whole, mut piece) = (Vec::new(), [0; 1 << 12]);
@@ -321,7 +321,7 @@ fn split_count<'a>(head: &EntryHeader, body: &'a [u8]) -> Result<(u64, &'a [u8])
     }
 }
 
-/// Section 6.2. `blocks`: start and count of each.
+/// Decodes section 6.2. `blocks` has the start and count of each block.
 fn decode(
     steps: &[i64],
     blocks: impl Iterator<Item = (i64, i64)>,
@@ -329,7 +329,7 @@ fn decode(
     lists: &mut Lists,
 ) -> Result<(), Fault> {
     if steps.iter().any(|s| *s <= 0) {
-        // Only a dataset without elements has such steps, and no block of it has elements.
+        // Only a dataset without elements has such steps, and its blocks have no elements.
         return Err(format!("encoding steps {steps:?}").into());
     }
     let of_ones: i128 = steps.iter().map(|s| i128::from(*s)).sum::<i128>() + 1;
@@ -358,7 +358,7 @@ fn digits(mut value: u64, steps: &[u64], add: u64, out: &mut Vec<u64>) {
     out.push(value + add);
 }
 
-/// Takes alternately `rank` starts and `rank` counts.
+/// Splits alternating groups of `rank` starts and `rank` counts.
 fn unzip(values: impl Iterator<Item = u64>, rank: usize, lists: &mut Lists) {
     for (at, value) in values.enumerate() {
         if at % (2 * rank) < rank {
@@ -369,7 +369,7 @@ fn unzip(values: impl Iterator<Item = u64>, rank: usize, lists: &mut Lists) {
     }
 }
 
-/// Elements of all blocks without their first `drop` dimensions; `None` where they overflow.
+/// Elements of all blocks without their first `drop` dimensions; `None` on overflow.
 fn elements(counts: &[u64], rank: usize, drop: usize) -> Option<u64> {
     counts.chunks_exact(rank).try_fold(0u64, |total, block| {
         let product = block[drop..]
@@ -384,7 +384,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Starts and counts of one block.
+    /// Starts and counts of a single block.
     fn decoded(
         steps: &[i64],
         block: (i64, i64),

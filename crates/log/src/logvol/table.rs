@@ -1,6 +1,6 @@
-//! Where the entries of the metadata-log datasets `_md_N` lie (sections 4 and 5).
+//! The places of entries in the metadata-log datasets `_md_N` (sections 4 and 5).
 //!
-//! Only headers are decoded here. The records of a dataset are decoded from the bodies when they are needed.
+//! Only headers are decoded here. Records are decoded from the bodies on demand.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,26 +21,26 @@ use h5logfs_common::memory::Reservation;
 use h5logfs_common::parallel;
 use h5logfs_common::task::Task;
 
-/// Several threads read tables of more bytes. Those of tests have few.
+/// Bytes of tables from which on several threads read them. It is small in tests.
 const MANY_BYTES: u64 = if cfg!(debug_assertions) { 100 } else { 1 << 20 };
 
-/// Where an entry lies.
+/// The place of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryPosition {
-    /// From byte 0 of the source file.
+    /// Offset in the source file.
     pub position: u64,
-    /// Number of the [`ExplicitSelection`] that it uses: its own, or that of an earlier entry of its section.
-    /// `None` where it refers to something else.
+    /// Number of its [`ExplicitSelection`], which may belong to an earlier entry of the section. `None` where the
+    /// shared selection was not found.
     pub target: Option<u32>,
-    /// Position of its `_md_N`, or of its section, in the list of them.
+    /// Index of its `_md_N`, or of its section.
     pub table: u32,
 }
 
-/// The same of an entry that has no selection of its own.
+/// The place of an entry that shares a selection.
 #[derive(Debug, Clone, Copy)]
 struct Sharing {
     position: u64,
-    /// [`NO_TARGET`] where it refers to something else.
+    /// Number of the [`ExplicitSelection`], or [`NO_TARGET`] where it was not found.
     target: u32,
     table: u32,
 }
@@ -61,8 +61,8 @@ impl Sharing {
     }
 }
 
-/// An entry, in a list of those of one dataset. There may be many: so it is the number of its [`ExplicitSelection`], or that
-/// of its [`Sharing`].
+/// An entry in the list of a dataset: the number of its [`ExplicitSelection`] or [`Sharing`]. There may be many, so
+/// it takes 4 bytes.
 #[derive(Debug, Clone, Copy)]
 struct Place(u32);
 
@@ -84,8 +84,8 @@ impl Place {
     }
 }
 
-/// An entry that has a selection of its own, not that of an earlier entry: where it lies, and what those who share its
-/// selection have to know of its header.
+/// An entry with a selection of its own: its position, and the header bits that entries which share the selection
+/// need.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExplicitSelection(u64);
 
@@ -95,14 +95,14 @@ impl ExplicitSelection {
     const ENCODED: u64 = 1 << 61;
     const POSITION: u64 = Self::ENCODED - 1;
 
-    /// `None` where the position is past 2^61, where no file has bytes.
+    /// `None` where the position is past 2^61. No file is so long.
     fn new(position: u64, head: &EntryHeader) -> Option<Self> {
         let bit = |flag, bit| if head.has(flag) { bit } else { 0 };
         let bits = bit(MUL, Self::SEVERAL) | bit(REC, Self::RECORD) | bit(ENC, Self::ENCODED);
         (position <= Self::POSITION).then_some(ExplicitSelection(position | bits))
     }
 
-    /// From byte 0 of the source file.
+    /// Offset in the source file.
     pub fn position(self) -> u64 {
         self.0 & Self::POSITION
     }
@@ -124,41 +124,41 @@ impl ExplicitSelection {
 /// The entries of one dataset.
 #[derive(Debug)]
 struct Entries {
-    /// `None` where it is not known yet.
+    /// Rank of the dataset; `None` if it is unknown.
     rank: Option<usize>,
     places: Vec<Place>,
 }
 
-/// All entries of a log, in the order of the tables. An entry takes 12 bytes, and 8 more where it shares a selection.
+/// All entries of a log, in the order of the tables. An entry takes 12 bytes, or 20 if it shares a selection.
 #[derive(Debug)]
 pub(super) struct EntryTable {
-    /// The entries of each dataset that still has an anchor.
+    /// The entries of each dataset that still has an anchor dataset.
     lists: Vec<Entries>,
-    /// Where in `lists` those of each dataset are, and those of the last one that was looked up.
+    /// Index in `lists` by dataset, and the last one looked up.
     numbers: HashMap<i64, usize, RandomState>,
     last: Option<(i64, usize)>,
-    /// Those of datasets that are not known yet are kept, too.
+    /// Whether entries of unknown datasets are kept, too.
     keeps_all: bool,
     explicit: Vec<ExplicitSelection>,
-    /// Some of these have several blocks.
+    /// Whether some explicit selections have several blocks.
     has_several_blocks: bool,
     sharing: Vec<Sharing>,
-    /// From which number on the explicit selections are those of another table, and of which.
+    /// For each table the number of its first explicit selection, and its index.
     tables: Vec<(u32, u32)>,
     /// Sections, and whole tables, that could not be followed to their end.
     pub diagnostics: Vec<Diagnostic>,
     reservation: Reservation,
 }
 
-/// Bytes of memory of the list of a dataset, besides its elements.
+/// Bytes of memory of a dataset's list, without its elements.
 const OF_DATASET: usize = 96;
 
 impl EntryTable {
-    /// `ranks`: rank of each dataset that still has an anchor. `merged`: entries may be those of merged calls,
-    /// whose sizes are ambiguous (section 6.6).
+    /// Reads all entries. `ranks` has the rank of each dataset that still has an anchor dataset. `merged`: entries
+    /// may be those of merged calls, whose sizes are ambiguous (section 6.6).
     ///
-    /// Also makes the records of `wanted` where they can be had on the way: see [`OwnBlocks`]. Fails where there is no memory,
-    /// and where `task` stops.
+    /// The records of `wanted` are made during the walk where possible: see [`OwnBlocks`]. Fails when memory is
+    /// short, and when `task` stops.
     pub fn read(
         task: &Task,
         sources: &[SourceFile],
@@ -197,7 +197,7 @@ impl EntryTable {
         Ok((all, own.map(OwnBlocks::into_records).transpose()?))
     }
 
-    /// Reads the entries of the sections that begin in this part of the tables: see [`walk_part`].
+    /// Reads the entries of the sections that begin in a part of the tables: see [`walk_part`].
     fn read_part<'a>(
         task: &Task,
         sources: &[SourceFile],
@@ -227,11 +227,11 @@ impl EntryTable {
         Ok((found, own))
     }
 
-    /// Adds the entries of the sections that follow.
+    /// Appends the table of the sections that follow.
     fn append(&mut self, mut next: EntryTable) -> Result<(), Fault> {
         let (known, shared) = (self.explicit.len(), self.sharing.len());
         self.has_several_blocks |= next.has_several_blocks;
-        // No number becomes one that there is not.
+        // Check that all new numbers are valid.
         Place::new(known + next.explicit.len(), false)?;
         Place::new(shared + next.sharing.len(), true)?;
         self.reservation
@@ -262,14 +262,14 @@ impl EntryTable {
     }
 
     fn note(&mut self, diagnostic: Diagnostic) {
-        // One is enough to make the log unreadable. More are kept only for a person to read.
+        // One is enough to make the log unreadable. More are kept for human readers only.
         const MOST: usize = 100;
         if self.diagnostics.len() < MOST {
             self.diagnostics.push(diagnostic);
         }
     }
 
-    /// A table for the entries of all datasets, which [`EntryTable::extend`] fills.
+    /// A table for the entries of all datasets, to be filled by [`EntryTable::extend`].
     pub fn growing(task: &Task) -> Self {
         EntryTable::empty(task.reservation(), true)
     }
@@ -289,8 +289,8 @@ impl EntryTable {
         }
     }
 
-    /// Adds the entries that `window` has from position `from` on to the section of table `number`, whose selections so
-    /// far are `section`.
+    /// Adds the entries in `window`, from position `from` on, to the section of table `number`. `section` lists the
+    /// section's selections so far.
     pub fn extend(
         &mut self,
         task: &Task,
@@ -314,7 +314,7 @@ impl EntryTable {
         followed
     }
 
-    /// Drops all entries, but not their selections, which later entries may share.
+    /// Drops all entries, but keeps their selections: later entries may share them.
     pub fn forget_entries(&mut self) {
         for entries in &mut self.lists {
             entries.places.clear();
@@ -322,7 +322,7 @@ impl EntryTable {
         self.sharing.clear();
     }
 
-    /// Adds an entry with a selection of its own. Returns the number of that.
+    /// Adds an entry with its own selection. Returns the number of the selection.
     fn push_explicit(
         &mut self,
         dataset: i64,
@@ -340,7 +340,7 @@ impl EntryTable {
         Ok(number)
     }
 
-    /// Adds an entry without one.
+    /// Adds an entry that shares a selection.
     fn push_sharing(&mut self, dataset: i64, entry: Sharing) -> Result<(), Fault> {
         if !self.keeps_all && self.number_of(dataset).is_none() {
             return Ok(());
@@ -363,7 +363,7 @@ impl EntryTable {
         Ok(self.reservation.push(places, place)?)
     }
 
-    /// Adds the list of a dataset, which has none. Returns where it is.
+    /// Adds the list of a new dataset. Returns its index.
     fn add_dataset(&mut self, dataset: i64, rank: Option<usize>) -> usize {
         let number = self.lists.len();
         let places = Vec::new();
@@ -372,7 +372,7 @@ impl EntryTable {
         number
     }
 
-    /// Where the list of a dataset is. Most entries are of the same dataset as the one before.
+    /// Index of the list of a dataset. Most entries belong to the same dataset as the one before.
     #[inline]
     fn number_of(&mut self, dataset: i64) -> Option<usize> {
         if let Some((last, number)) = self.last
@@ -385,7 +385,7 @@ impl EntryTable {
         Some(number)
     }
 
-    /// From now on its memory counts for no user.
+    /// Stops counting its memory for a user.
     pub fn release_share(&self) {
         self.reservation.release_share();
     }
@@ -399,7 +399,8 @@ impl EntryTable {
         }
     }
 
-    /// The table of the explicit selection `number`. `near`: where in [`EntryTable::tables`] the one before was found.
+    /// The table of the explicit selection `number`. `near` is the index in [`EntryTable::tables`] of the last
+    /// result.
     fn table_of(&self, number: usize, near: &mut usize) -> u32 {
         let begins = |at: usize| self.tables.get(at).map_or(usize::MAX, |t| t.0 as usize);
         if number < begins(*near) || begins(*near + 1) <= number {
@@ -409,12 +410,12 @@ impl EntryTable {
         self.tables.get(*near).map_or(0, |(_, table)| *table)
     }
 
-    /// The entry that has the selection of this number.
+    /// The entry that has the selection of a number.
     pub fn explicit(&self, target: u32) -> ExplicitSelection {
         self.explicit[target as usize]
     }
 
-    /// Whether some entry of any dataset has a selection of several blocks.
+    /// Whether any entry has a selection of several blocks.
     pub fn has_several_blocks(&self) -> bool {
         self.has_several_blocks
     }
@@ -435,7 +436,7 @@ impl EntryTable {
     }
 }
 
-/// The entries of a dataset, or some that follow each other.
+/// Consecutive entries of a dataset.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     of: &'a EntryTable,
@@ -443,12 +444,12 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// How many they are.
+    /// Number of entries.
     pub fn len(self) -> usize {
         self.places.len()
     }
 
-    /// Those from number `first` on.
+    /// The entries from number `first` on.
     pub fn from(self, first: usize) -> Self {
         Places {
             places: self.places.get(first..).unwrap_or_default(),
@@ -456,7 +457,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The first ones, so many at most.
+    /// The first `most` entries, or fewer.
     pub fn first(self, most: usize) -> Self {
         Places {
             places: self.places.get(..most).unwrap_or(self.places),
@@ -464,7 +465,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// All of them, in the order of the tables.
+    /// The entries in the order of the tables.
     pub fn iter(self) -> impl Iterator<Item = EntryPosition> + 'a {
         let Places { of, places } = self;
         let mut near = 0;
@@ -487,19 +488,19 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Which of a table's explicit selections are those of one section.
+/// The explicit selections of one section.
 #[derive(Debug, Default)]
 pub(super) struct SectionSelections {
-    /// Those of earlier walks. Each range is in the order of the section.
+    /// Ranges from earlier walks, each in the order of the section.
     earlier: Vec<Range<usize>>,
-    /// The first one of this walk.
+    /// First selection of this walk.
     first: usize,
-    /// Behind the last one of this walk.
+    /// End of the selections of this walk.
     end: usize,
 }
 
 impl SectionSelections {
-    /// Begins another walk through the section, when the table has so many selections.
+    /// Begins another walk through the section. The table has `known` selections so far.
     fn go_on(&mut self, known: usize) {
         let last = self.first..self.end;
         match self.earlier.last_mut() {
@@ -531,7 +532,7 @@ struct Finder<'a, 'o> {
     merged: bool,
     found: &'a mut EntryTable,
     section: SectionSelections,
-    /// Records that are made on the way, as long as that is possible.
+    /// Records made during the walk, as long as that is possible.
     own: Option<OwnBlocks<'o>>,
 }
 
@@ -551,7 +552,7 @@ impl Visitor for Finder<'_, '_> {
         }
         let (dataset, table) = (entry.head.dataset, entry.table);
         if entry.head.has(REF) {
-            // The target is an earlier entry of the same section with a selection of its own.
+            // The target must be an earlier entry of the same section with its own selection.
             let target = entry.shared()?;
             let target = target.and_then(|at| self.section.find(&self.found.explicit, at));
             let target = target.and_then(|target| u32::try_from(target).ok());
@@ -571,14 +572,14 @@ impl Visitor for Finder<'_, '_> {
 }
 
 impl Finder<'_, '_> {
-    /// Section 12: an entry whose size contradicts its flags ends the section, for what follows it may be
-    /// anything. Deleted datasets have no known rank; deflated and merged bodies have no known size.
+    /// Section 12: an entry whose size contradicts its flags ends the section, because anything may follow. Deleted
+    /// datasets have no known rank; deflated and merged bodies have no known size.
     fn check_size(&mut self, entry: &mut Entry<'_, '_>) -> Result<(), Fault> {
         let head = entry.head;
         let number = self.found.number_of(head.dataset);
         let rank = number.and_then(|number| self.found.lists[number].rank);
         if head.has(REF) {
-            // `Entry::shared` checks it.
+            // `Entry::shared` checks this.
             return Ok(());
         }
         let body = head.body_len();
@@ -626,7 +627,7 @@ mod tests {
         bytes
     }
 
-    /// Wherever the tables are cut, the parts have what the whole has.
+    /// A table read in parts equals the whole, wherever the cuts are.
     #[test]
     fn tables_are_read_in_parts() {
         let block = entry(0, 0, &[3, 5]);

@@ -8,20 +8,20 @@ use crate::tiling::Tilings;
 use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::fault::Fault;
 
-/// The most datasets of one log that are examined.
+/// The most datasets of a log that are examined.
 const MOST_DATASETS: usize = 1 << 16;
-/// The most blocks of one section that are remembered for entries that share them.
+/// The most blocks of a section kept for entries that share them.
 const MOST_SPELLED: usize = 1 << 16;
-/// After this many entries, and after as many more, the search goes on only where it may pay. That is a millisecond.
+/// After each multiple of this many entries, which take a millisecond, the search continues only if it may pay off.
 const LOOKED_AT: u64 = 1 << 14;
-/// The fewest bytes that the entries so far have on average for the search to go on. The smallest tile that becomes a
-/// chunk has sixteen times as many, before filters.
+/// The average bytes of an entry below which the search stops. The smallest tile that becomes a chunk has sixteen
+/// times as many, before filters.
 const WORTH_SEARCHING: u64 = 4 << 10;
-/// Bytes of the coordinates of one block in the highest rank that HDF5 has.
+/// Bytes of the coordinates of a block in HDF5's largest rank.
 const LARGEST_BLOCK: u64 = 16 * 32;
 
-/// How each dataset may be tiled by its records. A log of small records is not searched to its end: none of its datasets
-/// is tiled then.
+/// The possible tiling of each dataset by its records. A log of small records is not searched to its end: none of its
+/// datasets is tiled.
 pub(super) fn find(sources: &[SourceFile], tables: &Tables) -> Tilings {
     let mut finder = Finder::new(tables);
     let walked = walk(sources, tables, &mut finder);
@@ -40,7 +40,7 @@ struct Finder<'a> {
     spelled: ExplicitBlocks,
     /// Start and count of the current block along each dimension.
     block: Vec<(u64, u64)>,
-    /// Entries so far, and the bytes of their data.
+    /// Number of entries so far, and bytes of their data.
     entries: u64,
     bytes: u64,
     is_damaged: bool,
@@ -100,7 +100,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Counts an entry with data of this size. Returns whether the search does not go on.
+    /// Counts an entry with data of this size. Returns whether the search stops.
     fn gives_up(&mut self, data_size: i64) -> bool {
         if self.entries > 0 && self.entries.is_multiple_of(LOOKED_AT) {
             self.gave_up |= self.bytes / self.entries < WORTH_SEARCHING;
@@ -110,8 +110,8 @@ impl<'a> Finder<'a> {
         self.gave_up
     }
 
-    /// Reads the block of an entry. Returns whether it is a single one in plain coordinates, of this entry or of an
-    /// earlier one that is remembered.
+    /// Reads the block of an entry. Returns whether it is a single block in plain coordinates, of this entry or of a
+    /// remembered earlier one.
     fn read_block(&mut self, entry: &mut Entry<'_, '_>) -> Result<bool, Fault> {
         let head = entry.head;
         if head.has(REF) {
@@ -135,8 +135,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Puts a block into `block`: the record number as its first dimension, then the coordinates (section 6.1) without the
-/// first `drop` dimensions. Returns whether it is a valid block.
+/// Decodes a block into `block`: the record number as first dimension, then the coordinates (section 6.1) without the
+/// first `drop` dimensions. Returns whether the block is valid.
 fn decode(lead: Option<i64>, drop: usize, coordinates: &[u8], block: &mut Vec<(u64, u64)>) -> bool {
     let rank = coordinates.len() / 16;
     if !coordinates.len().is_multiple_of(16) || drop > rank {
@@ -152,10 +152,10 @@ fn decode(lead: Option<i64>, drop: usize, coordinates: &[u8], block: &mut Vec<(u
     block.len() == rank - drop + usize::from(lead.is_some())
 }
 
-/// The single blocks of the entries of a section, in the order of their positions.
+/// The single blocks of the entries of a section, by position.
 #[derive(Debug, Default)]
 struct ExplicitBlocks {
-    /// Position of the entry, its record number, and where its coordinates begin.
+    /// Position of the entry, its record number, and the offset of its coordinates.
     entries: Vec<(u64, Option<i64>, usize)>,
     coordinates: Vec<u8>,
 }

@@ -7,26 +7,26 @@ use h5logfs_common::fault::Fault;
 
 /// Bytes of a stripe.
 const BLOCK: u64 = 8 << 20;
-/// The most channels of one file: the processes of one node. A file does not say how many it has.
+/// The most channels of a file: the processes of a node. A file does not state their number.
 const MOST: u32 = 1 << 16;
 
 /// The channels of one pair of files.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Channels {
-    /// Numbers and headers of the channels that have one.
+    /// Numbers and headers of the channels that have a header.
     pub found: Vec<(u32, HeaderFields)>,
-    /// Number of channels, as far as it is known: blocks from one of a channel to its next one.
+    /// Number of channels, as far as it is known: the distance of a channel's blocks, in blocks.
     pub number: u32,
 }
 
 impl Channels {
-    /// Whether some channel has no header. More such channels may follow the last one. The number of channels is
-    /// unknown then, and with it the places of second blocks.
+    /// Whether some channel lacks a header. More such channels may follow the last one, so neither the number of
+    /// channels nor the places of second blocks are known.
     pub fn has_gaps(&self) -> bool {
         self.found.len() as u64 != u64::from(self.number)
     }
 
-    /// Whether a file has no second blocks, for any number of channels.
+    /// Whether the file ends before the second block of any channel, for any number of channels.
     pub fn has_first_blocks_only(&self, file: &SourceFile) -> bool {
         file.len() <= u64::from(self.number) * BLOCK
     }
@@ -52,7 +52,7 @@ pub fn channels(metadata: &SourceFile) -> Result<Channels, Fault> {
     Ok(Channels { found, number })
 }
 
-/// Whether the header `next` is that of a channel behind the one of header `last`.
+/// Whether `next` is the header of a channel after the one with header `last`.
 fn follows(last: &HeaderFields, next: &HeaderFields) -> bool {
     let common = |fields: &HeaderFields| (fields.big_endian, fields.ranks, fields.len);
     common(last) == common(next)
@@ -60,7 +60,7 @@ fn follows(last: &HeaderFields, next: &HeaderFields) -> bool {
         && last.rank < next.rank
 }
 
-/// Where the bytes of a channel lie in the metadata log, and in the data log.
+/// Where the bytes of a channel lie in the metadata log and in the data log.
 pub fn arrangement(channel: u32, channels: u32) -> Arrangement {
     match channels {
         1 => Arrangement::Whole,
@@ -72,7 +72,7 @@ pub fn arrangement(channel: u32, channels: u32) -> Arrangement {
     }
 }
 
-/// A note on a data log that has not the same channels as its metadata log, which has `channels`.
+/// A note if the data log does not have the `channels` channels of its metadata log.
 pub fn doubt(data: &SourceFile, channels: u32) -> Option<String> {
     let begins = |channel: u32| {
         let mut magic = [0; MAGIC.len()];
@@ -82,7 +82,7 @@ pub fn doubt(data: &SourceFile, channels: u32) -> Option<String> {
     };
     if let Some(channel) = (0..channels).find(|channel| !begins(*channel)) {
         return Some(format!(
-            "channel {channel} of its {channels} has not the magic bytes of a data log"
+            "channel {channel} of its {channels} lacks the magic bytes of a data log"
         ));
     }
     let has_more = channels > 1 && begins(channels);
@@ -95,7 +95,7 @@ mod tests {
     use crate::netcdf::metadata::LogHeader;
     use crate::netcdf::testing::{LogBytes, sources};
 
-    /// Files whose channels have these bytes.
+    /// A file whose channels have these bytes.
     fn striped(channels: &[Vec<u8>]) -> Vec<u8> {
         let block = BLOCK as usize;
         let mut file = Vec::new();
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn channels_are_found_and_read() {
-        // The second one goes on in a second block.
+        // The second log continues in a second block.
         let logs = [log(1, 3), log(3, 140_000), log(6, 5)].map(|log| log.metadata());
         let file = striped(&logs);
         assert_eq!(ranks(&file), [1, 3, 6]);

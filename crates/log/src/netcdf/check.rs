@@ -1,14 +1,14 @@
-//! Checks what a snapshot says of a netCDF file and its logs. The bytes there are checked when they are read.
+//! Checks a snapshot's description of a netCDF file and its logs. Reading checks the bytes there.
 
 use super::{Tables, Variable};
 use crate::numbers::NumberType;
 use h5logfs_common::fault::Fault;
 
-/// The most logs: their numbers share 64 bits with those of entries.
+/// The most logs. Their numbers share 64 bits with those of entries.
 const MOST_LOGS: usize = 1 << 23;
 
 impl Tables {
-    /// Fails with the reason where the parts contradict each other. `sources`: number of source files.
+    /// Fails with the reason where the parts contradict each other. `sources` is the number of source files.
     pub fn check(&self, sources: usize) -> Result<(), Fault> {
         if !matches!(self.version, 1 | 2 | 5) {
             return Err(format!("version {} of netCDF", self.version).into());
@@ -28,7 +28,7 @@ impl Tables {
         let mut metadata: Vec<u16> = self.logs.iter().map(|log| log.metadata).collect();
         metadata.sort_unstable();
         if metadata.windows(2).any(|pair| pair[0] == pair[1]) {
-            // A small file could ask for any number of entries.
+            // A small file could demand any number of entries.
             return Err("two logs with the same entries".into());
         }
         check_file_end(Some(self.record_size))?;
@@ -37,7 +37,7 @@ impl Tables {
 }
 
 impl Variable {
-    /// Bytes of the elements of one index of the first dimension; `None` where they overflow.
+    /// Bytes of one index of the first dimension; `None` on overflow.
     pub(super) fn row_bytes(&self) -> Option<u64> {
         let mut inner = self.dims.iter().skip(1).copied();
         inner.try_fold(self.kind.size() as u64, u64::checked_mul)

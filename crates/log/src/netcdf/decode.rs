@@ -1,4 +1,4 @@
-//! From the entries of one variable to its records, and what lies below them in the netCDF file.
+//! From the entries of a variable to its records, and the data below them in the netCDF file.
 
 use super::Variable;
 use super::entry::{CheckedEntry, Entry, PutCall};
@@ -18,7 +18,7 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reserved;
 use h5logfs_common::task::Task;
 
-/// What the decoding of a variable needs.
+/// The context for decoding a variable.
 pub(super) struct Decoder<'a> {
     pub task: &'a Task,
     pub table: &'a Table,
@@ -28,7 +28,7 @@ pub(super) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Fails where there is no memory, and where the task stops. Damage is no failure.
+    /// The records of the variable. Fails when memory is short or the task stops, but not on damage.
     pub fn records(&self) -> Result<DatasetRecords, Fault> {
         let mut found = DatasetRecords::none(self.task, self.dataset.dims.len())?;
         let variable = match self.variable() {
@@ -58,7 +58,7 @@ impl<'a> Decoder<'a> {
         Ok(found)
     }
 
-    /// The variable of the dataset. Fails where their extents or types differ.
+    /// The variable of the dataset. Fails where extents or types differ.
     fn variable(&self) -> Result<&'a Variable, Fault> {
         let variables = &self.table.tables.variables;
         let variable = usize::try_from(self.dataset.id).ok();
@@ -71,10 +71,10 @@ impl<'a> Decoder<'a> {
                 && variable.kind.size() as u64 == self.dataset.element_size
         };
         let variable = variable.filter(is_dataset);
-        Ok(variable.ok_or_else(|| format!("dataset {} is no variable", self.dataset.id))?)
+        Ok(variable.ok_or_else(|| format!("dataset {} is not a variable", self.dataset.id))?)
     }
 
-    /// The name of an entry in messages.
+    /// Name of an entry in messages.
     fn name(&self, place: &EntryPosition) -> String {
         let log = self.table.tables.logs.get(place.log());
         let log = log.map(|log| name(self.sources, log)).unwrap_or_default();
@@ -82,7 +82,7 @@ impl<'a> Decoder<'a> {
         format!("{log}: entry {number} at byte {at}")
     }
 
-    /// Adds the record of an entry. `window`: the log that was read last, and a window over it.
+    /// Adds the record of an entry. `window` holds the log read last, and a window over it.
     fn add(
         &self,
         place: &EntryPosition,
@@ -192,7 +192,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Why the payload of an entry cannot be read, if so.
+/// The reason why the payload of an entry cannot be read.
 pub(super) fn lost(sources: &[SourceFile], entry: &Entry, data: Option<u16>) -> Option<String> {
     let Some(data) = data else {
         return Some("its payload is lost: the data log is missing".into());
@@ -234,15 +234,15 @@ fn conversion(
     (!is_same).then(|| numbers.into())
 }
 
-/// What an entry covers.
+/// The selection of an entry.
 enum Coverage {
-    /// One block: the starts, then the counts.
+    /// One block: starts, then counts.
     Block(Vec<u64>),
     Blocks(Reserved<Selection>),
 }
 
 impl Coverage {
-    /// A single block, or a selection of `number` blocks. `start` and `count` take a block and a dimension.
+    /// A selection of `number` blocks. `start` and `count` take a block and a dimension.
     fn blocks(
         task: &Task,
         rank: usize,
@@ -261,7 +261,7 @@ impl Coverage {
     }
 }
 
-/// What an entry covers. It must have elements and have passed all checks.
+/// The selection of an entry. It must have elements and have passed all checks.
 fn covered(
     task: &Task,
     entry: &Entry,

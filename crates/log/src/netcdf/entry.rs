@@ -1,4 +1,4 @@
-//! One entry of a metadata log: its bytes, and the rules that it has to follow (2.3 to 2.5).
+//! An entry of a metadata log: its bytes, and the rules for them (2.3 to 2.5).
 
 use super::Variable;
 use super::metadata::{ByteOrder, EntryError, LEAST_ENTRY};
@@ -6,11 +6,11 @@ use crate::numbers::NumberType;
 use crate::window::Window;
 use h5logfs_common::fault::Fault;
 
-/// Numbers of index arrays that are read at once.
+/// Numbers of an index array read at once.
 const WORDS_AT_ONCE: u64 = 8 << 10;
 
-/// The most blocks, and bytes, of an entry that is followed. All blocks are held in memory, and a file may have holes
-/// in their place. Programs write some hundred thousand blocks at once.
+/// Limits of an entry: its blocks and its bytes. All blocks are held in memory, and a file may have holes in their
+/// place. Programs write some hundred thousand blocks at once.
 const MOST_BLOCKS: u64 = 1 << 24;
 const LONGEST: u64 = 1 << 30;
 
@@ -22,9 +22,9 @@ const LONG: i32 = 13;
 /// An entry without its index arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// From 0.
+    /// Number of the entry, from 0.
     pub number: u64,
-    /// Where it begins, from byte 0 of the log.
+    /// Offset in the log.
     pub at: u64,
     /// Bytes of the entry.
     pub size: u64,
@@ -33,9 +33,9 @@ pub struct Entry {
     pub kind: i32,
     /// Number of the variable, unchecked.
     pub variable: i32,
-    /// Rank of the variable, as the entry claims.
+    /// Rank of the variable according to the entry.
     pub rank: u64,
-    /// Where the payload lies in the data log, unchecked.
+    /// Offset of the payload in the data log, unchecked.
     pub data_offset: i64,
     pub data_len: i64,
     order: ByteOrder,
@@ -52,7 +52,7 @@ pub enum PutCall {
     Varn { blocks: u64, counts: bool },
 }
 
-/// One block of a request, or one with strides. The arrays have one number for each dimension.
+/// A block of a request, possibly with strides. The arrays have a number per dimension.
 #[derive(Debug, Clone, Copy)]
 pub struct Subarray<'a> {
     start: &'a [i64],
@@ -61,19 +61,19 @@ pub struct Subarray<'a> {
     stride: Option<&'a [i64]>,
 }
 
-/// What an entry that passed all checks wrote.
+/// The result of checking an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckedEntry {
     pub elements: u64,
-    /// Subarrays that have elements.
+    /// Number of subarrays with elements.
     pub subarrays: u64,
-    /// Number of records that the variable needs for it.
+    /// Number of records that the variable needs for the entry.
     pub records: u64,
     /// Type of the payload.
     pub kind: NumberType,
 }
 
-/// One dimension of a subarray that passed the checks.
+/// One dimension of a checked subarray.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DimRange {
     pub start: u64,
@@ -82,8 +82,8 @@ pub struct DimRange {
 }
 
 impl Entry {
-    /// Reads the entry at `at`. It is invalid where its size contradicts its fields, for then the position of the next
-    /// entry is unknown.
+    /// Reads the entry at `at`. It is invalid where its size contradicts its fields, because the position of the next
+    /// entry is then unknown.
     pub fn read(
         window: &mut Window<'_>,
         order: ByteOrder,
@@ -117,29 +117,29 @@ impl Entry {
         })
     }
 
-    /// Whether its fields are valid, as far as that shows without the variables.
+    /// Whether the fields are valid, as far as this is known without the variables.
     pub fn is_plausible(&self) -> bool {
         self.variable >= 0 && kind_of(self.kind, 8).is_some() && self.data_end().is_some()
     }
 
-    /// Where its payload ends in the data log; `None` where its length is invalid.
+    /// End of the payload in the data log; `None` where its length is invalid.
     pub fn data_end(&self) -> Option<i64> {
         let len = Some(self.data_len).filter(|len| *len >= 0)?;
         self.data_offset.checked_add(len)
     }
 
-    /// Number of the variable that it wrote to, of so many.
+    /// Number of the entry's variable, if it is below `variables`.
     pub fn variable_of(&self, variables: usize) -> Option<usize> {
         let number = usize::try_from(self.variable).ok()?;
         (number < variables).then_some(number)
     }
 
-    /// Its name in messages.
+    /// Name of the entry in messages.
     pub fn name(&self) -> String {
         format!("entry {} at byte {}", self.number, self.at)
     }
 
-    /// Checks it against `variable`, of a netCDF file of this version.
+    /// Checks the entry against `variable`, of a netCDF file of this version.
     pub fn check(
         &self,
         window: &mut Window<'_>,
@@ -219,7 +219,7 @@ impl Entry {
                     stride: (self.call == PutCall::Vars).then_some(stride),
                 })
             }
-            // All blocks are the one element.
+            // All blocks are the only element.
             PutCall::Varn { .. } if rank == 0 => visit(Subarray {
                 start: &[],
                 count: None,
@@ -253,7 +253,7 @@ impl Entry {
         }
     }
 
-    /// Reads numbers that lie in the entry.
+    /// Reads numbers that belong to the entry.
     fn read_words(
         &self,
         window: &mut Window<'_>,
@@ -271,7 +271,7 @@ impl Entry {
 }
 
 impl PutCall {
-    /// The call that the code stands for; `None` where an entry of this size and rank cannot be of it.
+    /// The call of a code; `None` where an entry of this size and rank cannot come from it.
     fn of(code: i32, size: i64, rank: u64) -> Option<Self> {
         let words = |arrays: u64| {
             let bytes = arrays.checked_mul(rank)?.checked_mul(8)?;
@@ -292,7 +292,7 @@ impl PutCall {
     }
 }
 
-/// The type of a payload (2.4). `element`: bytes of a value, for the code that leaves them open.
+/// The type of a payload (2.4). `element` is the size of a value, for the code that leaves it open.
 fn kind_of(code: i32, element: u64) -> Option<NumberType> {
     Some(match code {
         TEXT | 3 => NumberType::U8,
@@ -340,7 +340,7 @@ impl Subarray<'_> {
         (self.start[dim], or_one(self.count), or_one(self.stride))
     }
 
-    /// Whether it has no elements. Its starts mean nothing then.
+    /// Whether the subarray has no elements. Its starts are then meaningless.
     pub fn is_empty(&self) -> bool {
         self.count.is_some_and(|count| count.contains(&0))
     }
@@ -353,7 +353,7 @@ struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// The elements of a subarray, and the number of records that it needs.
+    /// The number of elements of a subarray, and the number of records that it needs.
     fn check(&self, part: Subarray<'_>) -> Result<(u64, u64), Fault> {
         let sides = 0..part.rank();
         if let Some(dim) = sides.clone().find(|dim| part.words(*dim).1 < 0) {
@@ -388,7 +388,7 @@ impl Rules<'_> {
     /// The largest extent of a dimension.
     fn limit(&self, dim: usize) -> u64 {
         match (dim, self.variable.is_record, self.version) {
-            // All bits set stand for a file that is written as a stream.
+            // All bits set mean a file that is written as a stream.
             (0, true, 1 | 2) => u64::from(u32::MAX) - 1,
             (0, true, _) => i64::MAX as u64,
             _ => self.variable.dims[dim].min(i64::MAX as u64),

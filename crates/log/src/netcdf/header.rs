@@ -8,40 +8,40 @@ use crate::numbers::NumberType;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 
-/// The contents of the header. Names are the bytes of the file, usually UTF-8.
+/// The content of the header. Names are the bytes of the file, usually UTF-8.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
     /// 1, 2 or 5.
     pub version: u8,
-    /// Number of records; `None` where the file was written as a stream: its length tells it.
+    /// Number of records; `None` for a file written as a stream, whose length determines it.
     pub records: Option<u64>,
-    /// In the order of their numbers.
+    /// Dimensions in the order of their numbers.
     pub dimensions: Vec<Dimension>,
     /// Global attributes.
     pub attributes: Vec<Attribute>,
-    /// In the order of their numbers.
+    /// Variables in the order of their numbers.
     pub variables: Vec<Variable>,
 }
 
 /// A dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dimension {
-    /// Its name.
+    /// Name of the dimension.
     pub name: Vec<u8>,
-    /// 0 is the record dimension.
+    /// Length; 0 for the record dimension.
     pub len: u64,
 }
 
 /// An attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
-    /// Its name.
+    /// Name of the attribute.
     pub name: Vec<u8>,
     /// Type of its values.
     pub kind: Type,
     /// Number of values.
     pub len: u64,
-    /// In big endian, without padding.
+    /// Big-endian values without padding.
     pub values: Vec<u8>,
 }
 
@@ -50,27 +50,27 @@ pub struct Attribute {
 pub enum Type {
     /// Text.
     Char,
-    /// Numbers, in big endian.
+    /// Big-endian numbers.
     Number(NumberType),
 }
 
 /// A variable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: Vec<u8>,
     /// Numbers of its dimensions.
     pub dimensions: Vec<usize>,
-    /// Its attributes.
+    /// Attributes of the variable.
     pub attributes: Vec<Attribute>,
     /// Type of its values.
     pub kind: Type,
-    /// Where its data begin in the file.
+    /// Offset of the data in the file.
     pub begin: u64,
 }
 
 impl Type {
-    /// The type of numbers; text has unsigned bytes.
+    /// The type as a number; text becomes unsigned bytes.
     pub fn number(self) -> NumberType {
         match self {
             Type::Char => NumberType::U8,
@@ -83,7 +83,7 @@ impl Type {
         self.number().size()
     }
 
-    /// The default fill value, in little endian, in the first bytes.
+    /// The default fill value, little-endian, in the first bytes.
     fn default_fill(self) -> [u8; 8] {
         /// 9.9692099683868690e+36, in both widths.
         const FLOAT: u32 = 0x7cf0_0000;
@@ -109,7 +109,7 @@ impl Type {
 }
 
 impl Attribute {
-    /// The values in little endian.
+    /// The values in little-endian.
     pub fn little_endian(&self) -> Vec<u8> {
         let mut values = self.values.clone();
         for value in values.chunks_exact_mut(self.kind.size()) {
@@ -120,9 +120,9 @@ impl Attribute {
 }
 
 impl Header {
-    /// Reads the header of a file. Fails where the file cannot be read, and where the header is truncated or
-    /// invalid; the error names the byte. Every variable then has at most 32 dimensions and fewer than 2^63
-    /// bytes, and so has one record of all variables.
+    /// Reads the header of a file. Fails where the file cannot be read, or the header is truncated or invalid; the
+    /// error names the byte. Afterwards every variable has at most 32 dimensions, and every variable and one record
+    /// of all variables have fewer than 2^63 bytes.
     pub fn read(file: &SourceFile) -> Result<Self> {
         parse::header(file)
     }
@@ -133,7 +133,7 @@ impl Header {
         first.is_some_and(|d| self.len_of(*d) == 0)
     }
 
-    /// Extent; that of the record dimension is 0.
+    /// Extent of a variable; 0 along the record dimension.
     pub fn dims(&self, variable: &Variable) -> Vec<u64> {
         let dims = variable.dimensions.iter();
         dims.map(|d| self.len_of(*d)).collect()
@@ -143,7 +143,7 @@ impl Header {
         self.dimensions.get(dimension).map_or(0, |d| d.len)
     }
 
-    /// Bytes of one record of a variable, without padding; all bytes of a variable without records.
+    /// Bytes of one record of a variable without padding, or of the whole variable if it has no records.
     pub fn bytes(&self, variable: &Variable) -> u64 {
         let fixed = &variable.dimensions[usize::from(self.is_record(variable))..];
         let element = variable.kind.size() as u64;
@@ -168,7 +168,7 @@ impl Header {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// The number of records in a file of `len` bytes. A number in the header may be stale.
+    /// The number of records in a file of `len` bytes. The number in the header may be stale.
     pub fn records_in(&self, len: u64) -> u64 {
         let begin = self.record_variables().map(|v| v.begin).min();
         let behind = begin.map_or(0, |begin| len.saturating_sub(begin));
@@ -176,8 +176,8 @@ impl Header {
         self.records.unwrap_or_else(streamed)
     }
 
-    /// The fill value of a variable, in little endian, in the first bytes: its attribute `_FillValue`, where that is one
-    /// value of its type, else the default of the type.
+    /// The fill value of a variable, little-endian, in the first bytes: its attribute `_FillValue` if that is a
+    /// single value of the variable's type, else the default of the type.
     pub fn fill_of(&self, variable: &Variable) -> [u8; 8] {
         let own = variable.attributes.iter();
         let mut own = own.filter(|a| a.name == b"_FillValue" && a.kind == variable.kind);
@@ -192,7 +192,7 @@ impl Header {
         }
     }
 
-    /// The variables as [`super::Tables`] has them.
+    /// The variables in the form of [`super::Tables`].
     pub fn described(&self) -> Vec<super::Variable> {
         let describe = |variable: &Variable| super::Variable {
             kind: variable.kind.number(),

@@ -10,9 +10,9 @@ use h5logfs_common::fault::Fault;
 pub(super) const MAGIC: &[u8; 8] = b"PnetCDF0";
 const FORMAT: &[u8; 8] = b"CDF0\0\0\0\0";
 
-/// Bytes of the header in front of the path.
+/// Bytes of the header before the path.
 const FIXED: u64 = 72;
-/// The most bytes of a path, and of the name of a host.
+/// The longest path, and the longest host name, in bytes.
 const MOST_NAME: u64 = 1 << 20;
 /// Bytes of the shortest entry.
 pub(super) const LEAST_ENTRY: u64 = 40;
@@ -20,13 +20,13 @@ pub(super) const LEAST_ENTRY: u64 = 40;
 /// Why an entry cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EntryError {
-    /// The file cannot be read, or there is no memory for the entry.
+    /// The file cannot be read, or memory is short.
     Unreadable(Fault),
     /// The entry breaks a rule of the format.
     Invalid(String),
 }
 
-/// Of something that the entry says, in contrast to reading it.
+/// A fault in the content of an entry, not in reading it.
 impl From<Fault> for EntryError {
     fn from(fault: Fault) -> Self {
         match fault.into_damage() {
@@ -37,7 +37,7 @@ impl From<Fault> for EntryError {
 }
 
 impl EntryError {
-    /// What it is for readers who make no difference.
+    /// The fault, for readers who do not distinguish the two.
     pub fn fault(self) -> Fault {
         match self {
             EntryError::Unreadable(fault) => fault,
@@ -59,20 +59,22 @@ pub struct HeaderFields {
     pub path: Vec<u8>,
     /// Name of the writer's host.
     pub host: Vec<u8>,
-    /// Bytes of the header. The entries begin behind it.
+    /// Bytes of the header. Entries follow it.
     pub len: u64,
-    /// The fields of these names, at bytes 48 and 56, as they are on disk.
+    /// The fields of these names, at bytes 48 and 56, as stored.
     num_entries: i64,
     entry_begin: i64,
 }
 
 impl HeaderFields {
-    /// Reads the header at byte `at`, of a file or of a channel. Fails with the reason where it is not valid.
+    /// Reads the header at byte `at` of a file or channel. Fails with the reason where it is invalid.
     pub fn read(source: &SourceFile, at: u64) -> Result<Self, Fault> {
         let room = source.len().saturating_sub(at);
         let bytes = |from: u64, len: u64| {
             if from.checked_add(len).is_none_or(|end| end > room) {
-                return Err(format!("{room} bytes are no header of a metadata log").into());
+                return Err(
+                    format!("{room} bytes are too few for the header of a metadata log").into(),
+                );
             }
             let mut bytes = vec![0; len as usize];
             let read = source.read_exact_at(&mut bytes, at + from);
@@ -80,15 +82,15 @@ impl HeaderFields {
         };
         let fixed = bytes(0, FIXED)?;
         if !fixed.starts_with(MAGIC) {
-            return Err("has not the magic bytes of a metadata log".into());
+            return Err("lacks the magic bytes of a metadata log".into());
         }
         if fixed[8..16] != FORMAT[..] {
-            return Err("is the metadata log of no netCDF classic file".into());
+            return Err("is not the metadata log of a netCDF classic file".into());
         }
         let order = match &fixed[16..20] {
             [0, 0, 0, 0] => ByteOrder { big_endian: false },
             [0, 0, 0, 1] => ByteOrder { big_endian: true },
-            other => return Err(format!("has no byte order, but {other:?}").into()),
+            other => return Err(format!("has the unknown byte order {other:?}").into()),
         };
         if fixed[20..24] != [0; 4] {
             return Err("has payloads in external representation".into());
@@ -106,7 +108,7 @@ impl HeaderFields {
         let host_at = FIXED + path_len + 1;
         let host_len = name_len(i64::from(order.i32(&bytes(host_at, 4)?)))?;
         let host = without_end(bytes(host_at + 4, host_len + 1)?)?;
-        // The structure counts with 80 bytes, its padding included.
+        // The structure counts as 80 bytes, including its padding.
         let len = (80 + path_len + 1 + 4 + host_len + 1).next_multiple_of(16);
         bytes(len, 0)?;
         Ok(HeaderFields {
@@ -143,12 +145,12 @@ fn without_end(mut name: Vec<u8>) -> Result<Vec<u8>, Fault> {
 /// The byte order of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteOrder {
-    /// Big endian; else little endian.
+    /// Big-endian; otherwise little-endian.
     pub big_endian: bool,
 }
 
 impl ByteOrder {
-    /// A number of 4 bytes at the front. The caller ensures that the bytes exist.
+    /// The first 4 bytes as a number. The caller ensures that they exist.
     pub fn i32(self, bytes: &[u8]) -> i32 {
         let mut own = [0; 4];
         own.copy_from_slice(&bytes[..4]);
@@ -159,7 +161,7 @@ impl ByteOrder {
         }
     }
 
-    /// The same, of 8 bytes.
+    /// The first 8 bytes as a number. The caller ensures that they exist.
     pub fn i64(self, bytes: &[u8]) -> i64 {
         let mut own = [0; 8];
         own.copy_from_slice(&bytes[..8]);
@@ -174,32 +176,32 @@ impl ByteOrder {
 /// The header of a metadata log, and the number of its valid entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogHeader {
-    /// What the header says.
+    /// Fields of the header.
     pub fields: HeaderFields,
-    /// Number of valid entries, from the first one on. A truncated log has fewer: see `walk`.
+    /// Number of valid entries at the start. A truncated log has fewer: see `walk`.
     pub entries: u64,
-    /// Set where entries are missing, or where entries are not valid although they might be.
+    /// Set where entries are missing, or valid entries may have been left out.
     pub diagnostic: Option<Diagnostic>,
 }
 
 impl LogHeader {
-    /// Reads the header. Where it does not tell the number of valid entries, this reads the entries, too. Fails with
-    /// the reason where the log cannot be used.
+    /// Reads the header, and the entries if it does not state their number. Fails with the reason where the log
+    /// cannot be used.
     pub fn read(source: &SourceFile) -> Result<Self, Fault> {
         let fields = HeaderFields::read(source, 0)?;
         count(source, fields)
     }
 }
 
-/// Counts the valid entries (2.2). PnetCDF writes their number one field too far, over the field that says where they
-/// begin.
+/// Counts the valid entries (2.2). PnetCDF writes their number one field too far, over the field with the offset of
+/// the first entry.
 fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> {
-    /// All but the byte that a redefinition overwrites.
+    /// All bytes except the one that a redefinition overwrites.
     const NO_RANK: i64 = 0x00ff_ffff_ffff_ffff;
     let begin = fields.len as i64;
     let fits = (source.len() - fields.len) / LEAST_ENTRY;
     let is_fresh = fields.entry_begin == begin;
-    // A program that writes the number into its own field.
+    // The program writes the number into the right field.
     let is_in_place = is_fresh && fields.num_entries & NO_RANK != 0;
     let claimed = if is_in_place {
         fields.num_entries
@@ -216,7 +218,7 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> 
         // Either no entry, or as many as the header has bytes.
         let found = chained(source, fields, fields.len)?;
         header.entries = if found == fields.len { found } else { 0 };
-        // One entry may belong to a call that did not return. More entries are ambiguous.
+        // A single entry may belong to a call that did not return. More entries are ambiguous.
         let note = format!(
             "it has either no entry that counts, or {claimed}, of which {found} are there and complete: \
              none of them is shown, for they may be of an older log"
@@ -242,7 +244,7 @@ fn count(source: &SourceFile, fields: HeaderFields) -> Result<LogHeader, Fault> 
     Ok(header)
 }
 
-/// The diagnostic for a number of entries that the log cannot have.
+/// The diagnostic for an impossible number of entries.
 fn missing(claimed: i64, found: u64) -> String {
     match u64::try_from(claimed) {
         Ok(claimed) if claimed > found => format!(
@@ -257,8 +259,8 @@ fn missing(claimed: i64, found: u64) -> String {
     }
 }
 
-/// Counts complete entries from the first one on, at most `most`. Each has its payload right behind that of the entry
-/// before it (2.5).
+/// Counts complete entries from the start, at most `most`. Each payload directly follows that of the entry before
+/// (2.5).
 fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64, Fault> {
     let mut window = Window::over(source);
     let (mut at, mut end) = (fields.len, Some(FIRST_PAYLOAD));
@@ -275,12 +277,12 @@ fn chained(source: &SourceFile, fields: &HeaderFields, most: u64) -> Result<u64,
     Ok(most)
 }
 
-/// Where the first payload of a data log begins: behind its magic bytes.
+/// Offset of the first payload in a data log: after its magic bytes.
 pub(super) const FIRST_PAYLOAD: i64 = MAGIC.len() as i64;
 
-/// Calls `visit` with the valid entries, in their order. Where the log ends early, or an entry cannot be followed, that
-/// entry and those behind it are lost, and the text of a diagnostic is returned. Fails where `visit` does,
-/// and where the log cannot be read.
+/// Calls `visit` with the valid entries in order. If the log ends early, or an entry cannot be followed, this entry
+/// and all later ones are lost, and the text of a diagnostic is returned. Fails where `visit` does, and where the log
+/// cannot be read.
 pub(super) fn walk(
     source: &SourceFile,
     header: &LogHeader,
@@ -317,7 +319,7 @@ mod tests {
         LogHeader::read(&sources[0])
     }
 
-    /// As PnetCDF 1.15.0 wrote it.
+    /// A header written by PnetCDF 1.15.0.
     const REAL: &[u8; 112] = b"PnetCDF0CDF0\0\0\0\0\
         \0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\
         \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
@@ -336,7 +338,7 @@ mod tests {
         assert_eq!(fields.path, b"/data/run/file.nc");
         assert_eq!(fields.host, HOST.as_bytes());
         assert!(!fields.big_endian);
-        // Its entries are not here.
+        // The entries are not included.
         assert_eq!(header.entries, 0);
         let loss = header.diagnostic.unwrap().what;
         assert!(loss.contains("of 3 entries"), "{loss}");
@@ -368,11 +370,11 @@ mod tests {
             (16, &[2]),
             (19, &[2]),
             (20, &[1]),
-            // No ranks, a rank that does not exist, and one below 0.
+            // No ranks, a rank out of range, and a negative rank.
             (24, &[0]),
             (32, &[1]),
             (39, &[0x80]),
-            // The names are too long, or have no end.
+            // Names that are too long or do not end.
             (64, &[0x12]),
             (64, &[0x10]),
             (67, &[1]),
@@ -385,7 +387,7 @@ mod tests {
         }
     }
 
-    /// With so many entries of 64 bytes, whose payloads follow each other.
+    /// A log with `entries` entries of 64 bytes, whose payloads are contiguous.
     fn with_entries(big_endian: bool, entries: i64) -> LogBytes {
         let mut log = LogBytes::new(big_endian);
         for at in 0..entries {
@@ -394,7 +396,7 @@ mod tests {
         log
     }
 
-    /// How many entries count, and how many notes there are.
+    /// The number of valid entries, and of diagnostics.
     fn counted(log: &LogBytes) -> (u64, usize) {
         let header = read(&log.metadata()).unwrap();
         (header.entries, header.diagnostic.iter().count())
@@ -405,7 +407,7 @@ mod tests {
         for big_endian in [false, true] {
             let mut log = with_entries(big_endian, 5);
             assert_eq!(counted(&log), (5, 0));
-            // The others were flushed.
+            // The other entries were flushed.
             log.entry_begin = Some(2);
             assert_eq!(counted(&log), (2, 0));
             log.entry_begin = Some(0);
@@ -419,7 +421,7 @@ mod tests {
         for (entries, expected, notes) in [
             (0, 0, 0),
             (1, 0, 0),
-            // It was cut, or is of an older log: a person has to know.
+            // The log was cut, or belongs to an older one: a user has to know.
             (begin - 1, 0, 1),
             (begin, begin, 0),
             (begin + 1, begin, 0),
@@ -430,7 +432,7 @@ mod tests {
                 assert_eq!(counted(&log), (expected as u64, notes), "{entries}");
             }
         }
-        // As many, but the last of them is of an older log.
+        // The same number, but the last entry belongs to an older log.
         let mut log = with_entries(false, begin);
         log.entry_begin = Some(begin);
         log.bend(24, &9i64.to_le_bytes());
@@ -443,7 +445,7 @@ mod tests {
             let mut log = with_entries(false, 5);
             log.entry_begin = Some(number);
             assert_eq!(counted(&log), (5, 1), "{number}");
-            // The fourth is of an older log.
+            // The fourth entry belongs to an older log.
             log.entries[3][24] = 99;
             assert_eq!(counted(&log), (3, 1), "{number}");
             log.entries[0][0] = 63;
@@ -463,7 +465,7 @@ mod tests {
         assert!(note.contains("complete, 5,"), "{note}");
         log.entries.clear();
         assert_eq!(counted(&log), (0, 0));
-        // What is written where it belongs is no rank.
+        // A number in the right field is not a rank.
         let begin = log.header_len() as i64;
         let mut log = with_entries(false, 5);
         (log.num_entries, log.entry_begin) = (4, Some(begin));
@@ -520,7 +522,7 @@ mod tests {
             assert_eq!(seen, 7, "{at}");
             assert!(lost.unwrap().contains("entry 7 at byte 560 has "), "{at}");
         }
-        // Three single elements take as many bytes: it can be followed.
+        // Three single elements take as many bytes, so the entry can be followed.
         assert_eq!(bent(8, &int(3)), (50, None));
     }
 }

@@ -17,16 +17,16 @@ pub enum LogFileKind {
 pub struct LogName<'a> {
     /// The name of the netCDF file.
     pub master: &'a OsStr,
-    /// The number of the netCDF file among the open files of the program.
+    /// Number of the netCDF file among the program's open files.
     pub generation: u32,
     /// Rank of the writer.
     pub rank: u64,
-    /// Which of the two files it is.
+    /// The file of the two.
     pub kind: LogFileKind,
 }
 
 impl<'a> LogName<'a> {
-    /// `None` where the name has another form.
+    /// Parses a name. `None` where it has another form.
     pub fn parse(name: &'a OsStr) -> Option<Self> {
         let name = name.as_bytes();
         let (stem, kind) = match (name.strip_suffix(b".meta"), name.strip_suffix(b".data")) {
@@ -50,7 +50,7 @@ impl<'a> LogName<'a> {
 fn number_behind(text: &[u8]) -> Option<(&[u8], u64)> {
     let at = text.iter().rposition(|b| *b == b'_')?;
     let digits = &text[at + 1..];
-    // Leading zeros are refused: otherwise two files could be the same log.
+    // Leading zeros are refused: two files could otherwise be the same log.
     let is_number = match digits {
         [] => false,
         [b'0', _, ..] => false,

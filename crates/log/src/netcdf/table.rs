@@ -16,17 +16,17 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::memory::Reservation;
 use h5logfs_common::task::Task;
 
-/// Bits of an entry's number in its order; the bits above hold the number of its log.
+/// Bits of an entry's number in its order. The bits above hold the number of its log.
 const ENTRY_BITS: u32 = 40;
-/// Diagnostics that are kept: one is enough to make the log unreadable.
+/// The most diagnostics kept. One is enough to make the log unreadable.
 const MOST_DIAGNOSTICS: usize = 100;
 
-/// Where an entry lies.
+/// The place of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryPosition {
-    /// From byte 0 of its metadata log. The highest bit, which no position uses, is [`Self::ASTRAY`].
+    /// Offset in the metadata log. The highest bit, which no offset uses, is [`Self::ASTRAY`].
     position: u64,
-    /// Number of the log, then that of the entry: the order in which entries apply.
+    /// Number of the log, then of the entry: the order in which entries apply.
     pub order: u64,
 }
 
@@ -38,7 +38,7 @@ impl EntryPosition {
         self.position & !Self::ASTRAY
     }
 
-    /// Whether its payload does not follow that of the entry before.
+    /// Whether the payload does not follow that of the entry before.
     pub fn is_astray(&self) -> bool {
         self.position & Self::ASTRAY != 0
     }
@@ -52,7 +52,7 @@ impl EntryPosition {
     }
 }
 
-/// The entries of all logs, by variable: 16 bytes each.
+/// The entries of all logs by variable, 16 bytes each.
 #[derive(Debug)]
 pub(super) struct Table {
     pub tables: Tables,
@@ -64,7 +64,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Fails where there is no memory, and where `task` stops.
+    /// Reads all logs. Fails when memory is short, and when `task` stops.
     fn read(
         task: &Task,
         sources: &[SourceFile],
@@ -107,7 +107,7 @@ impl Table {
         let source = source(sources, log.metadata)?;
         let header = LogHeader::read(source)?;
         let mut end = Some(FIRST_PAYLOAD);
-        // Entries behind one that cannot be followed are lost. The scan reports them; the others are read.
+        // If an entry cannot be followed, the rest is lost. The scan reports this; the entries before are read.
         walk(source, &header, |entry, _| {
             task.check()?;
             if entry.number >> ENTRY_BITS != 0 {
@@ -149,7 +149,7 @@ impl Table {
         }
     }
 
-    /// In the order in which they apply.
+    /// The entries of a variable in the order in which they apply.
     pub fn of_variable(&self, variable: usize) -> &[EntryPosition] {
         self.places.get(variable).map_or(&[], |places| places)
     }
@@ -219,7 +219,7 @@ impl Layout for Tables {
         found.unwrap_or_else(|_| Tilings::of_damaged())
     }
 
-    /// Each process has logs of its own, which do not tell of flushes.
+    /// Each process has its own logs, which do not record flushes.
     fn origins(&self, _: &Task, sources: &[SourceFile]) -> Origins {
         let mut origins = Origins::default();
         for log in &self.logs {
@@ -247,7 +247,7 @@ impl Layout for Tables {
 }
 
 impl Tables {
-    /// Fails where a log cannot be read, and where an entry may be one of any variable.
+    /// Fails where a log cannot be read, or an entry may belong to any variable.
     fn find_tilings(&self, sources: &[SourceFile]) -> std::result::Result<Tilings, Fault> {
         let mut found = Tilings::default();
         let mut block = Vec::new();
@@ -277,10 +277,10 @@ impl Tables {
     }
 }
 
-/// What a scan needs to know of the entries of all logs.
+/// What a scan needs to know about the entries of all logs.
 #[derive(Debug, Default)]
 pub struct LogSummary {
-    /// The number of records that they need. Invalid entries need none.
+    /// The number of records that the valid entries need.
     pub records: u64,
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -298,7 +298,7 @@ pub fn summarize(sources: &[SourceFile], tables: &Tables) -> Result<LogSummary> 
     Ok(found)
 }
 
-/// Walks through one log. Raises `records` to the number that its entries need. Returns its diagnostics.
+/// Walks through one log. Raises `records` to the number that its entries need. Returns diagnostics.
 fn look(
     sources: &[SourceFile],
     tables: &Tables,
@@ -338,7 +338,7 @@ fn look(
     Ok(diagnostics)
 }
 
-/// The name of a log in messages.
+/// Name of a log in messages.
 pub(super) fn name(sources: &[SourceFile], log: &Log) -> String {
     match source(sources, log.metadata) {
         Err(fault) => fault.to_string(),

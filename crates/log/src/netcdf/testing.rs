@@ -1,4 +1,4 @@
-//! Makes logs byte by byte for tests, and reads the elements of their records.
+//! Logs made byte by byte for tests, and the elements of their records.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub struct LogBytes {
     pub ranks: i64,
     pub rank: i64,
     pub num_entries: i64,
-    /// The header's field `entry_begin`; `None` puts the number of entries there.
+    /// The header's field `entry_begin`; `None` writes the number of entries there.
     pub entry_begin: Option<i64>,
     pub entries: Vec<Vec<u8>>,
     pub data: Vec<u8>,
@@ -60,7 +60,7 @@ impl LogBytes {
         }
     }
 
-    /// Adds an entry with these index arrays; its payload goes to the end of the data log.
+    /// Adds an entry with these index arrays. Its payload is appended to the data log.
     pub fn put(
         &mut self,
         call: i32,
@@ -83,7 +83,7 @@ impl LogBytes {
         self.data.extend(payload);
     }
 
-    /// Puts numbers in the log's byte order into the last entry, at some byte of it.
+    /// Overwrites bytes of the last entry with numbers in the log's byte order.
     pub fn bend(&mut self, at: usize, number: &[u8]) {
         let last = self.entries.last_mut().unwrap();
         last[at..at + number.len()].copy_from_slice(number);
@@ -112,7 +112,7 @@ impl LogBytes {
     }
 }
 
-/// Files with these bytes, as sources.
+/// Source files with these bytes.
 pub fn sources(files: &[&[u8]]) -> (tempfile::TempDir, Vec<SourceFile>) {
     let dir = tempfile::tempdir().unwrap();
     let numbered = files.iter().enumerate();
@@ -121,7 +121,7 @@ pub fn sources(files: &[&[u8]]) -> (tempfile::TempDir, Vec<SourceFile>) {
     (dir, opened)
 }
 
-/// One of these files, with other bytes.
+/// A source file with its bytes replaced.
 pub fn rewritten(dir: &tempfile::TempDir, number: usize, bytes: &[u8]) -> SourceFile {
     let name = format!("file{number}");
     std::fs::write(dir.path().join(&name), bytes).unwrap();
@@ -129,7 +129,7 @@ pub fn rewritten(dir: &tempfile::TempDir, number: usize, bytes: &[u8]) -> Source
     SourceFile::open(&held, Path::new(&name)).unwrap()
 }
 
-/// A netCDF file with these bytes, and logs: two sources each, from number 1 on.
+/// A netCDF file with these bytes, and its logs: two sources each, from number 1 on.
 pub fn with_logs(
     master: &[u8],
     logs: &[LogBytes],
@@ -164,14 +164,14 @@ pub fn variable(kind: NumberType, dims: &[u64]) -> Variable {
 /// A variable as a reader would see it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ShownVariable {
-    /// The elements in row-major order, in little endian; zeros where no record wrote.
+    /// Elements in row-major order, little-endian; zeros where no record wrote.
     pub bytes: Vec<u8>,
-    /// Why some elements cannot be read: they are zeros here.
+    /// Why some elements cannot be read. They are zeros here.
     pub lost: Vec<String>,
     pub diagnostics: Vec<String>,
 }
 
-/// What the records of a variable show, element by element.
+/// What a reader sees of a variable's records, element by element.
 pub fn shown(sources: &[SourceFile], tables: &Tables, id: usize, dims: &[u64]) -> ShownVariable {
     let table = tables
         .read_tables(&Task::unlimited(), sources, &[])
@@ -268,7 +268,7 @@ fn read(sources: &[SourceFile], record: &Record<'_>) -> Result<Vec<u8>, String> 
     Ok(converted)
 }
 
-/// Puts the elements of a block in their places, one by one.
+/// Copies the elements of a block to their places, one by one.
 fn put(to: &mut [u8], dims: &[u64], element: usize, block: &Bounds, bytes: &[u8]) {
     let mut bytes = bytes.chunks_exact(element);
     let mut index = block.start.clone();

@@ -1,4 +1,4 @@
-//! Logs of all kinds, from their bytes to the elements that are shown.
+//! Logs of all kinds, from their bytes to the elements that a reader sees.
 
 use proptest::prelude::*;
 
@@ -54,7 +54,7 @@ fn values(shown: &ShownVariable) -> Vec<i16> {
         .collect()
 }
 
-/// One variable of 3 × 4 shorts that several calls have written to.
+/// A variable of 3 × 4 shorts that several calls have written to.
 #[test]
 fn all_calls_in_both_byte_orders() {
     for big_endian in [false, true] {
@@ -63,7 +63,7 @@ fn all_calls_in_both_byte_orders() {
         log.put(VARA, SHORT, 0, 2, &[0, 1, 2, 2, 0, 0], &payload);
         let payload = shorts(&log, &[5, 6, 7, 8]);
         log.put(VARS, SHORT, 0, 2, &[0, 0, 2, 2, 2, 3], &payload);
-        // Two elements, and two blocks between which one is empty, wherever it lies.
+        // Two elements, and two blocks with an empty one between, at an arbitrary place.
         let payload = shorts(&log, &[9, 10]);
         log.put(2, SHORT, 0, 2, &[1, 0, 1, 3], &payload);
         let payload = shorts(&log, &[11, 12, 13]);
@@ -106,7 +106,7 @@ fn later_logs_override_earlier_ones_and_all_override_the_file() {
     let mut fixed = variable(NumberType::I16, &[5]);
     fixed.begin = 2;
     let found = show(&file, &logs, &[fixed], &[5]);
-    // The file ends inside the fourth element, of which one byte is there.
+    // The file ends within the fourth element and has one byte of it.
     assert_eq!(values(&found), [0x1122, 1, 2, 2, 0]);
 }
 
@@ -117,7 +117,7 @@ fn records_lie_at_distances_in_the_file() {
     let file: Vec<u8> = (0..12).collect();
     let found = show(&file, &[], &[record.clone()], &[4]);
     assert_eq!(values(&found), [0x0304, 0x0708, 0x0b00, 0]);
-    // No more than there are said to be.
+    // At most as many records as the header states.
     assert_eq!(values(&show(&file, &[], &[record], &[1])), [0x0304]);
 }
 
@@ -138,7 +138,7 @@ fn values_are_converted() {
             &[6],
         )
     };
-    // CDF-1 and CDF-2 take unsigned bytes as they are.
+    // CDF-1 and CDF-2 do not convert unsigned bytes.
     for (version, byte) in [(1, 200), (2, 200), (5, 0xee)] {
         let found = of(version);
         assert_eq!(found.bytes, [1, 127, byte, 0xfd, 0xfc, 0xee], "{version}");
@@ -146,7 +146,7 @@ fn values_are_converted() {
     }
 }
 
-/// Each of these breaks one rule: the whole variable cannot be trusted.
+/// Each of these entries breaks one rule, so the whole variable cannot be trusted.
 #[test]
 fn entries_that_break_a_rule_are_faults_of_their_variable() {
     let bend = |bend: &dyn Fn(&mut LogBytes)| {
@@ -192,7 +192,7 @@ fn entries_that_break_a_rule_are_faults_of_their_variable() {
         assert!(fault.contains(said), "{at}, {number:?}: {fault}");
         assert!(fault.contains("file1: entry 0 at byte 112: "), "{fault}");
     }
-    // The size fits the rank, and the rank not the variable.
+    // The size fits the rank, but the rank does not fit the variable.
     let of_rank_2 = bend(&|log| log.put(VARA, SHORT, 0, 2, &[0, 0, 1, 1, 0, 0], &[1, 2]));
     assert!(
         of_rank_2.contains("entry 1 at byte 176: has rank 2"),
@@ -264,7 +264,7 @@ fn payloads_that_cannot_be_had_are_faults_of_their_elements() {
     );
 }
 
-/// A request with strides of which a few bytes claim more blocks than any payload has.
+/// A request with strides whose few bytes claim more blocks than any payload has.
 #[test]
 fn blocks_without_a_payload_are_not_made() {
     let mut log = LogBytes::new(false);
@@ -305,7 +305,7 @@ fn records_are_counted_and_losses_told() {
     let mut log = LogBytes::new(false);
     log.put(VARA, SHORT, 0, 1, &[3, 2, 0], &[0; 4]);
     log.put(VARS, SHORT, 0, 1, &[1, 3, 4], &[0; 6]);
-    // An empty part, and an entry that breaks a rule, make no records.
+    // Neither an empty part nor an entry that breaks a rule makes records.
     log.put(2, SHORT, 0, 1, &[99, 2, 0, 1], &[0; 2]);
     log.put(VARA, 12, 0, 1, &[60, 1, 0], &[0; 2]);
     log.put(VARA, SHORT, 1, 1, &[3, 1, 0], &[0; 2]);
@@ -343,7 +343,7 @@ fn records_are_counted_and_losses_told() {
         notes[0].ends_with("the last 1 of 5 entries are lost"),
         "{notes:?}"
     );
-    // Then five entries cannot be there, however short they are.
+    // The file has no room for five entries, however short they are.
     let (records, notes) = of(1, &log, 250);
     assert_eq!((records, notes.len()), (5, 1));
     assert!(notes[0].contains("4 are missing"), "{notes:?}");
@@ -380,7 +380,7 @@ fn single_blocks_may_tile() {
     let tile = |id: i64| found.by_dataset.get(&id)?.tile(&[12]);
     assert_eq!((tile(0), tile(1), tile(2)), (Some(vec![4]), None, None));
     assert!(!found.has_unreadable);
-    // Past the end of its dimension; then for a variable that does not exist.
+    // An entry past the end of its dimension, and one for a missing variable.
     for (variable, start, tile) in [(1, 10, Some(vec![4])), (3, 0, None)] {
         let mut log = log.clone();
         log.put(VARA, SHORT, variable, 1, &[start, 4, 0], &[0; 8]);
@@ -405,7 +405,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     (side(4), side(5), side(6)).prop_map(|(a, b, c)| vec![a, b, c])
 }
 
-/// The elements of a request, in their order, as places in the variable.
+/// The elements of a request in order, as positions in the variable.
 fn places(asked: &Asked) -> Vec<usize> {
     let mut places = vec![0];
     for ((start, count, stride), dim) in asked.iter().zip(DIMS) {
@@ -416,7 +416,7 @@ fn places(asked: &Asked) -> Vec<usize> {
     places
 }
 
-/// Words that are at the edge of something.
+/// Boundary values.
 const WORDS: [i64; 10] = [
     -1,
     0,
@@ -469,7 +469,7 @@ proptest! {
         prop_assert_eq!(values(&found), model);
     }
 
-    /// Whatever a metadata log says, all that comes out of it lies within the variable and the data log.
+    /// Whatever a metadata log says, its records stay within the variable and the data log.
     #[test]
     fn damaged_logs_stay_within_bounds(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),

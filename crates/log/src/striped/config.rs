@@ -9,17 +9,17 @@ use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// Bytes that are read: all lines but the names of subfiles are in front, and hold at most two paths.
+/// Bytes that are read. The names of subfiles come last; the lines before them contain at most two paths.
 const MOST_BYTES: u64 = 16 << 10;
 
-/// What a configuration says.
+/// Content of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Bytes of a stripe.
     pub stripe: u64,
-    /// How many subfiles there are.
+    /// Number of subfiles.
     pub count: usize,
-    /// Where the subfiles were when the file was created.
+    /// Directory of the subfiles when the file was created.
     pub directory: Option<PathBuf>,
 }
 
@@ -31,7 +31,7 @@ impl Config {
         Config::parse(&bytes).map_err(|fault| Error::of(file.path(), fault))
     }
 
-    /// Takes the front of a configuration apart.
+    /// Parses the start of a configuration.
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         let value = |key: &str| {
             let mut lines = bytes.split(|b| *b == b'\n');
@@ -52,7 +52,7 @@ impl Config {
     }
 }
 
-/// Fails where no stripe can have so many bytes.
+/// Fails where no stripe can have this length.
 pub(super) fn checked_stripe(stripe: u64) -> Result<u64, Fault> {
     if stripe == 0 || stripe > i64::MAX as u64 {
         return Err(format!("stripes of {stripe} bytes").into());
@@ -64,7 +64,7 @@ pub(super) fn checked_stripe(stripe: u64) -> Result<u64, Fault> {
 pub(super) fn checked_count(count: u64) -> Result<usize, Fault> {
     let sound = usize::try_from(count).ok();
     let sound = sound.filter(|count| (1..=MOST_MEMBERS).contains(count));
-    sound.ok_or_else(|| format!("{count} subfiles, of which there may be {MOST_MEMBERS}").into())
+    sound.ok_or_else(|| format!("{count} subfiles; at most {MOST_MEMBERS} are possible").into())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a superblock says of the file driver that wrote its file (HDF5 File Format Specification, II.B and IV.A.2.u;
+//! The driver information in a superblock (HDF5 File Format Specification, II.B and IV.A.2.u;
 //! `docs/formats/hdf5-subfiling.md`, section 4).
 
 use std::ops::ControlFlow;
@@ -9,21 +9,21 @@ use crate::image::object_header::{self, Message, Mode, kind};
 use crate::image::{Fields, HeaderBytes, lookup3, read_vec};
 use h5logfs_common::fault::Fault;
 
-/// Bytes of driver information that are read: it holds one path at most.
+/// Bytes of driver information read: it contains one path at most.
 const MOST_BYTES: u64 = 8 << 10;
-/// Bytes of the superblock, by its version.
+/// Bytes of the superblock by version.
 const LENGTHS: [u64; 4] = [96, 100, 48, 48];
 
 const SUBFILING: &[u8; 8] = b"Subfilin";
 const FAMILY: &[u8; 8] = b"NCSAfami";
 const MULTI: &[u8; 8] = b"NCSAmult";
 
-/// What is needed of a superblock. Addresses count from its first byte.
+/// The needed content of a superblock. Addresses count from its first byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Where the file ends, from its first byte on.
+    /// Length of the file from the first byte of the superblock.
     pub end: u64,
     /// The address of the root group's object header.
     pub root: u64,
@@ -31,12 +31,12 @@ pub struct Superblock {
     info: Option<u64>,
 }
 
-/// What the file says of its driver.
+/// The driver according to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driver {
-    /// No driver, or one of which nothing need be known.
+    /// No driver, or one that does not matter.
     None,
-    /// What would tell it is not in the file, which has been cut off or is damaged.
+    /// The driver information is missing: the file was cut off or is damaged.
     Elsewhere,
     /// One HDF5 file striped over subfiles.
     Subfiling(Vec<u8>),
@@ -47,7 +47,7 @@ pub enum Driver {
 }
 
 impl Superblock {
-    /// `None` where there is none that could be of such a file.
+    /// Reads the superblock. `None` where there is none that could belong to such a file.
     pub fn read<B: HeaderBytes + ?Sized>(file: &B) -> Option<Self> {
         let version = *read_vec(file, 8, 1).ok()?.first()?;
         let bytes = read_vec(file, 0, *LENGTHS.get(usize::from(version))?).ok()?;
@@ -88,7 +88,7 @@ impl Superblock {
         self.bytes.len() as u64 != LENGTHS[2]
     }
 
-    /// What the file says of its driver.
+    /// The driver according to the file.
     pub fn driver<B: HeaderBytes + ?Sized>(&self, file: &B) -> Driver {
         let Some(at) = self.info else {
             return Driver::None;
@@ -118,8 +118,8 @@ impl Superblock {
         }
     }
 
-    /// Bytes that let the file be read without its driver, which has to be there. `user_block`: bytes of the file in front
-    /// of the superblock.
+    /// Bytes that make the file readable without its driver. The file must have driver information. `user_block` is
+    /// the number of bytes before the superblock.
     pub fn without_driver<B: HeaderBytes + ?Sized>(
         &self,
         file: &B,
@@ -160,7 +160,7 @@ impl Superblock {
 /// The name of a driver, and its information.
 type Named = ([u8; 8], Vec<u8>);
 
-/// II.B
+/// Reads the driver information block (II.B).
 fn driver_block<B: HeaderBytes + ?Sized>(file: &B, at: u64) -> Option<Named> {
     let head = read_vec(file, at, 16).ok()?;
     let mut fields = Fields(&head);
@@ -171,7 +171,7 @@ fn driver_block<B: HeaderBytes + ?Sized>(file: &B, at: u64) -> Option<Named> {
     Some((name, read_vec(file, at.checked_add(16)?, len).ok()?))
 }
 
-/// The message with the driver information, in the superblock extension at this address.
+/// The driver information message in the superblock extension at this address.
 fn driver_message<B: HeaderBytes + ?Sized>(file: &B, at: u64) -> Result<Option<Message>, Fault> {
     let mut found = None;
     let walk = object_header::messages(file, at, Mode::Checked, |message| {
@@ -184,7 +184,7 @@ fn driver_message<B: HeaderBytes + ?Sized>(file: &B, at: u64) -> Result<Option<M
     walk.map(|()| found)
 }
 
-/// Of the body of such a message.
+/// The name and information in the body of such a message.
 fn named(body: &[u8]) -> Option<Named> {
     let mut fields = Fields(body);
     fields.expect(&[0])?;
@@ -193,17 +193,17 @@ fn named(body: &[u8]) -> Option<Named> {
     Some((name, fields.take(len.into())?.to_vec()))
 }
 
-/// How a file is striped, as its driver information says.
+/// The striping of a file according to its driver information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of a stripe.
     pub stripe: u64,
-    /// How many subfiles there are.
+    /// Number of subfiles.
     pub count: usize,
 }
 
 impl Geometry {
-    /// From the information of the subfiling driver.
+    /// Decodes the information of the subfiling driver.
     pub fn parse(info: &[u8]) -> Result<Self, Fault> {
         let mut fields = Fields(info);
         let known = fields.expect(&0xFED0_1331u32.to_le_bytes());
@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// A superblock of version 0, and driver information behind it.
+    /// A superblock of version 0, followed by driver information.
     fn old(name: &[u8; 8], info: &[u8]) -> Vec<u8> {
         let mut file = b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0\x04\0\x10\0\0\0\0\0".to_vec();
         for field in [0, u64::MAX, 5000, 96, 0, 300, 0, 0, 0] {

@@ -17,8 +17,8 @@ use h5logfs_common::diagnostic::Diagnostic;
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// Finds the members of the family whose member 0 is `file`. Fails where one is missing, and where its name does not tell
-/// which files they are.
+/// Finds the members of the family with member 0 `file`. Fails where one is missing, or the name does not determine
+/// their names.
 pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<Found> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let (user_block, superblock, member) = front(file)?;
@@ -81,7 +81,7 @@ pub fn find(files: &LogFiles<'_>, file: &SourceFile) -> Result<Found> {
     })
 }
 
-/// The user block of member 0, its superblock, and bytes of a member.
+/// The user block of member 0, its superblock, and the length of a member.
 fn front(file: &SourceFile) -> Result<(u64, Superblock, u64)> {
     let refused = |reason: Fault| Error::of(file.path(), reason);
     let base = find_signature(file)?.unwrap_or(0);
@@ -95,7 +95,7 @@ fn front(file: &SourceFile) -> Result<(u64, Superblock, u64)> {
     Ok((base, superblock, member))
 }
 
-/// Where the members are.
+/// The paths of the members.
 fn places(files: &LogFiles<'_>, file: &SourceFile, count: usize) -> Result<Vec<SourcePath>> {
     let first = files.log();
     let name = first.file_name().unwrap_or_default();
@@ -140,7 +140,7 @@ fn places(files: &LogFiles<'_>, file: &SourceFile, count: usize) -> Result<Vec<S
     Err(Error::of(file.path(), reason))
 }
 
-/// What lets the file be read without the family driver.
+/// The patch that makes the file readable without the family driver.
 fn patch(
     file: &SourceFile,
     superblock: &Superblock,

@@ -1,8 +1,8 @@
-//! Tells a stub whose subfiles are elsewhere from a file into which they were put together
-//! (`docs/formats/hdf5-subfiling.md`, section 7).
+//! Distinguishes a stub without subfiles from a file that was merged from subfiles (`docs/formats/hdf5-subfiling.md`,
+//! section 7).
 //!
-//! Both have the same driver information, and since HDF5 2.1 the same length. But a stub has superblock and object headers
-//! only, and zeros in the place of all else. So it is whole where it has a byte that no stub has.
+//! Both have the same driver information, and since HDF5 2.1 the same length. But a stub has only superblock and
+//! object headers, and zeros elsewhere. So a file is whole if it has a byte that no stub has.
 
 use std::ops::{ControlFlow, Range};
 
@@ -14,21 +14,21 @@ use crate::source_file::SourceFile;
 use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 
-/// How much of a file is looked at for structures, in bytes.
+/// Bytes of a file that are searched for structures.
 const MOST_BYTES: u64 = 64 << 20;
-/// How much of a dataset's data is looked at from its begin on, in bytes.
+/// Bytes of a dataset's data that are examined, from its start.
 const MOST_DATA: u64 = 4 << 20;
 /// Bytes read at once.
 const STEP: u64 = 1 << 20;
 
-/// The first bytes of structures that HDF5 does not write to a stub. All are as long as that of an object header.
+/// Signatures of structures that HDF5 does not write to a stub. All are as long as that of an object header.
 const ELSEWHERE: [&[u8; 4]; 12] = [
     b"TREE", b"SNOD", b"HEAP", b"GCOL", b"BTHD", b"BTIN", b"BTLF", b"FHDB", b"FADB", b"EADB",
     b"EASB", b"FSSE",
 ];
 const HEADER: &[u8; 4] = b"OHDR";
 
-/// Whether the file, whose driver information is that of the subfiling driver, has all its bytes itself.
+/// Whether a file with driver information of the subfiling driver contains all of its bytes.
 pub fn is_whole(file: &SourceFile) -> Result<bool> {
     let Some(base) = find_signature(file)? else {
         return Ok(false);
@@ -38,11 +38,11 @@ pub fn is_whole(file: &SourceFile) -> Result<bool> {
     let Some(superblock) = superblock.filter(|superblock| superblock.end <= file.len()) else {
         return Ok(false);
     };
-    // What cannot be read is not there.
+    // What cannot be read is absent.
     Ok(has_more(&bytes, superblock.root).unwrap_or(false))
 }
 
-/// Whether it has a byte that no stub has.
+/// Whether the file has a byte that no stub has.
 fn has_more<B: HeaderBytes>(bytes: &B, root: u64) -> Result<bool, Fault> {
     let mut root_header = Header::default();
     root_header.read(bytes, root)?;
@@ -54,7 +54,7 @@ fn has_more<B: HeaderBytes>(bytes: &B, root: u64) -> Result<bool, Fault> {
     let end = bytes.size().min(MOST_BYTES);
     let mut at = 0;
     while at < end {
-        // The next step begins with the last bytes of this one, in which a signature may begin.
+        // The steps overlap, because a signature may span two of them.
         let step = read_vec(bytes, at, (end - at).min(STEP + 3))?;
         for (offset, found) in (at..).zip(step.windows(4)) {
             if found == HEADER {
@@ -73,7 +73,7 @@ fn has_more<B: HeaderBytes>(bytes: &B, root: u64) -> Result<bool, Fault> {
     Ok(headers.data.iter().any(has_data))
 }
 
-/// Whether one of these bytes is there and not zero.
+/// Whether one of these bytes exists and is not zero.
 fn has_data<B: HeaderBytes>(bytes: &B, range: &Range<u64>) -> bool {
     let end = range.end.min(range.start.saturating_add(MOST_DATA));
     let mut at = range.start;
@@ -88,18 +88,18 @@ fn has_data<B: HeaderBytes>(bytes: &B, range: &Range<u64>) -> bool {
     false
 }
 
-/// What object headers say.
+/// Content of object headers.
 #[derive(Debug, Default)]
 struct Header {
-    /// Where they lie.
+    /// Places of the headers.
     blocks: Vec<Range<u64>>,
-    /// The B-tree of the names in an old group.
+    /// The B-tree of names in an old group.
     tree: Option<u64>,
-    /// Where data of datasets lie.
+    /// Places of datasets' data.
     data: Vec<Range<u64>>,
 }
 
-/// More headers and data than are needed to find some.
+/// Limit of headers and data: more than enough to find some.
 const MOST_RANGES: usize = 1 << 16;
 
 impl Header {
@@ -127,7 +127,7 @@ impl Header {
         Ok(())
     }
 
-    /// Whether one of the places lies in no header. Takes out those that do.
+    /// Whether one of the places lies in no header. Removes the others.
     fn has_other(&self, places: &mut Vec<u64>) -> bool {
         let covered = |at: &u64| self.blocks.iter().any(|block| block.contains(at));
         places.retain(|at| !covered(at));
@@ -135,7 +135,7 @@ impl Header {
     }
 }
 
-/// Where the data lie that a layout message names (IV.A.2.i), as far as it says so itself.
+/// The place of the data according to a layout message (IV.A.2.i), if the message itself has it.
 fn data_of(body: &[u8]) -> Option<Range<u64>> {
     let mut fields = Fields(body);
     let version = fields.u8()?;
@@ -149,7 +149,7 @@ fn data_of(body: &[u8]) -> Option<Range<u64>> {
             let dimensions = usize::from(fields.u8()?);
             let width = usize::from(fields.u8()?);
             fields.skip(dimensions.checked_mul(width)?)?;
-            // A single chunk, and chunks one behind the other.
+            // A single chunk, or chunks in sequence.
             let is_direct = matches!(fields.u8()?, 1 | 2);
             let address = body.split_last_chunk::<8>()?.1;
             let start = Fields(address).address()??;

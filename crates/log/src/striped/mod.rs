@@ -1,11 +1,12 @@
-//! One HDF5 file in several: striped over subfiles (`docs/formats/hdf5-subfiling.md`), or cut into the members of a family.
+//! One HDF5 file in several parts: striped over subfiles (`docs/formats/hdf5-subfiling.md`), or cut into the members
+//! of a family.
 //!
 //! Such files have no records. [`Flat`] says where their bytes lie.
 //!
-//! * [`names`] knows the files of a set by their names.
-//! * [`config`] and [`driver_info`] say how a file is striped.
-//! * [`subfiles`] finds the files of a set, [`family`] those of a family.
-//! * [`lone`] tells a stub whose subfiles are elsewhere from a file that has all its bytes.
+//! * [`names`] parses the names of the parts.
+//! * [`config`] and [`driver_info`] read how a file is striped.
+//! * [`subfiles`] finds the subfiles of a file, [`family`] the members of a family.
+//! * [`lone`] distinguishes a stub without subfiles from a file that has all its bytes.
 
 pub mod config;
 pub mod driver_info;
@@ -30,44 +31,44 @@ use h5logfs_common::error::Result;
 use h5logfs_common::fault::Fault;
 use h5logfs_common::task::Task;
 
-/// How a file is spread.
+/// How a file is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Over subfiles.
+    /// Striped over subfiles.
     Subfiling,
-    /// Over the members of a family.
+    /// Cut into the members of a family.
     Family,
-    /// Not at all: it is one file.
+    /// Not divided.
     Whole,
-    /// Over members with addresses that no flat file has: split, and multi.
+    /// Split or multi file: its members have addresses that no flat file has.
     Multi,
 }
 
-/// The reason why a file of [`Kind::Multi`] is not presented.
+/// The reason why a file of [`Kind::Multi`] is refused.
 pub const MULTI: &str = "a part of a split or multi file, whose raw data begin at address 2^63-1 or behind it, so that it \
      cannot be shown as one file: read it with HDF5's split or multi driver";
 
-/// Where the bytes of such a file lie.
+/// Where the bytes of a divided file lie.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tables {
-    /// How the file is spread.
+    /// How the file is divided.
     pub kind: Kind,
     /// Where the bytes lie.
     pub flat: Flat,
 }
 
-/// What was found of a file and its members.
+/// A file and its members.
 #[derive(Debug)]
 pub struct Found {
-    /// Where its bytes lie. Source 0 is the file itself.
+    /// Where the bytes lie. Source 0 is the file itself.
     pub tables: Tables,
     /// The other sources.
     pub members: Vec<(SourcePath, SourceFile)>,
-    /// What a user should know.
+    /// Diagnostics for the user.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What a file says of its driver, where it is an HDF5 file.
+/// The driver of an HDF5 file according to the file.
 pub fn driver(file: &SourceFile) -> Result<Driver> {
     let Some(base) = find_signature(file)? else {
         return Ok(Driver::None);
@@ -77,14 +78,14 @@ pub fn driver(file: &SourceFile) -> Result<Driver> {
     Ok(superblock.map_or(Driver::None, |superblock| superblock.driver(&bytes)))
 }
 
-/// Whether a file is a stub by what it says itself: libhdf5 may open it, and finds zeros in the place of data.
+/// Whether a file is a stub according to its own content. libhdf5 may open a stub, and reads zeros in place of data.
 pub fn is_stub(file: &SourceFile) -> Result<bool> {
     let is_of_driver = matches!(driver(file)?, Driver::Subfiling(_));
     Ok(is_of_driver && !lone::is_whole(file)?)
 }
 
 impl Tables {
-    /// Fails with the reason where it contradicts itself, in a log of so many sources.
+    /// Fails with the reason where the tables contradict themselves, in a log of `sources` sources.
     pub(super) fn check(&self, sources: usize) -> Result<(), Fault> {
         self.flat.check(sources)
     }
@@ -122,7 +123,7 @@ impl Layout for Tables {
     }
 }
 
-/// The record table of a file that has none.
+/// The record table of a file without records.
 #[derive(Debug)]
 struct NoRecords;
 

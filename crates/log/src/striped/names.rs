@@ -5,38 +5,38 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::flat::MOST_MEMBERS;
 
-/// What stands between the name of the stub and the rest.
+/// The text between the name of the stub and the rest.
 const SUBFILE: &[u8] = b".subfile_";
 const CONFIG: &[u8] = b".config";
 const OF: &[u8] = b"_of_";
 
-/// Which file of a set it is.
+/// A file of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The configuration.
     Config,
     /// A subfile.
     Subfile {
-        /// Its number, from 0.
+        /// Number of the subfile, from 0.
         number: usize,
-        /// How many subfiles there are.
+        /// Number of subfiles.
         count: usize,
     },
 }
 
-/// The parts of such a name.
+/// The components of such a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubfileName<'a> {
     /// The name of the stub.
     pub stub: &'a OsStr,
-    /// The number of the inode that the stub had when it was created.
+    /// Inode number of the stub at its creation.
     pub inode: u64,
-    /// Which file it is.
+    /// The file of the set.
     pub part: Part,
 }
 
 impl<'a> SubfileName<'a> {
-    /// `None` where the name has another form.
+    /// Parses a name. `None` where it has another form.
     pub fn parse(name: &'a OsStr) -> Option<Self> {
         let bytes = name.as_bytes();
         let is_here = |at: &usize| bytes[*at..].starts_with(SUBFILE);
@@ -63,7 +63,7 @@ impl<'a> SubfileName<'a> {
     }
 }
 
-/// `_I_of_N`, with as many digits in I as in N.
+/// Parses `_I_of_N`, with as many digits in I as in N.
 fn subfile(rest: &[u8]) -> Option<Part> {
     let rest = rest.strip_prefix(b"_")?;
     let at = rest.windows(OF.len()).position(|w| w == OF)?;
@@ -79,7 +79,7 @@ fn subfile(rest: &[u8]) -> Option<Part> {
     })
 }
 
-/// A number without leading zeros: otherwise two names could be of the same file.
+/// A number without leading zeros: otherwise two names could belong to one file.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let is_number = match digits {
         [] => false,
@@ -90,8 +90,8 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     text.parse().ok()
 }
 
-/// The names that the members of a family may have whose member 0 is called `first`: one for each number of zeros in it.
-/// The name does not tell which of its numbers counts.
+/// The possible member names of a family with member 0 `first`: one pattern for each number of zeros in the name. The
+/// name does not tell which of its numbers counts.
 pub fn families(first: &OsStr) -> Vec<Family<'_>> {
     let bytes = first.as_bytes();
     let mut found = Vec::new();
@@ -127,9 +127,9 @@ impl Family<'_> {
     }
 }
 
-/// The names that member 0 of a family may have, of which `name` is another member.
+/// The possible names of member 0 of a family with another member `name`.
 pub fn first_members(name: &OsStr) -> Vec<OsString> {
-    /// Numbers in a name that are tried, from its end on.
+    /// Numbers in a name that are tried, from its end.
     const MOST: usize = 3;
     let bytes = name.as_bytes();
     let mut found = Vec::new();
@@ -144,7 +144,7 @@ pub fn first_members(name: &OsStr) -> Vec<OsString> {
         let zeros = |len| [&bytes[..start], &vec![b'0'; len], &bytes[last + 1..]].concat();
         if number.iter().any(|b| *b != b'0') {
             found.push(OsString::from_vec(zeros(number.len())));
-            // A number of more digits than its form has is not padded.
+            // A number with more digits than its pattern has no padding.
             if number[0] != b'0' && number.len() > 1 {
                 found.push(OsString::from_vec(zeros(1)));
             }

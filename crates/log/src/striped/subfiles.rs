@@ -1,4 +1,4 @@
-//! Finds the subfiles of a stub (`docs/formats/hdf5-subfiling.md`, section 5), and tells what is wrong with them (section 6).
+//! Finds the subfiles of a stub (`docs/formats/hdf5-subfiling.md`, section 5), and reports their faults (section 6).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use h5logfs_common::diagnostic::{Diagnostic, Severity};
 use h5logfs_common::error::{Error, Result};
 use h5logfs_common::fault::Fault;
 
-/// What the user asked for: the stub, or a subfile where there is no stub.
+/// The file that the user named: the stub, or a subfile where there is no stub.
 pub struct Entry<'a> {
     /// The files beside it.
     pub files: &'a LogFiles<'a>,
@@ -25,17 +25,17 @@ pub struct Entry<'a> {
     pub file: &'a SourceFile,
     /// The name of the stub.
     stub: OsString,
-    /// The number in the names of the subfiles, where the user named one of them.
+    /// The inode number in the names of the subfiles, if the user named one of them.
     inode: Option<u64>,
 }
 
-/// The name of the stub of which the file called `name` is a part, or is itself.
+/// The name of the stub that `name` belongs to, or is.
 pub fn stub_of(name: &OsStr) -> &OsStr {
     SubfileName::parse(name).map_or(name, |part| part.stub)
 }
 
 impl<'a> Entry<'a> {
-    /// The file `file`, which was opened at the path of `files`.
+    /// The file `file`, opened at the path of `files`.
     pub fn of(files: &'a LogFiles<'a>, file: &'a SourceFile) -> Self {
         let name = files.log().file_name().unwrap_or_default();
         Entry {
@@ -46,8 +46,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Finds the subfiles among `companions`. Fails where it has none, where it is not known which are its own, and where
-    /// they contradict each other.
+    /// Finds the subfiles among `companions`. Fails where there are none, where it is unclear which ones belong to
+    /// this file, and where they contradict each other.
     pub fn find(&self, companions: &[SourcePath]) -> Result<Found> {
         let own = OwnSuperblock::of(self.file)?;
         let mut sets = self.sets(companions, &own)?;
@@ -55,7 +55,7 @@ impl<'a> Entry<'a> {
         sets.swap_remove(chosen).into_found(self, &own)
     }
 
-    /// The sets of subfiles that have the name of the stub.
+    /// The sets of subfiles with the name of the stub.
     fn sets(&self, companions: &[SourcePath], own: &OwnSuperblock) -> Result<Vec<Set>> {
         let mut names: BTreeMap<u64, Vec<(Part, &SourcePath)>> = BTreeMap::new();
         for place in companions {
@@ -73,7 +73,7 @@ impl<'a> Entry<'a> {
         let has_subfile =
             |parts: &Vec<(Part, &SourcePath)>| parts.iter().any(|(part, _)| *part != Part::Config);
         names.retain(|_, parts| has_subfile(parts));
-        // Those of an earlier file of this name are of no consequence.
+        // Subfiles of an earlier file of this name do not matter.
         if let Some(parts) = names.get(&self.file.identity().inode) {
             let set = Set::open(self, own, self.file.identity().inode, parts)?;
             if set.fits(own) {
@@ -89,14 +89,14 @@ impl<'a> Entry<'a> {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        // What contradicts the stub is not its own, where another set is.
+        // If another set exists, a set that contradicts the stub belongs to another file.
         match failed {
             Some(error) if opened.is_empty() => Err(error),
             _ => Ok(opened),
         }
     }
 
-    /// The number of the set that belongs to this file. No set is guessed.
+    /// The index of the set that belongs to this file. It is never a guess.
     fn choose(&self, own: &OwnSuperblock, sets: &mut [Set]) -> Result<usize> {
         let inode = self.inode.unwrap_or(self.file.identity().inode);
         let fits = |set: &Set| set.fits(own);
@@ -105,8 +105,7 @@ impl<'a> Entry<'a> {
         let (at, note) = match (by_inode, fitting.as_slice()) {
             (Some(at), _) if fits(&sets[at]) => (at, None),
             (Some(at), []) => {
-                let what =
-                    "its superblock is not that of its first subfile: they are of different states";
+                let what = "its superblock is not that of its first subfile: they belong to different states of the file";
                 (at, Some(Diagnostic::new(Severity::Inconsistent, what)))
             }
             (None, &[at]) => {
@@ -139,7 +138,7 @@ impl<'a> Entry<'a> {
         Ok(at)
     }
 
-    /// Whether two places are one file. The directory of the stub may be named as another one, too.
+    /// Whether two places are one file: the directory of the stub may have several names.
     fn are_same(&self, one: &SourcePath, other: &SourcePath) -> Result<bool> {
         let [one, other] = [one, other].map(|place| self.files.open(place));
         Ok(one?.identity().is_same_file(other?.identity()))
@@ -163,11 +162,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What the stub itself says, if anything.
+/// Content of the stub itself.
 struct OwnSuperblock {
     superblock: Option<Superblock>,
     geometry: Option<Geometry>,
-    /// Bytes in front of its superblock.
+    /// Bytes before the superblock.
     user_block: u64,
 }
 
@@ -196,19 +195,19 @@ impl OwnSuperblock {
     }
 }
 
-/// The subfiles of one file, open.
+/// The open subfiles of one file.
 struct Set {
     inode: u64,
     flat: Flat,
     members: Vec<(SourcePath, SourceFile)>,
     superblock: Option<Superblock>,
-    /// The stub has a superblock, and other bytes stand in its place in the subfiles.
+    /// The stub has a superblock, and the subfiles have other bytes in its place.
     begins_otherwise: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Set {
-    /// Opens the subfiles of the set that is called after `inode`.
+    /// Opens the subfiles of the set named after `inode`.
     fn open(
         entry: &Entry<'_>,
         own: &OwnSuperblock,
@@ -254,7 +253,7 @@ impl Set {
         Ok(set)
     }
 
-    /// Reads what the subfiles themselves say.
+    /// Reads the superblock from the subfiles.
     fn read_superblock(
         &mut self,
         entry: &Entry<'_>,
@@ -263,7 +262,7 @@ impl Set {
     ) -> Result<()> {
         let members = self.members.iter().map(|(_, file)| file);
         let sources: Vec<&SourceFile> = std::iter::once(entry.file).chain(members).collect();
-        // Where the stub tells it, a signature elsewhere is that of other bytes.
+        // If the stub has a superblock, a signature elsewhere is accidental.
         let searched = own.superblock.is_none();
         let found = searched.then(|| signature(&self.flat, &sources));
         self.flat.user_block = found.flatten().unwrap_or(own.user_block);
@@ -289,7 +288,8 @@ impl Set {
         Ok(())
     }
 
-    /// Whether its first subfile begins with the superblock of the stub. Where one of them has none, it may.
+    /// Whether the first subfile begins with the superblock of the stub. Where one of them has none, this is
+    /// possible.
     fn fits(&self, own: &OwnSuperblock) -> bool {
         match (&own.superblock, &self.superblock) {
             (Some(own), Some(found)) => own.bytes == found.bytes,
@@ -297,7 +297,7 @@ impl Set {
         }
     }
 
-    /// The path of the subfile `number`, or the name that it should have.
+    /// The path of subfile `number`, or the name that it should have.
     fn name_of(&self, entry: &Entry<'_>, number: usize) -> String {
         let member = self.flat.members.get(number);
         match member.and_then(|member| member.source) {
@@ -310,7 +310,7 @@ impl Set {
         }
     }
 
-    /// Fails where nothing can be read of the file. Tells what is missing otherwise.
+    /// Fails where nothing of the file can be read. Otherwise reports what is missing.
     fn into_found(mut self, entry: &Entry<'_>, own: &OwnSuperblock) -> Result<Found> {
         if self.begins_otherwise {
             return Err(entry.refused(format!(
@@ -354,7 +354,7 @@ impl Set {
         })
     }
 
-    /// Bytes of each subfile, 0 where it is missing.
+    /// Length of each subfile, 0 where it is missing.
     fn lens(&self) -> Vec<u64> {
         let len = |source: Option<u16>| {
             let number = usize::from(source?).checked_sub(1)?;
@@ -395,7 +395,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Opens them. Fails where the names contradict each other, and where one name is there more than once.
+    /// Opens the files. Fails where their names contradict each other, or a name occurs twice.
     fn of(entry: &Entry<'_>, parts: &[(Part, &SourcePath)]) -> Result<Self> {
         let counts = parts.iter().filter_map(|(part, _)| match part {
             Part::Subfile { count, .. } => Some(*count),
@@ -432,7 +432,7 @@ impl Parts {
         Ok(found)
     }
 
-    /// What the first subfile says, which has to have it in its first stripe.
+    /// The striping according to the first subfile, which must have it in its first stripe.
     fn geometry_of_first(&self, entry: &Entry<'_>) -> Result<Geometry> {
         let unknown = || {
             entry.refused("neither a configuration nor its first subfile says how it is striped")
@@ -447,7 +447,8 @@ impl Parts {
         }
     }
 
-    /// The subfiles as members, numbered as sources behind the file itself, and the configuration behind them.
+    /// The subfiles as members. Their source numbers follow that of the file itself, and the configuration follows
+    /// them.
     fn into_flat(
         self,
         entry: &Entry<'_>,
@@ -494,7 +495,7 @@ fn check_same(entry: &Entry<'_>, known: Geometry, other: Geometry) -> Result<()>
     )))
 }
 
-/// Where the signature of the file is.
+/// The offset of the file's signature.
 fn signature(flat: &Flat, sources: &[&SourceFile]) -> Option<u64> {
     let mut at = 0;
     while at + 8 <= flat.len {

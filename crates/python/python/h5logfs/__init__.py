@@ -67,17 +67,17 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("Array", "Attributes", "Group"):
-        # They need numpy, which the rest of the package does without.
+        # Arrays need numpy; the rest of the package does not.
         from . import _arrays
 
         found: Any = getattr(_arrays, name)
     elif name == "ZarrStore":
-        # As zarr does.
+        # The store needs zarr.
         from . import _store
 
         found = _store.ZarrStore
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # A loop that asks for it again finds it in the module.
+    # The next access finds the name in the module.
     globals()[name] = found
     return found

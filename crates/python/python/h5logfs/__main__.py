@@ -7,7 +7,7 @@ from ._program import program
 
 
 def main() -> None:
-    """Becomes the program h5logfs, with the arguments of this one."""
+    """Replaces this process by the program h5logfs, with the same arguments."""
     path = program()
     os.execv(path, ["h5logfs", *sys.argv[1:]])
 

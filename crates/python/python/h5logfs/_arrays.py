@@ -15,13 +15,13 @@ from . import _indexing, _native, _types
 if TYPE_CHECKING:
     from ._log import Log
 
-# Called with the number of bytes that are there.
+# A function that is called with the number of bytes read.
 Progress = Callable[[int], Any]
 
 
 class Attributes(Mapping[str, Any]):
-    """The attributes of an object: numbers and arrays of numpy, `str`, arrays of `str`; None for one without elements. A
-    reference is the path of its object, None where it leads nowhere."""
+    """The attributes of an object: numpy numbers and arrays, `str`, arrays of `str`, or None for an attribute without
+    elements. A reference is the path of its object, or None where it leads nowhere."""
 
     def __init__(self, log: _Objects, path: str) -> None:
         self._log = log
@@ -52,12 +52,12 @@ class Attributes(Mapping[str, Any]):
         return f"<h5logfs.Attributes {dict(self)!r}>"
 
     def described(self, name: str) -> _types.Described:
-        """The type of the file, as the native module tells it."""
+        """The file's type, as the native module describes it."""
         found: _types.Described = self._found[name][0]
         return found
 
     def stored(self, name: str) -> np.ndarray[Any, Any]:
-        """The elements as the file has them. Not for those of variable length, nor where there are none."""
+        """The elements as the file stores them. Not for variable-length types, nor where there are no elements."""
         described, shape, elements = self._found[name]
         own = _types.dtype(described)
         return np.frombuffer(elements, own).reshape(tuple(shape) + own.shape)
@@ -77,7 +77,7 @@ class Attributes(Mapping[str, Any]):
 
 
 class _Objects:
-    """What the groups and arrays of one state of a log share."""
+    """State shared by the groups and arrays of one state of a log."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -113,7 +113,7 @@ class _Objects:
 
 
 class Group(Mapping[str, "Union[Group, Array]"]):
-    """A group: names, and the groups and arrays that they lead to. `group["a/b"]` follows a path."""
+    """A group: a mapping from names to groups and arrays. `group["a/b"]` follows a path."""
 
     def __init__(self, objects: _Objects, path: str) -> None:
         self._objects = objects
@@ -130,19 +130,19 @@ class Group(Mapping[str, "Union[Group, Array]"]):
         return Attributes(self._objects, self._path)
 
     def groups(self) -> dict[str, Group]:
-        """The groups in it."""
+        """The groups in the group."""
         return {name: item for name, item in self.items() if isinstance(item, Group)}
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays in it."""
+        """The arrays in the group."""
         return {name: item for name, item in self.items() if isinstance(item, Array)}
 
     def items(self) -> ItemsView[str, Union[Group, Array]]:
-        """The names, each with its group or array."""
+        """The groups and arrays in the group, by name."""
         return _Items(self)
 
     def values(self) -> ValuesView[Union[Group, Array]]:
-        """The groups and arrays in it."""
+        """The groups and arrays in the group."""
         return _Values(self)
 
     def __getitem__(self, path: str) -> Union[Group, Array]:
@@ -160,15 +160,15 @@ class Group(Mapping[str, "Union[Group, Array]"]):
         return isinstance(path, str) and self._objects.native.kind(_joined(self._path, path)) in ("group", "dataset")
 
     def _all(self) -> Iterator[tuple[str, Union[Group, Array]]]:
-        """What `items` has, without a walk from the root group to each."""
+        """The content of `items`, without a walk from the root group to each."""
         objects, prefix = self._objects, self._path.rstrip("/") + "/"
         for name, found in objects.native.members(self._path):
             path = prefix + name
             yield name, Group(objects, path) if found is None else Array(objects, path, found)
 
     def _members(self) -> Iterator[tuple[str, str]]:
-        """What its links lead to, in their order: names, and "group", "dataset", "datatype", or "outside" of the file. Links that
-        lead nowhere are left out."""
+        """The targets of the links in order: name, and "group", "dataset", "datatype", or "outside" for another file.
+        Dangling links are left out."""
         links = self._objects.native.links(self._path)
         if all(link[1] is not None for link in links):
             links = sorted(links, key=lambda link: link[1] or 0)
@@ -205,8 +205,9 @@ class _Values(ValuesView[Union[Group, "Array"]]):
 
 
 class Array:
-    """A dataset of a log. `array[...]` takes what numpy takes, and reads it with all cores: into memory, without HDF5, and without
-    the interpreter's lock. Texts of any length are objects of `str`; elements and names of types are else those that h5py has.
+    """A dataset of a log. `array[...]` indexes as numpy does and reads with all cores, into memory, without HDF5 and
+    without the interpreter's lock. Texts of variable length are `str` objects; other elements and types are those of
+    h5py.
 
     Raises `LogError` where elements cannot be read.
     """
@@ -216,7 +217,7 @@ class Array:
         self._path = path
         self._native = native
 
-    # A walk through all arrays asks for none of these.
+    # A walk through all arrays needs none of these.
 
     @cached_property
     def _described(self) -> _types.Described:
@@ -233,7 +234,7 @@ class Array:
 
     @property
     def _is_padded(self) -> bool:
-        """Whether texts end with spaces, which are no part of them."""
+        """Whether texts are padded with spaces."""
         return self._described[0] == "text" and bool(self._described[3])
 
     @property
@@ -243,20 +244,20 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extent. A dataset without elements has none, and raises ValueError."""
+        """The extent. Raises ValueError for a dataset without a dataspace."""
         if self._shape is None:
             raise ValueError(f"{self._path}: a dataset without a dataspace has no shape")
         return self._shape
 
     @property
     def maxshape(self) -> Optional[tuple[Optional[int], ...]]:
-        """The largest extent: None along a dimension without a limit."""
+        """The largest extent; None along an unlimited dimension."""
         found = self._native.maxshape
         return None if found is None else tuple(found)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of its elements."""
+        """The type of the elements."""
         return self._element
 
     @property
@@ -267,12 +268,12 @@ class Array:
 
     @property
     def filters(self) -> list[tuple[int, list[int]]]:
-        """The filters of its chunks: their HDF5 numbers, and their parameters."""
+        """The filter pipeline of the chunks: HDF5 numbers and parameters."""
         return [(number, list(values)) for number, values in self._native.filters]
 
     @property
     def fillvalue(self) -> Any:
-        """What an element is that was not written."""
+        """The value of unwritten elements."""
         return _types.fill_value(self._described, self._native.fill_value)
 
     @property
@@ -282,12 +283,12 @@ class Array:
 
     @property
     def ndim(self) -> int:
-        """Dimensions."""
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
@@ -304,8 +305,8 @@ class Array:
         return self.read(key)
 
     def read(self, key: Any = ..., *, threads: Optional[int] = None, progress: Union[bool, Progress, None] = None) -> Any:
-        """As `array[key]`. `threads`: those of the log where it is None. `progress`: True shows a bar (with tqdm); a function is
-        called with the number of bytes that are there, some times a second and at the end."""
+        """Reads `array[key]`. `threads` defaults to that of the log. `progress`: True shows a bar (with tqdm); a function is
+        called with the number of bytes read, several times a second and at the end."""
         return self._read(_indexing.plan(key, self.shape), threads, progress)
 
     def read_direct(
@@ -316,8 +317,8 @@ class Array:
         threads: Optional[int] = None,
         progress: Union[bool, Progress, None] = None,
     ) -> None:
-        """Reads `array[key]` into `out`, an array of this shape. Without a copy where `out` has the same type and its elements
-        follow each other, and the index has no more than slices that go forward. If that fails, `out` may have anything in it."""
+        """Reads `array[key]` into `out`, an array of the same shape. There is no copy if `out` is contiguous and of the same
+        type, and the index consists of forward slices. After a failure the content of `out` is arbitrary."""
         found = _indexing.plan(key, self.shape)
         same = out.dtype == self._element and out.flags.c_contiguous
         same = same and not (self._element.hasobject or self._is_padded)
@@ -357,7 +358,7 @@ class Array:
         array = np.empty(found.shape, self._element)
         self._fill(found.selection, array, threads, progress)
         if self._is_padded:
-            # As HDF5 pads elements in memory.
+            # HDF5 pads elements in memory like this.
             array = np.char.rstrip(array, b" ").astype(self._element)
         answer = found.apply(array)
         return answer[()] if isinstance(answer, np.ndarray) and answer.ndim == 0 else answer
@@ -389,7 +390,7 @@ class _Outer:
 
 
 def _chosen(array: np.ndarray[Any, Any], found: _indexing.Plan) -> np.ndarray[Any, Any]:
-    """What the native module would have read, out of all elements."""
+    """What the native module would have read, taken from all elements."""
     if found.selection is None:
         return array
     if isinstance(found.selection, tuple):
@@ -415,13 +416,13 @@ def _joined(group: str, path: str) -> str:
     return path if path.startswith("/") else f"{group.rstrip('/')}/{path}"
 
 
-# Arrays of one log that come to this process one by one, as those of a dataset do, share what is open.
+# Arrays of one log that arrive in this process one by one, as those of a dataset do, share the open log.
 _shared: weakref.WeakValueDictionary[tuple[Any, ...], Log] = weakref.WeakValueDictionary()
 _sharing = threading.Lock()
 
 
 def _again(path: str, options: dict[str, Any], inside: str) -> Union[Group, Array]:
-    """The object of another process."""
+    """Opens an object that another process has pickled."""
     from ._log import Log
 
     key = (path, *sorted((name, repr(value)) for name, value in options.items()))

@@ -18,30 +18,30 @@ Path = Union[str, "os.PathLike[str]"]
 def open(path: Path, **options: Any) -> LogFile:
     """Opens a log as a read-only binary file: the bytes of its canonical HDF5 file.
 
-    A file that is no log reads as its own bytes, as it does in a mount; `LogFile.is_log` tells. What the options mean
-    is what they mean for a mount: `cache_size` and `index_memory` (bytes, or "1G"), `chunk`, `index_dir` (a directory
-    for what is found in a scan, or "none"), `burst_dir` (a directory or a list of them), …
+    A file that is not a log reads as its own bytes, as in a mount; `LogFile.is_log` tells. The options are those of a
+    mount: `cache_size` and `index_memory` (bytes, or "1G"), `chunk`, `index_dir` (a directory for the results of scans,
+    or "none"), `burst_dir` (a directory or a list of them), …
 
     Raises FileNotFoundError, PermissionError and the like for errors of the system; LogError for a log that cannot be
-    presented; ValueError for an option that is not known, or whose value is none.
+    presented; ValueError for an unknown option or an invalid value.
     """
     return LogFile(path, **options)
 
 
 def is_log(path: Path, **options: Any) -> bool:
-    """Whether the file is a log, also one that is damaged. Takes the options of `open`, and raises what it does."""
+    """Whether the file is a log, even a damaged one. Takes the options of `open`, and raises what it raises."""
     return _native.is_log(_fspath(path), _options.text(options))
 
 
 class LogFile(io.RawIOBase):
-    """A log, or a plain file, open for reading as bytes. `h5logfs.open` makes it.
+    """A log, or a plain file, open for reading as bytes. Made by `h5logfs.open`.
 
     Offsets and sizes are in bytes. Several threads may use one object. They share its position: each `read` gets
-    bytes of its own. `read_at` and `readinto_at` leave the position alone. No read holds the interpreter's lock. A
+    different bytes. `read_at` and `readinto_at` leave the position alone. No read holds the interpreter's lock. A
     pickled LogFile opens the same path with the same options and position where it is unpickled.
 
-    A read fails with LogError where the log is damaged, or has changed since it was opened; the text names file,
-    dataset, place and reason.
+    A read raises LogError where the log is damaged, or has changed since it was opened. The text names file, dataset,
+    place and reason.
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
@@ -55,17 +55,17 @@ class LogFile(io.RawIOBase):
 
     @property
     def name(self) -> str:
-        """The path, as it was given."""
+        """The path as it was given."""
         return self._name
 
     @property
     def mode(self) -> str:
-        """How the file is open: always "rb"."""
+        """The mode, always "rb"."""
         return "rb"
 
     @property
     def is_log(self) -> bool:
-        """Whether this is a log, which reads as its canonical HDF5 file. Otherwise the bytes are those of the file."""
+        """Whether this is a log, read as its canonical HDF5 file. Otherwise the bytes are those of the file."""
         return self._open_file().is_log
 
     @property
@@ -98,14 +98,14 @@ class LogFile(io.RawIOBase):
         elif whence == io.SEEK_END:
             position = file.size() + offset
         else:
-            raise ValueError(f"whence is {whence}, which is none of SEEK_SET, SEEK_CUR, SEEK_END")
+            raise ValueError(f"whence is {whence}, not SEEK_SET, SEEK_CUR or SEEK_END")
         if not 0 <= position < 1 << 63:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self._name)
         file.position = position
         return position
 
     def read(self, size: Optional[int] = -1) -> bytes:
-        """Up to `size` bytes from the position on, or all of them; fewer than `size` only at the end of the file."""
+        """Reads up to `size` bytes at the position, or all the rest. Fewer than `size` only at the end of the file."""
         if size is None or size < 0:
             return self.readall()
         return self._open_file().read(size)
@@ -115,8 +115,7 @@ class LogFile(io.RawIOBase):
         return file.read(max(file.size() - file.position, 0))
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fills `buffer` from the position on. Returns the number of bytes: fewer than there is room for only at the
-        end of the file."""
+        """Fills `buffer` from the position. Returns the number of bytes: less than the buffer's only at the end of the file."""
         return self._open_file().readinto(buffer)
 
     def write(self, buffer: Buffer) -> int:
@@ -125,23 +124,23 @@ class LogFile(io.RawIOBase):
         raise io.UnsupportedOperation("write")
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from the byte `offset` on; fewer only at the end of the file. The position stays."""
+        """Reads up to `size` bytes at `offset`. Fewer only at the end of the file. The position stays."""
         _check_range(offset, size)
         return self._open_file().read_at(offset, size)
 
     def readinto_at(self, offset: int, buffer: Buffer) -> int:
-        """Fills `buffer` from the byte `offset` on. Returns the number of bytes: fewer than there is room for only at
-        the end of the file. The position stays."""
+        """Fills `buffer` from `offset`. Returns the number of bytes: less than the buffer's only at the end of the file. The
+        position stays."""
         _check_range(offset, 0)
         return self._open_file().readinto_at(offset, buffer)
 
     def close(self) -> None:
-        # A read of another thread ends with the file open.
+        # A read in another thread ends before the file is closed.
         self._file = None
         super().close()
 
     def _again(self) -> LogFile:
-        """Another one of the same state, with a position of its own."""
+        """A second handle of the same state, with its own position."""
         again = LogFile.__new__(LogFile)
         io.RawIOBase.__init__(again)
         again._name, again._absolute, again._options = self._name, self._absolute, self._options
@@ -157,11 +156,11 @@ class LogFile(io.RawIOBase):
         if file is None:
             return f"<h5logfs.LogFile closed {self._name!r}>"
         kind = "log" if file.is_log else "plain file"
-        # h5py takes this for the name of the file, and what follows the last slash for its short name.
+        # h5py takes this text for the name of the file, and the part after the last slash for its short name.
         return f"<h5logfs.LogFile {kind}, {file.size()} bytes, {self._name!r}>"
 
     def _repr_html_(self) -> str:
-        """What the file holds, as a table for notebooks."""
+        """The content of the file, as a table for notebooks."""
         from ._html import of_file
 
         return of_file(self)

@@ -23,12 +23,12 @@ _FIRST_WITH_DRIVERS = (1, 14, 0)
 def File(path: Path, mode: str = "r", **options: Any) -> h5py.File:
     """Opens a log as an `h5py.File`. Takes the options of `h5logfs.open` and the keyword arguments of `h5py.File`.
 
-    HDF5 1.14 and later read the log through the file driver, which is registered with h5py under the name "h5logfs".
-    An older HDF5 reads it through a file object. A file that is no log is opened as h5py does it, in any mode. A log is
-    read-only: OSError for another mode than "r".
+    HDF5 1.14 and later read the log through the file driver, registered with h5py under the name "h5logfs". An older
+    HDF5 reads it through a file object. h5py itself opens a file that is not a log, in any mode. A log is read-only:
+    OSError for another mode than "r".
 
     Raises FileNotFoundError, PermissionError and the like for errors of the system; OSError for what cannot be opened
-    as HDF5, with the reason; ValueError for an option that is not known.
+    as HDF5, with the reason; ValueError for an unknown option.
     """
     import h5py
 
@@ -40,7 +40,7 @@ def File(path: Path, mode: str = "r", **options: Any) -> h5py.File:
         if os.path.exists(path) and _native.is_log(path, settings):
             raise OSError(_REFUSAL.format(path=path))
         return h5py.File(path, mode, **theirs)
-    os.stat(path)  # Not every driver of HDF5 passes errors of the system on.
+    os.stat(path)  # Not every HDF5 driver reports system errors.
     if register_driver():
         return h5py.File(path, "r", driver=_NAME, **ours, **theirs)
     file = open(path, **ours)
@@ -59,7 +59,7 @@ _REFUSAL = (
 def register_driver() -> bool:
     """Registers the file driver with h5py, so that `h5py.File(path, driver="h5logfs", cache_size="1G")` works.
 
-    Returns whether h5py's HDF5 is one that loads file drivers, which is version 1.14 or later.
+    Returns whether h5py's HDF5 can load file drivers. Version 1.14 and later can.
     """
     import h5py
 
@@ -72,7 +72,7 @@ def register_driver() -> bool:
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of `h5logfs.open`, and those of `h5py.File`."""
+    """Splits the options into those of `h5logfs.open` and those of `h5py.File`."""
     import inspect
 
     import h5py
@@ -85,7 +85,7 @@ def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _set_driver(fapl: h5py.h5p.PropFAID, **options: Any) -> None:
-    """What h5py calls to set the driver of a file access property list."""
+    """Sets the driver of a file access property list. h5py calls this."""
     status = _set_driver_by_name()(fapl.id, _NAME.encode(), os.fsencode(text(options)))
     if status < 0:
         raise OSError(f"{DRIVER}: HDF5 cannot load this file driver")
@@ -100,17 +100,17 @@ def _can_load_drivers() -> bool:
     try:
         _set_driver_by_name()
     except (OSError, AttributeError):
-        # Another system, or an HDF5 that is part of h5py's own modules and hides its functions.
+        # Another operating system, or an HDF5 inside h5py's own modules that hides its functions.
         return False
     return True
 
 
 @lru_cache(maxsize=None)
 def _set_driver_by_name() -> Any:
-    """`H5Pset_driver_by_name` of the HDF5 that h5py is linked to: a process may hold several, so it is looked up among
-    the libraries of one of h5py's modules, and none is loaded."""
+    """`H5Pset_driver_by_name` of the HDF5 that h5py is linked to. A process may hold several copies of HDF5, so the function
+    is looked up among the libraries of one of h5py's modules, and nothing is loaded."""
     module = sys.modules["h5py.h5p"].__file__
-    # It has the interpreter's lock, as h5py has when it calls HDF5.
+    # h5py, too, holds the interpreter's lock when it calls HDF5.
     function = ctypes.PyDLL(module, mode=os.RTLD_NOLOAD | os.RTLD_NOW).H5Pset_driver_by_name
     function.argtypes = [ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p]
     function.restype = ctypes.c_int

@@ -8,14 +8,14 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence
 from ._file import LogFile
 from ._inspect import Dataset, Inspection, inspect
 
-# More rows are of no use in a notebook.
+# Limit of the rows: more are of no use in a notebook.
 _MOST_ROWS = 200
 
 _FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset"}
 
 
 def of_file(file: LogFile) -> str:
-    """A file that is open, or was."""
+    """A file, open or closed."""
     if file.closed or not file.is_log:
         return f"<div>{escape(repr(file))}</div>"
     try:
@@ -25,7 +25,7 @@ def of_file(file: LogFile) -> str:
 
 
 def of_inspection(log: Inspection) -> str:
-    """What a log holds."""
+    """The content of a log."""
     files = len(set(log.sources))
     others = f", with {files - 1} more files" if files > 1 else ""
     size = f"as HDF5 {_size(log.canonical_bytes)}, {_size(log.metadata_bytes)} of them metadata"
@@ -65,7 +65,7 @@ def _table(datasets: Sequence[Dataset]) -> str:
 
 
 def _rows(dataset: Dataset) -> str:
-    """A row, and one for each fault."""
+    """A row for a dataset, and one for each of its faults."""
     logged = dataset.logged
     cells = [
         dataset.name,
@@ -89,7 +89,7 @@ def _shape(shape: Sequence[int], most: Optional[Sequence[Optional[int]]] = None)
 
 
 def _size(size: int) -> str:
-    """Bytes, for people."""
+    """A number of bytes for people."""
     if size < 1024:
         return f"{size} bytes"
     value, units = size / 1024, iter("KMGTPE")

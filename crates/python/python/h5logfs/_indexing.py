@@ -1,4 +1,4 @@
-"""Indices as numpy takes them: what has to be read for them, and what is then picked from that."""
+"""Indexing as in numpy: what to read for an index, and what to pick from it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ Selection = Union[None, list[Any], tuple[int, bytes]]
 
 
 class Plan(NamedTuple):
-    """How an index is served."""
+    """How an index is answered."""
 
     selection: Selection
-    """What is read, as the native module takes it."""
+    """What is read, in the form that the native module takes."""
     shape: tuple[int, ...]
-    """The shape of that."""
+    """The shape of what is read."""
     pick: Optional[tuple[Any, ...]] = None
-    """The index that makes the answer of it; None where it is the answer."""
+    """The index that picks the answer from what is read; None if all of it is the answer."""
     drop: tuple[int, ...] = ()
-    """Dimensions of one element that the answer does not have."""
+    """Dimensions of length one that the answer lacks."""
 
     def apply(self, array: np.ndarray[Any, Any]) -> Any:
-        """The answer, out of what was read."""
+        """The answer, given what was read."""
         found = array if self.pick is None else array[self.pick]
         return found.squeeze(self.drop) if self.drop else found
 
 
-# Points are read one by one where the box of all combinations of their coordinates has so many times as many elements.
+# Points are read one by one where the box of all combinations of their coordinates has this many times as many
+# elements.
 _SPARSE = 8
 
 
 def plan(key: Any, shape: tuple[int, ...]) -> Plan:
-    """Serves `array[key]`. Raises IndexError as numpy does."""
+    """A plan for `array[key]`. Raises IndexError as numpy does."""
     items = _items(key, shape)
     arrays = [item for item in items if isinstance(item, np.ndarray)]
     if len(arrays) == len(items) == len(shape) and len(items) > 1:
@@ -44,7 +45,7 @@ def plan(key: Any, shape: tuple[int, ...]) -> Plan:
 
 
 def outer(key: Any, shape: tuple[int, ...]) -> Plan:
-    """Serves an index each of whose parts picks along its own dimension, as `array.oindex[key]` of zarr."""
+    """A plan for an index whose parts pick along one dimension each, like zarr's `array.oindex[key]`."""
     items = _items(key, shape)
     if any(isinstance(item, np.ndarray) and item.ndim != 1 or item is None for item in items):
         raise IndexError("an outer index takes integers, slices, and lists of one dimension")
@@ -58,8 +59,8 @@ def outer(key: Any, shape: tuple[int, ...]) -> Plan:
 
 
 def _items(key: Any, shape: tuple[int, ...]) -> list[Any]:
-    """The parts of an index: integers, slices and None; arrays of integers in place of lists and masks. Slices stand for
-    dimensions that it does not name."""
+    """The parts of an index: integers, slices, None, and arrays of integers in place of lists and masks. Dimensions that the
+    index does not name get slices."""
     parts = [_part(part) for part in (key if isinstance(key, tuple) else (key,))]
     used = sum(_dimensions(part) for part in parts)
     if used > len(shape):
@@ -88,7 +89,7 @@ def _items(key: Any, shape: tuple[int, ...]) -> list[Any]:
 
 
 def _part(part: Any) -> Any:
-    """A part of an index: an integer, or an array of integers or bools, where it is no slice, None or ellipsis."""
+    """A part of an index: a slice, None, an ellipsis, an integer, or an array of integers or bools."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
     if not isinstance(part, (bool, np.bool_, np.ndarray, list)):
@@ -109,7 +110,7 @@ def _part(part: Any) -> Any:
 
 
 def _dimensions(part: Any) -> int:
-    """How many dimensions of the array a part of an index is about."""
+    """The number of array dimensions that a part of an index covers."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, np.ndarray) and part.dtype == bool else 1
@@ -129,8 +130,8 @@ def _wrapped_all(indices: np.ndarray[Any, Any], side: int, dimension: int) -> np
 
 
 def _of_box(items: list[Any], shape: tuple[int, ...]) -> Plan:
-    """All combinations of what the parts of the index name. numpy picks the answer from them, which is all where there are
-    only slices."""
+    """A plan that reads all combinations of the indices in each part. numpy picks the answer from them; with slices only, all
+    of it is the answer."""
     axes: list[Any] = []
     sides: list[int] = []
     pick: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a log holds, as plain data: the JSON of `h5logfs inspect --json`, with types."""
+"""The content of a log as plain data: the JSON of `h5logfs inspect --json`, with types."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Record:
     """One logged write."""
 
     source: int
-    """The source in which its bytes lie: an index into `Inspection.sources`."""
+    """Index into `Inspection.sources` of the file that has the bytes."""
     offset: int
-    """Where they begin in the source, in bytes."""
+    """Offset in that file, in bytes."""
     stored: int
-    """How many there are."""
+    """Number of stored bytes."""
     encoding: str
     """"raw", "deflate", "filtered", …"""
     blocks: List[Tuple[List[int], List[int]]]
     """Start and count of each hyperslab that was written."""
     fault: Optional[str] = None
-    """Why it cannot be read."""
+    """Why the record cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -38,63 +38,63 @@ class Logged:
 
     records: int
     blocks: int
-    """Hyperslabs of all records."""
+    """Number of hyperslabs of all records."""
     bytes: int
-    """Stored bytes of all records."""
+    """Number of stored bytes of all records."""
     base: Optional[int] = None
     """Bytes of the plain array in the file, if there is one. Records override it."""
     covered: Optional[float] = None
-    """Fraction of the elements, from 0 to 1, that some record wrote. None if it was not counted."""
+    """Fraction of the elements, from 0 to 1, that records have written. None if it was not counted."""
     list: Optional[List[Record]] = None
-    """The records themselves, where `inspect` was asked for them."""
+    """The records, if `inspect` was asked for them."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset of the canonical file."""
+    """A dataset of the canonical file."""
 
     name: str
-    """Its path, from the root group on."""
+    """The path from the root group."""
     datatype: str
     shape: Tuple[int, ...]
     max_shape: Tuple[Optional[int], ...]
-    """None is unlimited."""
+    """The largest extent; None for an unlimited dimension."""
     chunk: Optional[Tuple[int, ...]]
-    """None for contiguous storage."""
+    """The shape of a chunk; None for contiguous storage."""
     filters: Tuple[int, ...]
-    """Numbers of HDF5 filters, in the order in which they apply."""
+    """HDF5 filter numbers in pipeline order."""
     logged: Optional[Logged] = None
     """None for a dataset that was never logged."""
     faults: Tuple[str, ...] = ()
-    """Why it, or a part of it, cannot be read."""
+    """Why the dataset, or a part of it, cannot be read."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a log holds. A notebook shows it as a table."""
+    """The content of a log. A notebook shows it as a table."""
 
     file: str
     layout: str
     """The name of the log layout."""
     sources: Tuple[str, ...]
-    """The files in which the bytes of the log lie, one for each source."""
+    """The files that hold the bytes of the log, one per source."""
     canonical_bytes: int
     """Length of the canonical file."""
     metadata_bytes: int
-    """How many bytes of it are metadata in front of the data."""
+    """Bytes of metadata at the start of the canonical file."""
     datasets: Tuple[Dataset, ...]
     losses: Tuple[str, ...] = ()
-    """Parts of the log that are missing."""
+    """Missing parts of the log."""
     warnings: Tuple[str, ...] = ()
     complaints: Tuple[str, ...] = ()
-    """Faults of the log that make no dataset unreadable."""
+    """Faults of the log that leave every dataset readable."""
     unclosed: Optional[Dict[str, Any]] = None
-    """For a log that is not closed: "flush", the number of the last complete flush; "state" of its job: "running",
-    "ended" or "unknown"; "unflushed", what no flush covers, where there is something; "job" with "host", "pid", "user", "batch" and "since" (seconds since 1970), where it is
-    known."""
+    """None for a closed log. Otherwise "flush", the number of the last complete flush; "state" of the job: "running", "ended"
+    or "unknown"; "unflushed", what no flush covers, if anything; "job" with "host", "pid", "user", "batch" and "since"
+    (seconds since 1970), as far as they are known."""
 
     def dataset(self, name: str) -> Dataset:
-        """The dataset of this path. KeyError if there is none."""
+        """The dataset at this path. KeyError if there is none."""
         for dataset in self.datasets:
             if dataset.name.lstrip("/") == name.lstrip("/"):
                 return dataset
@@ -107,16 +107,16 @@ class Inspection:
 
 
 def inspect(path: Path, *, records: bool = False, **options: Any) -> Inspection:
-    """Tells what the log holds: datasets, records, how much of each dataset they cover, what is missing or damaged.
-    With `records`, each record is listed, too. Takes the options of `open`.
+    """Describes the content of a log: datasets, records, how much of each dataset they cover, and what is missing or
+    damaged. With `records`, each record is listed, too. Takes the options of `open`.
 
-    Raises LogError for a file that is no log, or that cannot be presented, FileNotFoundError and the like for errors
-    of the system, ValueError for an option that is not known.
+    Raises LogError for a file that is not a log or cannot be presented, FileNotFoundError and the like for errors of
+    the system, ValueError for an unknown option.
     """
     path = _fspath(path)
     _native.check_options(_options.text(options))
     with open(path, "rb"):
-        pass  # Errors of the system as they are.
+        pass  # System errors are raised unchanged.
     command = [program(), "inspect", "--json", *(["--records"] if records else []), *_arguments(options), "--", path]
     outcome = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
     if outcome.returncode != 0:
@@ -125,13 +125,13 @@ def inspect(path: Path, *, records: bool = False, **options: Any) -> Inspection:
 
 
 def _complaint(stderr: bytes) -> str:
-    """What the program says last, which is why it failed."""
+    """The program's last message, which says why it failed."""
     _, _, last = ("\n" + os.fsdecode(stderr)).rpartition("\nh5logfs: ")
     return last.strip()
 
 
-# Of the options of `open`, those that the program takes as arguments of their own. Options of layouts go in `-o`, and
-# the others concern only what is kept.
+# The options of `open` that the program takes as arguments of their own. Options of layouts go into `-o`, and other
+# options only concern what is kept for later scans.
 _OWN_ARGUMENTS = ("cache_size", "index_memory", "chunk", "scan_memory", "scan_cpu")
 _LAYOUT_OPTIONS = ("burst_dir", "subfile_dir", "netcdf", "incomplete_attribute")
 
@@ -169,7 +169,7 @@ _T = TypeVar("_T")
 
 
 def _made(kind: Type[_T], data: Dict[str, Any]) -> _T:
-    """An object of a data class from the members that it knows: another program may tell more."""
+    """An instance of a data class from the members that the class knows: a newer program may report more."""
     fields = {field.name: str(field.type) for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     known = {name: value for name, value in data.items() if name in fields}
     for name, value in known.items():

@@ -1,4 +1,4 @@
-"""Logs as states: each flush of a running job leaves one."""
+"""The states of a log: each flush of a running job leaves one."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
     from ._arrays import Array, Attributes, Group
 
-# A signal, as of Ctrl-C, waits for no longer.
+# The longest delay of a signal such as Ctrl-C, in seconds.
 _STEP = 0.2
-# How often a follower looks at a log that changes meanwhile, as the program does.
+# How often a follower retries while the log changes, like the program.
 _ATTEMPTS = 10
 
 
 class Flush(NamedTuple):
-    """A flush of a log that is not closed."""
+    """A flush of an unclosed log."""
 
     number: int
-    """From 1."""
+    """The number, from 1."""
     time: Optional[datetime]
-    """When it was complete, by the clock of the job, in UTC; None where the journal does not say."""
+    """The completion time by the clock of the job, in UTC; None where the journal has none."""
     automatic: bool
-    """Whether the program has not asked for it, so that it need not be a state that the program means."""
+    """Whether the flush was automatic: the program has not requested it, so its state may not be one that the program means."""
 
 
 def _flush(found: Optional[tuple[int, Optional[int], bool]]) -> Optional[Flush]:
@@ -41,7 +41,7 @@ def _flush(found: Optional[tuple[int, Optional[int], bool]]) -> Optional[Flush]:
     try:
         time = None if milliseconds is None else _EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
-        # A journal may tell any time.
+        # A damaged journal may hold any time.
         time = None
     return Flush(number, time, automatic)
 
@@ -54,19 +54,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class NotALog(ValueError):
-    """A file that is no log."""
+    """The file is not a log."""
 
 
 class Log(Mapping[str, "Union[Group, Array]"]):
-    """One state of a log: the newest flush, until `refresh` goes on to a newer one. It is the root group of what the log holds:
-    `log["group/T"][-1]` reads, with all cores and without HDF5. See `Group` and `Array`.
+    """One state of a log: the newest flush, until `refresh` moves on to a newer one. It is also the log's root group:
+    `log["group/T"][-1]` reads with all cores and without HDF5. See `Group` and `Array`.
 
-    What was opened of a state stays readable while the job goes on, and when it has closed the log. A log that was settled, as at its
-    close, is an ordinary HDF5 file: the last state, which is closed. So is a netCDF file whose burst-buffer logs are gone: it is shown
-    as netCDF-4 then, as the logs were.
+    Objects opened from a state stay readable while the job goes on, and after it has closed the log. A settled log is
+    an ordinary HDF5 file: its last state, which is closed. A netCDF file whose burst-buffer logs are gone is shown as
+    netCDF-4, as the logs were.
 
-    `threads`: how many read an array; by default as many as there are cores that the process may use. Else it takes the options of
-    `h5logfs.open`. Raises what that raises, and ValueError for a file that is no log.
+    `threads`: number of threads that read an array; by default one per core that the process may use. The other options
+    are those of `h5logfs.open`. Raises what `open` raises, and ValueError for a file that is not a log.
     """
 
     def __init__(self, path: Path, *, threads: int = 0, **options: Any) -> None:
@@ -79,12 +79,12 @@ class Log(Mapping[str, "Union[Group, Array]"]):
 
     @property
     def path(self) -> str:
-        """The path, as it was given."""
+        """The path as it was given."""
         return self._path
 
     @property
     def flush(self) -> Optional[Flush]:
-        """The flush that left this state; None for a closed log, and for one that does not number its flushes."""
+        """The flush that left this state; None for a closed log, and for one whose flushes have no numbers."""
         return _flush(self._native().flush)
 
     @property
@@ -93,7 +93,8 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         return self._native().is_closed
 
     def refresh(self) -> bool:
-        """Goes on to the newest state. Returns whether it is another one. Costs two system calls where nothing has changed."""
+        """Moves on to the newest state. Returns whether the state has changed. Costs two system calls where nothing has
+        changed."""
         if not self._changes.look():
             return False
         file = self._opened()
@@ -103,8 +104,8 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         return True
 
     def at(self, flush: Optional[int] = None, time: Union[datetime, str, None] = None) -> Log:
-        """The log as this flush left it, or as the last flush left it that was complete at this time. A time without a zone is
-        one of this place. Raises LogError where the log has no such flush; a closed log has only its last one."""
+        """The log as a flush left it: flush number `flush`, or the last flush complete at `time`. A time without a zone is
+        local time. Raises LogError where the log has no such flush; a closed log has only its last one."""
         if (flush is None) == (time is None):
             raise TypeError("either a flush or a time")
         options = {**_without_moment(self._options), "threads": self._threads}
@@ -116,19 +117,19 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         """This state as a binary file: the bytes of its canonical HDF5 file."""
         file, flush = self._file._again(), self.flush
         if flush is not None:
-            # Where it is unpickled, there may be newer ones.
+            # Newer flushes may exist where the file is unpickled.
             file._options = {**_without_moment(file._options), "at_flush": flush.number}
         return file
 
     def file(self, **options: Any) -> h5py.File:
-        """This state as an `h5py.File`. Takes the arguments of that."""
+        """This state as an `h5py.File`. Takes the arguments of `h5py.File`."""
         import h5py
 
         return h5py.File(self.open(), "r", **options)
 
     @property
     def threads(self) -> int:
-        """How many read an array; 0 stands for all cores."""
+        """The number of threads that read an array; 0 stands for all cores."""
         return self._threads
 
     @property
@@ -145,7 +146,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         return self._group().arrays()
 
     def items(self) -> ItemsView[str, Union[Group, Array]]:
-        """The names in the root group, each with its group or array."""
+        """The groups and arrays in the root group, by name."""
         return self._group().items()
 
     def values(self) -> ValuesView[Union[Group, Array]]:
@@ -189,7 +190,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         return self._root
 
     def _place(self) -> tuple[str, dict[str, Any]]:
-        """What another process opens to have the same state, wherever that runs."""
+        """The path and options with which another process opens this state, whatever its working directory."""
         options, flush = _without_moment(self._file.options), self.flush
         if flush is not None:
             options["at_flush"] = flush.number
@@ -198,7 +199,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
     def _opened(self) -> LogFile:
         file = LogFile(self._path, **self._options)
         if not file.is_log and self._changes.lies_beside:
-            # The file beside which the log lay has its data now.
+            # The file beside which the log lay has the data now.
             file.close()
             file = LogFile(self._path, **{**self._options, "netcdf": "hdf5"})
         native = file._open_file()
@@ -209,7 +210,7 @@ class Log(Mapping[str, "Union[Group, Array]"]):
         return file
 
     def _newest(self) -> Log:
-        """The newest state, on its own."""
+        """The newest state as an object of its own."""
         newest = Log.__new__(Log)
         newest._path, newest._threads, newest._options = self._path, self._threads, self._options
         newest._changes = _native.Changes(self._path)
@@ -226,11 +227,12 @@ def _opened_again(path: str, options: dict[str, Any]) -> Log:
 
 
 class Follower:
-    """The states of a log, each as a `Log`, for `for` and `async for`: the present one, then one for each flush, or the newest
-    of several that have come meanwhile. It ends behind the closed log. `h5logfs.follow` makes it."""
+    """The states of a log, each as a `Log`, for `for` and `async for`: first the present one, then one for each flush.
+    Flushes that complete while the loop is busy yield only the newest of them. Iteration ends after the closed log. Made by
+    `h5logfs.follow`."""
 
     def __init__(self, path: Path, timeout: Optional[float], options: dict[str, Any]) -> None:
-        # Another working directory may come while it waits.
+        # The working directory may change during the wait.
         self._path = os.path.abspath(_fspath(path))
         self._timeout = timeout
         self._options = options
@@ -273,19 +275,19 @@ class Follower:
         return log
 
     def _newer(self, last: Log) -> Optional[Log]:
-        """Waits for a moment."""
+        """Waits briefly."""
         if not self._changes.wait(_STEP):
             return None
         newer = self._newest(last)
         return None if newer._native().is_same(last._native()) else newer
 
     def _newest(self, last: Log) -> Log:
-        """The newest state. Looks again where that fails and the log changes meanwhile."""
+        """The newest state. Retries after a failure while the log changes."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return last._newest()
             except (OSError, ValueError):
-                # A log that is being closed or replaced may be neither the one nor the other.
+                # A log that is being closed or replaced may be neither the old nor the new one.
                 if not self._changes.wait(_STEP):
                     raise
         return last._newest()
@@ -298,6 +300,7 @@ class Follower:
 def follow(path: Path, *, timeout: Optional[float] = None, **options: Any) -> Follower:
     """Follows a log that a job writes: `for log in h5logfs.follow(path)`, or `async for`. See `Follower`.
 
-    `timeout`: TimeoutError where no flush comes for so many seconds, as when the job has died. Takes the options of `open`.
+    `timeout`: TimeoutError after so many seconds without a flush, as when the job has died. Takes the options of
+    `open`.
     """
     return Follower(path, timeout, options)

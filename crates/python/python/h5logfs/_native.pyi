@@ -22,7 +22,7 @@ __all__ = [
 __version__: str
 
 class LogError(OSError):
-    """A log that cannot be read, or a part of it. The text names the file, the dataset, the place and the reason."""
+    """A log, or a part of it, that cannot be read. The text names the file, the dataset, the place and the reason."""
 
 @final
 class OpenFile:
@@ -46,7 +46,7 @@ class OpenFile:
 
 @final
 class Changes:
-    """Notices that a log has changed."""
+    """Detects changes of a log."""
 
     def __new__(cls, path: Union[str, bytes, PathLike[str]]) -> Changes: ...
     @property
@@ -60,15 +60,15 @@ def is_log(path: Union[str, bytes, PathLike[str]], options: str) -> bool: ...
 def check_options(options: str) -> None: ...
 
 _Piece = tuple[int, int, int, str]
-"""Number of the file, byte offset, bytes, and what they are: "elements", "swapped", "filtered" or "deflated"."""
+"""File number, byte offset, number of bytes, and their form: "elements", "swapped", "filtered" or "deflated"."""
 
 def source_files(file: OpenFile) -> list[str]: ...
 
 _Described = tuple[Any, ...]
-"""A datatype: the name of its class, the bytes of an element, and what else the class has."""
+"""A datatype: the name of its class, the bytes of an element, and details."""
 
 _Link = tuple[str, Optional[int], str, Union[int, str, tuple[str, str], None], Optional[str]]
-"""Name, order of creation, "hard", "soft", "external" or "other", what it leads to, and the kind of object behind a hard link."""
+"""Name, creation order, "hard", "soft", "external" or "other", target, and the kind of a hard link's object."""
 
 @final
 class Objects:
@@ -109,7 +109,7 @@ class Elements:
 
 @final
 class Placed:
-    """A dataset whose elements lie outside the metadata of the canonical file."""
+    """A dataset whose elements lie outside of the canonical file's metadata."""
 
     @staticmethod
     def at(objects: Objects, address: int) -> Optional[Placed]: ...

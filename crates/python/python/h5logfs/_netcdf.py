@@ -1,4 +1,4 @@
-"""Groups of a log as netCDF-4 has them: dimensions, variables and attributes. Names and values are those that h5netcdf gives."""
+"""Groups of a log as netCDF-4 has them: dimensions, variables and attributes. Names and values equal those of h5netcdf."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import _types
 from ._arrays import Array, Attributes, Group as _LogGroup
 from ._log import Log
 
-# Attributes by which netCDF-4 and HDF5 keep dimensions and the kind of a file.
+# Attributes with which netCDF-4 and HDF5 store dimensions and the kind of a file.
 HIDDEN = {
     "CLASS",
     "DIMENSION_LIST",
@@ -29,12 +29,12 @@ _NO_COORDINATE = "_nc4_non_coord_"
 _PLAIN = {"integer", "float", "text", "variable_text", "enumeration", "opaque"}
 # Deflate, shuffle, fletcher32 and szip.
 _FILTERS = {1, 2, 3, 4}
-# A group may have so many paths. With links in all directions there would be more than can be counted.
+# The largest number of paths of a group. Links in all directions could make any number of paths.
 _MOST_PATHS = 64
 
 
 class NotNetcdf(Exception):
-    """Something for which netCDF-4 has no place. The text names it."""
+    """Something that netCDF-4 cannot represent. The text names it."""
 
 
 class Dimension(NamedTuple):
@@ -43,11 +43,11 @@ class Dimension(NamedTuple):
     size: int
     is_unlimited: bool
     number: int
-    """By which `_Netcdf4Coordinates` names it."""
+    """The number that `_Netcdf4Coordinates` refers to."""
     is_phony: bool = False
-    """Whether its name is made up, because the file has none."""
+    """Whether the name is made up because the file has none."""
     is_label: bool = False
-    """Whether its name is the label of dimensions without scales."""
+    """Whether the name is the label of dimensions without scales."""
 
 
 class Variable(NamedTuple):
@@ -56,15 +56,15 @@ class Variable(NamedTuple):
     array: Array
     dimensions: tuple[str, ...]
     shape: tuple[int, ...]
-    """The sizes of its dimensions. Along those that are unlimited, the array can have less: it was never written further."""
+    """The sizes of the dimensions. Along an unlimited dimension the array may be shorter: the rest was never written."""
     attributes: dict[str, Any]
     type_name: Optional[str]
-    """The name of its type, if that is an enumeration that the file has a name for."""
+    """The name of the type, if it is an enumeration that the file names."""
 
 
 class File:
-    """The groups of a log. `phony_dims` tells how dimensions without a name are named: "access" counts in the order in which
-    groups are asked for, "sort" in that of the file."""
+    """The groups of a log. `phony_dims` decides the names of dimensions without a name: "access" counts in the order in which
+    groups are requested, "sort" in that of the file."""
 
     def __init__(self, log: Log, phony_dims: str) -> None:
         if phony_dims not in ("access", "sort"):
@@ -81,7 +81,7 @@ class File:
             self.below(self.root)
 
     def group(self, path: str) -> Group:
-        """The group at a path. Raises OSError where there is none, as a file without it does."""
+        """The group at a path. Raises OSError where there is none, as opening a missing file does."""
         group = self.root
         for name in path.strip("/").split("/"):
             if name:
@@ -92,8 +92,7 @@ class File:
         return group
 
     def below(self, group: Group) -> list[Group]:
-        """A group, and all groups in it, each before those in it. Links that lead back to a group that they are in are left out, with a
-        warning."""
+        """A group and all groups below it, parents first. Links back to an enclosing group are left out, with a warning."""
         inside = self._inside(group)
         groups, waiting = [], [group]
         while waiting:
@@ -103,7 +102,7 @@ class File:
         return groups
 
     def _inside(self, group: Group) -> dict[str, list[Group]]:
-        """The groups in each group, by its path. Where several paths lead to a group, the shortest ones count."""
+        """The subgroups of each group, by the group's path. Where several paths lead to a group, the shortest ones are used."""
         inside: dict[str, list[Group]] = {}
         left_out = []
         waiting, paths = deque([group]), Counter[int]()
@@ -135,13 +134,13 @@ class File:
         if path not in self._items:
             array = group[path]
             if not isinstance(array, Array):
-                raise NotNetcdf(f"{path} is no dataset, but a dimension refers to it")
+                raise NotNetcdf(f"{path} is not a dataset, but a dimension refers to it")
             self.item(array)
         return self._items[path]
 
 
 class Group:
-    """A group with what netCDF-4 sees in it."""
+    """A group as netCDF-4 sees it."""
 
     def __init__(self, file: File, group: _LogGroup, parent: Optional[Group]) -> None:
         self.path = group.path
@@ -169,23 +168,23 @@ class Group:
 
     @cached_property
     def address(self) -> int:
-        """Of its object: all links to it have the same."""
+        """The address of the object, which all links to it share."""
         return self.address_of("")
 
     def address_of(self, name: str) -> int:
-        """Of the object that a link in it leads to, without a look at what that holds."""
+        """The address of the object that a link in this group leads to, without reading the object."""
         found = self._group._objects.native.address(self._joined(name))
         return -1 if found is None else found
 
     def is_inside(self, address: int) -> bool:
-        """Whether it is the group at an address, or one of the groups that its path leads through is."""
+        """Whether this group, or one that its path leads through, is at an address."""
         group: Optional[Group] = self
         while group is not None and group.address != address:
             group = group._parent
         return group is not None
 
     def child(self, name: str) -> Optional[Group]:
-        """A group in it; None where there is none of this name."""
+        """A subgroup; None if there is none of this name."""
         if name not in self.children:
             return None
         found = self.children[name]
@@ -200,13 +199,13 @@ class Group:
         return _attributes(self._group.attrs, self.path)
 
     def variables(self) -> dict[str, Variable]:
-        """The variables in it."""
+        """The variables of the group."""
         if self._refused is not None:
             raise self._refused
         return {name.replace(_NO_COORDINATE, ""): self._variable(name) for name in self._arrays}
 
     def arrays(self) -> dict[str, tuple[Array, tuple[str, ...]]]:
-        """All datasets in it that are more than dimensions, of whatever type, with the names of their dimensions."""
+        """All datasets of the group that are more than dimensions, whatever their type, with the names of their dimensions."""
         return {
             name.replace(_NO_COORDINATE, ""): (array, self._names(name, array, attributes))
             for name, (array, attributes) in self._arrays.items()
@@ -220,7 +219,7 @@ class Group:
             self._enumerations[name] = described
 
     def _add_array(self, name: str) -> Counter[int]:
-        """Takes in a dataset, and tells of the dimensions that it has no names for."""
+        """Adds a dataset. Returns the sizes of its dimensions that have no name."""
         array, attributes = self._file.item(self._group[name])  # type: ignore[arg-type]
         if array._shape is None:
             self._refused = NotNetcdf(f"the dataset {array.path} has no dataspace")
@@ -233,7 +232,7 @@ class Group:
         return Counter() if is_scale else self._attached(name, array, attributes)
 
     def _attached(self, name: str, array: Array, attributes: Attributes) -> Counter[int]:
-        """Notes the scales of each dimension of a dataset. Where it has none at all, its sides."""
+        """Records the scales of each dimension of a dataset. Returns its sides if it has no scale at all."""
         if not array.ndim:
             return Counter()
         listed = attributes.get("DIMENSION_LIST")
@@ -248,8 +247,8 @@ class Group:
         return Counter()
 
     def _labelled(self, array: Array, attributes: Attributes) -> list[Optional[str]]:
-        """The labels of the dimensions of a dataset that has no scales, such as those of the steps of ADIOS2: a dimension has
-        the name of its label, unless another one has it with another size. As many as the dataset has dimensions."""
+        """A name, or None, for each dimension of a dataset without scales. The name is the dimension's label, as ADIOS2 steps
+        have, unless another dimension has this label and another size."""
         labels = attributes.get("DIMENSION_LABELS")
         texts = ["" if label is None else str(label) for label in ([] if labels is None else np.ravel(labels).tolist())]
         found: list[Optional[str]] = [None] * array.ndim
@@ -264,7 +263,8 @@ class Group:
         return found
 
     def _may_be(self, dimension: str, size: int) -> bool:
-        """Whether a dimension may have this name: xarray takes a variable of its name for the values along it."""
+        """Whether a dimension may have this name: xarray takes a variable of the same name for the values along the
+        dimension."""
         if (dimension, "dataset") not in self._members:
             return True
         return self._file.item(self._group[dimension])[0]._shape == (size,)  # type: ignore[arg-type]
@@ -285,7 +285,7 @@ class Group:
         return Dimension(size, is_unlimited, own if number is None else int(np.ravel(number)[0]))
 
     def _add_phony(self, wanted: Counter[int]) -> None:
-        """Makes up as many dimensions of each size as a variable needs, where named ones do not do."""
+        """Makes up as many dimensions of each size as a variable needs beyond the named ones."""
         named = [each for each in self.dimensions.values() if not each.is_label]
         there = Counter(dimension.size for dimension in named if not dimension.is_unlimited)
         for size, count in wanted.items():
@@ -317,7 +317,7 @@ class Group:
                 raise NotNetcdf(f"the dataset {array.path} has a dimension that no group has")
             return tuple(by_number[number] for number in np.ravel(coordinates).tolist())
         if name in self._scales:
-            # netCDF programs take the last one of several.
+            # netCDF programs use the last of several scales.
             return tuple(scales[-1].rpartition("/")[2] for scales in self._scales[name])
         if self._has(name):
             return (name,)
@@ -359,14 +359,14 @@ def is_netcdf(described: _types.Described) -> bool:
         return is_netcdf(described[2])
     if kind == "compound":
         return all(_is_member(member) for _, _, member in described[2])
-    # netCDF-4 has no long doubles, but its programs in Python take them.
+    # netCDF-4 has no long double, but its Python programs accept it.
     return kind in _PLAIN or (kind == "extended" and _types.is_number(described))
 
 
 def _is_member(described: _types.Described) -> bool:
     if described[0] != "array":
         return is_netcdf(described)
-    # h5netcdf makes texts of arrays of characters.
+    # h5netcdf turns arrays of characters into texts.
     return is_netcdf(described[2]) and described[2][0] != "text"
 
 
@@ -382,7 +382,8 @@ def _attributes(attributes: Attributes, path: str) -> dict[str, Any]:
 
 
 def _value(attributes: Attributes, name: str) -> Any:
-    """The value of an attribute as netCDF programs have it: one element is no array, and arrays of texts are lists."""
+    """The value of an attribute as netCDF programs return it: a single element is not an array, and arrays of texts are
+    lists."""
     described = attributes.described(name)
     value = attributes[name]
     is_character = described[0] == "text" and described[1] == 1

@@ -1,4 +1,4 @@
-"""Options, which are keyword arguments here and text for the native module, as `mount -o` takes them."""
+"""Options: keyword arguments in Python, and text as for `mount -o` in the native module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def text(options: dict[str, Any]) -> str:
 
 
 def pairs(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """Each option with its value as text. A list gives one pair for each of its values, None gives none."""
+    """Pairs of an option and its value as text. A list makes a pair for each of its values, None makes none."""
     return [(name, single) for name, value in options.items() for single in _values(name, value)]
 
 

@@ -1,5 +1,5 @@
-"""Kerchunk references as Parquet files, for fsspec's LazyReferenceMapper: the metadata are one JSON file, and each array
-has a file for every `record_size` chunks. Row n of it is a chunk, by its number in row-major order."""
+"""Kerchunk references as Parquet files, for fsspec's LazyReferenceMapper. The metadata is one JSON file. Each array has a
+file for every `record_size` chunks, with a row per chunk in row-major order."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _BASE64 = "base64:"
 
 
 def write(references: Mapping[str, Any], fs: Any, root: str, record_size: int) -> None:
-    """Writes references of version 1 below `root`, a path of the file system of fsspec. Replaces what `root` has of
-    references, and raises FileExistsError where it has something else."""
+    """Writes references of version 1 below `root`, a path of the fsspec file system. Replaces existing references, and raises
+    FileExistsError where `root` holds something else."""
     metadata: dict[str, Any] = {}
-    #: By array and number of the file: chunks by their rows.
+    #: Chunks by row, by array and number of the file.
     records: dict[tuple[str, int], dict[int, Any]] = {}
     for key, value in references.items():
         array, _, name = key.rpartition("/")
@@ -34,17 +34,17 @@ def write(references: Mapping[str, Any], fs: Any, root: str, record_size: int) -
         rows = min(record_size, _count(metadata[f"{array}/.zarray"]) - record * record_size)
         with fs.open(f"{root}/{array}/refs.{record}.parq", "wb") as file:
             _write_record(file, [chunks.get(row) for row in range(rows)])
-    # Without it there are no references, so it is the last one.
+    # Without this file there are no references, so it is written last.
     fs.pipe(f"{root}/{_METADATA}", json.dumps({"metadata": metadata, "record_size": record_size}).encode())
 
 
 def _write_record(file: Any, chunks: list[Any]) -> None:
-    """`None` in `chunks` is a chunk that was never written."""
+    """Writes one file. `None` in `chunks` is a chunk that was never written."""
     import pyarrow
     from pyarrow import parquet
 
-    # A missing URL has to be None for fsspec, not NaN. That is what pandas 3 makes of missing text, but not of types
-    # that it does not know. Other readers see text.
+    # fsspec expects None for a missing URL, but pandas 3 turns missing text into NaN. It leaves unknown types alone.
+    # Other readers see text.
     url = pyarrow.opaque(pyarrow.string(), "url", "h5logfs")
     number = pyarrow.int64()
     places = [chunk if isinstance(chunk, list) else (None, 0, 0) for chunk in chunks]
@@ -56,7 +56,7 @@ def _write_record(file: Any, chunks: list[Any]) -> None:
         pyarrow.field("raw", pyarrow.binary()): pyarrow.array([_inlined(chunk) for chunk in chunks], pyarrow.binary()),
     }
     table = pyarrow.Table.from_arrays(list(columns.values()), schema=pyarrow.schema(list(columns)))
-    # Without statistics, numbers are taken for some that may be missing, and become floating-point numbers.
+    # Without statistics, readers assume that numbers may be missing, and turn them into floating-point numbers.
     parquet.write_table(table, file, compression="zstd", write_statistics=["offset", "size"])
 
 
@@ -64,7 +64,7 @@ def _inlined(chunk: Any) -> Optional[bytes]:
     if not isinstance(chunk, str):
         return None
     data = b64decode(chunk[len(_BASE64) :])
-    # Readers decode what begins like this.
+    # Readers decode data that begins like this.
     return chunk.encode() if data.startswith(_BASE64.encode()) else data
 
 
@@ -77,7 +77,7 @@ def _count(array: dict[str, Any]) -> int:
 
 
 def _number(key: str, array: dict[str, Any]) -> int:
-    """Number of a chunk in row-major order."""
+    """The number of a chunk in row-major order."""
     number = 0
     # The key of an array without dimensions is "0".
     for position, across in zip(key.split("."), _grid(array) or [1]):
@@ -88,6 +88,6 @@ def _number(key: str, array: dict[str, Any]) -> int:
 def _make_room(fs: Any, root: str) -> None:
     if fs.exists(root):
         if not fs.exists(f"{root}/{_METADATA}") and (fs.isfile(root) or fs.ls(root, detail=False)):
-            raise FileExistsError(f"{root} exists, and is no directory of references")
+            raise FileExistsError(f"{root} exists, and is not a directory of references")
         fs.rm(root, recursive=True)
     fs.makedirs(root, exist_ok=True)

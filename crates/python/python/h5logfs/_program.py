@@ -1,4 +1,4 @@
-"""The program h5logfs, which scans logs in a process of its own, and the plug-ins of HDF5."""
+"""The program h5logfs, which scans logs in its own process, and the HDF5 plug-ins."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DRIVER = PLUGIN_DIRECTORY / "libh5logfs_driver.so"
 
 
 def plugin_path() -> str:
-    """The directory with HDF5's plug-ins of this package, for the environment variable HDF5_PLUGIN_PATH of programs that
-    use the file driver (HDF5_DRIVER=h5logfs) or the VOL connector (HDF5_VOL_CONNECTOR=h5logfs)."""
+    """The directory with this package's HDF5 plug-ins, for the environment variable HDF5_PLUGIN_PATH of programs that use the
+    file driver (HDF5_DRIVER=h5logfs) or the VOL connector (HDF5_VOL_CONNECTOR=h5logfs)."""
     return str(PLUGIN_DIRECTORY)
 
 
 def program() -> str:
-    """The path of the program: the one that the environment variable H5LOGFS_PROGRAM names, or else the one of this
-    package. FileNotFoundError if there is none."""
+    """The path of the program: that in the environment variable H5LOGFS_PROGRAM, or else this package's own.
+    FileNotFoundError if there is none."""
     named = os.environ.get(_VARIABLE)
     if named:
         return named

@@ -33,13 +33,14 @@ class References(dict[str, Any]):
         record_size: int = 100_000,
         storage_options: Optional[dict[str, Any]] = None,
     ) -> None:
-        """Writes the references as a directory of Parquet files, which readers load in parts. `record_size` counts the
-        references of one file. References that are there are replaced. Needs pyarrow; fsspec reads them with fastparquet.
-        Where the log has groups, fsspec (seen in 2026.9) has to be told the protocol of the URLs: `storage_options=
-        {"remote_protocol": "file"}`, for example.
+        """Writes the references as a directory of Parquet files, which readers load in parts. `record_size` is the
+        number of references in a file. Existing references are replaced. Needs pyarrow; fsspec reads the files with
+        fastparquet. Where the log has groups, fsspec (seen in 2026.9) needs the protocol of the URLs, for example
+        `storage_options={"remote_protocol": "file"}`.
 
-        Raises FileExistsError where `url` is something else than references; ValueError for a group or a dataset whose
-        name begins with .z, which fsspec could not tell from metadata."""
+        Raises FileExistsError where `url` holds something else than references; ValueError for a group or dataset whose
+        name begins with .z, which fsspec could not tell from metadata.
+        """
         from fsspec.core import url_to_fs
 
         from . import _parquet
@@ -56,22 +57,22 @@ def references(
     drop_variables: Iterable[str] = (),
     **options: Any,
 ) -> References:
-    """References of kerchunk to the chunks of a log, where they lie in the log's own files: readers of Zarr read these
-    on any machine, without h5logfs.
+    """Kerchunk references to the chunks of a log in the log's own files. Readers of Zarr use them on any machine,
+    without h5logfs.
 
     `url` replaces the directory of the log in the references, for example by "s3://bucket/run42"; it can be a function
-    from the absolute path of a file to its URL. Without it they have absolute paths. What does not lie in the log in one
-    piece becomes part of the references, up to `inline_threshold` bytes for each dataset. `drop_variables` are paths of
-    groups or datasets that are left out. Other options are those of `h5logfs.open`; `chunk` sets the shape of
-    chunks that the log does not have of its own.
+    from the absolute path of a file to its URL. The default is absolute paths. Data that is not in one piece in the log
+    becomes part of the references, up to `inline_threshold` bytes per dataset. `drop_variables` lists paths of groups
+    or datasets to leave out. Other options are those of `h5logfs.open`; `chunk` sets the shape of chunks that the log
+    does not define itself.
 
     Groups and datasets are Zarr arrays of version 2, in xarray's dialect: dimension scales name the dimensions, and
-    `_FillValue` is the fill value. A dataset whose elements have the other byte order in the log has it in Zarr, too.
-    Links to other files are left out.
+    `_FillValue` is the fill value. Elements keep the byte order that they have in the log. Links to other files are
+    left out.
 
-    Raises LogError, with the name of the dataset, for one that cannot be referenced; ValueError for a file that is no
-    log; and what `h5logfs.open` raises. The references describe the log as it is now: a log that is written again needs
-    new ones.
+    Raises LogError, with the name of the dataset, for one that cannot be referenced; ValueError for a file that is not
+    a log; and what `h5logfs.open` raises. The references describe the log as it is now. A log that is written again
+    needs new ones.
     """
     from . import _zarr
 

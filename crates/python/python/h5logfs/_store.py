@@ -1,4 +1,4 @@
-"""A log as a store of zarr."""
+"""A log as a zarr store."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class ZarrStore(Store):
     """A log as a read-only store of zarr 3, which reads it in this process: `zarr.open(h5logfs.ZarrStore(path))`,
     `xarray.open_zarr(h5logfs.ZarrStore(path), consolidated=False)`.
 
-    Groups and arrays have the names, attributes and dimensions that netCDF programs see. Chunks are those of the log, without filters,
-    and are put together from its records when they are asked for; a dataset without chunks is divided along its first dimension.
-    A dataset that no array of Zarr can be, as one of references, is left out, and a warning names it.
+    Groups and arrays have the names, attributes and dimensions that netCDF programs see. Chunks are those of the log,
+    without filters, and are assembled from its records on request. A dataset without chunks is divided along its first
+    dimension. A dataset that cannot be a Zarr array, such as one of references, is left out with a warning.
 
-    `threads`: how many make one chunk; zarr asks for several at once. Other options are those of `h5logfs.open`. Raises what
-    `h5logfs.Log` raises, when it is used first.
+    `threads`: number of threads that make one chunk; zarr requests several chunks at once. Other options are those of
+    `h5logfs.open`. The first use raises what `h5logfs.Log` raises.
     """
 
     supports_writes = False
@@ -69,7 +69,7 @@ class ZarrStore(Store):
         return _again, (self._path, self._options)
 
     def with_read_only(self, read_only: bool = False) -> ZarrStore:
-        """The same store; ValueError for one that can be written."""
+        """The store itself; ValueError for a writable one."""
         if not read_only:
             raise ValueError(f"{self._path}: the store of a log is read-only")
         return _again(self._path, self._options)
@@ -77,14 +77,14 @@ class ZarrStore(Store):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: Optional[ByteRequest] = None
     ) -> Optional[Buffer]:
-        """The value of a key, or a part of it; None where there is none."""
+        """The value of a key, or a part of it; None if there is none."""
         await self._ensure_open()
         return await asyncio.to_thread(self.get_sync, key, prototype=prototype, byte_range=byte_range)
 
     def get_sync(
         self, key: str, *, prototype: Optional[BufferPrototype] = None, byte_range: Optional[ByteRequest] = None
     ) -> Optional[Buffer]:
-        """As `get`."""
+        """Like `get`, but not async."""
         from zarr.core.buffer import default_buffer_prototype
 
         value = self._tree().value(key)
@@ -101,12 +101,12 @@ class ZarrStore(Store):
         return list(await asyncio.gather(*[self.get(key, prototype, part) for key, part in key_ranges]))
 
     async def exists(self, key: str) -> bool:
-        """Whether there is a value for a key."""
+        """Whether a key has a value."""
         await self._ensure_open()
         return await asyncio.to_thread(lambda: self._tree().size(key)) is not None
 
     async def getsize(self, key: str) -> int:
-        """Bytes of a value. FileNotFoundError where there is none."""
+        """Bytes of a value. FileNotFoundError if there is none."""
         await self._ensure_open()
         size = await asyncio.to_thread(lambda: self._tree().size(key))
         if size is None:
@@ -119,14 +119,14 @@ class ZarrStore(Store):
             yield key
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """The keys that begin so."""
+        """The keys with this prefix."""
         await self._ensure_open()
         tree = await asyncio.to_thread(self._tree)
         for key in tree.keys(prefix):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names that are directly below a path."""
+        """The names directly below a path."""
         await self._ensure_open()
         tree = await asyncio.to_thread(self._tree)
         for name in tree.names(prefix.strip("/")):
@@ -164,7 +164,7 @@ def _part(asked: Optional[ByteRequest], size: int) -> slice:
 
 
 class _Tree:
-    """The values of a log by their keys."""
+    """The values of a log by key."""
 
     def __init__(self, log: Log) -> None:
         file = _netcdf.File(log, "access")
@@ -178,7 +178,7 @@ class _Tree:
                 self._put_array(f"{group.path.rstrip('/')}/{name}", name, array, dimensions)
 
     def value(self, key: str) -> Optional[Values]:
-        """The value of a key; None where there is none."""
+        """The value of a key; None if there is none."""
         found = self._metadata.get(key)
         if found is not None:
             return found
@@ -186,7 +186,7 @@ class _Tree:
         return None if chunk is None else chunk[0].chunk(chunk[1])
 
     def size(self, key: str) -> Optional[int]:
-        """Bytes of the value of a key; None where there is none."""
+        """Bytes of a key's value; None if there is none."""
         found = self._metadata.get(key)
         if found is not None:
             return len(found)
@@ -194,7 +194,7 @@ class _Tree:
         return None if chunk is None else chunk[0].size(chunk[1])
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """The keys that begin so."""
+        """The keys with this prefix."""
         for key in self._metadata:
             if key.startswith(prefix):
                 yield key
@@ -238,7 +238,7 @@ class _Tree:
 
 
 class _Chunks:
-    """The chunks of one array."""
+    """The chunks of an array."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -250,9 +250,9 @@ class _Chunks:
         self._across = [-(-side // part) for side, part in zip(array.shape, self._chunk)]
 
     def metadata(self, dimensions: tuple[str, ...]) -> dict[str, Any]:
-        """The metadata of Zarr 3."""
+        """The Zarr 3 metadata."""
         with warnings.catch_warnings():
-            # Fixed texts and structures have no specification that is final.
+            # Zarr has no final specification of fixed-length texts and structures, and warns.
             warnings.simplefilter("ignore")
             kind = parse_dtype(str if self._dtype is None else self._dtype, zarr_format=3)
             fill = "" if self._dtype is None else kind.to_json_scalar(self._fill(), zarr_format=3)
@@ -273,7 +273,7 @@ class _Chunks:
         }
 
     def position(self, inside: str) -> Optional[tuple[int, ...]]:
-        """The place of a chunk in the grid, from what its key has behind "c/"; None where there is none."""
+        """The position of a chunk in the grid, from the part of its key after "c/"; None if there is no such chunk."""
         parts = [part for part in inside.split("/") if part]
         within = tuple(self._within(part, side) for part, side in zip(parts, self._sides()))
         return None if len(parts) != len(self._sides()) or None in within else self._outer(within)
@@ -284,7 +284,7 @@ class _Chunks:
             yield "/".join([f"{path}c", *map(str, position)])
 
     def names(self, inside: str) -> Iterator[str]:
-        """What is directly below a part of a key."""
+        """The names directly below a part of a key."""
         parts = [part for part in inside.split("/") if part]
         sides = self._sides()
         if len(parts) < len(sides) and None not in [self._within(part, side) for part, side in zip(parts, sides)]:
@@ -311,7 +311,7 @@ class _Chunks:
         return whole.reshape(-1).view(np.uint8)
 
     def _sides(self) -> list[int]:
-        # Of an element that is an array, all is in one chunk.
+        # A chunk has all of an element that is an array.
         return [*self._across, *[1] * len(self._inner)]
 
     def _outer(self, position: tuple[Optional[int], ...]) -> tuple[int, ...]:
@@ -323,7 +323,7 @@ class _Chunks:
         return at if at < side and str(at) == part else None
 
     def _divided(self) -> tuple[int, ...]:
-        """One chunk, or several rows in each where that would be long."""
+        """The chunk shape of a dataset without chunks: all of it, or several rows where that would be too long."""
         if self._is_text or not self._shape:
             return self._shape
         row = math.prod(self._shape[1:]) * self._array.dtype.itemsize
@@ -337,7 +337,7 @@ class _Chunks:
 
 
 def _refusal(array: Array) -> Optional[str]:
-    """Why no array of Zarr can be this dataset; None where one can."""
+    """Why the dataset cannot be a Zarr array; None if it can."""
     if array._shape is None:
         return "it has no extent"
     unreadable = array._native.refusal()
@@ -350,7 +350,7 @@ def _refusal(array: Array) -> Optional[str]:
 
 
 def _has_elements(described: _types.Described) -> bool:
-    """Whether the bytes of an element are all of it, and no place in the file."""
+    """Whether the bytes of an element are complete, and not a place in the file."""
     if described[0] == "compound":
         return all(_has_elements(member) for _, _, member in described[2])
     if described[0] == "array":
@@ -366,7 +366,7 @@ def _attributes(attributes: Attributes, dtype: Optional[np.dtype[Any]]) -> dict[
 
 
 def _encoded_fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The attribute `_FillValue` as xarray has it in Zarr 3."""
+    """The attribute `_FillValue` as xarray encodes it in Zarr 3."""
     if dtype.kind == "f" and isinstance(value, (int, float)):
         return base64.standard_b64encode(struct.pack("<d", value)).decode()
     if dtype.kind == "S" and isinstance(value, str):

@@ -1,6 +1,6 @@
-"""Datatypes of HDF5 as those of numpy, and elements as its arrays.
+"""HDF5 datatypes as numpy types, and elements as numpy arrays.
 
-A datatype comes from the native module as nested tuples: the name of its class, the bytes of an element, and the rest.
+The native module describes a datatype as nested tuples: the name of its class, the bytes of an element, and details.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ Described = tuple[Any, ...]
 
 
 def dtype(described: Described) -> np.dtype[Any]:
-    """The type of numpy. Elements of variable length are objects: `str`, or arrays."""
+    """The numpy type. Elements of variable length are objects: `str`, or arrays."""
     kind, size = described[0], described[1]
     make = _MADE.get(kind)
     return make(described) if make else np.dtype(f"V{size}")
 
 
 def is_text(described: Described) -> bool:
-    """Whether an element is a text, of whatever length."""
+    """Whether an element is a text, of fixed or variable length."""
     return described[0] in ("text", "variable_text")
 
 
@@ -37,7 +37,7 @@ def is_variable(described: Described) -> bool:
 
 
 def from_values(described: Described, values: list[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array of the plain values of the native module."""
+    """An array from the native module's plain values."""
     own = dtype(described)
     array = np.empty(len(values), own)
     for place, value in enumerate(values):
@@ -46,14 +46,14 @@ def from_values(described: Described, values: list[Any], shape: tuple[int, ...])
 
 
 def decoded(array: np.ndarray[Any, Any], padded: bool) -> np.ndarray[Any, Any]:
-    """Texts of a fixed length as objects of `str`, without what follows the text."""
+    """Texts of a fixed length as `str` objects, without padding."""
     texts = np.empty(array.shape, object)
     texts.reshape(-1)[:] = [_text(cut(each, padded)) for each in array.reshape(-1)]
     return texts
 
 
 def cut(text: bytes, padded: bool) -> bytes:
-    """A text of a fixed length without what follows it."""
+    """A text of a fixed length without padding."""
     return (text.rstrip(b" ") if padded else text).split(b"\0", 1)[0]
 
 
@@ -62,7 +62,7 @@ def _text(text: bytes) -> str:
 
 
 def _converted(described: Described, value: Any) -> Any:
-    """A plain value as an element of an array of its type."""
+    """A plain value as an element of an array of this type."""
     kind = described[0]
     if kind in ("text", "opaque", "bitfield", "integer", "float", "extended", "enumeration"):
         return value
@@ -87,12 +87,12 @@ def _number(code: str) -> Callable[[Described], np.dtype[Any]]:
 
 
 def is_number(described: Described) -> bool:
-    """Whether an element of one of the classes of numbers is a number of numpy, too."""
+    """Whether numpy has the number type of a description."""
     return dtype(described).kind != "V"
 
 
 def _extended(described: Described) -> np.dtype[Any]:
-    """The extended numbers of an x87, where they are the long doubles of numpy; else bytes."""
+    """The extended floats of an x87 as numpy's long double where that is the same type; else as bytes."""
     _, size, big = described
     own = np.dtype(np.longdouble)
     is_own = not big and own.itemsize == size and np.finfo(own).nmant == 63
@@ -108,10 +108,10 @@ def _enumeration(described: Described) -> np.dtype[Any]:
     _, _, base, members = described
     own = dtype(base)
     values = {name: int(np.frombuffer(value, own)[0]) for name, value in members}
-    # What h5py writes for bool.
+    # h5py writes bool as this enumeration.
     if own.itemsize == 1 and values == {"FALSE": 0, "TRUE": 1}:
         return np.dtype(bool)
-    # Where h5py looks for the names.
+    # h5py looks for the names here.
     return np.dtype(own, metadata={"enum": values})
 
 
@@ -132,7 +132,7 @@ def _compound(described: Described) -> np.dtype[Any]:
     names = [name for name, _, _ in members]
     formats = [dtype(member) for _, _, member in members]
     if is_variable(described):
-        # Objects have another size than what stands for them in the file.
+        # The size of an object differs from that of its reference in the file.
         return np.dtype(list(zip(names, formats)))
     offsets = [offset for _, offset, _ in members]
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
@@ -164,7 +164,7 @@ _MADE: dict[str, Callable[[Described], np.dtype[Any]]] = {
 
 
 def fill_value(described: Described, stored: Optional[bytes]) -> Any:
-    """The fill value as an element of an array; that of HDF5 where the file has none."""
+    """The fill value as an element of an array; HDF5's default if the file has none."""
     own = dtype(described)
     if is_variable(described):
         return "" if described[0] == "variable_text" else None

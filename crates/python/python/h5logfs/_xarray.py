@@ -1,4 +1,4 @@
-"""The engine "h5logfs" of xarray."""
+"""The xarray engine "h5logfs"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xarray import Dataset, DataTree
     from xarray.backends import H5NetCDFStore
 
-# Arguments of xarray that say how values are decoded.
+# xarray arguments that control how values are decoded.
 _DECODING = {
     "mask_and_scale",
     "decode_times",
@@ -35,20 +35,20 @@ _DECODING = {
     "use_cftime",
     "decode_timedelta",
 }
-# Filters of HDF5 by their numbers.
+# HDF5 filter numbers.
 _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
 
 
 class LogBackendEntrypoint(BackendEntrypoint):
-    """Opens logs as datasets: `xarray.open_dataset(path, engine="h5logfs", chunks={})`. Elements are read by `h5logfs.Log`: by
-    several threads, without HDF5 and its lock.
+    """Opens logs as datasets: `xarray.open_dataset(path, engine="h5logfs", chunks={})`. `h5logfs.Log` reads the
+    elements: with several threads, without HDF5 and its lock.
 
     Arguments besides those of xarray are `group`, `phony_dims` ("access" or "sort": how dimensions without a name are
-    named), `decode_vlen_strings`, `threads` (how many read an array; 0 for as many as there are cores), and the options of
-    `h5logfs.open`. What netCDF-4 has no types for, as references, is read with h5netcdf, if that is there, as is a file that is
-    no log.
+    named), `decode_vlen_strings`, `threads` (number of threads that read an array; 0 for one per core), and the options
+    of `h5logfs.open`. A log with types that netCDF-4 lacks, such as references, is read with h5netcdf if it is
+    installed, and so is a file that is not a log.
 
-    A process that gets a lazy array of the dataset, such as a worker of dask, opens the log by its path.
+    A process that receives a lazy array of the dataset, such as a dask worker, opens the log by its path.
     """
 
     description = "Open log-layout files of HPC programs as the HDF5 or netCDF-4 files that they stand for"
@@ -56,7 +56,7 @@ class LogBackendEntrypoint(BackendEntrypoint):
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether it is the path of a log. The content of the file decides, not its name."""
+        """Whether this is the path of a log. The content of the file decides, not its name."""
         if not isinstance(filename_or_obj, (str, os.PathLike)) or not os.path.exists(filename_or_obj):
             return False
         try:
@@ -91,7 +91,7 @@ class LogBackendEntrypoint(BackendEntrypoint):
         drop_variables: Optional[Iterable[str]] = None,
         **arguments: Any,
     ) -> dict[str, Dataset]:
-        """Opens a group and all groups below it, each with its path."""
+        """Opens a group and all groups below it, by path."""
         decoding, options = _split(arguments)
         source = _Source(filename_or_obj, phony_dims, decode_vlen_strings, threads, options)
         root = "/" + (group or "").strip("/")
@@ -113,15 +113,15 @@ class LogBackendEntrypoint(BackendEntrypoint):
 
 
 def _split(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How values are decoded, and the options of the log."""
+    """Splits the arguments into those for decoding and the options of the log."""
     decoding = {name: value for name, value in arguments.items() if name in _DECODING}
     options = {name: value for name, value in arguments.items() if name not in _DECODING}
-    # Open files are known by what they were opened with, which has to have a hash.
+    # xarray looks up open files by these options, which must be hashable.
     return decoding, {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
 
 
 class _Source:
-    """A log, or another file, from which groups are opened."""
+    """A log, or another file, whose groups are opened."""
 
     def __init__(
         self, filename: Any, phony_dims: str, decode_vlen_strings: bool, threads: int, options: dict[str, Any]
@@ -138,7 +138,7 @@ class _Source:
             log = Log(self._path, threads=threads, **options)
         except NotALog:
             return
-        # A log that was settled is an HDF5 file as any other one.
+        # A settled log is an ordinary HDF5 file.
         if log._file.is_log:
             self._log = log
 
@@ -152,7 +152,7 @@ class _Source:
             return self._without_types(group, error)
 
     def stores_below(self, root: str) -> list[tuple[str, AbstractDataStore]]:
-        """A group and all groups in it, by path, each before those in it."""
+        """A group and all groups below it by path, parents first."""
         if self._log is None:
             return self._below_of_h5netcdf(self._of_h5netcdf(root), root)
         try:
@@ -194,7 +194,7 @@ class _Source:
 
 
 class _Group(AbstractDataStore):
-    """A group of a log as xarray takes it."""
+    """A group of a log in the form that xarray expects."""
 
     def __init__(self, path: str, group: _netcdf.Group, decode_vlen_strings: bool) -> None:
         self._path = path
@@ -204,7 +204,7 @@ class _Group(AbstractDataStore):
         self._dimensions = group.dimensions
 
     def get_variables(self) -> dict[str, Variable]:
-        """The variables, whose elements are read when they are used."""
+        """The variables. Their elements are read when they are used."""
         return self._variables
 
     def get_attrs(self) -> dict[str, Any]:
@@ -216,7 +216,7 @@ class _Group(AbstractDataStore):
         return {name: dimension.size for name, dimension in self._dimensions.items()}
 
     def get_encoding(self) -> dict[str, Any]:
-        """What else xarray keeps of a dataset."""
+        """Further properties that xarray keeps of a dataset."""
         return {"unlimited_dims": {name for name, dimension in self._dimensions.items() if dimension.is_unlimited}}
 
     def _variable(self, variable: _netcdf.Variable) -> Variable:
@@ -235,7 +235,7 @@ class _Elements(BackendArray):
         self._is_encoded = array._described[0] == "variable_text" and not decode_vlen_strings
         self.shape = shape
         is_text = array._described[0] == "variable_text"
-        # By which xarray knows texts among objects.
+        # xarray recognises texts among objects by this metadata.
         self.dtype = np.dtype("O", metadata={"element_type": str}) if is_text else array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
@@ -249,7 +249,7 @@ class _Elements(BackendArray):
         return self._as_asked(self._array.oindex[key] if whole else self._padded(key))
 
     def _padded(self, key: tuple[Any, ...]) -> Any:
-        """Where a dimension goes on behind what was written of the array."""
+        """Reads where a dimension extends past the written part of the array."""
         parts = [np.arange(side)[part] for part, side in zip(key, self.shape)]
         each = [np.atleast_1d(part) for part in parts]
         inside = [part < side for part, side in zip(each, self._array.shape)]
@@ -268,7 +268,7 @@ class _Elements(BackendArray):
 
 
 def _encoding(variable: _netcdf.Variable) -> dict[str, Any]:
-    """How a variable is stored, in the words of netCDF4 and h5netcdf."""
+    """How a variable is stored, in the terms of netCDF4 and h5netcdf."""
     array = variable.array
     dtype: Any = str if array._described[0] == "variable_text" else array.dtype
     if variable.type_name is not None and array.dtype.metadata is not None:
@@ -295,13 +295,13 @@ def _encoding(variable: _netcdf.Variable) -> dict[str, Any]:
 
 
 def _text(value: Any, name: str, path: str) -> Any:
-    """An attribute, where bytes are text unless they stand for elements."""
+    """An attribute. Bytes become text unless they stand for elements."""
     if not isinstance(value, bytes) or name in ("_FillValue", "missing_value"):
         return value
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        message = f"{path}: the attribute {name} is no UTF-8 text, and stays bytes"
+        message = f"{path}: the attribute {name} is not UTF-8 text, and stays bytes"
         warnings.warn(message, UnicodeWarning, stacklevel=2)
         return value
 
@@ -312,7 +312,7 @@ def _open_h5netcdf(
     import h5netcdf
 
     chosen = dict(options)
-    # Errors of the log are those of h5logfs, before HDF5 makes its own of them.
+    # Opening the log first raises the errors of h5logfs, before HDF5 replaces them by its own.
     file = open_log(path, **chosen)
     if not file.is_log:
         file.close()
@@ -332,7 +332,7 @@ def _decoded(store: AbstractDataStore, **decoding: Any) -> Dataset:
 
 
 def _paths_below(group: Any, path: str) -> list[str]:
-    """The paths of a group and of all groups in it, each before those in it."""
+    """The paths of a group and of all groups below it, parents first."""
     return _paths_within(group, path, ())
 
 
@@ -342,7 +342,7 @@ def _paths_within(group: Any, path: str, above: tuple[Any, ...]) -> list[str]:
     found = h5py.h5o.get_info(group._h5group.id)
     own = (found.fileno, found.addr)
     if own in above:
-        # A link leads back to a group that it is in.
+        # The link leads back to an enclosing group.
         return []
     paths = [path]
     for name, below in group.groups.items():

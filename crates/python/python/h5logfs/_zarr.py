@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Url = Union[None, str, Callable[[str], str]]
 
-# A contiguous dataset is divided along its first dimension into chunks of at most so many bytes.
+# Largest chunk, in bytes, into which a contiguous dataset is divided along its first dimension.
 LARGEST_PIECE = 16 << 20
-# Names in a Zarr store that mean something else, or that lead out of it.
+# Names that mean something else in a Zarr store, or lead out of it.
 TAKEN = {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", ".", ".."}
-# Attributes by which netCDF-4 and HDF5 keep dimensions. They become the names of the dimensions.
+# Attributes with which netCDF-4 and HDF5 store dimensions. They become dimension names.
 _OF_DIMENSIONS = {"DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
 _OF_SCALES = {"CLASS", "NAME"}
 _OF_FILES = {"_NCProperties", "_nc3_strict"}
@@ -36,7 +36,7 @@ _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
 
 
 class Piece(NamedTuple):
-    """Bytes of a file."""
+    """A range of bytes of a file."""
 
     url: str
     offset: int
@@ -45,26 +45,26 @@ class Piece(NamedTuple):
 
 @dataclass
 class Array:
-    """One dataset as a Zarr array."""
+    """A dataset as a Zarr array."""
 
     shape: tuple[int, ...]
     #: Shape of a chunk.
     chunks: tuple[int, ...]
-    #: As the chunks have the elements; None stands for text of variable length.
+    #: Type of the elements in the chunks; None for text of variable length.
     dtype: Optional[np.dtype[Any]]
-    #: Configurations of numcodecs, in the order in which they are applied.
+    #: Configurations of numcodecs, in pipeline order.
     filters: list[dict[str, Any]]
-    #: The fill value. With None, elements that were never written read as zeros.
+    #: The fill value. With None, unwritten elements read as zeros.
     fill: Any
     attributes: dict[str, Any]
     dimensions: list[str]
-    #: By position in the grid. A chunk that is left out was never written.
+    #: Chunks by position in the grid. Missing chunks were never written.
     pieces: dict[tuple[int, ...], Union[Piece, bytes]] = field(default_factory=dict)
 
 
 @dataclass
 class Tree:
-    """All groups and arrays by their paths, without a slash at either end. That of the root is empty."""
+    """All groups and arrays by path, without a slash at either end. The root's path is empty."""
 
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -81,13 +81,13 @@ def read(
 ) -> Tree:
     """Describes the log at `path` for readers of Zarr `format` 2 or 3.
 
-    Raises LogError for what cannot be described, ValueError for a file that is no log, and what `open` raises.
+    Raises LogError for what cannot be described, ValueError for a file that is not a log, and what `open` raises.
     """
     if isinstance(drop_variables, str):
         drop_variables = [drop_variables]
     with open(path, **options) as file:
         if not file.is_log:
-            raise ValueError(f"{file.name}: the file is no log; kerchunk and VirtualiZarr make references of HDF5 files")
+            raise ValueError(f"{file.name}: the file is not a log; kerchunk and VirtualiZarr make references of HDF5 files")
         return _Reader(file, url, inline_threshold, set(drop_variables), format).tree()
 
 
@@ -197,8 +197,8 @@ class _Reader:
     def _fill(
         self, dataset: h5py.Dataset, path: str, inner: tuple[int, ...], is_seen: bool, has_known_bytes: bool
     ) -> Any:
-        """The value of elements that were never written; None for zeros. It matters only where it `is_seen`. What the
-        dataset tells is another one for a netCDF file that was written without fill values."""
+        """The value of unwritten elements; None for zeros. It matters only where it `is_seen`. The dataset's own fill value
+        can be another one, as for a netCDF file written without fill values."""
         placed = self._placed(dataset)
         if placed is None or not any(placed.fill):
             return None
@@ -219,7 +219,7 @@ class _Reader:
         has_known_bytes: bool,
         reason: str,
     ) -> None:
-        """`reason`: why chunks are inlined, where that is not because of their places."""
+        """Adds the chunks. `reason`: why they are inlined, where this is not because of their places."""
         inner = (0,) * (len(array.chunks) - len(grid.chunk))
         inlined = []
         for chunk, piece in pieces:
@@ -253,7 +253,7 @@ class _Reader:
             )
 
     def _placed(self, dataset: h5py.Dataset) -> Optional[_native.Placed]:
-        """Where its elements lie; None where that is in metadata."""
+        """Where the elements lie; None if they lie in metadata."""
         address = _info(dataset).addr
         if address not in self.known:
             self.known = {address: _native.Placed.at(self.objects, address)}
@@ -286,13 +286,13 @@ class _Grid:
         return tuple(reversed(position))
 
     def region(self, number: int) -> tuple[slice, ...]:
-        """The elements of a chunk that belong to the dataset."""
+        """The elements of a chunk that lie in the dataset."""
         sides = zip(self.position(number), self.chunk, self.shape)
         return tuple(slice(at * part, min((at + 1) * part, side)) for at, part, side in sides)
 
 
 def _divided(grid: _Grid, pieces: list[tuple[int, Any]]) -> tuple[_Grid, list[tuple[int, Any]]]:
-    """One long piece of a dataset as pieces of the same length along its first dimension."""
+    """A long piece of a dataset, split into pieces of equal length along its first dimension."""
     ((_, piece),) = pieces
     if not grid.shape or piece is None or piece[3] not in ("elements", "swapped") or grid.chunk != grid.shape:
         return grid, pieces
@@ -314,7 +314,7 @@ def _divisors(number: int) -> Iterator[int]:
 
 
 def _elements(dataset: h5py.Dataset, grid: _Grid, chunk: int, dtype: np.dtype[Any]) -> bytes:
-    """The elements of a chunk, with fill values past the edge of the dataset."""
+    """The elements of a chunk, with the fill value past the edge of the dataset."""
     inside = np.asarray(dataset[grid.region(chunk)])
     inner = inside.shape[len(grid.shape):]
     whole = np.full(grid.chunk + inner, dataset.fillvalue, dtype)
@@ -323,7 +323,7 @@ def _elements(dataset: h5py.Dataset, grid: _Grid, chunk: int, dtype: np.dtype[An
 
 
 def _swapped(elements: bytes, dtype: np.dtype[Any]) -> bytes:
-    """Elements of the opposite byte order as those of `dtype`."""
+    """Elements of the opposite byte order, converted to that of `dtype`."""
     return np.frombuffer(elements, dtype.newbyteorder()).astype(dtype).tobytes()
 
 
@@ -338,9 +338,9 @@ def _is_text(dataset: h5py.Dataset) -> bool:
 
 
 def packed_type(dtype: np.dtype[Any]) -> Optional[np.dtype[Any]]:
-    """The type of the same elements in a Zarr array; None where there is none."""
+    """The type of the elements in a Zarr array; None if there is none."""
     if dtype.kind in "biufc":
-        # h5py notes there what an enumeration means.
+        # h5py puts the meaning of an enumeration there.
         plain = np.dtype(dtype.str)
         return plain if plain.kind not in "fc" or plain.str[1:] in ("f2", "f4", "f8", "c8", "c16") else None
     if dtype.kind == "S" or (dtype.kind == "V" and dtype.names is None and dtype.subdtype is None):
@@ -381,8 +381,8 @@ def _codecs(form: str, filters: list[tuple[int, list[int]]], itemsize: int) -> l
 
 
 def _zarr2_fill(array: Array, fill: Any) -> Any:
-    """The fill value of a Zarr 2 array, None for none. In xarray it is the `_FillValue`, whose elements are masked. So it
-    is taken from this attribute, and is not that of the dataset where there is none."""
+    """The fill value of a Zarr 2 array; None for none. xarray takes it for `_FillValue` and masks elements that equal it. So
+    it comes from this attribute, and never from the dataset."""
     assert array.dtype is not None
     if array.dtype.kind not in "iuf":
         return None
@@ -395,8 +395,8 @@ def _zarr2_fill(array: Array, fill: Any) -> Any:
 
 
 def _zarr3_fill(array: Array, fill: Any, is_seen: bool) -> Any:
-    """The fill value of a Zarr 3 array. VirtualiZarr stores it in Zarr 2 for kerchunk, where xarray masks its elements. So
-    it is one that xarray masks anyway, where no chunk has it."""
+    """The fill value of a Zarr 3 array. VirtualiZarr passes it on to kerchunk in Zarr 2, where xarray masks elements that
+    equal it. So where no chunk needs it, it is a value that xarray masks anyway."""
     assert array.dtype is not None
     if is_seen or array.dtype.kind not in "iuf":
         return fill
@@ -407,7 +407,7 @@ def _zarr3_fill(array: Array, fill: Any, is_seen: bool) -> Any:
 
 
 def _declared_fill(array: Array) -> Any:
-    """The attribute `_FillValue`, if it is one of the values that the array can hold."""
+    """The attribute `_FillValue`, if the array can hold its value."""
     declared = array.attributes.get("_FillValue")
     if not isinstance(declared, (int, float)):
         return None
@@ -419,13 +419,13 @@ def _declared_fill(array: Array) -> Any:
 
 
 def _is_same(shown: Any, fill: Any) -> bool:
-    """Whether these are the same fill value, where None stands for zeros."""
+    """Whether two fill values are equal. None stands for zeros."""
     shown, fill = 0 if shown is None else shown, 0 if fill is None else fill
     return bool(shown == fill or (shown != shown and fill != fill))
 
 
 def _plain(value: Any, item: Any) -> Any:
-    """The value of an attribute as JSON has it. `item`: the object of h5py that has it."""
+    """The value of an attribute in JSON. `item` is the h5py object that has it."""
     import h5py
 
     if isinstance(value, h5py.Empty):
@@ -437,7 +437,7 @@ def _plain(value: Any, item: Any) -> Any:
 
 
 def plain(value: Any, part: Optional[Callable[[Any], Any]] = None) -> Any:
-    """A value as JSON has it. `part` makes the parts of lists and structures."""
+    """A value in JSON. `part` converts the parts of lists and structures."""
     part = part or plain
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -447,9 +447,9 @@ def plain(value: Any, part: Optional[Callable[[Any], Any]] = None) -> Any:
         if value.dtype.kind == "V":
             return value.tobytes().hex()
         if value.dtype.char in "gG":
-            # Python has no such numbers.
+            # Python's own numbers are shorter.
             value = value.astype(complex if value.dtype.char == "G" else float)
-        # Arrays of one element are numbers for netCDF programs.
+        # netCDF programs take an array of one element for a number.
         return part(value.item() if value.size == 1 else value.tolist())
     if isinstance(value, (list, tuple)):
         return [part(each) for each in value]
@@ -464,12 +464,12 @@ def _attribute(item: Any, name: str) -> Any:
     try:
         return item.attrs[name]
     except (OSError, TypeError, ValueError) as error:
-        # h5py knows no numpy type for it.
+        # h5py has no numpy type for the value.
         return f"<{error}>"
 
 
 def vlen_utf8(texts: list[bytes]) -> bytes:
-    """As the codec vlen-utf8 of numcodecs has them."""
+    """Texts in the encoding of numcodecs' vlen-utf8."""
     sizes = [len(texts).to_bytes(4, "little")]
     parts = ((len(text).to_bytes(4, "little"), text) for text in texts)
     return b"".join(itertools.chain(sizes, itertools.chain.from_iterable(parts)))
@@ -479,8 +479,8 @@ def vlen_utf8(texts: list[bytes]) -> bytes:
 
 
 def _objects(root: h5py.File, number: int) -> Iterator[tuple[str, Any]]:
-    """All groups and datasets of a file with their paths. A dataset has each of its paths, a group the first one. Links
-    to other files, and to nothing, are left out."""
+    """All groups and datasets of a file with their paths. A dataset has all of its paths, a group only the first. Links to
+    other files, and to nothing, are left out."""
     import h5py
 
     seen = {_info(root).addr}
@@ -513,19 +513,20 @@ def _info(item: Any) -> Any:
 
 
 def _is_no_variable(dataset: h5py.Dataset) -> bool:
-    """Whether it only stands for a dimension of netCDF."""
+    """Whether the dataset only stands for a netCDF dimension."""
     name = dataset.attrs.get("NAME", b"") if dataset.is_scale else b""
     return (name.encode() if isinstance(name, str) else bytes(name)).startswith(_NO_VARIABLE)
 
 
 def _shown(path: str) -> str:
-    """A variable with the name of a dimension that it is not a coordinate of has another name in the file."""
+    """The name shown for a variable. The file uses another name where a variable has the name of a dimension without being
+    its coordinate."""
     group, slash, name = path.rpartition("/")
     return group + slash + name.removeprefix(_NO_COORDINATE)
 
 
 class _Dimensions:
-    """Names of dimensions: those of the scales, or numbers, as netCDF programs make them up."""
+    """Names of dimensions: those of the scales, or made-up ones, as in netCDF programs."""
 
     def __init__(self) -> None:
         self.made_up: dict[tuple[int, int], str] = {}
@@ -551,13 +552,13 @@ class _Dimensions:
         return [own] + [self._made_up(side, [own]) for side in dataset.shape[1:]]
 
     def _made_up(self, side: int, before: list[str]) -> str:
-        """The n-th dimension of the same length in a dataset has the same name in all datasets."""
+        """The made-up name of the n-th dimension of a given length. It is the same in all datasets."""
         same = sum(self.made_up.get((side, n)) in before for n in range(len(before)))
         return self.made_up.setdefault((side, same), f"phony_dim_{len(self.made_up)}")
 
 
 def _scales_by_number(group: h5py.Group) -> dict[int, str]:
-    """Dimensions of netCDF-4 that are defined in a group or above it."""
+    """The netCDF-4 dimensions defined in a group or above it."""
     import h5py
 
     found: dict[int, str] = {}
@@ -579,7 +580,7 @@ def _base(path: str) -> str:
 
 
 def _url_of(source: str, log: str, url: Url) -> str:
-    """Where readers find a file of the log."""
+    """The URL at which readers find a file of the log."""
     source = os.path.abspath(source)
     if url is None:
         return source

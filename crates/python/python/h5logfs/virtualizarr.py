@@ -1,4 +1,4 @@
-"""A parser of VirtualiZarr for logs: `virtualizarr.open_virtual_dataset(url, registry, parser=LogParser())`."""
+"""A VirtualiZarr parser for logs: `virtualizarr.open_virtual_dataset(url, registry, parser=LogParser())`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _numbers = itertools.count()
 
 
 class LogParser:
-    """Makes virtual datasets of logs. Their chunks lie in the log's own files, so other programs read without h5logfs
-    what is made of them.
+    """Makes virtual datasets of logs. Their chunks lie in the log's own files, so programs read the result without
+    h5logfs.
 
         registry = ObjectStoreRegistry({"file://": obstore.store.LocalStore()})
         virtual = virtualizarr.open_virtual_dataset("file:///data/run42/output.h5", registry, parser=LogParser())
         virtual.vz.to_kerchunk("output.json", format="json")
 
-    The log has to be a local file: a path, or a URL that begins with "file://". `group` is the group to open, and the
+    The log must be a local file: a path, or a URL that begins with "file://". `group` is the group to open, and the
     other parameters are those of `h5logfs.references`.
 
-    VirtualiZarr has no place for bytes that lie in no file. Where a variable has some, because its chunks do not lie in
-    the log in one piece, they are kept in an in-memory store that is added to the registry. Name such a variable in
-    `loadable_variables` before the virtual dataset is stored; otherwise readers of what is stored fail.
+    VirtualiZarr has no place for bytes that lie in no file. Where the chunks of a variable are not in one piece in the
+    log, an in-memory store that is added to the registry holds them. Name such a variable in `loadable_variables`
+    before the virtual dataset is stored; otherwise readers of the stored dataset fail.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LogParser:
 
     def __call__(self, url: str, registry: ObjectStoreRegistry[Any]) -> ManifestStore:
         """Describes the log at `url`. Raises what `h5logfs.references` raises; ValueError for a URL that is not local, and
-        for a group that is not there."""
+        for a missing group."""
         from virtualizarr.manifests import ManifestStore
 
         tree = _zarr.read(

@@ -1,4 +1,4 @@
-"""Running jobs as datasets of xarray."""
+"""Running jobs as xarray datasets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ._native import LogError
 def follow(
     path: Path, *, timeout: Optional[float] = None, new_steps: bool = False, **arguments: Any
 ) -> Iterator[xarray.Dataset]:
-    """Follows a log that a job writes: the dataset as it is, then one for each flush, and the last one when the log is closed. No
-    values are read before they are used.
+    """Follows a log that a job writes. Yields the dataset as it is, then one for each flush, and the last one when the
+    log is closed. Values are read when they are used.
 
-    `new_steps`: of each later dataset only the part by which its dimensions have grown; the whole dataset where a variable has grown
-    along several. A flush that has grown none is left out. `timeout`: as for `h5logfs.follow`. Other arguments are those of
-    `xarray.open_dataset(path, engine="h5logfs")`.
+    `new_steps`: each later dataset is only the part by which dimensions have grown, or the whole dataset where a
+    variable has grown along several. A flush without growth is skipped. `timeout`: as for `h5logfs.follow`. Other
+    arguments are those of `xarray.open_dataset(path, engine="h5logfs")`.
     """
     had: Optional[dict[Any, int]] = None
     for log in _follow(path, timeout=timeout):
@@ -45,8 +45,8 @@ def follow(
 
 
 def _of(log: Log, arguments: dict[str, Any]) -> Optional[xarray.Dataset]:
-    """The dataset of one state. None where the job has closed the log meanwhile: then the closed log follows."""
-    # One of these may be how a log is shown that is none any more.
+    """The dataset of one state. None where the job has closed the log meanwhile: the closed log is the next state."""
+    # The log's options decide how a file is shown that is no longer a log.
     options = {**arguments, **log._file.options}
     if log.closed:
         return xarray.open_dataset(log.path, engine="h5logfs", **options)

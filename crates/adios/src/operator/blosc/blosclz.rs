@@ -1,20 +1,20 @@
 //! BloscLZ, an LZ77 of bytes: the second level of FastLZ.
 //!
-//! A stream is a row of instructions. The first byte of each tells which it is by its high three bits:
+//! A stream is a sequence of instructions. The high three bits of the first byte tell the kind:
 //!
-//! * 0: so many literals follow as the low five bits say, and one.
-//! * Others: bytes that were decoded are repeated. How many: those three bits and 2; where they are 7, all bytes that follow are
-//!   added, up to and with the first one below 255. How far back: the low five bits times 256, the next byte, and one. Where
-//!   all of these bits are set, 8192 and the next two bytes, the high one first.
+//! * 0: literals follow. Their number is the low five bits plus one.
+//! * Others: earlier output is repeated. The length is the three bits plus 2; where they are 7, every following byte
+//!   is added, up to and including the first one below 255. The distance is the low five bits times 256, plus the
+//!   next byte, plus one. Where all of these bits are set, it is 8192 plus the next two bytes, high byte first.
 //!
-//! The first instruction is one of literals, whatever its high bits are.
+//! The first instruction is always one of literals.
 
 use crate::Result;
 
-/// Where two bytes more tell how far back.
+/// From this distance on, two more bytes hold the distance.
 const FAR: usize = 0x1fff;
 
-/// Decodes a stream. Returns how many bytes of `out` it made.
+/// Decodes a stream. Returns the number of bytes written to `out`.
 pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<usize> {
     decoded(stored, out).ok_or_else(|| "a damaged stream of blosclz".into())
 }
@@ -55,7 +55,7 @@ fn decoded(stored: &[u8], out: &mut [u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Puts at `at` the `len` bytes from `back` bytes before. They may overlap.
+/// Copies `len` bytes from `back` bytes before `at` to `at`. The ranges may overlap.
 fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) -> Option<()> {
     let from = at.checked_sub(back)?;
     let part = out.get_mut(from..at.checked_add(len)?)?;
@@ -64,7 +64,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) -> Option<()> {
         part[1..].fill(byte);
         return Some(());
     }
-    // What was copied once may be copied again: each round twice as much.
+    // Each round doubles the copied part.
     let mut have = back;
     while have < part.len() {
         let more = have.min(part.len() - have);
@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn instructions() {
-        // Four literals, three bytes from two bytes before the last.
+        // Four literals, then three bytes from a distance of two.
         let short = [3, b'A', b'B', b'C', b'D', 0x20, 2];
         assert_eq!(decode_all(&short).unwrap(), b"ABCDBCD");
-        // The bits of the first instruction do not tell; nine bytes and one of two.
+        // The bits of the first instruction are ignored. Then nine bytes from a distance of two.
         let long = [0x21, b'D', b'E', 0xe0, 1, 1];
         assert_eq!(decode_all(&long).unwrap(), b"DEDEDEDEDEDE");
         let longer = [0, b'x', 0xe0, 255, 255, 4, 0];
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn far_back() {
         let mut stored = vec![0, b'a', 0, b'b'];
-        // 8200 bytes more, so that `a` is 8202 bytes before the end.
+        // 8200 more bytes put `a` 8202 bytes before the end.
         stored.extend([0xe0, 255].into_iter().chain([255; 31]));
         stored.extend([8200_usize.wrapping_sub(9 + 32 * 255) as u8, 0]);
         stored.extend([0x3f, 255, 0, 10]);

@@ -1,15 +1,15 @@
-//! One chunk of blosc 1 or 2. All its numbers are little-endian.
+//! A chunk of blosc 1 or 2. All numbers are little-endian.
 
 use super::codec::Codec;
 use super::shuffle;
 use crate::Result;
 use crate::fields::Fields;
 
-/// The last version of the format of chunks that is read: that of blosc 2.
+/// The newest chunk format that is read: that of blosc 2.
 const LAST_VERSION: u8 = 5;
 
-/// Versions up to this one, of blosc 1, leave a block of which eight does not divide the elements as it is in place of
-/// shuffling its bits.
+/// The last format, of blosc 1, that does not shuffle the bits of a block unless eight divides its number of
+/// elements.
 const LAST_WHOLE_BITS: u8 = 2;
 
 /// Bits of the flags.
@@ -18,17 +18,17 @@ const COPIED: u8 = 2;
 const SHUFFLED_BITS: u8 = 4;
 const NOT_SPLIT: u8 = 16;
 
-/// Both bits at once tell that the header has 32 bytes.
+/// Both bits together: the header has 32 bytes.
 const LONG_HEADER: u8 = SHUFFLED | SHUFFLED_BITS;
 
 /// Bits of the flags of blosc 2.
 const DICTIONARY: u8 = 1;
 const LAZY: u8 = 8;
 
-/// The number of the codec that another byte names.
+/// Codec number that refers to another byte.
 const OTHER_CODEC: u8 = 6;
 
-/// What the header says.
+/// Content of the header.
 #[derive(Debug)]
 struct Header {
     version: u8,
@@ -40,40 +40,40 @@ struct Header {
     /// Bytes of the header itself.
     len: usize,
     codec: u8,
-    /// Filters in the order in which they were applied.
+    /// Filters in the order of application.
     filters: Vec<Filter>,
     special: Special,
 }
 
-/// Changes bytes, and not their number.
+/// A filter: changes bytes but not their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filter {
-    /// Of elements of so many bytes.
+    /// Shuffled bytes, in elements of this size.
     Shuffle(usize),
     ShuffleBits,
 }
 
-/// What a chunk without blocks holds.
+/// The content of a chunk without blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Special {
     None,
     Zeros,
     NaNs,
-    /// The value that follows the header, again and again.
+    /// The value after the header, repeated.
     Repeated,
 }
 
-/// Numbers of bytes.
+/// Sizes in bytes.
 pub(super) struct Sizes {
-    /// That the chunk makes.
+    /// The decoded chunk.
     pub plain: usize,
-    /// Of its blocks.
+    /// A block.
     pub block: usize,
-    /// That the chunk itself has.
+    /// The stored chunk.
     pub packed: usize,
 }
 
-/// The sizes of the chunk at the begin of `stored`.
+/// The sizes of the chunk at the start of `stored`.
 pub(super) fn sizes(stored: &[u8]) -> Result<Sizes> {
     let mut fields = Fields::new(stored, false);
     fields.take(4)?;
@@ -84,7 +84,7 @@ pub(super) fn sizes(stored: &[u8]) -> Result<Sizes> {
     })
 }
 
-/// Decodes a chunk that makes all of `out`.
+/// Decodes a chunk that fills `out`.
 pub(super) fn decode(chunk: &[u8], out: &mut [u8]) -> Result<()> {
     let Sizes {
         plain,
@@ -177,9 +177,9 @@ impl Header {
                 1 if *parameter > 0 => self.filters.push(Filter::Shuffle(usize::from(*parameter))),
                 1 => self.filters.push(Filter::Shuffle(self.size)),
                 2 => self.filters.push(Filter::ShuffleBits),
-                // Bits of floating-point numbers were lost: nothing undoes that.
+                // Truncated precision: the lost bits cannot be restored.
                 4 => {}
-                other => return Err(format!("filter {other} is none that h5logfs can undo").into()),
+                other => return Err(format!("h5logfs cannot undo filter {other}").into()),
             }
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Header {
     }
 }
 
-/// Numbers that are none, of a chunk of floating-point numbers.
+/// Fills `out` with NaN.
 fn nans(size: usize, out: &mut [u8]) -> Result<()> {
     match size {
         4 => repeat(&f32::NAN.to_le_bytes(), out),
@@ -217,7 +217,7 @@ fn repeat(value: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Decodes the blocks. In front of them stands where each begins.
+/// Decodes the blocks. A table of their offsets precedes them.
 fn blocks(chunk: &[u8], header: &Header, out: &mut [u8]) -> Result<()> {
     let mut codec = Codec::new(header.codec, header.block)?;
     let mut begins = Fields::new(chunk, false);
@@ -242,12 +242,12 @@ fn blocks(chunk: &[u8], header: &Header, out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Decodes the streams of a block. A whole block may have one for each byte of an element.
+/// Decodes the streams of a block. A block of full length may have one stream per byte of an element.
 fn block(streams: &[u8], header: &Header, codec: &mut Codec, out: &mut [u8]) -> Result<()> {
     let is_split = header.flags & NOT_SPLIT == 0 && out.len() == header.block;
     let streams_of_block = if is_split { header.size } else { 1 };
     if !out.len().is_multiple_of(streams_of_block) {
-        return Err("a block that has no whole elements".into());
+        return Err("a block with incomplete elements".into());
     }
     let mut streams = Fields::new(streams, false);
     let part = out.len() / streams_of_block;

@@ -6,15 +6,15 @@ use ruzstd::decoding::FrameDecoder;
 use super::blosclz;
 use crate::Result;
 
-/// The largest window of Zstandard that any block may have.
+/// The Zstandard window that any block may use.
 const SMALL_WINDOW: u64 = 1 << 20;
 
-/// The largest window of Zstandard that blocks of so many bytes may have. Compressors make it as large as a block, at most.
+/// The largest Zstandard window for blocks of `block` bytes. Compressors make it at most as large as a block.
 pub(super) fn window(block: u64) -> u64 {
     block.max(SMALL_WINDOW)
 }
 
-/// What decodes the streams of a chunk.
+/// The decoder of a chunk's streams.
 pub(super) enum Codec {
     BloscLz,
     Lz4,
@@ -23,7 +23,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    /// The one with this number. Streams make at most `block` bytes.
+    /// The codec with this number. Streams decode to at most `block` bytes.
     pub fn new(number: u8, block: usize) -> Result<Self> {
         Ok(match number {
             0 => Codec::BloscLz,
@@ -34,14 +34,14 @@ impl Codec {
                 decoder.set_max_window_size(window(block as u64));
                 Codec::Zstd(Box::new(decoder))
             }
-            2 => return Err("codec snappy is none that h5logfs can undo".into()),
+            2 => return Err("h5logfs cannot undo codec snappy".into()),
             other => {
-                return Err(format!("codec {other} is none that h5logfs can undo").into());
+                return Err(format!("h5logfs cannot undo codec {other}").into());
             }
         })
     }
 
-    /// Decodes a stream that makes all of `out`.
+    /// Decodes a stream that fills `out`.
     pub fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let made = match self {
             Codec::BloscLz => blosclz::decode(stored, out)?,

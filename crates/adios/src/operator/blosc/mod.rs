@@ -1,8 +1,8 @@
 //! Blosc, as ADIOS2 stores it: chunks of blosc 1 or 2, back to back.
 //!
-//! * `chunk`: one chunk, which has blocks of one or several streams each.
+//! * `chunk`: one chunk; each of its blocks has one or more streams.
 //! * `codec`: decodes a stream.
-//! * `blosclz`: the codec of blosc's own.
+//! * `blosclz`: blosc's own codec.
 //! * `shuffle`: undoes the filters.
 
 mod blosclz;
@@ -13,10 +13,10 @@ mod shuffle;
 use crate::Result;
 use crate::fields::Fields;
 
-/// Bytes of memory that the state of any codec takes, but for its window.
+/// Bytes of memory for the state of any codec, without its window.
 const STATE: u64 = 1 << 20;
 
-/// The most bytes of memory that decoding takes: two blocks for the filters, and the window of a codec.
+/// The largest memory use of decoding in bytes: two blocks for the filters, and the window of a codec.
 pub(super) fn memory(stored: &[u8], len: u64) -> u64 {
     let Ok(Body::Chunks(chunks)) = Body::read(stored, len) else {
         return 0;
@@ -26,7 +26,7 @@ pub(super) fn memory(stored: &[u8], len: u64) -> u64 {
     2 * largest + codec::window(largest) + STATE
 }
 
-/// Decodes what ADIOS2 stores of a block.
+/// Decodes the stored bytes of a block.
 pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
     let chunks = match Body::read(stored, out.len() as u64)? {
         Body::Plain(mut bytes) => {
@@ -52,14 +52,14 @@ pub(super) fn decode(stored: &[u8], out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// What is behind the header of ADIOS2.
+/// The bytes after the header of ADIOS2.
 enum Body<'a> {
-    /// Blosc refused: the elements follow.
+    /// The elements: blosc did not compress them.
     Plain(Fields<'a>),
     Chunks(Chunks<'a>),
 }
 
-/// Chunks back to back.
+/// Consecutive chunks.
 struct Chunks<'a> {
     count: u32,
     left: &'a [u8],
@@ -71,7 +71,7 @@ impl<'a> Body<'a> {
         let _version_of_blosc = fields.take(3)?;
         let left = fields.rest();
         if fields.u32()? != 0 {
-            // A writer that knew of no chunks: the only one begins here.
+            // A writer without a chunk table: its only chunk begins here.
             return Ok(Body::Chunks(Chunks { count: 1, left }));
         }
         match fields.u32()? {

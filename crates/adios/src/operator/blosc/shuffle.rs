@@ -1,6 +1,6 @@
-//! Undoes shuffling: bytes, or bits, of equal value stand together.
+//! Undoes shuffling, which groups the bytes or bits of equal significance.
 
-/// Puts the bytes of elements of `size` bytes together. What is left over at the end stays.
+/// Reassembles elements of `size` bytes. A remainder at the end is copied.
 pub(super) fn unshuffle(from: &[u8], size: usize, to: &mut [u8]) {
     let count = from.len() / size.max(1);
     for (byte, row) in from.chunks_exact(count.max(1)).take(size).enumerate() {
@@ -12,8 +12,8 @@ pub(super) fn unshuffle(from: &[u8], size: usize, to: &mut [u8]) {
     to[whole..].copy_from_slice(&from[whole..]);
 }
 
-/// Puts the bits of elements of `size` bytes together: in `from`, bit `k` of byte `b` of all elements is row `8 * b + k`. As
-/// many elements as eight divides; what is left over stays.
+/// Reassembles elements of `size` bytes from bits: in `from`, row `8 * b + k` is bit `k` of byte `b` of all elements.
+/// The number of elements is rounded down to a multiple of eight; the remainder is copied.
 pub(super) fn unshuffle_bits(from: &[u8], size: usize, to: &mut [u8]) {
     let groups = from.len() / size.max(1) / 8;
     let whole = groups * 8 * size;
@@ -30,7 +30,7 @@ pub(super) fn unshuffle_bits(from: &[u8], size: usize, to: &mut [u8]) {
     to[whole..].copy_from_slice(&from[whole..]);
 }
 
-/// A matrix of bits with rows and columns exchanged. Squares of four, two and one bits are exchanged one after the other.
+/// Transposes a matrix of 8 by 8 bits: squares of four, two and one bits are exchanged in turn.
 fn transposed(rows: [u8; 8]) -> [u8; 8] {
     let mut bits = u64::from_le_bytes(rows);
     for (distance, mask) in [

@@ -1,4 +1,4 @@
-//! Chunks of the libraries (`tests/chunks/make.py`), and hostile bytes.
+//! Chunks made by the libraries (`tests/chunks/make.py`), and hostile bytes.
 
 use super::chunk;
 use super::decode;
@@ -19,7 +19,7 @@ fn chunks(mut file: &[u8]) -> Vec<&[u8]> {
     chunks
 }
 
-/// What a chunk was made of: `len` bytes, in elements of `size` bytes.
+/// The content of a test chunk: `len` bytes, in elements of `size` bytes.
 fn plain(size: usize, len: usize) -> Vec<u8> {
     let elements = (0..len as u64 / size as u64).flat_map(|i| {
         let wide = (i * i * 3 + i / 64).to_le_bytes();
@@ -28,7 +28,7 @@ fn plain(size: usize, len: usize) -> Vec<u8> {
     elements.collect()
 }
 
-/// What ADIOS2 stores of a block in these chunks.
+/// The bytes that ADIOS2 stores for a block in these chunks.
 fn stored(len: usize, chunks: &[&[u8]]) -> Vec<u8> {
     let mut out = vec![0, 1, 0, 0];
     out.extend((len as u64).to_le_bytes());
@@ -85,7 +85,7 @@ fn a_block_has_chunks_or_plain_bytes() {
     assert_eq!(decode(&bare, &mut out[..lens[0]]), Ok(()));
 }
 
-/// A chunk of blosc 2 of `len` bytes that has no blocks.
+/// A chunk of blosc 2 that makes `len` bytes and has no blocks.
 fn special(kind: u8, size: u8, len: u32, value: &[u8]) -> Vec<u8> {
     let mut chunk = vec![5, 1, 5, size];
     for number in [len, len, 32 + value.len() as u32] {
@@ -143,7 +143,7 @@ fn runs_of_bytes() {
     assert!(chunk::decode(&chunk, &mut out).is_err());
 }
 
-/// Whatever the bytes are, there is an answer.
+/// Any bytes get an answer.
 #[test]
 fn damaged_bytes_are_answered() {
     let chunks = [chunks(BLOSC1), chunks(BLOSC2)].concat();

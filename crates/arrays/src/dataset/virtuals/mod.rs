@@ -1,8 +1,9 @@
-//! Virtual datasets: their elements are those of other datasets, in the same file or in others, which are logs or plain HDF5 files.
+//! Virtual datasets: their elements are those of other datasets, in the same file or in other logs and plain HDF5
+//! files.
 //!
-//! As in HDF5, what has no source reads as the fill value: no mapping has it, or its file or dataset is not there. A source that is
-//! there and cannot be read is an error. Where selections go on for ever, sources tell how long the dataset is
-//! (`H5D_VDS_LAST_AVAILABLE`). `walk` knows which elements belong together, `sources` finds the other datasets.
+//! As in HDF5, an element without a source reads as the fill value: no mapping has it, or the source file or dataset
+//! does not exist. A source that exists but cannot be read is an error. Where selections are unlimited, the sources
+//! decide the extent (`H5D_VDS_LAST_AVAILABLE`). `walk` pairs elements; `sources` finds the other datasets.
 
 mod sources;
 mod walk;
@@ -20,7 +21,7 @@ use h5logfs_objects::{Mapping, Picked, Steps, Value};
 use sources::{Names, Sources};
 use walk::{Indices, Walk, walk};
 
-/// What a virtual dataset is made of.
+/// The mappings of a virtual dataset.
 pub(crate) struct Virtual {
     parts: Vec<Part>,
     sources: Sources,
@@ -33,14 +34,14 @@ struct Part {
     target: Picked,
 }
 
-/// A source, and which of its elements belong to which of the virtual dataset.
+/// A source, and its elements paired with those of the virtual dataset.
 struct Pair {
     source: Walk,
     target: Walk,
 }
 
 impl Virtual {
-    /// Of these mappings, in a file that `own` is of.
+    /// A virtual dataset with these mappings.
     pub fn new(mappings: Vec<Mapping>) -> std::result::Result<Self, Fault> {
         let part = |mapping: Mapping| {
             Ok(Part {
@@ -56,7 +57,7 @@ impl Virtual {
         })
     }
 
-    /// The extent: that of the file, but where selections go on for ever.
+    /// The extent: the file's, unless selections are unlimited.
     pub fn dims(&self, own: &Dataset) -> Result<Vec<u64>> {
         let mut dims = own.shape().to_vec();
         let endless = |part: &&Part| part.endless().is_some();
@@ -79,7 +80,7 @@ impl Virtual {
         }
         for (d, end) in ends.iter().enumerate() {
             let Some(end) = end else { continue };
-            // What selections have that end somewhere is there in any case.
+            // Limited selections are present in any case.
             let others = self.parts.iter().filter(|part| part.endless().is_none());
             let others = others.filter_map(|part| part.least_end(d)).max();
             dims[d] = (*end).max(others.unwrap_or(0));
@@ -87,7 +88,7 @@ impl Virtual {
         Ok(dims)
     }
 
-    /// How far a mapping reaches that goes on for ever along a dimension.
+    /// The end of an unlimited mapping along dimension `d`.
     fn end_of(&self, own: &Dataset, part: &Part, steps: &[Steps], d: usize) -> Result<u64> {
         if !part.names.are_numbered() {
             let pair = self.with_source(own, part, 0, |source| {
@@ -97,10 +98,10 @@ impl Virtual {
             let bounds = pair.and_then(|pair| pair.target.bounds());
             return Ok(bounds.map_or(0, |bounds| bounds.end[d]));
         }
-        /// A name may lead to the same file whatever its number.
+        /// A name may lead to the same file for every number.
         const MOST: u64 = 1 << 20;
         let mut number = 0;
-        // The first one that is not there ends it.
+        // The first missing source ends the series.
         while number < MOST && self.with_source(own, part, number, |_| ())?.is_some() {
             number += 1;
         }
@@ -109,7 +110,7 @@ impl Virtual {
         Ok(bounds.map_or(0, |bounds| bounds.end[d]))
     }
 
-    /// Calls with a source of a mapping; `None` where that is not there. The error of one that cannot be had names it.
+    /// Passes a source of a mapping to `call`; `None` if it does not exist. An error names the source.
     fn with_source<T>(
         &self,
         own: &Dataset,
@@ -123,7 +124,7 @@ impl Virtual {
         Ok(found.map(|source| call(&source)))
     }
 
-    /// Fills `out` with the elements of a box of the dataset.
+    /// Fills `out` with a box of the dataset.
     pub fn read(&self, own: &Dataset, task: &Task, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         own.fill(out);
         let _looks = Looks::begin();
@@ -138,7 +139,7 @@ impl Virtual {
         })
     }
 
-    /// Shows each source that has elements of a box, in the order of the mappings.
+    /// Passes on each source that has elements in a box, in the order of the mappings.
     fn each(
         &self,
         own: &Dataset,
@@ -167,7 +168,7 @@ impl Virtual {
         Ok(())
     }
 
-    /// All elements as plain values, of which those without a source are `fill`.
+    /// All elements as plain values; those without a source are `fill`.
     pub fn values(&self, own: &Dataset, fill: &Value) -> Result<Vec<Value>> {
         let dims = own.shape();
         let _looks = Looks::begin();
@@ -206,8 +207,8 @@ impl Virtual {
     }
 }
 
-/// How many sources a call of this thread has looked at, those of sources included. A few virtual datasets that are made of each other
-/// could go on for ever.
+/// Number of sources that one call of this thread has visited, including sources of sources. Without this limit a few
+/// virtual datasets built on each other could go on for ever.
 struct Looks;
 
 impl Looks {
@@ -243,14 +244,14 @@ impl Drop for Looks {
 }
 
 thread_local! {
-    /// Calls within calls, and looks of the first.
+    /// Depth of nested calls, and visits since the outermost one.
     static LOOKS: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
 }
 
 const OTHER_TYPE: &str = "its source has elements of another type";
 
 impl Part {
-    /// The dimension along which the places in the dataset go on for ever.
+    /// The dimension along which the selection in the dataset is unlimited.
     fn endless(&self) -> Option<usize> {
         match &self.target {
             Picked::Regular(steps) => steps.iter().position(Steps::has_no_end),
@@ -258,7 +259,7 @@ impl Part {
         }
     }
 
-    /// The end along a dimension of places that end somewhere.
+    /// The end of a limited selection along dimension `d`.
     fn least_end(&self, d: usize) -> Option<u64> {
         match &self.target {
             Picked::Regular(steps) => {
@@ -279,7 +280,7 @@ impl Part {
         }
     }
 
-    /// The places that may lie in a box: of a source with a number in its name those of each number.
+    /// The selections that may touch a box. A numbered source has one per number.
     fn targets(
         &self,
         dims: &[u64],
@@ -316,7 +317,7 @@ impl Part {
             .collect())
     }
 
-    /// The elements of a source of these dimensions, and their places in a dataset of others.
+    /// Pairs the elements of a source with places in the dataset, given both extents.
     fn pair(&self, source: &[u64], dims: &[u64]) -> std::result::Result<Pair, Fault> {
         let found = walk(&self.source, source)?;
         let target = match (&self.target, &self.source, &found) {
@@ -325,12 +326,11 @@ impl Part {
             {
                 let endless = of_source.iter().position(Steps::has_no_end);
                 let slices = endless.and_then(|d| along.get(d));
-                let slices =
-                    slices.ok_or("a mapping that goes on for ever, and its source does not")?;
+                let slices = slices.ok_or("an unlimited mapping of a limited source")?;
                 Walk::of_slices(steps, slices.len)
             }
             (_, _, _) if self.endless().is_some() => {
-                return Err("a mapping that goes on for ever, and its source does not".into());
+                return Err("an unlimited mapping of a limited source".into());
             }
             _ => walk(&self.target, dims)?,
         };
@@ -345,7 +345,7 @@ impl Part {
     }
 }
 
-/// Steps, of which those along a dimension are one block alone.
+/// Steps reduced to one block along dimension `d`.
 fn nth(steps: &[Steps], d: usize, number: u64) -> Vec<Steps> {
     let mut steps = steps.to_vec();
     let Steps { start, stride, .. } = steps[d];
@@ -354,7 +354,7 @@ fn nth(steps: &[Steps], d: usize, number: u64) -> Vec<Steps> {
     steps
 }
 
-/// Reads those elements of a box that a source has.
+/// Reads the elements of a box that come from one source.
 struct Reader<'a> {
     own: &'a Dataset,
     source: &'a Dataset,
@@ -370,8 +370,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Which dimension of the source each dimension of the dataset is, where both selections are grids with the same sides. Sides of
-    /// one index alone need no other.
+    /// For each dimension of the dataset the matching one of the source, where both selections are grids with the
+    /// same sides. Sides of one index need no match.
     fn alike(&self) -> Option<Vec<Option<usize>>> {
         let (Walk::Grid(source), Walk::Grid(target)) = (&self.pair.source, &self.pair.target)
         else {
@@ -392,7 +392,7 @@ impl Reader<'_> {
         })
     }
 
-    /// One read of all of it.
+    /// Reads all in one call.
     fn read_grid(&self, task: &Task, alike: &[Option<usize>], out: &mut [u8]) -> Result<()> {
         let (Walk::Grid(source), Walk::Grid(target)) = (&self.pair.source, &self.pair.target)
         else {
@@ -431,7 +431,7 @@ impl Reader<'_> {
         copied.map_err(|fault| self.failed(fault))
     }
 
-    /// Row by row.
+    /// Reads row by row.
     fn read_rows(&self, task: &Task, out: &mut [u8]) -> Result<()> {
         let element = self.element();
         let mut failed = None;
@@ -467,7 +467,7 @@ impl Reader<'_> {
             .read_as(&self.own.info().datatype, selection, Reading::of(1), out)
     }
 
-    /// The first byte in the box of an element of the dataset.
+    /// The byte offset in the box of an element of the dataset.
     fn place(&self, element: &[u64]) -> usize {
         let within = element
             .iter()
@@ -486,7 +486,7 @@ impl Reader<'_> {
     }
 }
 
-/// The indices at some positions.
+/// The indices from position `first` to `end`.
 fn axis(indices: &Indices, first: u64, end: u64) -> Axis {
     match indices.step() {
         Some(step) => Axis::Range {

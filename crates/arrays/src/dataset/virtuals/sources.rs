@@ -1,4 +1,4 @@
-//! The datasets of which a virtual one is made, in logs and in plain files.
+//! The sources of virtual datasets, in logs and in plain files.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,13 +11,13 @@ use h5logfs_common::fault::Fault;
 use h5logfs_common::lru::Lru;
 use h5logfs_objects::Mapping;
 
-/// How many files, and datasets of them, stay open.
+/// Limit of the files, and of the datasets in them, that stay open.
 const MOST_FILES: u64 = 16;
 const MOST_DATASETS: u64 = 64;
-/// A virtual dataset may be made of virtual ones.
+/// Limit of nesting: a source may be virtual, too.
 const MOST_DEPTH: u8 = 8;
 
-/// The names of a file and of a dataset in it, with places for a number (`%b`).
+/// The names of a file and of a dataset in it, which may have a placeholder for a number (`%b`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     file: Arc<[u8]>,
@@ -42,7 +42,7 @@ impl Names {
         })
     }
 
-    /// Whether there is a source of each number.
+    /// Whether a name has a placeholder.
     pub fn are_numbered(&self) -> bool {
         self.are_numbered
     }
@@ -56,7 +56,7 @@ impl Names {
     }
 }
 
-/// Whether a name has a place for a number. Fails for any other `%` than `%b`, and `%%`, which stands for itself.
+/// Whether a name has a placeholder. Fails for any `%` other than `%b` and `%%`, which stands for a percent sign.
 fn has_number(name: &[u8]) -> std::result::Result<bool, Fault> {
     let mut found = false;
     let mut rest = name.iter();
@@ -85,7 +85,7 @@ fn with_number(name: &[u8], number: u64) -> Vec<u8> {
     made
 }
 
-/// Those that were used last.
+/// The most recently used sources.
 pub struct Sources {
     files: Lru<PathBuf, Log>,
     datasets: Lru<Name, Option<Arc<Dataset>>>,
@@ -101,7 +101,8 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// The dataset of a name; `None` where there is no such file, or no such dataset in it. Fails where it cannot be had.
+    /// The dataset of a name; `None` where there is no such file, or no such dataset in it. Fails where it cannot be
+    /// opened.
     pub fn find(&self, own: &Dataset, name: &Name) -> Result<Option<Arc<Dataset>>> {
         if let Some(known) = self.datasets.get(name) {
             return Ok(known);
@@ -129,7 +130,7 @@ impl Sources {
         match log.object_below(&name.dataset, own.depth() + 1)? {
             Some(Object::Dataset(dataset)) => Ok(Some(*dataset)),
             Some(_) => {
-                let reason = format!("its source {} is no dataset", name.dataset);
+                let reason = format!("its source {} is not a dataset", name.dataset);
                 Err(own.failed(reason.into()))
             }
             None => Ok(None),
@@ -151,13 +152,13 @@ impl Sources {
     }
 }
 
-/// Where HDF5 looks for a file that one at `own` names, in its order. `prefixes`: of the environment.
+/// The places where HDF5 looks for a file that `own` names, in order. `prefixes` comes from the environment.
 fn places(own: &Path, name: &OsStr, prefixes: &OsStr) -> Vec<PathBuf> {
     const ORIGIN: &[u8] = b"${ORIGIN}";
     let dir = own.parent().unwrap_or(Path::new(""));
     let name = Path::new(name);
     let mut places = Vec::new();
-    // What an absolute path does not lead to is looked for by its last part.
+    // If an absolute path leads nowhere, HDF5 looks for its last component.
     let relative = if name.is_absolute() {
         places.push(name.to_owned());
         Path::new(name.file_name().unwrap_or_default())
@@ -178,7 +179,7 @@ fn places(own: &Path, name: &OsStr, prefixes: &OsStr) -> Vec<PathBuf> {
     }
     places.push(dir.join(relative));
     places.push(relative.to_owned());
-    // Where a link leads that it was opened by.
+    // The directory of the real file, where `own` is a link.
     if let Ok(real) = own.canonicalize()
         && let (Some(dir), Some(last)) = (real.parent(), relative.file_name())
     {

@@ -1,4 +1,5 @@
-//! The elements of a selection in row-major order, by which those of a source and those of a virtual dataset belong together.
+//! The elements of a selection in row-major order, which pairs the elements of a source with those of a virtual
+//! dataset.
 
 use h5logfs_common::fault::Fault;
 use h5logfs_log::boxes::Bounds;
@@ -6,28 +7,28 @@ use h5logfs_objects::{Picked, Steps, UNLIMITED};
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// Elements, numbered in row-major order from 0 on.
+/// Selected elements, numbered from 0 in row-major order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Walk {
-    /// Those whose index along each dimension is one of these.
+    /// All combinations of the indices of each dimension.
     Grid(Vec<Indices>),
-    /// Those of blocks, which share none.
+    /// Blocks that do not overlap.
     Blocks(Vec<Bounds>),
 }
 
-/// Indices along one dimension, in ascending order.
+/// Ascending indices along one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indices {
     start: u64,
     stride: u64,
-    /// Indices that follow each other.
+    /// Number of contiguous indices in a block.
     block: u64,
-    /// How many indices there are.
+    /// Number of indices.
     pub len: u64,
 }
 
 impl Indices {
-    /// All below a number.
+    /// All indices below `side`.
     pub fn below_side(side: u64) -> Self {
         Indices {
             start: 0,
@@ -37,7 +38,7 @@ impl Indices {
         }
     }
 
-    /// Those of some steps that are below `side`.
+    /// The indices of regular steps, limited to those below `side`.
     fn of(steps: Steps, side: u64) -> Self {
         let Steps {
             start,
@@ -45,7 +46,7 @@ impl Indices {
             count,
             block,
         } = steps;
-        // Blocks without gaps are one.
+        // Blocks without gaps are merged into one.
         let is_one = count == 1 || block == UNLIMITED || stride <= block;
         let all = count.saturating_mul(block);
         let indices = Indices {
@@ -60,15 +61,15 @@ impl Indices {
         }
     }
 
-    /// The index at a position, which there is.
+    /// The index at a valid position.
     pub fn at(&self, position: u64) -> u64 {
         let (number, within) = (position / self.block, position % self.block);
-        // Of one block the number is 0.
+        // A single block has number 0.
         let behind = number.saturating_mul(self.stride).saturating_add(within);
         self.start.saturating_add(behind)
     }
 
-    /// How many come before an index.
+    /// Number of indices before `index`.
     pub fn before(&self, index: u64) -> u64 {
         let Some(behind) = index.checked_sub(self.start) else {
             return 0;
@@ -78,12 +79,12 @@ impl Indices {
         whole.saturating_add(within.min(self.block)).min(self.len)
     }
 
-    /// How many follow each other from a position on.
+    /// Number of contiguous indices from a position on.
     pub fn run(&self, position: u64) -> u64 {
         (self.block - position % self.block).min(self.len - position)
     }
 
-    /// From one index to the next, where that is the same for all.
+    /// The distance of neighbouring indices, if it is constant.
     pub fn step(&self) -> Option<u64> {
         match self.block {
             block if block >= self.len => Some(1),
@@ -92,7 +93,7 @@ impl Indices {
         }
     }
 
-    /// The end of these.
+    /// The end of the last index.
     fn end(&self) -> u64 {
         match self.len.checked_sub(1) {
             Some(last) => self.at(last).saturating_add(1),
@@ -101,8 +102,8 @@ impl Indices {
     }
 }
 
-/// The elements of a selection in a dataset of these dimensions. One that goes on for ever ends there. Fails for any other that goes
-/// past them.
+/// The elements of a selection in a dataset of these dimensions. An unlimited selection ends at its edge. Fails for
+/// any other selection that goes past it.
 pub fn walk(picked: &Picked, dims: &[u64]) -> Result<Walk> {
     let other_rank = |rank: usize| -> Fault {
         format!("a selection of rank {rank} in {dims:?} elements").into()
@@ -144,7 +145,7 @@ pub fn walk(picked: &Picked, dims: &[u64]) -> Result<Walk> {
 }
 
 impl Walk {
-    /// The same for a selection that goes on for ever, as far as there are `slices` of it.
+    /// The first `slices` slices of an unlimited selection.
     pub fn of_slices(steps: &[Steps], slices: u64) -> Self {
         let along = steps.iter().map(|steps| {
             let mut found = Indices::of(*steps, u64::MAX);
@@ -156,7 +157,7 @@ impl Walk {
         Walk::Grid(along.collect())
     }
 
-    /// How many elements there are. Fails where they cannot be counted.
+    /// Number of elements. Fails on overflow.
     pub fn len(&self) -> Result<u64> {
         let counted = match self {
             Walk::Grid(along) => along.iter().try_fold(1u64, |n, one| n.checked_mul(one.len)),
@@ -168,7 +169,7 @@ impl Walk {
         Ok(counted.ok_or("a selection of more elements than can be counted")?)
     }
 
-    /// The least box with all elements; `None` where there are none.
+    /// The smallest box that contains all elements; `None` if there are none.
     pub fn bounds(&self) -> Option<Bounds> {
         match self {
             Walk::Grid(along) => {
@@ -194,7 +195,7 @@ impl Walk {
         }
     }
 
-    /// The number of an element that there is.
+    /// The number of a selected element.
     pub fn number(&self, element: &[u64]) -> u64 {
         match self {
             Walk::Grid(along) => along
@@ -208,7 +209,7 @@ impl Walk {
         }
     }
 
-    /// The element of a number, and how many with the following numbers are behind it in its row.
+    /// The element of a number, and how many selected elements follow it in its row.
     pub fn element(&self, number: u64) -> (Vec<u64>, u64) {
         match self {
             Walk::Grid(along) => {
@@ -226,7 +227,8 @@ impl Walk {
                 let rank = blocks.first().map_or(0, Bounds::rank);
                 let mut element = vec![0; rank];
                 for d in 0..rank {
-                    // The last index along this dimension behind which not too many elements lie.
+                    // Binary search for the last index along this dimension with no more than `number` elements
+                    // before it.
                     let (mut low, mut high) = (
                         0,
                         blocks.iter().map(|block| block.end[d]).max().unwrap_or(0),
@@ -253,7 +255,7 @@ impl Walk {
         }
     }
 
-    /// Shows the rows of those elements that lie in a box: the first element, and how many follow each other.
+    /// Passes on the rows of the elements that lie in a box: the first element, and the length of the run.
     pub fn each_row(
         &self,
         wanted: &Bounds,
@@ -286,7 +288,7 @@ impl Walk {
     }
 }
 
-/// Shows the rows of the elements at these positions.
+/// Passes on the rows of the elements at these positions.
 fn rows_of_grid(
     along: &[Indices],
     ranges: &[(u64, u64)],
@@ -321,7 +323,7 @@ fn rows_of_grid(
     }
 }
 
-/// How many elements of a block come before an element, in row-major order.
+/// Number of elements of a block that precede an element in row-major order.
 fn before_in(block: &Bounds, element: &[u64]) -> u64 {
     let mut row: u64 = block.count().product();
     let mut before = 0;
@@ -353,7 +355,7 @@ mod tests {
         })
     }
 
-    /// A selection in two or three dimensions, of a dataset with these sides.
+    /// A selection in two or three dimensions, and the sides of its dataset.
     fn selection() -> impl Strategy<Value = (Picked, Vec<u64>)> {
         let regular = prop::collection::vec((steps(), 0u64..3), 1..4).prop_map(|along| {
             let side = |(steps, more): &(Steps, u64)| {
@@ -365,7 +367,7 @@ mod tests {
                 dims,
             )
         });
-        // Of a grid of blocks, so that none shares an element.
+        // Blocks of a grid, which do not overlap.
         let blocks = prop::collection::btree_set((0u64..3, 0u64..3), 0..6).prop_map(|places| {
             let block = |(y, x): (u64, u64)| (vec![y * 4, x * 5], vec![y * 4 + y, x * 5 + 1 + x]);
             (

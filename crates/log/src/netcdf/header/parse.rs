@@ -1,4 +1,4 @@
-//! Parses the header from the front, one piece of the file at a time. No field is trusted: memory is allocated only for
+//! Parses the header sequentially, reading the file piece by piece. No field is trusted: memory is allocated only for
 //! bytes that exist.
 
 use std::collections::HashSet;
@@ -9,10 +9,10 @@ use crate::numbers::NumberType;
 use crate::source_file::SourceFile;
 use h5logfs_common::error::{Error, Result};
 
-/// Longer headers are refused, for they are held in memory, and libhdf5 makes objects of them. One variable with some
+/// The longest header accepted: it is held in memory, and libhdf5 makes objects of it. A variable with some
 /// attributes takes some hundred bytes.
 const LONGEST: u64 = 64 << 20;
-/// Bytes that are read at once, at first and at most.
+/// Bytes read at once: the first and the largest number.
 const FIRST_READ: u64 = 8 << 10;
 const LARGEST_READ: u64 = 1 << 20;
 
@@ -35,7 +35,7 @@ pub(super) fn header(file: &SourceFile) -> Result<Header> {
 struct Parser<'a> {
     file: &'a SourceFile,
     version: u8,
-    /// Position of the next byte.
+    /// Offset of the next byte.
     at: u64,
     /// Bytes of the file from `begin` on.
     window: Vec<u8>,
@@ -47,7 +47,12 @@ impl Parser<'_> {
     fn header(&mut self) -> Result<Header> {
         self.version = match self.array()? {
             [b'C', b'D', b'F', version @ (1 | 2 | 5)] => version,
-            other => return self.fail(0, format!("{other:02x?} is no magic of netCDF classic")),
+            other => {
+                return self.fail(
+                    0,
+                    format!("{other:02x?} is not the magic of a netCDF classic file"),
+                );
+            }
         };
         let records = match (self.size()?, self.is_wide()) {
             (u64::MAX, true) => None,
@@ -111,7 +116,7 @@ impl Parser<'_> {
             let shape = parser.shape(dimensions)?;
             let attributes = parser.attributes()?;
             let kind = parser.kind()?;
-            // Redundant, and may be clamped.
+            // The field is redundant and may be clamped.
             let _vsize = parser.size()?;
             let begin = parser.begin()?;
             let variable = Variable {
@@ -165,7 +170,7 @@ impl Parser<'_> {
         if end.is_some_and(|end| end <= i64::MAX as u64) {
             Ok(())
         } else {
-            self.fail(at, "a variable that ends behind byte 2^63")
+            self.fail(at, "a variable that ends past byte 2^63")
         }
     }
 
@@ -183,7 +188,7 @@ impl Parser<'_> {
             let text = format!("tag {found} and count {count} where a list with tag {tag} belongs");
             return self.fail(at, text);
         }
-        // Each item begins with the length of its name, and is longer than that.
+        // Each item is longer than the length field of its name.
         if count.saturating_mul(self.width()) > self.left() {
             let text = format!("{count} {what}s where {} bytes are left", self.left());
             return self.fail(at, text);
@@ -279,7 +284,7 @@ impl Parser<'_> {
         Ok(count)
     }
 
-    /// Fails where the number that was just read is negative.
+    /// Fails where the number just read is negative.
     fn not_negative(&self, count: u64) -> Result<()> {
         if count > i64::MAX as u64 {
             self.fail(self.at - self.width(), "a negative count")
@@ -301,7 +306,7 @@ impl Parser<'_> {
         Ok(bytes)
     }
 
-    /// The most bytes that the header can still have.
+    /// Upper bound of the header's remaining bytes.
     fn left(&self) -> u64 {
         self.file.len().min(LONGEST).saturating_sub(self.at)
     }

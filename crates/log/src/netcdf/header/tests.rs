@@ -12,7 +12,7 @@ fn read(bytes: &[u8]) -> std::result::Result<Header, String> {
     Header::read(&file).map_err(|e| e.to_string())
 }
 
-/// Writes headers, with counts of the version's width.
+/// Writes headers with counts of the version's width.
 struct Writer {
     version: u8,
     bytes: Vec<u8>,
@@ -80,7 +80,7 @@ impl Writer {
     }
 }
 
-/// One of everything, in any version.
+/// A header with everything, in any version.
 fn sample(version: u8) -> Vec<u8> {
     Writer::new(version, 3)
         .list(10, 3)
@@ -106,7 +106,7 @@ fn sample(version: u8) -> Vec<u8> {
 
 #[test]
 fn the_bytes_of_a_small_file_are_read() {
-    // As the format's own documents spell it: one dimension, one variable, nothing else.
+    // The example of the format's own documents: one dimension and one variable.
     #[rustfmt::skip]
     let bytes = [
         b'C', b'D', b'F', 1,  0, 0, 0, 0,
@@ -143,7 +143,7 @@ fn all_versions_say_the_same() {
         let records = header.variables.iter().map(|v| header.is_record(v));
         assert_eq!(records.collect::<Vec<_>>(), [true, false, true, false]);
         assert_eq!(header.dims(&header.variables[2]), [0, 5]);
-        // 8 bytes, and 5 that are padded to 8.
+        // 8 bytes, and 5 padded to 8.
         assert_eq!(header.record_size(), 16);
 
         let described = header.described();
@@ -219,13 +219,13 @@ fn records_of_a_stream_are_counted_by_the_length() {
         bytes[4..4 + width].copy_from_slice(&records.to_be_bytes()[8 - width..]);
         let header = read(&bytes).unwrap();
         assert_eq!(header.records, None);
-        // Records begin at 512, of 16 bytes each.
+        // Records begin at 512 and have 16 bytes each.
         assert_eq!(header.records_in(512 + 5 * 16 + 15), 5);
         assert_eq!(header.records_in(100), 0);
     }
-    // A header that states them is believed.
+    // The header states the number.
     assert_eq!(read(&sample(1)).unwrap().records_in(0), 3);
-    // In CDF-5, 2^32 - 1 is a number as others are.
+    // In CDF-5, 2^32 - 1 is an ordinary number.
     let many = Writer::new(5, u64::from(u32::MAX));
     let many = many.list(0, 0).list(0, 0).list(0, 0).bytes;
     assert_eq!(read(&many).unwrap().records, Some(u64::from(u32::MAX)));
@@ -263,8 +263,8 @@ fn what_cannot_be_is_refused_with_its_byte() {
         two.dimension("t", 0).dimension("x", 5).list(0, 0)
     };
     let cases = [
-        (b"CDF\x03....".to_vec(), 0, "no magic"),
-        (b"\x89HDF\r\n\x1a\n".to_vec(), 0, "no magic"),
+        (b"CDF\x03....".to_vec(), 0, "not the magic"),
+        (b"\x89HDF\r\n\x1a\n".to_vec(), 0, "not the magic"),
         (Writer::new(1, 0).list(11, 0).bytes, 8, "tag 11"),
         (Writer::new(1, 0).list(0, 1).bytes, 8, "tag 0 and count 1"),
         (Writer::new(1, 0).list(10, 9999).bytes, 8, "9999 dimensions"),
@@ -416,7 +416,7 @@ fn records_that_cannot_be_added_up_are_refused() {
 
 #[test]
 fn headers_of_any_reasonable_length_are_read() {
-    // Longer than what is read at once, in one piece and in many.
+    // Longer than one read, as a single item and as many.
     let mut long = Writer::new(2, 0).list(0, 0).list(12, 20_001);
     long = long.attribute("text", 2, 3 << 20, &vec![b'x'; 3 << 20]);
     for number in 0..20_000u32 {
@@ -435,7 +435,7 @@ fn headers_without_end_are_refused() {
     let path = dir.path().join("a.nc");
     let begin = Writer::new(2, 0).list(0, 0).list(12, 1).name("a");
     std::fs::write(&path, begin.word(2).count(0xfff0_0000).bytes).unwrap();
-    // A hole, which takes no room.
+    // A hole takes no space.
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_len(8 << 30).unwrap();
     let (dir, name) = SourceDir::of_file(&path).unwrap();
@@ -445,7 +445,7 @@ fn headers_without_end_are_refused() {
     assert!(file.bytes_read() < 1 << 20);
 }
 
-/// Computes with whatever was read.
+/// Uses everything that was read.
 fn use_all(header: &Header) {
     let _ = (header.described(), header.record_size());
     let _ = header.records_in(1 << 40);
