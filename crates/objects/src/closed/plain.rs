@@ -26,6 +26,8 @@ pub fn objects(image: &Vec<u8>, ids: &HashMap<u64, u32>) -> Result<Option<Vec<Ne
         objects,
         ids,
         kinds: Vec::new(),
+        bases: Vec::new(),
+        last_type: None,
     };
     let mut found = Found::of(reader.objects.root());
     let (mut all, mut pointers) = (Vec::new(), Vec::new());
@@ -189,6 +191,110 @@ impl Alike<'_> {
     }
 }
 
+/// What of a stub dataset is the same for all datasets that are alike but for times and attributes.
+struct Base<'a> {
+    /// Type, flags and data of the messages that it is made of.
+    of: Vec<(u16, u8, &'a [u8])>,
+    is_scale: bool,
+    messages: Rc<Messages>,
+    /// Where the ID is in these.
+    id: usize,
+}
+
+/// Whether a message is one of those that a stub dataset has in another form.
+fn is_of_base(message: &Message<'_>) -> bool {
+    matches!(
+        message.kind,
+        kind::DATASPACE
+            | kind::DATATYPE
+            | kind::LAYOUT
+            | kind::PIPELINE
+            | kind::FILL_VALUE
+            | kind::OLD_FILL_VALUE
+    )
+}
+
+fn base<'m, 'a>(messages: &'m [Message<'a>]) -> impl Iterator<Item = (u16, u8, &'a [u8])> + 'm {
+    let of_base = messages.iter().filter(|message| is_of_base(message));
+    of_base.map(|message| (message.kind, message.flags, message.data))
+}
+
+impl<'a> Base<'a> {
+    /// Whether these messages have it.
+    fn has(&self, messages: &[Message<'a>], is_scale: bool) -> bool {
+        self.is_scale == is_scale && base(messages).eq(self.of.iter().copied())
+    }
+
+    /// That of a dataset with these messages. `None` where libhdf5 has to make it.
+    fn of(messages: &[Message<'a>], is_scale: bool) -> Result<Option<Self>> {
+        let one = |kind| {
+            let mut all = messages.iter().filter(|message| message.kind == kind);
+            all.next().filter(|_| all.next().is_none())
+        };
+        let (Some(datatype), Some(space), Some(layout)) =
+            (one(kind::DATATYPE), one(kind::DATASPACE), one(kind::LAYOUT))
+        else {
+            return Ok(None);
+        };
+        let Some(space) = Dataspace::of_message(space.data) else {
+            return Ok(None);
+        };
+        let Dataspace::Simple { dims, max_dims } = &space else {
+            return Ok(None);
+        };
+        let of = Datatype::of_message(datatype.data)?;
+        let (chunk, usual) = match crate::dataset::layout(layout.data, &of, &space)? {
+            Layout::Chunked { chunk, .. } => (Some(chunk), allocation::INCREMENTAL),
+            Layout::Contiguous { .. } => (None, allocation::LATE),
+            Layout::Compact(_) => (None, allocation::EARLY),
+            Layout::Virtual(_) | Layout::Other(_) => return Ok(None),
+        };
+        let filters = match one(kind::PIPELINE) {
+            Some(message) => match pipeline(message.data) {
+                Some(filters) => filters,
+                None => return Ok(None),
+            },
+            None => Vec::new(),
+        };
+        // netCDF-C crashes where a dimension scale has no dimensions.
+        let stub = if is_scale {
+            header::simple(&vec![0; dims.len().max(1)])
+        } else {
+            Some(header::NULL.to_vec())
+        };
+        let make = || {
+            let mut new = Messages::default();
+            new.push(kind::DATASPACE, 0, &stub?)?;
+            new.push(kind::DATATYPE, datatype.flags, datatype.data)?;
+            for message in messages {
+                match message.kind {
+                    kind::FILL_VALUE => {
+                        let data = fill_value(message.data, usual)?;
+                        new.push(kind::FILL_VALUE, message.flags, &data)?;
+                    }
+                    kind::OLD_FILL_VALUE => {
+                        new.push(message.kind, message.flags, message.data)?;
+                    }
+                    _ => {}
+                }
+            }
+            let nowhere = header::contiguous(u64::MAX, 0);
+            new.push(kind::LAYOUT, 0, &nowhere)?;
+            let id = push_numbers(&mut new, dims, max_dims, chunk.as_deref(), &filters)?;
+            Some((Rc::new(new), id))
+        };
+        Ok(make().map(|(messages_of_stub, id)| Base {
+            of: base(messages).collect(),
+            is_scale,
+            messages: messages_of_stub,
+            id,
+        }))
+    }
+}
+
+/// Programs that make many datasets make few kinds of them, or no two of a kind.
+const MOST_KINDS: usize = 8;
+
 /// Bytes of a time, which follow its version.
 const TIME: usize = 4;
 const VERSION: usize = 4;
@@ -199,6 +305,10 @@ struct Reader<'a> {
     ids: &'a HashMap<u64, u32>,
     /// The last kinds of datasets.
     kinds: Vec<Alike<'a>>,
+    /// What the last kinds of stub datasets begin with.
+    bases: Vec<Base<'a>>,
+    /// The last type of an attribute: its message, its bytes, and where its elements lead to.
+    last_type: Option<(&'a [u8], usize, Rc<Leads>)>,
 }
 
 impl<'a> Reader<'a> {
@@ -242,8 +352,6 @@ impl<'a> Reader<'a> {
     /// Takes note of a kind of datasets: that of a stub dataset which was made. `time`: where the header has its last time, and the
     /// bytes of that message.
     fn note(&mut self, header: &'a [u8], time: Option<(u64, usize)>, copy: &Copy) {
-        /// Programs that make many datasets make few kinds of them, or no two of a kind.
-        const MOST: usize = 8;
         let time = match (time, copy.time_at) {
             (None, None) => None,
             // It may lie in another piece of the header.
@@ -260,7 +368,7 @@ impl<'a> Reader<'a> {
         let Some(id) = copy.id_at.filter(|_| leads_nowhere) else {
             return;
         };
-        self.kinds.truncate(MOST - 1);
+        self.kinds.truncate(MOST_KINDS - 1);
         self.kinds.insert(
             0,
             Alike {
@@ -297,7 +405,7 @@ impl<'a> Reader<'a> {
         Ok(are_own.then_some(messages))
     }
 
-    fn group(&mut self, address: u64, messages: Vec<Message<'_>>) -> Result<Option<Copy>> {
+    fn group(&mut self, address: u64, messages: Vec<Message<'a>>) -> Result<Option<Copy>> {
         let has_table = messages
             .iter()
             .any(|message| message.kind == kind::SYMBOL_TABLE);
@@ -332,79 +440,32 @@ impl<'a> Reader<'a> {
     }
 
     /// The stub dataset of a logged dataset (`docs/formats/logvol.md`, section 2).
-    fn anchor(&mut self, id: u32, messages: Vec<Message<'_>>) -> Result<Option<Copy>> {
-        let one = |kind| {
-            let mut all = messages.iter().filter(|message| message.kind == kind);
-            all.next().filter(|_| all.next().is_none())
-        };
-        let (Some(datatype), Some(space), Some(layout)) =
-            (one(kind::DATATYPE), one(kind::DATASPACE), one(kind::LAYOUT))
-        else {
+    fn anchor(&mut self, id: u32, messages: Vec<Message<'a>>) -> Result<Option<Copy>> {
+        let Some(id_bytes) = i32::try_from(id).ok().map(i32::to_le_bytes) else {
             return Ok(None);
         };
-        let Some(space) = Dataspace::of_message(space.data) else {
-            return Ok(None);
-        };
-        let Dataspace::Simple { dims, max_dims } = &space else {
-            return Ok(None);
-        };
-        let of = Datatype::of_message(datatype.data)?;
-        let (chunk, usual) = match crate::dataset::layout(layout.data, &of, &space)? {
-            Layout::Chunked { chunk, .. } => (Some(chunk), allocation::INCREMENTAL),
-            Layout::Contiguous { .. } => (None, allocation::LATE),
-            Layout::Compact(_) => (None, allocation::EARLY),
-            Layout::Virtual(_) | Layout::Other(_) => return Ok(None),
-        };
-        let filters = match one(kind::PIPELINE) {
-            Some(message) => match pipeline(message.data) {
-                Some(filters) => filters,
+        let is_scale = is_scale(&messages)?;
+        let known = self.bases.iter().find(|base| base.has(&messages, is_scale));
+        let (base, id_at) = match known {
+            Some(base) => (Rc::clone(&base.messages), base.id),
+            None => match Base::of(&messages, is_scale)? {
+                Some(base) => {
+                    let found = (Rc::clone(&base.messages), base.id);
+                    self.bases.truncate(MOST_KINDS - 1);
+                    self.bases.insert(0, base);
+                    found
+                }
                 None => return Ok(None),
             },
-            None => Vec::new(),
         };
-        // netCDF-C crashes where a dimension scale has no dimensions.
-        let stub = if is_scale(&messages)? {
-            header::simple(&vec![0; dims.len().max(1)])
-        } else {
-            Some(header::NULL.to_vec())
+        let mut copy = Copy {
+            patches: [Some((id_at, id_bytes)), None],
+            id_at: Some(id_at),
+            ..Copy::default()
         };
-        let mut copy = Copy::default();
-        let make = || {
-            let new = copy.made.messages();
-            new.push(kind::DATASPACE, 0, &stub?)?;
-            new.push(kind::DATATYPE, datatype.flags, datatype.data)?;
-            for message in &messages {
-                match message.kind {
-                    kind::FILL_VALUE => {
-                        let data = fill_value(message.data, usual)?;
-                        new.push(kind::FILL_VALUE, message.flags, &data)?;
-                    }
-                    kind::OLD_FILL_VALUE => {
-                        new.push(message.kind, message.flags, message.data)?;
-                    }
-                    _ => {}
-                }
-            }
-            let nowhere = header::contiguous(u64::MAX, 0);
-            new.push(kind::LAYOUT, 0, &nowhere)?;
-            let at = push_numbers(new, id, dims, max_dims, chunk.as_deref(), &filters)?;
-            copy.id_at = Some(at);
-            Some(())
-        };
-        if make().is_none() {
-            return Ok(None);
-        }
-        for message in &messages {
-            let is_made = match message.kind {
-                kind::DATASPACE
-                | kind::DATATYPE
-                | kind::LAYOUT
-                | kind::PIPELINE
-                | kind::FILL_VALUE
-                | kind::OLD_FILL_VALUE => Some(()),
-                _ => self.common(&mut copy, message)?,
-            };
-            if is_made.is_none() {
+        copy.made.messages = base;
+        for message in messages.iter().filter(|message| !is_of_base(message)) {
+            if self.common(&mut copy, message)?.is_none() {
                 return Ok(None);
             }
         }
@@ -412,7 +473,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What objects of all kinds may have: a time, a comment, and attributes.
-    fn common(&mut self, copy: &mut Copy, message: &Message<'_>) -> Result<Option<()>> {
+    fn common(&mut self, copy: &mut Copy, message: &Message<'a>) -> Result<Option<()>> {
         let Message {
             kind, flags, data, ..
         } = message;
@@ -429,16 +490,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn attribute(&mut self, copy: &mut Copy, flags: u8, data: &[u8]) -> Result<Option<()>> {
+    fn attribute(&mut self, copy: &mut Copy, flags: u8, data: &'a [u8]) -> Result<Option<()>> {
         let parts = Parts::of_message(data)?;
         if parts.has_shared_datatype || parts.has_shared_space {
             return Ok(None);
         }
-        let datatype = Datatype::of_message(parts.datatype)?;
-        let Some(elements) = elements(&parts, &datatype) else {
+        let Some((size, leads)) = self.attribute_type(parts.datatype)? else {
             return Ok(None);
         };
-        let Some(leads) = Leads::of(&datatype) else {
+        let Some(elements) = elements(&parts, size) else {
             return Ok(None);
         };
         let Some((data, elements_at)) = renamed(data, &parts, elements.len()) else {
@@ -447,10 +507,9 @@ impl<'a> Reader<'a> {
         let Some(at) = copy.made.messages().push(kind::ATTRIBUTE, flags, &data) else {
             return Ok(None);
         };
-        let size = datatype.size as usize;
         for (number, element) in elements.chunks_exact(size).enumerate() {
             let at = at + elements_at + size * number;
-            match &leads {
+            match &*leads {
                 Leads::Nowhere => return Ok(Some(())),
                 Leads::ToObjects(places) => copy.pointers.note(at, element, places),
                 Leads::ToHeap { are_objects } => {
@@ -459,6 +518,22 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(Some(()))
+    }
+
+    /// The bytes of an element of this type, and where it leads to. `None` where libhdf5 has to copy it.
+    fn attribute_type(&mut self, message: &'a [u8]) -> Result<Option<(usize, Rc<Leads>)>> {
+        if let Some((last, size, leads)) = &self.last_type
+            && *last == message
+        {
+            return Ok(Some((*size, Rc::clone(leads))));
+        }
+        let datatype = Datatype::of_message(message)?;
+        let size = datatype.size as usize;
+        Ok(Leads::of(&datatype).map(|leads| {
+            let leads = Rc::new(leads);
+            self.last_type = Some((message, size, Rc::clone(&leads)));
+            (size, leads)
+        }))
     }
 
     /// Takes a value of variable length along, which has a length, and an address and a number of its heap at `at`.
@@ -511,18 +586,19 @@ fn is_scale(messages: &[Message<'_>]) -> Result<bool> {
         let parts = Parts::of_message(message.data)?;
         if parts.name == b"CLASS" && !parts.has_shared_datatype {
             let datatype = Datatype::of_message(parts.datatype)?;
-            let text = elements(&parts, &datatype).and_then(|text| text.strip_prefix(TEXT));
+            let text =
+                elements(&parts, datatype.size as usize).and_then(|text| text.strip_prefix(TEXT));
             return Ok(text.is_some_and(|rest| rest.iter().all(|byte| *byte == 0)));
         }
     }
     Ok(false)
 }
 
-/// The elements of an attribute. `None` where they are not all there.
-fn elements<'a>(parts: &Parts<'a>, datatype: &Datatype) -> Option<&'a [u8]> {
+/// The elements of an attribute, each of so many bytes. `None` where they are not all there.
+fn elements<'a>(parts: &Parts<'a>, size: usize) -> Option<&'a [u8]> {
     let count = Dataspace::of_message(parts.space)?.elements()?;
-    let len = count.checked_mul(datatype.size.into())?;
-    parts.rest.get(..usize::try_from(len).ok()?)
+    let len = usize::try_from(count).ok()?.checked_mul(size)?;
+    parts.rest.get(..len)
 }
 
 impl Pointers {
@@ -623,10 +699,9 @@ fn fill_value(data: &[u8], usual: u8) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// The attributes that make a dataset a stub dataset. Returns where its ID is.
+/// The attributes that make a dataset a stub dataset. Returns where its ID is, which is 0 yet.
 fn push_numbers(
     messages: &mut Messages,
-    id: u32,
     dims: &[u64],
     max_dims: &[u64],
     chunk: Option<&[u64]>,
@@ -635,8 +710,7 @@ fn push_numbers(
     let int64 = header::integer(8, true);
     messages.push_list(names::DIMS, int64, dims, u64::to_le_bytes)?;
     messages.push_list(names::MAX_DIMS, int64, max_dims, u64::to_le_bytes)?;
-    let id = [i32::try_from(id).ok()?];
-    let at = messages.push_list(names::ID, header::integer(4, true), &id, i32::to_le_bytes)?;
+    let at = messages.push_list(names::ID, header::integer(4, true), &[0], i32::to_le_bytes)?;
     if let Some(chunk) = chunk {
         messages.push_list(names::CHUNK, int64, chunk, u64::to_le_bytes)?;
     }

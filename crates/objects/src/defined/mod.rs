@@ -140,9 +140,13 @@ fn uses(datasets: &[Defined]) -> Uses {
 impl<'a> Maker<'a> {
     fn new(definitions: &'a [Definition], datasets: &[Defined]) -> Option<Self> {
         let with_messages = groups_with_messages(definitions);
+        let mut objects = Vec::with_capacity(datasets.len() + 1);
+        objects.push(Made::group(with_messages.contains_key(""))?);
+        let mut numbers = HashMap::with_capacity(datasets.len() + 1);
+        numbers.insert("", 0);
         Some(Maker {
-            objects: vec![Made::group(with_messages.contains_key(""))?],
-            numbers: HashMap::from([("", 0)]),
+            objects,
+            numbers,
             of_datasets: Vec::with_capacity(datasets.len()),
             with_messages,
             datatypes: HashMap::new(),

@@ -10,7 +10,7 @@ pub const PREFIX: usize = 16;
 pub const HEAD: usize = 8;
 
 /// Messages behind each other.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Messages {
     bytes: Vec<u8>,
     count: u16,
@@ -22,6 +22,19 @@ impl Default for Messages {
         Messages {
             bytes: Vec::with_capacity(512),
             count: 0,
+        }
+    }
+}
+
+impl Clone for Messages {
+    /// With room for an attribute: objects that begin alike differ in these.
+    fn clone(&self) -> Self {
+        const ATTRIBUTE: usize = 256;
+        let mut bytes = Vec::with_capacity(self.bytes.len() + ATTRIBUTE);
+        bytes.extend(&self.bytes);
+        Messages {
+            bytes,
+            count: self.count,
         }
     }
 }
